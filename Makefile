@@ -1,0 +1,34 @@
+# Everything runs inside .venv, which the first target that needs it creates.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test lint types check bench clean
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/python examples/demo.py
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+check: $(VENV)/installed
+	$(BIN)/pytest
+
+test: lint types check
+
+bench: $(VENV)/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) out build .pytest_cache .mypy_cache .ruff_cache
+	find src -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,36 @@
+"""shoal: differential privacy for class labels.
+
+Public names are imported on first use, so that ``import shoal`` stays light: the compiled kernels load only
+when a number is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+#: Public name -> the module that defines it.
+_HOME = {
+    "GaussianClasses": "shoal.classes",
+    "NeighborGraph": "shoal.graph",
+    "ShoalError": "shoal.errors",
+    "InputError": "shoal.errors",
+    "CertificationError": "shoal.errors",
+    "UnreachableError": "shoal.errors",
+}
+
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

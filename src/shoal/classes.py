@@ -1,0 +1,303 @@
+"""The laws of the answer given each label: q | X ~ N(μ_X, Σ_X)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.validation import FloatArray
+
+#: Largest asymmetry, relative to the largest entry, that is taken for rounding and repaired.
+ASYMMETRY = 1e-9
+
+
+def rank_tolerance(n_dims: int) -> float:
+    """Eigenvalues of a correlation matrix below this share of the largest are taken for exact zeros."""
+    return 8 * n_dims * float(np.finfo(np.float64).eps)
+
+
+class GaussianClasses:
+    """A family of Gaussian laws, one per label; validated once and immutable.
+
+    Args:
+        means: (n, k) array, one row per label.
+        covs: (n, k, k) covariances, or one (k, k) covariance that all labels share. Full-rank, rank-deficient
+            and zero covariances are all allowed. Use :meth:`diagonal` for independent entries and
+            :meth:`deterministic` for answers that are constants given the label.
+        labels: n strings, ``"0" .. "n-1"`` by default.
+
+    A shared covariance is stored once and a diagonal one as its variances; ``covs`` presents either as an
+    (n, k, k) array.
+    """
+
+    def __init__(self, means: Any, covs: Any, labels: Sequence[Any] | None = None) -> None:
+        mu = _frozen(validation.array(ndim=2, means=means))
+        cov = validation.array(ndim=(2, 3), covs=covs)
+        n, k = _shape(mu)
+        if cov.ndim == 2:
+            cov = cov[None]
+            expected = (1, k, k)
+        else:
+            expected = (n, k, k)
+        if cov.shape != expected:
+            raise InputError(
+                f"covs must have shape ({n}, {k}, {k}), or ({k}, {k}) when shared, to match means; "
+                f"got {np.shape(covs)}"
+            )
+        self._set(mu, _frozen(_symmetric(cov)), None, labels)
+
+    @classmethod
+    def diagonal(cls, means: Any, variances: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
+        """Independent entries: ``variances`` is (n, k), or (k,) when all labels share it."""
+        mu = _frozen(validation.array(ndim=2, means=means))
+        var = validation.array(ndim=(1, 2), variances=variances)
+        n, k = _shape(mu)
+        expected = (k,) if var.ndim == 1 else (n, k)
+        if var.shape != expected:
+            raise InputError(f"variances must have shape ({n}, {k}) or ({k},), got {var.shape}")
+        if (var < 0).any():
+            raise InputError("variances must not be negative")
+        self = cls.__new__(cls)
+        self._set(mu, None, _frozen(np.atleast_2d(var)), labels)
+        return self
+
+    @classmethod
+    def deterministic(cls, means: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
+        """Answers that are constants given the label: Σ_X = 0."""
+        mu = validation.array(ndim=2, means=means)
+        return cls.diagonal(mu, np.zeros(mu.shape[1]), labels)
+
+    @classmethod
+    def joint(
+        cls, parts: Sequence[GaussianClasses], cross: Mapping[tuple[int, int], Any] | None = None
+    ) -> GaussianClasses:
+        """Several answers about the same label, stacked into one vector.
+
+        ``cross[a, b]`` is Cov(part a, part b) given the label, (n, k_a, k_b) or one (k_a, k_b) for all labels;
+        pairs left out are independent. Dependent releases (noise used twice, overlapping horizons) must be
+        accounted for in this form; independent ones may be, and give the same δ as composition.
+        """
+        if not parts:
+            raise InputError("parts must hold at least one family")
+        first = parts[0]
+        if any(p.labels != first.labels for p in parts):
+            raise InputError("parts must all have the same labels in the same order")
+        offsets = np.cumsum([0] + [p.n_dims for p in parts])
+        total = int(offsets[-1])
+        cov = np.zeros((first.n_classes, total, total))
+        for i, part in enumerate(parts):
+            here = slice(offsets[i], offsets[i + 1])
+            cov[:, here, here] = part.covs
+        for (a, b), block in (cross or {}).items():
+            if not (0 <= a < len(parts) and 0 <= b < len(parts)) or a == b:
+                raise InputError("cross must be keyed by two different positions in parts")
+            rows, cols = slice(offsets[a], offsets[a + 1]), slice(offsets[b], offsets[b + 1])
+            values = validation.array(ndim=(2, 3), cross=block)
+            shape = (parts[a].n_dims, parts[b].n_dims)
+            if values.shape[-2:] != shape or (values.ndim == 3 and len(values) != first.n_classes):
+                raise InputError(f"cross[{a}, {b}] must have shape {shape}, or one such block per label")
+            cov[:, rows, cols] = values
+            cov[:, cols, rows] = np.swapaxes(values, -1, -2)
+        return cls(np.concatenate([p.means for p in parts], axis=1), cov, first.labels)
+
+    def _set(
+        self,
+        means: FloatArray,
+        covs: FloatArray | None,
+        variances: FloatArray | None,
+        labels: Sequence[Any] | None,
+    ) -> None:
+        self.means = means
+        self.labels = validation.labels(len(means), labels)
+        self._stored_covs = covs
+        self._stored_variances = variances
+        if covs is not None:
+            self._check_definite()
+
+    # ------------------------------------------------------------------ shape and views
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.means.shape[0])
+
+    @property
+    def n_dims(self) -> int:
+        return int(self.means.shape[1])
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether entries are independent given every label, by construction."""
+        return self._stored_variances is not None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all labels have one covariance, by construction."""
+        stored = self._stored_variances if self._stored_covs is None else self._stored_covs
+        assert stored is not None
+        return len(stored) == 1
+
+    @property
+    def stored_covs(self) -> FloatArray:
+        """(n or 1, k, k): as stored, one matrix when shared. Builds matrices from variances if diagonal."""
+        if self._stored_covs is not None:
+            return self._stored_covs
+        assert self._stored_variances is not None
+        covs = np.zeros((*self._stored_variances.shape, self.n_dims))
+        diagonal = np.arange(self.n_dims)
+        covs[:, diagonal, diagonal] = self._stored_variances
+        return _frozen(covs)
+
+    @property
+    def stored_variances(self) -> FloatArray:
+        """(n or 1, k): the variances of the entries, one row when the covariance is shared."""
+        if self._stored_variances is not None:
+            return self._stored_variances
+        assert self._stored_covs is not None
+        return np.asarray(np.diagonal(self._stored_covs, axis1=1, axis2=2), dtype=np.float64)
+
+    @property
+    def covs(self) -> FloatArray:
+        """(n, k, k) covariances; a read-only view when stored per label or shared."""
+        shape = (self.n_classes, self.n_dims, self.n_dims)
+        return np.asarray(np.broadcast_to(self.stored_covs, shape), dtype=np.float64)
+
+    # ------------------------------------------------------------------ factored once
+
+    @cached_property
+    def _correlation_eigenvalues(self) -> FloatArray:
+        """(n or 1, k), ascending. Entries without variance count as uncorrelated, with eigenvalue 1."""
+        assert self._stored_covs is not None
+        return np.asarray(np.linalg.eigvalsh(_correlation(self._stored_covs)), dtype=np.float64)
+
+    @cached_property
+    def condition(self) -> FloatArray:
+        """(n or 1,) condition number of each correlation matrix; inf where Σ_X is singular."""
+        if self.is_diagonal:
+            return np.where((self.stored_variances > 0).all(axis=1), 1.0, np.inf)
+        values = self._correlation_eigenvalues
+        singular = values[:, 0] <= rank_tolerance(self.n_dims) * values[:, -1]
+        singular |= (self.stored_variances == 0).any(axis=1)
+        with np.errstate(divide="ignore"):
+            return np.where(singular, np.inf, values[:, -1] / np.maximum(values[:, 0], 0))
+
+    @cached_property
+    def cholesky(self) -> FloatArray:
+        """(n or 1, k, k) lower factors of the non-singular covariances; zero matrices for singular ones."""
+        full_rank = np.isfinite(self.condition)
+        factors = np.zeros_like(self.stored_covs)
+        if full_rank.any():
+            # Factor the correlation matrix: scaling each entry to unit variance keeps graded covariances exact.
+            chosen = self.stored_covs[full_rank]
+            std = np.sqrt(np.diagonal(chosen, axis1=1, axis2=2))
+            factors[full_rank] = np.linalg.cholesky(_correlation(chosen)) * std[:, :, None]
+        return _frozen(factors)
+
+    def embedding(self) -> FloatArray:
+        """(n, d) points whose Euclidean distance is that of (μ, Σ^{1/2}); what all labels share is left out."""
+        if self.is_shared:
+            return self.means
+        if self.is_diagonal:
+            return np.concatenate([self.means, np.sqrt(self.stored_variances)], axis=1)
+        values, vectors = np.linalg.eigh(self.stored_covs)
+        roots = (vectors * np.sqrt(np.maximum(values, 0))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+        i, j = np.triu_indices(self.n_dims)
+        upper = roots[:, i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+        return np.concatenate([self.means, upper], axis=1)
+
+    # ------------------------------------------------------------------ derived families
+
+    def take(self, positions: Any) -> GaussianClasses:
+        """The labels at the given positions, in that order."""
+        positions = np.asarray(positions)
+        labels = [self.labels[i] for i in positions]
+        means = self.means[positions]
+        rows = slice(None) if self.is_shared else positions
+        if self.is_diagonal:
+            variances = self.stored_variances[rows]
+            return GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, labels)
+        covs = self.stored_covs[rows]
+        return GaussianClasses(means, covs[0] if self.is_shared else covs, labels)
+
+    def with_noise(self, noise_cov: Any, noise_mean: Any = 0.0) -> GaussianClasses:
+        """The laws after adding one independent Gaussian noise, the same for every label.
+
+        ``noise_cov`` is a (k, k) covariance, (k,) variances or one variance for all entries.
+        """
+        noise = validation.array(ndim=(0, 1, 2), noise_cov=noise_cov)
+        shift = validation.array(ndim=(0, 1), noise_mean=noise_mean)
+        k = self.n_dims
+        if noise.ndim and noise.shape not in ((k,), (k, k)):
+            raise InputError(f"noise_cov must be a number, ({k},) or ({k}, {k}), got shape {noise.shape}")
+        means = self.means + np.broadcast_to(shift, (k,))
+        if noise.ndim < 2 and self.is_diagonal:
+            if (noise < 0).any():
+                raise InputError("noise_cov must not hold negative variances")
+            variances = self.stored_variances + noise
+            return GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, self.labels)
+        full = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (k,)))
+        covs = self.stored_covs + full
+        return GaussianClasses(means, covs[0] if self.is_shared else covs, self.labels)
+
+    # ------------------------------------------------------------------ checks
+
+    def _check_definite(self) -> None:
+        variances = self.stored_variances
+        if (variances < 0).any():
+            raise InputError("covs must be positive semidefinite: a variance on the diagonal is negative")
+        assert self._stored_covs is not None
+        lonely = (variances == 0)[:, :, None] & (self._stored_covs != 0)
+        if lonely.any():
+            raise InputError(
+                "covs must be positive semidefinite: an entry without variance has a covariance with another"
+            )
+        values = self._correlation_eigenvalues
+        if (values[:, 0] < -rank_tolerance(self.n_dims) * values[:, -1]).any():
+            count = int((values[:, 0] < -rank_tolerance(self.n_dims) * values[:, -1]).sum())
+            raise InputError(
+                f"covs must be positive semidefinite: {count} of {len(values)} matrices have a negative eigenvalue"
+            )
+
+    def __repr__(self) -> str:
+        kind = ("shared " if self.is_shared else "") + ("diagonal" if self.is_diagonal else "full")
+        return f"GaussianClasses({self.n_classes} labels, {self.n_dims} entries, {kind} covariance)"
+
+
+def _shape(means: FloatArray) -> tuple[int, int]:
+    n, k = means.shape
+    if n == 0 or k == 0:
+        raise InputError(f"means must have at least one row and one column, got shape {means.shape}")
+    return n, k
+
+
+def _frozen(values: NDArray[np.float64]) -> FloatArray:
+    values = np.ascontiguousarray(values)
+    values.flags.writeable = False
+    return values
+
+
+def _symmetric(covs: FloatArray) -> FloatArray:
+    gap = np.abs(covs - np.swapaxes(covs, 1, 2)).max(axis=(1, 2))
+    scale = np.abs(covs).max(axis=(1, 2))
+    if (gap > ASYMMETRY * scale).any():
+        raise InputError(
+            f"covs must be symmetric: {int((gap > ASYMMETRY * scale).sum())} of {len(covs)} matrices are not"
+        )
+    if not gap.any():
+        return covs
+    return 0.5 * covs + 0.5 * np.swapaxes(covs, 1, 2)
+
+
+def _correlation(covs: FloatArray) -> FloatArray:
+    """Σ scaled to unit diagonal; entries without variance become uncorrelated unit entries."""
+    std = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
+    safe = np.where(std > 0, std, 1.0)
+    result = covs / safe[:, :, None] / safe[:, None, :]
+    diagonal = np.arange(covs.shape[1])
+    result[:, diagonal, diagonal] = 1.0
+    return np.asarray(result)

@@ -1,0 +1,127 @@
+"""One validator idea: the keyword becomes the name in the message, ``positive(rho=rho)``.
+
+Each function checks one value and returns it in the type the rest of the library works with. Nothing here
+prints the value itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.errors import InputError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+
+
+def _single(named: dict[str, Any]) -> tuple[str, Any]:
+    ((name, value),) = named.items()
+    return name, value
+
+
+def real(**named: Any) -> float:
+    """A finite number."""
+    name, value = _single(named)
+    if isinstance(value, (bool, str, bytes)) or value is None:
+        raise InputError(f"{name} must be a number")
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be a number") from error
+    if not math.isfinite(number):
+        raise InputError(f"{name} must be finite")
+    return number
+
+
+def positive(**named: Any) -> float:
+    """A finite number above zero."""
+    name, value = _single(named)
+    number = real(**{name: value})
+    if number <= 0:
+        raise InputError(f"{name} must be above 0")
+    return number
+
+
+def non_negative(**named: Any) -> float:
+    """A finite number, zero allowed."""
+    name, value = _single(named)
+    number = real(**{name: value})
+    if number < 0:
+        raise InputError(f"{name} must not be negative")
+    return number
+
+
+def probability(*, below_one: bool = False, above_zero: bool = False, **named: Any) -> float:
+    """A number in [0, 1], with either end left out on request."""
+    name, value = _single(named)
+    number = real(**{name: value})
+    low, high = ("(" if above_zero else "["), (")" if below_one else "]")
+    if number < 0 or number > 1 or (below_one and number == 1) or (above_zero and number == 0):
+        raise InputError(f"{name} must lie in {low}0, 1{high}")
+    return number
+
+
+def count(*, at_least: int = 1, **named: Any) -> int:
+    """A whole number of at least ``at_least``."""
+    name, value = _single(named)
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise InputError(f"{name} must be a whole number")
+    if value < at_least:
+        raise InputError(f"{name} must be at least {at_least}")
+    return int(value)
+
+
+def choice(options: Sequence[str], **named: Any) -> str:
+    """One of a fixed set of words."""
+    name, value = _single(named)
+    if not isinstance(value, str) or value not in options:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, options))}")
+    return value
+
+
+def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
+    """A finite float64 array with one of the given numbers of dimensions."""
+    name, value = _single(named)
+    allowed = (ndim,) if isinstance(ndim, int) else ndim
+    try:
+        result = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be an array of numbers with equal row lengths") from error
+    if result.ndim not in allowed:
+        wanted = " or ".join(str(d) for d in allowed)
+        raise InputError(f"{name} must have {wanted} dimension(s), got shape {result.shape}")
+    if not np.isfinite(result).all():
+        raise InputError(f"{name} must be finite: it contains NaN or infinite entries")
+    return result
+
+
+def grid(*, at_least: float | None = 0.0, **named: Any) -> tuple[FloatArray, bool]:
+    """A number or a 1-D array of numbers; the flag says whether it was a single number."""
+    name, value = _single(named)
+    values = array(ndim=(0, 1), **{name: value})
+    scalar = values.ndim == 0
+    values = np.atleast_1d(values)
+    if values.size == 0:
+        raise InputError(f"{name} must hold at least one value")
+    if at_least is not None and (values < at_least).any():
+        raise InputError(f"{name} must be at least {at_least:g}")
+    return values, scalar
+
+
+def labels(n: int, value: Sequence[Any] | None, **_: Any) -> tuple[str, ...]:
+    """Unique label strings, ``"0" .. "n-1"`` by default."""
+    if value is None:
+        return tuple(str(i) for i in range(n))
+    if isinstance(value, (str, bytes)):
+        raise InputError("labels must be a sequence of strings, not one string")
+    result = tuple(str(v) for v in value)
+    if len(result) != n:
+        raise InputError(f"labels must hold one entry per class: expected {n}, got {len(result)}")
+    if len(set(result)) != len(result):
+        raise InputError("labels must be unique: at least one label occurs twice")
+    return result
