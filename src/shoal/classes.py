@@ -47,8 +47,7 @@ class GaussianClasses:
             expected = (n, k, k)
         if cov.shape != expected:
             raise InputError(
-                f"covs must have shape ({n}, {k}, {k}), or ({k}, {k}) when shared, to match means; "
-                f"got {np.shape(covs)}"
+                f"covs must have shape ({n}, {k}, {k}), or ({k}, {k}) when shared, to match means; got {np.shape(covs)}"
             )
         self._set(mu, _frozen(_symmetric(cov)), None, labels)
 

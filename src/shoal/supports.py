@@ -104,9 +104,7 @@ def _singular_families(classes: GaussianClasses, singular: NDArray[np.intp]) -> 
             families.append(Family(members, None, True))
         elif classes.is_diagonal:
             variances = np.broadcast_to(classes.stored_variances, classes.means.shape)
-            part = GaussianClasses.diagonal(
-                classes.means[np.ix_(members, moving)], variances[np.ix_(members, moving)]
-            )
+            part = GaussianClasses.diagonal(classes.means[np.ix_(members, moving)], variances[np.ix_(members, moving)])
             families.append(Family(members, part, True))
         else:
             families.extend(_reduced_families(classes, members, moving))

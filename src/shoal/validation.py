@@ -17,6 +17,8 @@ from shoal.errors import InputError
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
+IndexArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
 
 
 def _single(named: dict[str, Any]) -> tuple[str, Any]:
