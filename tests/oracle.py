@@ -400,7 +400,9 @@ def _trapezoid(
 
 def _log1mexp(a: mpf) -> mpf:
     """ln(1 − exp(a)) for a ≤ 0."""
-    return -mp.inf if a == 0 else mp.log(-mp.expm1(a))
+    if a == 0:
+        return -mp.inf
+    return mp.log1p(-mp.exp(a)) if a < -1 else mp.log(-mp.expm1(a))
 
 
 def _with_complement(direct: Any, complement: Any, dps: int) -> mpf:
