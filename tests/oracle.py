@@ -12,7 +12,7 @@ are planned in double precision from the integrand on both sides of the path; th
 for a value is returned only when two interleaved trapezoidal sums agree to the digits asked for.
 
 All functions return mpf. Natural logarithms throughout; -inf for an event of probability zero. The mpmath global
-precision is left as it was. With gmpy2 installed, mpmath uses it by itself and everything is about twice as fast.
+precision is left as it was.
 
     python tests/oracle.py --write     recompute reference_spectra.json and reference_pairs.json beside this file
 """
