@@ -109,6 +109,7 @@ def quadrature(
     at_c: float,
     scale: float,
     law: LossLaw,
+    agreement: float,
 ) -> tuple[float, float, float, int, int]:
     """Trapezoidal sum along one bend.
 
@@ -148,7 +149,7 @@ def quadrature(
         stride = half
         new = total * stride
         difference = abs(new - old) / abs(new) if new != 0.0 else math.inf
-        if difference < AGREEMENT:
+        if difference < agreement:
             break
     value = total * stride * (STEP / 2**HALVINGS)
     amplification = absolute / abs(total) if total != 0.0 else math.inf
@@ -192,12 +193,13 @@ def strip_integral(
     second: float,
     law: LossLaw,
     floor: float,
+    agreement: float,
 ) -> tuple[float, float, int, int, int]:
     """ln of the quantity that belongs to a strip, and the half-width of its bracket in ln.
 
     The right strip gives the upper tail (or hockey-stick), the left strip its complement. ``c`` is the saddle point and
     ``second`` the curvature there. When the elementary bound already lies below ``floor``, or the integral does not
-    settle, that bound comes back with an infinite half-width.
+    settle to ``agreement``, that bound comes back with an infinite half-width.
     Returns (ln value, half-width, bend, stride, stop): the last three let a caller walk the same nodes again.
     """
     scale = 1.0 / math.sqrt(second)
@@ -219,9 +221,9 @@ def strip_integral(
             if law.a[r, i] > 0.0 and law.g[r, i] != 0.0:
                 lean -= 0.5 * law.times[r] * law.a[r, i] / law.g[r, i]
     bend = RIGHT if lean < 0.0 else LEFT
-    value, difference, amplification, stride, stop = quadrature(bend, kind, strip, x, c, at_c, scale, law)
-    if not difference < AGREEMENT:
-        other = quadrature(-bend, kind, strip, x, c, at_c, scale, law)
+    value, difference, amplification, stride, stop = quadrature(bend, kind, strip, x, c, at_c, scale, law, agreement)
+    if not difference < agreement:
+        other = quadrature(-bend, kind, strip, x, c, at_c, scale, law, agreement)
         if other[1] < difference:
             bend = -bend
             value, difference, amplification, stride, stop = other
@@ -315,12 +317,12 @@ def tail(
     c, second = saddle(kind, side, inside, law)
     c_other, second_other = saddle(kind, -side, inside, law)
     if inside != x or rough_size(kind, inside, c, second, law) <= rough_size(kind, x, c_other, second_other, law):
-        value, half, _, _, _ = strip_integral(kind, side, inside, c, second, law, floor)
+        value, half, _, _, _ = strip_integral(kind, side, inside, c, second, law, floor, AGREEMENT)
         if half == math.inf:
             return min(value, 0.0), -math.inf, min(value, 0.0)
         low = value - half if inside == x else -math.inf
         return min(value, 0.0), min(low, 0.0), min(value + half, 0.0)
-    value, half, _, _, _ = strip_integral(kind, -side, x, c_other, second_other, law, -math.inf)
+    value, half, _, _, _ = strip_integral(kind, -side, x, c_other, second_other, law, -math.inf, AGREEMENT)
     if half == math.inf:
         low = math.log1p(-math.exp(value)) if value < 0.0 else -math.inf
         return 0.0, low, 0.0

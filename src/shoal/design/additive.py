@@ -1,0 +1,24 @@
+"""The paper's problem in full: independent noise with a mean and a covariance of its own for every label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.design.barycenter import additive_center
+from shoal.design.center import additive_approach, reaches
+from shoal.design.covariance import covariance
+from shoal.design.descent import Settings, search
+from shoal.design.moves import Moves
+from shoal.design.problem import Problem
+
+
+def additive(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+    """Searches from the covariance design and from the way to the common law; never worse than the former."""
+    common = additive_center(problem.classes.means, problem.classes.stored_covs)
+    towards = additive_approach(problem, common)
+    if reaches(problem, common):
+        return towards
+    zero_mean = covariance(problem, settings, starts)
+    own = [m.within(problem) for m in starts if m.map is None]
+    candidates = [zero_mean, towards, *own]
+    return search(problem, candidates, shifts=True, settings=settings)

@@ -1,0 +1,59 @@
+"""Move every label towards the group's common law, as far as its budget reaches.
+
+Along the Bures–Wasserstein geodesic to N(m, S) a label at distance d that goes the share s spends s² d²: b = s (m − μ),
+B = s (Y Oᵀ − Σ^{1/2}). It costs one pass over the labels once the center is known, reaches δ = 0 as soon as every
+budget covers its label's distance, and is where the stronger searches start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.design.barycenter import Center, additive_center, transport_center
+from shoal.design.moves import Moves, radii
+from shoal.design.problem import Problem, square_root
+
+#: A budget within this relative distance of the price buys the whole way.
+CLOSE = 1e-12
+
+
+def center(problem: Problem, common: Center | None = None) -> Moves:
+    """The geodesic move towards the transport center."""
+    common = common or transport_center(problem.classes.means, problem.classes.stored_covs)
+    share = _share(problem, common)
+    maps = common.maps
+    assert maps is not None
+    shift = share[:, None] * (common.mean - problem.classes.means)
+    mapped = share[:, None, None] * (maps - problem.roots)
+    return Moves(shift, mapped, np.zeros_like(mapped)).within(problem)
+
+
+def additive_approach(problem: Problem, common: Center | None = None) -> Moves:
+    """The same by adding noise only: b = s (m − μ), Σ_η = s (S − Σ), with s as large as the budget allows."""
+    common = common or additive_center(problem.classes.means, problem.classes.stored_covs)
+    n, k = problem.n_labels, problem.n_dims
+    gap = common.mean - problem.classes.means
+    missing = np.broadcast_to(common.cov - problem.classes.stored_covs, (n, k, k))
+    far, wide = (gap**2).sum(axis=1), np.maximum(np.trace(missing, axis1=1, axis2=2), 0.0)
+    room = radii(problem) ** 2
+    # s² far + s wide = room
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(far > 0, 2 * room / (wide + np.sqrt(wide**2 + 4 * far * room)), room / wide)
+    share = np.where(far + wide <= room * (1 + CLOSE), 1.0, np.clip(np.nan_to_num(share, nan=1.0), 0.0, 1.0))
+    noise = square_root(missing) * np.sqrt(share)[:, None, None]
+    return Moves(share[:, None] * gap, None, noise).within(problem)
+
+
+def reaches(problem: Problem, common: Center) -> bool:
+    """Whether every label can go all the way, bias included."""
+    far = ((common.mean - problem.classes.means) ** 2).sum(axis=1)
+    return bool(
+        (common.costs <= radii(problem) ** 2 * (1 + CLOSE)).all()
+        and (far <= problem.max_bias * problem.budgets * (1 + CLOSE)).all()
+    )
+
+
+def _share(problem: Problem, common: Center) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = radii(problem) / np.sqrt(common.costs)
+    return np.where(common.costs <= radii(problem) ** 2 * (1 + CLOSE), 1.0, share)

@@ -1,0 +1,18 @@
+"""Zero-mean noise with a full covariance of its own for every label, chosen on the exact δ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.design.descent import Settings, search
+from shoal.design.moves import Moves
+from shoal.design.paper import paper
+from shoal.design.problem import Problem
+from shoal.design.white import white
+
+
+def covariance(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+    """The best of white noise, the paper's answer and a search from the better of them; never worse than either."""
+    simple = [white(problem), paper(problem)[0]]
+    own = [m.within(problem) for m in starts if m.map is None and not m.shift.any()]
+    return search(problem, [*simple, *own], shifts=False, settings=settings)

@@ -1,0 +1,295 @@
+"""Minimize the worst edge's ln δ over moves within the budgets.
+
+The maximum over directed edges is smoothed, (1/τ) ln Σ e^{τ ln δ}, with τ raised in stages; each stage is L-BFGS on
+variables that are scaled to the budget before use. Most steps look only at the edges that can become the worst; all of
+them are evaluated between stages, and the best move seen over *all* edges is returned, also when time runs out or the
+user interrupts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.design.moves import Moves, radii
+from shoal.design.problem import Problem
+from shoal.parallel import map_blocks, n_threads
+from shoal.privacy.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
+from shoal.validation import BoolArray, FloatArray
+
+#: Sharpness of the smoothed maximum, stage by stage, in units of 1 / |ln δ| once that exceeds one.
+STAGES = (4.0, 16.0, 64.0, 256.0, 1024.0)
+#: Below this ln δ nothing is left to gain.
+ENOUGH = -745.0
+
+#: Edges times entries up to which several starts are tried.
+SMALL = 100
+
+#: Called after every stage with (stage, stages, best ln δ so far).
+Report = Callable[[int, int, float], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How hard to search. Speed settings: none of them can change what a certificate means.
+
+    ``deadline`` is a time of the monotonic clock after which every search returns its best so far.
+    """
+
+    iterations: int = 100
+    deadline: float = math.inf
+    report: Report | None = None
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+
+def worst_value(problem: Problem, moves: Moves) -> float:
+    """Largest ln δ over all directed edges, in double precision and without a bracket."""
+    return float(_values(problem, *_factored(moves.laws(problem)), np.ones(len(problem.pairs), dtype=bool)).max())
+
+
+def search(
+    problem: Problem, candidates: Sequence[Moves], *, shifts: bool, settings: Settings, mapped: bool = False
+) -> Moves:
+    """The best of the candidates and of descents from them; the first of equals, so that simpler methods win ties.
+
+    The descent starts from the best candidate; on small problems, where it is cheap, from the next best two as well.
+    """
+    ranked = sorted(candidates, key=lambda moves: worst_value(problem, moves))
+    n_starts = 3 if len(problem.pairs) * problem.n_dims <= SMALL else 1
+    found = [
+        descend(problem, start.mapped() if mapped else start, shifts=shifts, settings=settings)
+        for start in ranked[:n_starts]
+    ]
+    return min([*ranked, *found], key=lambda moves: worst_value(problem, moves))
+
+
+def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings) -> Moves:
+    """The best move found from a start; shifts are kept at zero when ``shifts`` is False."""
+    from scipy.optimize import minimize
+
+    start = start.within(problem)
+    everything = np.ones(len(problem.pairs), dtype=bool)
+    values = _values(problem, *_factored(start.laws(problem)), everything).max(axis=1)
+    best, best_value = start, float(values.max())
+    layout = _Layout(problem, start.map is not None, shifts)
+    point = _nudged(layout.flatten(start), problem.n_labels)
+    try:
+        for number, stage in enumerate(STAGES):
+            sharpness = stage / max(1.0, -best_value)
+            active = _active(values, sharpness, problem.n_labels)
+            for _ in range(4):
+                result = minimize(
+                    lambda x, tau=sharpness, on=active: _smoothed(problem, layout, x, tau, on),
+                    point,
+                    jac=True,
+                    method="L-BFGS-B",
+                    callback=lambda _: _stop_if(settings.late),
+                    options={"maxiter": settings.iterations, "maxcor": 20, "ftol": 1e-8, "gtol": 1e-9},
+                )
+                moves = layout.moves(result.x)
+                values = _values(problem, *_factored(moves.laws(problem)), everything).max(axis=1)
+                if values.max() < best_value:
+                    best, best_value = moves, float(values.max())
+                point = _nudged(layout.flatten(moves), problem.n_labels)
+                missed = ~active & (values > values[active].max() - 2.0 / sharpness)
+                if settings.late or not missed.any():
+                    break
+                active |= missed
+            if settings.report is not None:
+                settings.report(number + 1, len(STAGES), best_value)
+            if settings.late or best_value < ENOUGH:
+                break
+    except KeyboardInterrupt:
+        pass  # the best move so far is a valid answer
+    return best
+
+
+def _nudged(x: FloatArray, n_labels: int) -> FloatArray:
+    """Keep every slack off zero: there its derivative vanishes, and a label could never stop spending."""
+    rows = x.reshape(n_labels, -1).copy()
+    rows[:, -1] = np.maximum(rows[:, -1], 0.02 * np.linalg.norm(rows, axis=1))
+    return rows.ravel()
+
+
+def _stop_if(out: bool) -> None:
+    if out:
+        raise StopIteration
+
+
+def _active(values: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
+    """Edges close enough to the worst to matter at this sharpness, and at least a few per label."""
+    keep = values > values.max() - 14.0 / sharpness
+    few = min(len(values), 4 * n_labels)
+    keep[np.argpartition(-values, few - 1)[:few]] = True
+    return np.asarray(keep)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Moves as one vector per label, (b, B, C, slack), absent parts left out, scaled to the budget before use.
+
+    The slack takes what a label does not spend, so that the vector with it lies on a sphere and the moves anywhere in
+    the ball. Where the bias would exceed its share, shift and rest lie on a sphere each.
+    """
+
+    problem: Problem
+    mapped: bool
+    shifts: bool
+
+    def flatten(self, moves: Moves) -> FloatArray:
+        """A point that yields the given moves."""
+        rows = self._rows(moves)
+        slack = np.sqrt(np.maximum(radii(self.problem) ** 2 - (rows**2).sum(axis=1), 0.0))
+        return np.concatenate([rows, slack[:, None]], axis=1).ravel()
+
+    def _rows(self, moves: Moves) -> FloatArray:
+        n = self.problem.n_labels
+        parts = [moves.shift] if self.shifts else []
+        if moves.map is not None:
+            parts.append(moves.map.reshape(n, -1))
+        parts.append(moves.noise.reshape(n, -1))
+        return np.concatenate(parts, axis=1)
+
+    def moves(self, x: FloatArray) -> Moves:
+        return self._unpack(self._scaled(x)[0])
+
+    def _unpack(self, rows: FloatArray) -> Moves:
+        n, k = self.problem.n_labels, self.problem.n_dims
+        shift = np.zeros((n, k))
+        if self.shifts:
+            shift, rows = rows[:, :k], rows[:, k:]
+        mapping = None
+        if self.mapped:
+            mapping, rows = rows[:, : k * k].reshape(n, k, k), rows[:, k * k :]
+        return Moves(shift, mapping, rows[:, : k * k].reshape(n, k, k))
+
+    def _spheres(self, raw: FloatArray) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+        """(mask, radius, size of the raw vector) of each sphere: masks (n, d) share out the coordinates."""
+        radius = radii(self.problem)
+        size = np.linalg.norm(raw, axis=1)
+        cap = np.sqrt(self.problem.max_bias * self.problem.budgets)
+        head = np.zeros(raw.shape[1], dtype=bool)
+        if self.shifts:
+            head[: self.problem.n_dims] = True
+        bias = np.linalg.norm(raw[:, head], axis=1)
+        over = bias * radius > cap * size
+        whole = np.broadcast_to(~over[:, None], raw.shape)
+        spheres = [(whole, radius, size)]
+        if over.any():
+            rest = np.sqrt(np.maximum(radius**2 - cap**2, 0.0))
+            spheres.append((over[:, None] & head, cap, bias))
+            spheres.append((over[:, None] & ~head, rest, np.linalg.norm(raw[:, ~head], axis=1)))
+        return spheres
+
+    def _scaled(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        raw = x.reshape(self.problem.n_labels, -1)
+        factor = np.zeros_like(raw)
+        for mask, radius, size in self._spheres(raw):
+            factor += mask * (radius / np.maximum(size, 1e-300))[:, None]
+        return raw * factor, factor
+
+    def pull_back(self, x: FloatArray, gradient: Moves) -> FloatArray:
+        """Gradient in the raw point: on every sphere the part along the radius drops out."""
+        raw = x.reshape(self.problem.n_labels, -1)
+        scaled, factor = self._scaled(x)
+        rows = self._rows(gradient)
+        flat = np.concatenate([rows, np.zeros((len(rows), 1))], axis=1)
+        along = np.zeros_like(flat)
+        for mask, radius, _ in self._spheres(raw):
+            share = (mask * flat * scaled).sum(axis=1) / np.maximum(radius**2, 1e-300)
+            along += mask * share[:, None] * scaled
+        return np.asarray((flat - along) * factor).ravel()
+
+
+def _smoothed(
+    problem: Problem, layout: _Layout, x: FloatArray, sharpness: float, active: BoolArray
+) -> tuple[float, FloatArray]:
+    """Smoothed maximum over the active edges and its gradient in the raw variables."""
+    moves = layout.moves(x)
+    means, covs, factors = _factored(moves.laws(problem))
+    trace = empty_trace(int(active.sum()), problem.n_dims)
+    values = _values(problem, means, covs, factors, active, trace)
+    top = float(values.max())
+    shares = np.exp(sharpness * (values - top))
+    total = float(shares.sum())
+    shares /= total
+    shares[(shares < 1e-7) | (values <= NOTHING)] = 0.0
+    cov_grad, mean_grad = _gradients(problem, values, factors, active, shares, trace)
+    # ∂/∂b, ∂/∂B = 2 G (Σ^{1/2} + B), ∂/∂C = 2 G C for G = ∂/∂Σ̃.
+    mapped = None if moves.map is None else 2.0 * cov_grad @ (problem.roots + moves.map)
+    gradient = Moves(mean_grad, mapped, 2.0 * cov_grad @ moves.noise)
+    return top + np.log(total) / sharpness, layout.pull_back(x, gradient)
+
+
+def _factored(laws: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Means, covariances and their Cholesky factors; a tiny ridge keeps a nearly singular trial point finite."""
+    means, covs = laws
+    covs = np.ascontiguousarray(np.broadcast_to(covs, (len(means), *covs.shape[1:])))
+    try:
+        return means, covs, np.asarray(np.linalg.cholesky(covs), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        size = np.trace(covs, axis1=1, axis2=2) / covs.shape[1] + 1e-300
+        covs = covs + (1e-12 * size)[:, None, None] * np.eye(covs.shape[1])
+        return means, covs, np.asarray(np.linalg.cholesky(covs), dtype=np.float64)
+
+
+def _values(
+    problem: Problem,
+    means: FloatArray,
+    covs: FloatArray,
+    factors: FloatArray,
+    on: BoolArray,
+    trace: Trace | None = None,
+) -> FloatArray:
+    """ln δ of the edges that are on, (n, 2); a trace to fill lets :func:`_gradients` follow."""
+    pairs, epsilons = problem.pairs[on], problem.epsilons[on]
+    out = np.empty((len(pairs), 2))
+
+    def work(part: slice) -> None:
+        room = empty_trace(part.stop - part.start, means.shape[1]) if trace is None else _part(trace, part)
+        edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
+
+    for _ in map_blocks(work, len(pairs), max(32, min(512, -(-len(pairs) // n_threads())))):
+        pass
+    return out
+
+
+def _part(trace: Trace, part: slice) -> Trace:
+    return Trace(*(array[part] for array in trace))
+
+
+def _gradients(
+    problem: Problem, values: FloatArray, factors: FloatArray, on: BoolArray, shares: FloatArray, trace: Trace
+) -> tuple[FloatArray, FloatArray]:
+    """Σ shares · ∂ ln δ over the edges that are on."""
+    pairs, epsilons = problem.pairs[on], problem.epsilons[on]
+    shape = (problem.n_labels, problem.n_dims)
+
+    def work(part: slice) -> tuple[FloatArray, FloatArray]:
+        cov_grad, mean_grad = np.zeros((*shape, shape[1])), np.zeros(shape)
+        edge_gradients(
+            problem.code,
+            epsilons[part],
+            values[part],
+            shares[part],
+            factors,
+            pairs[part],
+            _part(trace, part),
+            cov_grad,
+            mean_grad,
+        )
+        return cov_grad, mean_grad
+
+    cov_grad, mean_grad = np.zeros((*shape, shape[1])), np.zeros(shape)
+    # One block per thread, but a number that does not depend on it: sums must not either.
+    for part_cov, part_mean in map_blocks(work, len(pairs), max(32, -(-len(pairs) // 4))):
+        cov_grad += part_cov
+        mean_grad += part_mean
+    return cov_grad, mean_grad

@@ -1,0 +1,142 @@
+"""The paper's Algorithm 1, as repaired (docs/theory.md, section 8).
+
+Block-coordinate descent on the surrogate g_{XX'} = vᵀ A_X' v − ln|A_X'| + ln|A_X| with A = Σ̃⁻¹ and v = μ_X' − μ_X: find
+the worst pair (X, X'), step A_X' along −(v vᵀ − A_X'⁻¹), project onto the positive semidefinite matrices, repeat; then
+eq. (dpnoisecov) turns A⁻¹ − Σ into noise covariances that spend the budget. Lemma 2's step length, only safe for
+edges that leave the updated label, is the first trial; it is halved until the largest surrogate does not rise.
+
+The surrogate guides and never certifies: it is blind to the shape of a covariance.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from shoal.compiled import kernel
+from shoal.design.moves import Moves, radii
+from shoal.design.problem import Problem, square_root
+from shoal.validation import FloatArray, IndexArray
+
+#: Most steps before the descent is stopped.
+STEPS = 20_000
+
+
+def paper(problem: Problem, *, steps: int = STEPS) -> tuple[Moves, FloatArray]:
+    """Noise covariances of Algorithm 1 and the history of J, its largest surrogate."""
+    n, k = problem.n_labels, problem.n_dims
+    radius = radii(problem)
+    base = np.broadcast_to(problem.classes.stored_covs, (n, k, k)) + problem.noise_floor * np.eye(k)
+    start = base + (np.maximum(radius, 1e-12) ** 2 / k)[:, None, None] * np.eye(k)
+    precision = np.asarray(np.linalg.inv(start), dtype=np.float64)
+    history = np.full(steps + 1, np.nan)
+    taken = _descend(problem.classes.means, precision, problem.pairs, history)
+    missing = np.linalg.inv(precision) - base
+    values, vectors = np.linalg.eigh(0.5 * (missing + np.swapaxes(missing, 1, 2)))
+    values = np.maximum(values, 0.0)
+    trace = values.sum(axis=1)
+    # A label whose projection is empty gets white noise: the formula would divide by zero.
+    filled = values * (radius**2 / np.maximum(trace, 1e-300))[:, None]
+    values = np.where(trace[:, None] > 0, filled, radius[:, None] ** 2 / k)
+    noise = (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return Moves(np.zeros((n, k)), None, square_root(noise)), history[: taken + 1]
+
+
+@kernel
+def _surrogate(gap: FloatArray, precision: FloatArray, log_det: float, log_det_from: float) -> float:
+    total = log_det_from - log_det
+    for r in range(len(gap)):
+        for s in range(len(gap)):
+            total += gap[r] * precision[r, s] * gap[s]
+    return total
+
+
+@kernel
+def _lemma_step(
+    means: FloatArray, precision: FloatArray, inverse: FloatArray, log_dets: FloatArray, pairs: IndexArray,
+    x: int, y: int, worst: float,
+) -> float:  # fmt: skip
+    """Lemma 2: the largest step for which its linearization keeps every edge of label y below the worst value."""
+    v = means[y] - means[x]
+    slope = np.sum(inverse * inverse) - v @ inverse @ v
+    step = math.inf
+    for e in range(len(pairs)):
+        i, j = pairs[e, 0], pairs[e, 1]
+        if i != y and j != y:
+            continue
+        z = j if i == y else i
+        u = means[y] - means[z]
+        leaving = _surrogate(u, precision[z], log_dets[z], log_dets[y])
+        if slope > 0.0 and worst > leaving:
+            step = min(step, (worst - leaving) / slope)
+        if z == x:
+            continue
+        entering = _surrogate(u, precision[y], log_dets[y], log_dets[z])
+        down = v @ u
+        rate = -slope - down * down + u @ inverse @ u
+        if rate > 0.0 and worst > entering:
+            step = min(step, (worst - entering) / rate)
+    return step if step < math.inf else 0.1
+
+
+@kernel
+def _descend(means: FloatArray, precision: FloatArray, pairs: IndexArray, history: FloatArray) -> int:
+    """Run the descent in place; returns the number of steps taken."""
+    n, k = means.shape
+    log_dets = np.empty(n)
+    for i in range(n):
+        log_dets[i] = np.linalg.slogdet(precision[i])[1]
+    values = np.empty((len(pairs), 2))
+    for e in range(len(pairs)):
+        i, j = pairs[e, 0], pairs[e, 1]
+        values[e, 0] = _surrogate(means[j] - means[i], precision[j], log_dets[j], log_dets[i])
+        values[e, 1] = _surrogate(means[j] - means[i], precision[i], log_dets[i], log_dets[j])
+    trial_values = values.copy()
+    stale, taken = 0, 0
+    for step in range(len(history) - 1):
+        flat = int(np.argmax(values))
+        e, direction = flat // 2, flat % 2
+        x, y = (pairs[e, 0], pairs[e, 1]) if direction == 0 else (pairs[e, 1], pairs[e, 0])
+        worst = values[e, direction]
+        history[step] = worst
+        v = means[y] - means[x]
+        inverse = np.linalg.inv(precision[y])
+        gradient = np.outer(v, v) - inverse
+        alpha = _lemma_step(means, precision, inverse, log_dets, pairs, x, y, worst)
+        found = False
+        for _ in range(80):
+            trial = precision[y] - alpha * gradient
+            eigenvalues, vectors = np.linalg.eigh(0.5 * (trial + trial.T))
+            floor = 1e-12 * eigenvalues[k - 1]
+            if eigenvalues[k - 1] > 0.0:
+                log_det = 0.0
+                for r in range(k):
+                    eigenvalues[r] = max(eigenvalues[r], floor)
+                    log_det += math.log(eigenvalues[r])
+                trial = (vectors * eigenvalues) @ vectors.T
+                highest = -math.inf
+                for f in range(len(pairs)):
+                    i, j = pairs[f, 0], pairs[f, 1]
+                    if i == y:
+                        trial_values[f, 0] = _surrogate(means[j] - means[i], precision[j], log_dets[j], log_det)
+                        trial_values[f, 1] = _surrogate(means[j] - means[i], trial, log_det, log_dets[j])
+                    elif j == y:
+                        trial_values[f, 0] = _surrogate(means[j] - means[i], trial, log_det, log_dets[i])
+                        trial_values[f, 1] = _surrogate(means[j] - means[i], precision[i], log_dets[i], log_det)
+                    highest = max(highest, trial_values[f, 0], trial_values[f, 1])
+                if highest <= worst and trial_values[e, direction] < worst:
+                    found = True
+                    break
+            alpha *= 0.5
+        if not found:
+            break
+        precision[y] = trial
+        log_dets[y] = log_det
+        values[:] = trial_values
+        taken = step + 1
+        stale = stale + 1 if worst - highest <= 1e-9 * (1.0 + abs(worst)) else 0
+        if stale > 4 * n:
+            break
+    history[taken] = values.max()
+    return taken

@@ -1,0 +1,24 @@
+"""Affine maps plus noise: q̃ = q + b + B Σ^{−1/2}(q − μ) + C z. It contains every other method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.design.additive import additive
+from shoal.design.barycenter import transport_center
+from shoal.design.center import center, reaches
+from shoal.design.descent import Settings, search
+from shoal.design.moves import Moves
+from shoal.design.problem import Problem
+
+
+def transport(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+    """Searches from the additive design and from the geodesic to the common law; never worse than either."""
+    common = transport_center(problem.classes.means, problem.classes.stored_covs)
+    geodesic = center(problem, common)
+    if reaches(problem, common):
+        return geodesic
+    added = additive(problem, settings, starts)
+    own = [m.within(problem) for m in starts]
+    candidates = [added, geodesic, *own]
+    return search(problem, candidates, shifts=True, mapped=True, settings=settings)
