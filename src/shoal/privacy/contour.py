@@ -211,6 +211,8 @@ def strip_integral(
     bound = at_c + rounding + spectrum
     if kind == HOCKEY and strip == RIGHT:
         bound -= math.log1p(c) + c * math.log1p(1.0 / c)
+    if not bound < math.inf:
+        return 0.0, math.inf, 0, 0, 0  # not a number: nothing is known but that a probability is at most 1
     if bound < floor:
         return bound, math.inf, 0, 0, 0
 
@@ -233,8 +235,8 @@ def strip_integral(
     if kind == HOCKEY:
         log_value -= math.log1p(c)
     half_width = 2.0 * difference + rounding * (1.0 + amplification) + spectrum + 1e-14
-    if log_value > bound + half_width:
-        # Above a proven bound: the sum cannot be right.
+    if not log_value <= bound + half_width:
+        # Above a proven bound, or not a number: the sum cannot be right.
         return bound, math.inf, 0, 0, 0
     return log_value, half_width, bend, stride, stop
 

@@ -55,6 +55,12 @@ class PrivacyCurve:
     log_delta_upper: Any
     worst_edge: Any
 
+    def scalar(self) -> PrivacyCurve:
+        """The curve at its first ε, with plain numbers."""
+        return PrivacyCurve(
+            self.notion, *(getattr(self, name)[0] for name in self.__dataclass_fields__ if name != "notion")
+        )
+
     def __repr__(self) -> str:
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
         shown = ", ".join(f"δ({e:g}) ≤ {round_up(d):.4g}" for e, d in list(zip(eps, delta, strict=True))[:4])
@@ -83,7 +89,7 @@ def privacy_curve(
             −ln(prior of X / prior of X').
         progress: called with (edges done, edges in all).
     """
-    code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
+    validation.choice(list(NOTIONS), notion=notion)
     grid, scalar = validation.grid(epsilon=epsilon)
     releases = Releases.of(classes)
     pairs = releases.pairs(graph)
@@ -91,25 +97,34 @@ def privacy_curve(
         raise InputError("graph has no edges: there is no worst edge to report")
     _no_shift_beyond_zero(notion, prior)
     offsets = prior_offsets(prior, releases.labels, pairs)
-    best, where = _worst(releases, pairs, code, grid, offsets, progress)
+    found = worst_over_edges(releases, pairs, notion, grid, offsets, progress)
+    return found.scalar() if scalar else found
+
+
+def worst_over_edges(
+    releases: Releases,
+    pairs: NDArray[np.intp],
+    notion: str,
+    epsilons: FloatArray,
+    offsets: FloatArray,
+    progress: Progress | None = None,
+) -> PrivacyCurve:
+    """The worst edge at each ε, where edge e in direction d is taken at epsilons + offsets[e, d]."""
+    best, where = _worst(releases, pairs, NOTIONS[notion], epsilons, offsets, progress)
     value, lower, upper = trusted(best)
     edges = []
     for e, direction in where:
         a, b = pairs[e] if direction == 0 else pairs[e][::-1]
         edges.append((releases.labels[a], releases.labels[b]))
-
-    def shaped(values: FloatArray) -> Any:
-        return values[0] if scalar else values
-
     return PrivacyCurve(
         notion=notion,
-        epsilon=shaped(grid),
-        delta=shaped(np.exp(value)),
-        log_delta=shaped(value),
-        delta_lower=shaped(exp_down(lower)),
-        delta_upper=shaped(exp_up(upper)),
-        log_delta_upper=shaped(upper),
-        worst_edge=edges[0] if scalar else edges,
+        epsilon=epsilons,
+        delta=np.exp(value),
+        log_delta=value,
+        delta_lower=exp_down(lower),
+        delta_upper=exp_up(upper),
+        log_delta_upper=upper,
+        worst_edge=edges,
     )
 
 

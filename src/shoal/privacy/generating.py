@@ -36,6 +36,9 @@ class LossLaw(NamedTuple):
     lam_sum: float
 
 
+# How close to the end of its strip a real point may come: nearer, 1 − t g is lost to rounding.
+INSIDE = 1.0 - 2.0**-50
+
 # Strip codes: the right strip gives the upper tail itself, the left one its complement.
 RIGHT, LEFT = 1, -1
 # What is integrated: E[(1 − e^{x−L})₊], or Pr(L > x).
@@ -169,6 +172,7 @@ def saddle(kind: int, strip: int, x: float, law: LossLaw) -> tuple[float, float]
         end = 1.0
     else:
         end = -1.0 / low if low < 0.0 else math.inf
+    end *= INSIDE
     k1, k2 = slopes(0.0, law)
     y = strip * (x - k1)
     root = math.sqrt(y * y + 4.0 * k2)
@@ -222,7 +226,7 @@ def chernoff(x: float, law: LossLaw) -> tuple[float, float]:
     if x >= reach(RIGHT, law):
         return -math.inf, math.inf
     _, high = extremes(law)
-    end = 1.0 / high if high > 0.0 else math.inf
+    end = INSIDE / high if high > 0.0 else math.inf
     lo, hi = 0.0, end
     t = (x - k1) / k2
     if t >= end:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.design.moves import Moves, radii
-from shoal.design.problem import Problem
+from shoal.mechanisms.moves import Moves, radii
+from shoal.mechanisms.problem import Problem
 from shoal.parallel import map_blocks, n_threads
 from shoal.privacy.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
 from shoal.validation import BoolArray, FloatArray
@@ -28,6 +28,8 @@ ENOUGH = -745.0
 
 #: Edges times entries up to which several starts are tried.
 SMALL = 100
+#: Edges beyond which the search starts with a sharp maximum, so that it can pass most of them over.
+MANY = 500
 
 #: Called after every stage with (stage, stages, best ln δ so far).
 Report = Callable[[int, int, float], None]
@@ -43,6 +45,7 @@ class Settings:
     iterations: int = 100
     deadline: float = math.inf
     report: Report | None = None
+    seed: int = 0
 
     @property
     def late(self) -> bool:
@@ -80,8 +83,11 @@ def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings)
     best, best_value = start, float(values.max())
     layout = _Layout(problem, start.map is not None, shifts)
     point = _nudged(layout.flatten(start), problem.n_labels)
+    # A little randomness leaves symmetric stationary points; the start itself stays a candidate.
+    point = point + 1e-3 * np.std(point) * np.random.default_rng(settings.seed).standard_normal(len(point))
     try:
-        for number, stage in enumerate(STAGES):
+        stages = STAGES if len(problem.pairs) <= MANY else STAGES[2:]
+        for number, stage in enumerate(stages):
             sharpness = stage / max(1.0, -best_value)
             active = _active(values, sharpness, problem.n_labels)
             for _ in range(4):
@@ -103,7 +109,7 @@ def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings)
                     break
                 active |= missed
             if settings.report is not None:
-                settings.report(number + 1, len(STAGES), best_value)
+                settings.report(number + 1, len(stages), best_value)
             if settings.late or best_value < ENOUGH:
                 break
     except KeyboardInterrupt:

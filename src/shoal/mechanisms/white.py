@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.design.moves import Moves, radii
-from shoal.design.problem import Problem
+from shoal.mechanisms.moves import Moves, radii
+from shoal.mechanisms.problem import Problem
 
 
 def none(problem: Problem) -> Moves:

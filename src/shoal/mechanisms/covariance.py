@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.design.descent import Settings, search
-from shoal.design.moves import Moves
-from shoal.design.paper import paper
-from shoal.design.problem import Problem
-from shoal.design.white import white
+from shoal.mechanisms.descent import Settings, search
+from shoal.mechanisms.moves import Moves
+from shoal.mechanisms.paper import paper
+from shoal.mechanisms.problem import Problem
+from shoal.mechanisms.white import white
 
 
 def covariance(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.design.problem import Problem
-from shoal.validation import FloatArray
+from shoal.mechanisms.problem import Problem
+from shoal.validation import FloatArray, IndexArray
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,17 @@ class Moves:
         factor = _shrink(np.sqrt(capped.spent), radii(problem))
         mapped = None if self.map is None else self.map * factor[:, None, None]
         return Moves(shift * factor[:, None], mapped, self.noise * factor[:, None, None])
+
+    def take(self, members: IndexArray) -> Moves:
+        """The moves of some labels."""
+        return Moves(self.shift[members], None if self.map is None else self.map[members], self.noise[members])
+
+    def put(self, members: IndexArray, moves: Moves) -> None:
+        """Write the moves of some labels into freshly made arrays of all."""
+        self.shift[members] = moves.shift
+        self.noise[members] = moves.noise
+        if moves.map is not None and self.map is not None:
+            self.map[members] = moves.map
 
     def mapped(self) -> Moves:
         """The same move with a B, so that a transport search can start from it."""

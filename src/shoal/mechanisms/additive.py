@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.design.barycenter import additive_center
-from shoal.design.center import additive_approach, reaches
-from shoal.design.covariance import covariance
-from shoal.design.descent import Settings, search
-from shoal.design.moves import Moves
-from shoal.design.problem import Problem
+from shoal.mechanisms.barycenter import additive_center
+from shoal.mechanisms.center import additive_approach, reaches
+from shoal.mechanisms.covariance import covariance
+from shoal.mechanisms.descent import Settings, search
+from shoal.mechanisms.moves import Moves
+from shoal.mechanisms.problem import Problem
 
 
 def additive(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.design.additive import additive
-from shoal.design.barycenter import transport_center
-from shoal.design.center import center, reaches
-from shoal.design.descent import Settings, search
-from shoal.design.moves import Moves
-from shoal.design.problem import Problem
+from shoal.mechanisms.additive import additive
+from shoal.mechanisms.barycenter import transport_center
+from shoal.mechanisms.center import center, reaches
+from shoal.mechanisms.descent import Settings, search
+from shoal.mechanisms.moves import Moves
+from shoal.mechanisms.problem import Problem
 
 
 def transport(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.design import minimax
-from shoal.design.problem import square_root
 from shoal.errors import CertificationError
+from shoal.mechanisms import minimax
+from shoal.mechanisms.problem import square_root
 from shoal.validation import FloatArray
 
 

@@ -99,8 +99,34 @@ class Problem:
         """(n or 1, k, k) symmetric square roots of the covariances."""
         return square_root(self.classes.stored_covs)
 
-    def with_budgets(self, budgets: FloatArray) -> Problem:
-        return replace(self, budgets=budgets)
+    @cached_property
+    def components(self) -> list[IndexArray]:
+        """Positions of the labels of each connected component."""
+        member_of = np.empty(self.n_labels, dtype=np.intp)
+        position = {name: i for i, name in enumerate(self.classes.labels)}
+        for name, component in zip(self.graph.labels, self.graph.components, strict=True):
+            member_of[position[name]] = component
+        order = np.argsort(member_of, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(member_of[order])) + 1)
+
+    def part(self, members: IndexArray) -> Problem:
+        """The problem of one connected component: labels elsewhere share no edge with it."""
+        if len(members) == self.n_labels:
+            return self
+        place = np.full(self.n_labels, -1, dtype=np.intp)
+        place[members] = np.arange(len(members))
+        inside = place[self.pairs[:, 0]] >= 0
+        classes = self.classes.take(members)
+        pairs = place[self.pairs[inside]]
+        return replace(
+            self,
+            classes=classes,
+            graph=NeighborGraph(classes.labels, pairs),
+            pairs=pairs,
+            epsilons=self.epsilons[inside],
+            budgets=self.budgets[members],
+            original=self.original.take(members),
+        )
 
 
 def square_root(covs: FloatArray) -> FloatArray:

@@ -15,8 +15,8 @@ import math
 import numpy as np
 
 from shoal.compiled import kernel
-from shoal.design.moves import Moves, radii
-from shoal.design.problem import Problem, square_root
+from shoal.mechanisms.moves import Moves, radii
+from shoal.mechanisms.problem import Problem, square_root
 from shoal.validation import FloatArray, IndexArray
 
 #: Most steps before the descent is stopped.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.design.barycenter import Center, additive_center, transport_center
-from shoal.design.moves import Moves, radii
-from shoal.design.problem import Problem, square_root
+from shoal.mechanisms.barycenter import Center, additive_center, transport_center
+from shoal.mechanisms.moves import Moves, radii
+from shoal.mechanisms.problem import Problem, square_root
 
 #: A budget within this relative distance of the price buys the whole way.
 CLOSE = 1e-12

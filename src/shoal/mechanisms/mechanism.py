@@ -1,0 +1,329 @@
+"""A designed mechanism: what is done to each label's answer, what it costs, and how private the result is.
+
+    q̃ = q + shift + gain (q − μ) + noise,   noise ~ N(0, noise_cov)
+
+Everything a claim rests on is recomputed from these stored, rounded parameters: the output laws, the error spent and
+the certificate. A mechanism file holds the class laws and must be guarded like the data they came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.classes import GaussianClasses
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.mechanisms.moves import Moves
+from shoal.mechanisms.problem import Problem
+from shoal.privacy.curve import PrivacyCurve, privacy_curve, worst_over_edges
+from shoal.privacy.releases import Releases
+from shoal.validation import FloatArray
+
+#: Version of the file format; files of a newer version are refused.
+VERSION = 1
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The worst edge of a mechanism at the ε it was designed for; ``delta_upper`` is the end to rely on.
+
+    ``lower_bound`` is a δ that no mechanism with this error budget could go below, whatever its kind.
+    """
+
+    notion: str
+    delta: float
+    delta_upper: float
+    log_delta: float
+    log_delta_upper: float
+    worst_edge: tuple[str, str]
+    lower_bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism:
+    """A frozen mechanism for every label of a family. Made by :func:`shoal.design` and :func:`shoal.calibrate`."""
+
+    method: str
+    classes: GaussianClasses
+    graph: NeighborGraph
+    epsilon: FloatArray
+    notion: str
+    shift: FloatArray
+    gain: FloatArray | None
+    noise_cov: FloatArray
+    budget: FloatArray
+    weights: FloatArray
+    lower_bound: float
+    notes: tuple[str, ...] = ()
+    history: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    @classmethod
+    def of(
+        cls,
+        method: str,
+        problem: Problem,
+        moves: Moves,
+        *,
+        lower_bound: float,
+        notes: tuple[str, ...] = (),
+        history: FloatArray | None = None,
+    ) -> Mechanism:
+        """Turn moves into parameters in the user's coordinates, shrunk by a rounding's width if they overspend."""
+        scale = problem.scale
+        for attempt in range(60):
+            inside = _shrunk(moves, 1.0 - (2.0**attempt - 1.0) * 4 * EPS)
+            gain, noise = _gain_and_noise(problem, inside)
+            mechanism = cls(
+                method=method,
+                classes=problem.original,
+                graph=problem.graph,
+                epsilon=problem.epsilons[:, 0].copy(),
+                notion=problem.notion,
+                shift=inside.shift / scale,
+                gain=None if gain is None else gain / scale[:, None] * scale[None, :],
+                noise_cov=noise / scale[:, None] / scale[None, :],
+                budget=problem.budgets / problem.n_dims,
+                weights=scale**2,
+                lower_bound=lower_bound,
+                notes=notes,
+                history=np.empty(0) if history is None else history,
+            )
+            if (mechanism.weighted_rho <= mechanism.budget).all():
+                return mechanism
+        raise InputError("rho is too small for its noise_floor: the budget cannot be met in double precision")
+
+    # ------------------------------------------------------------------ what it does
+
+    @cached_property
+    def output(self) -> GaussianClasses:
+        """Laws of the released answer, from the stored parameters."""
+        if self.gain is None and not self.shift.any():
+            first = self.noise_cov[0]
+            if len(self.noise_cov) == 1 or (self.noise_cov == first).all():
+                diagonal = np.diagonal(first)
+                return self.classes.with_noise(diagonal if (first == np.diag(diagonal)).all() else first)
+        means = self.classes.means + self.shift
+        covs: FloatArray = self.classes.stored_covs
+        if self.gain is not None:
+            kept = np.eye(self.classes.n_dims) + self.gain
+            covs = kept @ covs @ np.swapaxes(kept, 1, 2)
+        covs = covs + self.noise_cov
+        return GaussianClasses(means, 0.5 * (covs + np.swapaxes(covs, 1, 2)), self.classes.labels)
+
+    @cached_property
+    def _entry_errors(self) -> FloatArray:
+        """(n, k) mean squared error of each entry."""
+        n, k = self.classes.means.shape
+        total = self.shift**2 + np.diagonal(self.noise_cov, axis1=1, axis2=2)
+        if self.gain is not None:
+            moved = self.gain @ self.classes.stored_covs @ np.swapaxes(self.gain, 1, 2)
+            total = total + np.diagonal(moved, axis1=1, axis2=2)
+        return np.asarray(np.broadcast_to(total, (n, k)) * (1 + 4 * k * EPS))
+
+    @property
+    def rho(self) -> FloatArray:
+        """(n,) mean squared error per entry that each label spends, rounded up."""
+        return np.asarray(self._entry_errors.mean(axis=1))
+
+    @property
+    def weighted_rho(self) -> FloatArray:
+        """(n,) the same with the entries' weights: what is held against the budget."""
+        return np.asarray((self._entry_errors * self.weights).mean(axis=1))
+
+    @property
+    def bias(self) -> FloatArray:
+        """(n, k) expected released answer minus expected true answer."""
+        return np.array(np.broadcast_to(self.shift, self.classes.means.shape))
+
+    def sample(self, answers: Any, label: Any, *, seed: int) -> FloatArray:
+        """Released answers from a seeded generator: for experiments and tests, NOT private.
+
+        ``answers`` is (k,) or (m, k); the noise of a real release must come from a cryptographic source.
+        """
+        q = validation.array(ndim=(1, 2), answers=answers)
+        if q.shape[-1] != self.classes.n_dims:
+            raise InputError(f"answers must have {self.classes.n_dims} entries")
+        i = self._position(label)
+        rng = np.random.default_rng(seed)
+        cov = self.noise_cov[min(i, len(self.noise_cov) - 1)]
+        values, vectors = np.linalg.eigh(cov)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        moved = q + self.bias[i] + rng.standard_normal(q.shape) @ root.T
+        if self.gain is not None:
+            moved = moved + (q - self.classes.means[i]) @ self.gain[i].T
+        return np.asarray(moved)
+
+    def _position(self, label: Any) -> int:
+        try:
+            return self.classes.labels.index(str(label))
+        except ValueError:
+            raise InputError("label is not one of this mechanism's labels") from None
+
+    # ------------------------------------------------------------------ how private it is
+
+    def curve(self, epsilon: Any, notion: str = "dp") -> PrivacyCurve:
+        """δ(ε) of what is released, exact."""
+        return privacy_curve(self.output, self.graph, epsilon, notion)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The worst edge at the design's ε, over all edges, from the stored parameters."""
+        releases = Releases.of(self.output)
+        pairs = releases.pairs(self.graph)
+        offsets = np.repeat(self.epsilon[:, None], 2, axis=1)
+        found = worst_over_edges(releases, pairs, self.notion, np.zeros(1), offsets).scalar()
+        return Certificate(
+            notion=self.notion,
+            delta=float(found.delta),
+            delta_upper=float(found.delta_upper),
+            log_delta=float(found.log_delta),
+            log_delta_upper=float(found.log_delta_upper),
+            worst_edge=found.worst_edge,
+            lower_bound=self.lower_bound,
+        )
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle."""
+        arrays, header = self._parts()
+        header["digest"] = _digest(header, arrays)
+        with zipfile.ZipFile(Path(path), "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("header.json", json.dumps(header, sort_keys=True))
+            for name, values in arrays.items():
+                buffer = io.BytesIO()
+                np.save(buffer, values, allow_pickle=False)
+                archive.writestr(f"{name}.npy", buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Mechanism:
+        """Read a file back; one that is damaged, altered or of a newer version is refused.
+
+        The digest guards against damage and careless edits, not against someone who recomputes it. What is claimed is
+        recomputed from the parameters, so an altered file can never carry a better certificate than it deserves.
+        """
+        name = Path(path).name
+        try:
+            with zipfile.ZipFile(Path(path)) as archive:
+                header = json.loads(archive.read("header.json"))
+                arrays = {
+                    entry.removesuffix(".npy"): np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)
+                    for entry in archive.namelist()
+                    if entry.endswith(".npy")
+                }
+        except FileNotFoundError:
+            raise InputError(f"path: there is no file {name}") from None
+        except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError, UnicodeDecodeError) as error:
+            raise InputError(f"path: {name} is not a mechanism file, or it is damaged") from error
+        if not isinstance(header, dict) or header.get("format") != "shoal mechanism":
+            raise InputError(f"path: {name} is not a mechanism file")
+        if header.get("version") != VERSION:
+            raise InputError(
+                f"path: {name} has another format version than this shoal reads ({VERSION}); upgrade shoal"
+            )
+        stated = header.pop("digest", None)
+        if stated != _digest(header, arrays):
+            raise InputError(f"path: {name} does not match its digest: it was altered or damaged")
+        try:
+            return cls._from_parts(header, arrays)
+        except (KeyError, TypeError, IndexError) as error:
+            raise InputError(f"path: {name} lacks a part of a mechanism") from error
+
+    def _parts(self) -> tuple[dict[str, FloatArray], dict[str, Any]]:
+        arrays: dict[str, Any] = {
+            "means": self.classes.means,
+            "edges": self.graph.edges,
+            "epsilon": self.epsilon,
+            "shift": self.shift,
+            "noise_cov": self.noise_cov,
+            "budget": self.budget,
+            "weights": self.weights,
+            "history": self.history,
+        }
+        if self.classes.is_diagonal:
+            arrays["variances"] = self.classes.stored_variances
+        else:
+            arrays["covs"] = self.classes.stored_covs
+        if self.gain is not None:
+            arrays["gain"] = self.gain
+        header = {
+            "format": "shoal mechanism",
+            "version": VERSION,
+            "method": self.method,
+            "notion": self.notion,
+            "labels": list(self.classes.labels),
+            "graph_labels": list(self.graph.labels),
+            "lower_bound": self.lower_bound,
+            "notes": list(self.notes),
+        }
+        return arrays, header
+
+    @classmethod
+    def _from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Mechanism:
+        labels = header["labels"]
+        if "variances" in arrays:
+            variances = arrays["variances"]
+            shared = len(variances) == 1 and len(labels) > 1
+            classes = GaussianClasses.diagonal(arrays["means"], variances[0] if shared else variances, labels)
+        else:
+            covs = arrays["covs"]
+            classes = GaussianClasses(arrays["means"], covs[0] if len(covs) == 1 else covs, labels)
+        return cls(
+            method=header["method"],
+            classes=classes,
+            graph=NeighborGraph(header["graph_labels"], arrays["edges"]),
+            epsilon=arrays["epsilon"],
+            notion=header["notion"],
+            shift=arrays["shift"],
+            gain=arrays.get("gain"),
+            noise_cov=arrays["noise_cov"],
+            budget=arrays["budget"],
+            weights=arrays["weights"],
+            lower_bound=header["lower_bound"],
+            notes=tuple(header["notes"]),
+            history=arrays["history"],
+        )
+
+    def __repr__(self) -> str:
+        return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries)"
+
+
+def _shrunk(moves: Moves, factor: float) -> Moves:
+    mapped = None if moves.map is None else moves.map * factor
+    return Moves(moves.shift * factor, mapped, moves.noise * factor)
+
+
+def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, FloatArray]:
+    """Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise."""
+    k = problem.n_dims
+    noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.noise_floor * np.eye(k)
+    if moves.map is None:
+        return None, noise
+    values, vectors = np.linalg.eigh(problem.classes.stored_covs)
+    there = values > 1e-13 * np.maximum(values[:, -1:], 1e-300)
+    inverse = np.where(there, 1.0 / np.sqrt(np.where(there, values, 1.0)), 0.0)
+    gain = moves.map @ ((vectors * inverse[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+    outside = moves.map @ (vectors * (~there)[:, None, :])
+    noise = noise + outside @ np.swapaxes(outside, 1, 2)
+    return gain, 0.5 * (noise + np.swapaxes(noise, 1, 2))
+
+
+def _digest(header: dict[str, Any], arrays: dict[str, Any]) -> str:
+    """SHA-256 over the header and every array with its name, type and shape."""
+    total = hashlib.sha256(json.dumps({k: v for k, v in header.items() if k != "digest"}, sort_keys=True).encode())
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name])
+        total.update(f"{name}:{values.dtype.str}:{values.shape}:".encode())
+        total.update(values.tobytes())
+    return total.hexdigest()
