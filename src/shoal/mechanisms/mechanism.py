@@ -25,7 +25,7 @@ from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanisms.moves import Moves
 from shoal.mechanisms.problem import Problem
-from shoal.privacy.curve import PrivacyCurve, privacy_curve, worst_over_edges
+from shoal.privacy.curve import PrivacyCurve, privacy_curve, round_up, worst_over_edges
 from shoal.privacy.releases import Releases
 from shoal.validation import FloatArray
 
@@ -48,6 +48,10 @@ class Certificate:
     log_delta_upper: float
     worst_edge: tuple[str, str]
     lower_bound: float
+
+    def __str__(self) -> str:
+        a, b = self.worst_edge
+        return f"δ ≤ {round_up(self.delta_upper):.4g} ({self.notion}), worst for {a} against {b}"
 
 
 @dataclass(frozen=True, eq=False)

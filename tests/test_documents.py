@@ -1,0 +1,66 @@
+"""What the documents say is executed: README code prints what it says, and links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def test_readme_example_prints_what_the_readme_says() -> None:
+    text = (ROOT / "README.md").read_text()
+    (code,), (stated,) = _blocks(text, "python"), _blocks(text, "text")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    printed = done.stdout
+    # Words must agree exactly; figures of a search may differ in the last digits between machines.
+    assert NUMBER.sub("#", printed) == NUMBER.sub("#", stated)
+    found, wanted = NUMBER.findall(printed), NUMBER.findall(stated)
+    assert [float(x) for x in found] == pytest.approx([float(x) for x in wanted], rel=0.02)
+
+
+def test_readme_example_is_short() -> None:
+    (code,) = _blocks((ROOT / "README.md").read_text(), "python")
+    assert len([line for line in code.splitlines() if line.strip() and not line.startswith("#")]) <= 15
+
+
+@pytest.mark.parametrize("page", sorted(p.relative_to(ROOT) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]))
+def test_links_lead_to_files(page: Path) -> None:
+    text = (ROOT / page).read_text()
+    targets = [t for t in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in t]
+    missing = [t for t in targets if not (ROOT / page).parent.joinpath(t).exists()]
+    assert missing == []
+
+
+def test_architecture_names_every_module() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    source = ROOT / "src" / "shoal"
+    names = {p.stem for p in source.rglob("*.py") if not p.stem.startswith("_")}
+    assert sorted(name for name in names if f"`{name}`" not in text) == []
+
+
+def test_modules_import_downward_only() -> None:
+    """The rooms of ARCHITECTURE.md in order: a module may import from earlier rooms, never from later ones."""
+    rooms = ["errors", "validation", "compiled", "parallel", "classes", "graph", "supports", "privacy", "mechanisms",
+             "meters", "synthetic", "pictures"]  # fmt: skip
+    source = ROOT / "src" / "shoal"
+    wrong = []
+    for path in source.rglob("*.py"):
+        room = path.relative_to(source).parts[0].removesuffix(".py")
+        if room not in rooms:
+            continue
+        for target in re.findall(r"^\s*from shoal\.(\w+)|^\s*import shoal\.(\w+)", path.read_text(), flags=re.M):
+            name = target[0] or target[1]
+            if rooms.index(name) > rooms.index(room):
+                wrong.append(f"{path.relative_to(source)} imports {name}")
+    # graph names GaussianClasses in a type annotation only; classes comes first in any case.
+    assert wrong == []
