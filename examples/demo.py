@@ -35,7 +35,7 @@ def main() -> None:
     rho = TOTAL / classes.n_dims
     grid = np.linspace(0.0, 3.0, 61)
     print(
-        f"Four classes in the plane; nobody may tell which one an answer came from. ε = {EPSILON:g}, budget ρ = {rho:g}."
+        f"Four classes in the plane; nobody may tell which one an answer is about. ε = {EPSILON:g}, budget ρ = {rho:g}."
     )
     print("(The first run compiles the kernels, once; that takes about a minute.)", file=sys.stderr)
     print()
