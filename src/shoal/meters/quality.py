@@ -48,7 +48,7 @@ class QualityWarning(UserWarning):
     """Some readings were repaired or some households left out; the quality table says which and why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Readings:
     """Readings on a regular grid with the account of how they got there.
 
@@ -59,6 +59,10 @@ class Readings:
     frame: pl.DataFrame
     quality: pl.DataFrame
     step: timedelta
+
+    def __repr__(self) -> str:
+        """Sizes only: a printed object must not release readings."""
+        return f"Readings({len(self.quality)} households, {len(self.frame)} rows every {self.step})"
 
     @property
     def time_zone(self) -> str | None:

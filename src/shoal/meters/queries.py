@@ -31,7 +31,7 @@ class AccountingWarning(UserWarning):
     """The law that is accounted for is not the law of what is released."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Predictive:
     """What a fitted model says about the horizon, in ln kW.
 

@@ -31,7 +31,7 @@ PERIODS = {"day": 1, "week": 7}
 FLOOR = 0.02
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Season:
     """Mean log profile of each household over one period.
 
