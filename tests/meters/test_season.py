@@ -87,3 +87,18 @@ def test_floor_and_refusals() -> None:
         fit_season(kw, phase, period="year", step=QUARTER)
     with pytest.raises(InputError, match="phase"):
         fit_season(kw, phase[:5], period="day", step=QUARTER)
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 15])
+def test_inflation_is_what_estimating_the_mean_costs(repeats: int) -> None:
+    """Independent readings: error variance of the next one over the variance of the residuals, by simulation."""
+    rng = np.random.default_rng(repeats)
+    n = 4000
+    logs = rng.standard_normal((n, (repeats + 1) * 96))
+    phase = np.tile(np.arange(96), repeats)
+    season = fit_season(np.exp(logs[:, : repeats * 96]), phase, period="day", step=QUARTER, floor=1e-9)
+    inside = season.remove(np.exp(logs[:, : repeats * 96]), phase).var()
+    ahead = (logs[:, repeats * 96 :] - season.at(np.arange(96))).var()
+    factor = season.inflation(np.arange(96))
+    assert (factor == factor[0, 0]).all()
+    assert ahead / inside == pytest.approx(factor[0, 0], rel=0.02)
