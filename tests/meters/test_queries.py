@@ -80,6 +80,25 @@ def test_total_variance(gaussian_process: tuple[Predictive, np.ndarray, np.ndarr
     np.testing.assert_allclose(law.mean_cov + law.error_cov, joints[:, T:, T:], atol=1e-12)
 
 
+def test_singular_covariances_of_long_horizons() -> None:
+    """Rank two in eight dimensions, over scales of 1e-8: rounding must not be refused, a wrong matrix must."""
+    rng = np.random.default_rng(7)
+    factor = rng.standard_normal((30, 8, 2)) * np.logspace(0, -4, 8)[None, :, None]
+    covs = factor @ np.swapaxes(factor, 1, 2)
+    noisy = covs + 1e-12 * covs[:, :1, :1] * rng.standard_normal((30, 8, 8)) * np.sqrt(
+        np.einsum("ni,nj->nij", np.diagonal(covs, axis1=1, axis2=2), np.diagonal(covs, axis1=1, axis2=2))
+    )
+    labels = [str(i) for i in range(30)]
+    law = Predictive(labels, np.zeros((30, 8)), noisy, noisy, np.zeros((30, 8)))
+    for query in ("trajectory", "marginal"):
+        std = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
+        gap = np.abs(classes(law, query).covs - covs) / (std[:, :, None] * std[:, None, :])
+        assert gap.max() < 1e-9
+    wrong = covs - 0.5 * np.einsum("ni,ij->nij", np.diagonal(covs, axis1=1, axis2=2), np.eye(8))
+    with pytest.raises(InputError, match="positive semidefinite"):
+        classes(Predictive(labels, law.mean, wrong, wrong, law.season), "marginal")
+
+
 def test_as_in_paper_warns_and_differs(gaussian_process: tuple[Predictive, np.ndarray, np.ndarray]) -> None:
     law = gaussian_process[0]
     with pytest.warns(AccountingWarning, match="leaks more"):

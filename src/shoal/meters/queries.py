@@ -26,6 +26,9 @@ from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.validation import FloatArray
 
+#: Negative eigenvalues of a correlation matrix below this share of the largest are taken for rounding.
+ROUNDING = 1e-7
+
 
 class AccountingWarning(UserWarning):
     """The law that is accounted for is not the law of what is released."""
@@ -64,7 +67,7 @@ def trajectory(law: Predictive) -> GaussianClasses:
     model fits. Attacker: may know every history and model, but not the draw. The released figures are a possible
     future, not the best guess: their error against the truth includes the spread of the draw.
     """
-    return GaussianClasses(law.mean, law.error_cov, law.labels)
+    return GaussianClasses(law.mean, semidefinite(law.error_cov), law.labels)
 
 
 def marginal(law: Predictive) -> GaussianClasses:
@@ -75,7 +78,7 @@ def marginal(law: Predictive) -> GaussianClasses:
     season, but **nothing of its recent readings**; a neighbor who watched the lights has already broken the
     assumption. It also needs the ARMA model to be true: look at the model checks before relying on it.
     """
-    return GaussianClasses(law.season, law.mean_cov, law.labels)
+    return GaussianClasses(law.season, semidefinite(law.mean_cov), law.labels)
 
 
 def as_in_paper(law: Predictive) -> GaussianClasses:
@@ -92,6 +95,24 @@ def as_in_paper(law: Predictive) -> GaussianClasses:
         stacklevel=3,
     )
     return trajectory(law)
+
+
+def semidefinite(covs: FloatArray) -> FloatArray:
+    """Covariances without the negative eigenvalues that rounding leaves; anything larger is left to be refused.
+
+    The conditional mean of an ARMA(p, q) process moves in max(p, q) dimensions, so over a longer horizon its
+    covariance is singular and rounding falls on either side of zero. Eigenvalues are those of the correlation
+    matrix.
+    """
+    covs = 0.5 * (covs + np.swapaxes(covs, 1, 2))
+    std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0))
+    scale = np.where(std > 0, std, 1.0)
+    outer = scale[:, :, None] * scale[:, None, :]
+    values, vectors = np.linalg.eigh(covs / outer)
+    rounding = (values[:, 0] < 0) & (values[:, 0] > -ROUNDING * values[:, -1])
+    root = vectors[rounding] * np.sqrt(np.maximum(values[rounding], 0))[:, None, :]
+    covs[rounding] = root @ np.swapaxes(root, 1, 2) * outer[rounding]
+    return np.asarray(covs, dtype=np.float64)
 
 
 QUERIES: dict[str, Callable[[Predictive], GaussianClasses]] = {
