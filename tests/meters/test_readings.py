@@ -321,3 +321,21 @@ def test_no_reading_in_an_error(write: Write) -> None:
     assert "123" not in str(caught.value)
     assert "98.7" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "layout"),
+    [
+        (["2024-05-01", "2024-05-01 00:15:00", "2024-05-01T00:30"], None),
+        (["01.05.2024 00:00", "01.05.2024 00:15:00", "1.5.2024 00:30"], None),
+        (["2024/05/01 00:00", "2024/05/01 00:15:00.0", "2024/05/01 00:30"], None),
+        (["20240501 00:00", "20240501 00:15", "202405010030"], None),
+        (["05/01/24 12:00 AM", "05/01/24 12:15 AM", "05/01/24 12:30 AM"], "%m/%d/%y %I:%M %p"),
+        (["2024-05-01T00:00T", "2024-05-01T00:15T", "2024-05-01T00:30T"], "%Y-%m-%dT%H:%MT"),
+    ],
+)
+def test_layouts_of_time(write: Write, texts: list[str], layout: str | None) -> None:
+    path = write("a.csv", "id,time,kw", *(f"a,{t},1" for t in texts))
+    loaded = load_meters(path, timestamp_format=layout)
+    assert stamps(loaded.frame) == ["2024-05-01 00:00", "2024-05-01 00:15", "2024-05-01 00:30"]
+    assert loaded.quality["bad_time"].to_list() == [0]

@@ -18,18 +18,13 @@ from shoal.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-#: Wall-clock layouts that are tried in turn; day-first or month-first with slashes is ambiguous and must be named.
-LAYOUTS = (
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%d",
-    "%Y/%m/%d %H:%M:%S%.f",
-    "%Y/%m/%d %H:%M",
-    "%d.%m.%Y %H:%M:%S%.f",
-    "%d.%m.%Y %H:%M",
-    "%Y%m%d%H%M%S",
-    "%Y%m%d%H%M",
-)
+#: Wall-clock layouts by the way the date is written. Day-first or month-first with slashes is ambiguous: name it.
+LAYOUTS = {
+    r"^\d{4}-": ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d"),
+    r"^\d{4}/": ("%Y/%m/%d %H:%M:%S%.f", "%Y/%m/%d %H:%M"),
+    r"^\d{1,2}\.": ("%d.%m.%Y %H:%M:%S%.f", "%d.%m.%Y %H:%M"),
+    r"^\d{8}": ("%Y%m%d%H%M%S", "%Y%m%d%H%M", "%Y%m%d %H:%M"),
+}
 
 _OFFSET = r"(Z|[+-]\d{2}:?\d{2})$"
 
@@ -60,8 +55,17 @@ def step(interval: Any) -> timedelta | None:
     return result
 
 
-def parse(text: pl.Expr, layout: str | None, *, offsets: bool) -> pl.Expr:
-    """Text to wall-clock time, or to UTC where ``offsets``; null where the text does not fit."""
+def layouts(sample: pl.Series) -> tuple[str, ...]:
+    """The layouts worth trying, from the first entries of a text column."""
+    text = sample.drop_nulls().str.strip_chars()
+    return tuple(form for start, forms in LAYOUTS.items() if text.str.contains(start).any() for form in forms)
+
+
+def parse(text: pl.Expr, forms: tuple[str, ...], *, offsets: bool, named: bool = False) -> pl.Expr:
+    """Text to wall-clock time, or to UTC where ``offsets``; null where it fits none of the layouts.
+
+    A layout ``named`` by the caller is taken as it is; else the T of ISO 8601 counts as a space.
+    """
     import polars as pl
 
     text = text.str.strip_chars()
@@ -73,17 +77,17 @@ def parse(text: pl.Expr, layout: str | None, *, offsets: bool) -> pl.Expr:
         minutes = digits.str.slice(3, 2).cast(pl.Int64, strict=False)
         shift = pl.duration(minutes=sign * (60 * hours + minutes))
         text = text.str.replace(_OFFSET, "").str.strip_chars()
-    if layout is not None:
-        wall = text.str.to_datetime(layout, time_unit="us", strict=False)
-    else:
-        text = text.str.replace("T", " ", literal=True)
-        wall = pl.coalesce(
-            # A layout without time of day is a date; polars parses it as such.
-            text.str.to_date(form, strict=False).cast(pl.Datetime("us"))
-            if "%H" not in form
-            else text.str.to_datetime(form, time_unit="us", strict=False)
-            for form in LAYOUTS
-        )
+    text = text if named else text.str.replace("T", " ", literal=True)
+    wall = pl.coalesce(
+        pl.lit(None, pl.Datetime("us")),
+        # A layout without time of day is a date; polars parses it as such.
+        *(
+            text.str.to_datetime(form, time_unit="us", strict=False)
+            if "%H" in form or "%I" in form
+            else text.str.to_date(form, strict=False).cast(pl.Datetime("us"))
+            for form in forms
+        ),
+    )
     return (wall - shift).dt.replace_time_zone("UTC") if offsets else wall
 
 

@@ -132,17 +132,21 @@ def _scan(
         layout = recognize(list(schema), columns, file.name)
         long = _melt(raw, layout, file)
         types = long.collect_schema()
-        offsets = False
+        offsets, forms = False, (timestamp_format,) if timestamp_format else ()
         if isinstance(types["timestamp"], pl.String):
             sample = long.select("timestamp").head(200).collect()["timestamp"]
-            offsets = clock.has_offsets(sample)
+            offsets, forms = clock.has_offsets(sample), forms or clock.layouts(sample)
     except (pl.exceptions.PolarsError, OSError, UnicodeError):  # their texts may quote readings
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
 
     dtype = types["timestamp"]
     stamp = pl.col("timestamp")
     if isinstance(dtype, pl.String):
-        stamp = clock.parse(stamp, timestamp_format, offsets=offsets)
+        # Each distinct text is parsed once: households share their timestamps.
+        parsed = clock.parse(stamp, forms, offsets=offsets, named=timestamp_format is not None)
+        known = long.select("timestamp").unique().with_columns(_stamp=parsed)
+        long = long.join(known, on="timestamp", how="left", maintain_order="left")
+        stamp = pl.col("_stamp")
     elif isinstance(dtype, (pl.Datetime, pl.Date)):
         stamp = stamp.cast(pl.Datetime("us", getattr(dtype, "time_zone", None)))
     else:
