@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from shoal.validation import FloatArray
 if TYPE_CHECKING:
     import polars as pl
 
-    from shoal.meters.arma.fit import ArmaModels
+    from shoal.meters.arma import ArmaModels
 
 #: A household with fewer than this share of its training readings is left out.
 LEAST_OBSERVED = 0.8
@@ -175,7 +175,7 @@ def forecast(
     kw, x = kw[keep], x[keep]
     profile = Season(season, floor, profile.profile[keep], profile.repeats[keep])
 
-    from shoal.meters.arma.predict import predict
+    from shoal.meters.arma import predict
 
     ahead = predict(models, x, horizon)
     future = window.cut(data, at, horizon).timestamps
@@ -185,13 +185,13 @@ def forecast(
         households=names,
         timestamps=future,
         log_mean=part + ahead.mean,
-        error_cov=ahead.error_cov,
+        error_cov=ahead.cov,
         mean_cov=ahead.mean_cov,
         season_part=part,
         season=profile,
         models=models,
         checks=checks,
-        quality=_account(data, past, names, reasons, profile, checks),
+        quality=_account(data, past, names, reasons, profile, models, checks),
         left_out=data.left_out | reasons,
         step=data.step,
         train_days=train_days,
@@ -234,7 +234,7 @@ def _fit(
     x: FloatArray, order: tuple[int, int], names: tuple[str, ...], reasons: dict[str, str]
 ) -> tuple[ArmaModels, NDArray[np.bool_]]:
     """Models of the households that could be fitted, and which those are; the others get a reason."""
-    from shoal.meters.arma.fit import fit_arma
+    from shoal.meters.arma import fit_arma
 
     varies = np.nanstd(x, axis=1) > FLAT
     reasons.update({names[i]: "no variation beyond the season" for i in np.flatnonzero(~varies)})
@@ -246,7 +246,8 @@ def _fit(
     for position, i in enumerate(np.flatnonzero(varies)):
         if not models.ok[position]:
             reasons[names[i]] = f"model not fitted: {models.status[position]}"
-    return models.take(np.flatnonzero(models.ok)), fitted
+    rows = {f.name: getattr(models, f.name)[models.ok] for f in fields(models) if f.name != "order"}
+    return replace(models, **rows), fitted
 
 
 def _account(
@@ -255,9 +256,14 @@ def _account(
     fitted: tuple[str, ...],
     reasons: Mapping[str, str],
     profile: Season,
+    models: ArmaModels,
     checks: Checks,
 ) -> pl.DataFrame:
-    """The quality table of the readings with what the training window and the model add to it."""
+    """The quality table of the readings with what the training window and the model add to it.
+
+    trained and floored count readings of the window; borrowed counts phases without a reading; fit names the model of
+    the fallback order that was used, "full" being the one asked for; model is the verdict of the checks.
+    """
     import polars as pl
 
     seen = np.isfinite(past.kw)
@@ -276,6 +282,7 @@ def _account(
         {
             "household": list(fitted),
             "borrowed": (profile.repeats == 0).sum(axis=1),
+            "fit": models.status.tolist(),
             "model": list(checks.verdict),
         }
     )
