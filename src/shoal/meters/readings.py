@@ -132,7 +132,8 @@ def _scan(
         layout = recognize(list(schema), columns, file.name)
         long = _melt(raw, layout, file)
         types = long.collect_schema()
-        offsets, forms = False, (timestamp_format,) if timestamp_format else ()
+        offsets = False
+        forms: tuple[str, ...] = (timestamp_format,) if timestamp_format else ()
         if isinstance(types["timestamp"], pl.String):
             sample = long.select("timestamp").head(200).collect()["timestamp"]
             offsets, forms = clock.has_offsets(sample), forms or clock.layouts(sample)
