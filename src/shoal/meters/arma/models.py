@@ -1,0 +1,94 @@
+"""Fitted (or given) ARMA models of many series: what travels between fitting, filtering and forecasting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.errors import InputError
+from shoal.meters.arma.autocovariance import coefficient_rows
+from shoal.meters.arma.parameters import is_stable
+from shoal.validation import FloatArray
+
+#: The fallback order, from the model asked for to the last resort; ``status`` names the rung that was used.
+RUNGS = ("full", "reduced", "ar1", "white")
+
+#: Why a series has no model at all.
+FAILURES = ("infinite", "empty", "constant", "short")
+
+
+@dataclass(frozen=True)
+class ArmaModels:
+    """Zero-mean ARMA models, one per series: x_t = Σ ar_i x_{t−i} + e_t + Σ ma_j e_{t−j}, Var e_t = innovation_var.
+
+    Attributes:
+        order: (p, q), the order asked for and the width of ``ar`` and ``ma``.
+        ar: (n, p); NaN where ``ok`` is False, padded with zeros below the full order.
+        ma: (n, q); likewise.
+        innovation_var: (n,).
+        log_likelihood: (n,) exact Gaussian log-likelihood of the observed samples at these parameters; NaN where
+            nothing was fitted.
+        ok: (n,) whether there is a model.
+        converged: (n,) whether the search ended at a maximum; False means that it ran out of evaluations there.
+        status: (n,) strings: a member of ``RUNGS`` (which model of the fallback order was used) or of ``FAILURES``
+            (why there is none), or "given".
+        n_obs: (n,) number of samples that were not missing.
+    """
+
+    order: tuple[int, int]
+    ar: FloatArray
+    ma: FloatArray
+    innovation_var: FloatArray
+    log_likelihood: FloatArray
+    ok: NDArray[np.bool_]
+    converged: NDArray[np.bool_]
+    status: NDArray[np.str_]
+    n_obs: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for name in ("ar", "ma", "innovation_var", "log_likelihood", "ok", "converged", "status", "n_obs"):
+            getattr(self, name).setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.ar)
+
+    @property
+    def n_states(self) -> int:
+        """r = max(p, q, 1)."""
+        return max(*self.order, 1)
+
+    @property
+    def fallback(self) -> NDArray[np.bool_]:
+        """(n,) whether a series got a smaller model than asked for; ``status`` says which."""
+        return np.asarray(self.ok & (self.status != "full") & (self.status != "given"))
+
+    @classmethod
+    def from_coefficients(cls, ar: Any, ma: Any, var: Any) -> ArmaModels:
+        """Models with known coefficients: (p,) or (n, p), (q,) or (n, q), number or (n,)."""
+        phi, theta, sigma2, _ = coefficient_rows(ar, ma, var)
+        if (sigma2 <= 0).any():
+            raise InputError("var must be above 0")
+        for row, (one, other) in enumerate(zip(phi, theta, strict=True)):
+            if not is_stable(one.copy()):
+                raise InputError(
+                    f"ar must be stationary: the polynomial of row {row} has a root inside or on the circle"
+                )
+            if not is_stable(-other):
+                raise InputError(
+                    f"ma must be invertible: the polynomial of row {row} has a root inside or on the circle"
+                )
+        n = len(phi)
+        return cls(
+            order=(phi.shape[1], theta.shape[1]),
+            ar=phi.copy(),
+            ma=theta.copy(),
+            innovation_var=sigma2.copy(),
+            log_likelihood=np.full(n, np.nan),
+            ok=np.ones(n, dtype=np.bool_),
+            converged=np.ones(n, dtype=np.bool_),
+            status=np.full(n, "given"),
+            n_obs=np.zeros(n, dtype=np.int64),
+        )

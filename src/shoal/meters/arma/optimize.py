@@ -1,0 +1,194 @@
+"""Levenberg–Marquardt on the exact likelihood.
+
+The objective f = ½ (T log S + log|M|) is a sum of squares in all but O(1) of its O(T) size. A step solves
+(H + λ diag(J'J)) δ = −∇f, ∇f exact and H the Hessian of the sum of squares (its Gauss–Newton part alone where
+that is not positive definite), and λ follows the gain ratio (Nielsen 1999). Steps are taken in the coefficients,
+where f is closest to quadratic; one that would leave the stationary and invertible region is taken in the partial
+autocorrelations instead (``parameters.py``), where it cannot.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from shoal.meters.arma.kalman import evaluate_gappy
+from shoal.meters.arma.likelihood import evaluate
+from shoal.meters.arma.parameters import COORDINATE_LIMIT, arma_from_free, free_from_arma, is_stable
+from shoal.validation import FloatArray
+
+#: Evaluations between two looks at whether there is still progress.
+PATIENCE = 12
+
+#: Longest step in one free coordinate.
+LONGEST_STEP = 2.0
+
+
+@njit(cache=True, nogil=True)
+def solve_positive(matrix: FloatArray, right: FloatArray, out: FloatArray) -> bool:
+    """out = matrix⁻¹ right by Cholesky (matrix overwritten); False when it is not positive definite."""
+    n = right.size
+    for j in range(n):
+        d = matrix[j, j]
+        for k in range(j):
+            d -= matrix[j, k] * matrix[j, k]
+        if not d > 0.0:
+            return False
+        d = math.sqrt(d)
+        matrix[j, j] = d
+        for i in range(j + 1, n):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= matrix[i, k] * matrix[j, k]
+            matrix[i, j] = total / d
+    for i in range(n):
+        total = right[i]
+        for k in range(i):
+            total -= matrix[i, k] * out[k]
+        out[i] = total / matrix[i, i]
+    for i in range(n - 1, -1, -1):
+        total = out[i]
+        for k in range(i + 1, n):
+            total -= matrix[k, i] * out[k]
+        out[i] = total / matrix[i, i]
+    return True
+
+
+@njit(cache=True, nogil=True)
+def damped_step(
+    model: FloatArray, metric: FloatArray, slope: FloatArray, damping: float, system: FloatArray, step: FloatArray
+) -> bool:
+    """step = −(model + damping·diag(metric))⁻¹ slope; False when that matrix is not positive definite."""
+    k = slope.size
+    for i in range(k):
+        for j in range(k):
+            system[i, j] = model[i, j]
+        system[i, i] += damping * (metric[i, i] + 1e-3) + 1e-12
+    return bool(solve_positive(system, -slope, step))
+
+
+@njit(cache=True, nogil=True)
+def promise(model: FloatArray, slope: FloatArray, step: FloatArray) -> float:
+    """Decrease of the quadratic model along the step."""
+    return float(-np.dot(slope, step) - 0.5 * np.dot(step, np.dot(model, step)))
+
+
+@njit(cache=True, nogil=True)
+def bent_step(
+    coef: FloatArray,
+    p: int,
+    gradient: FloatArray,
+    normal: FloatArray,
+    damping: float,
+    system: FloatArray,
+    trial: FloatArray,
+) -> float:
+    """A Gauss–Newton step in the free coordinates, which cannot leave the stable region.
+
+    Writes the coefficients it reaches into ``trial``; returns the decrease promised, negative for failure.
+    """
+    k = coef.size
+    q = k - p
+    jac_ar, jac_ma, jacobian = np.zeros((p, p)), np.zeros((q, q)), np.zeros((k, k))
+    free = free_from_arma(coef[:p], coef[p:], math.tanh(COORDINATE_LIMIT))
+    arma_from_free(free, p, jac_ar, jac_ma)
+    jacobian[:p, :p] = jac_ar
+    jacobian[p:, p:] = jac_ma
+    slope = np.dot(jacobian.T, gradient)
+    curved = np.dot(jacobian.T, np.dot(normal, jacobian))
+    step = np.zeros(k)
+    if not damped_step(curved, curved, slope, damping, system, step):
+        return -1.0
+    largest = np.abs(step).max()
+    if largest > LONGEST_STEP:
+        step *= LONGEST_STEP / largest
+    for i in range(k):
+        step[i] = min(max(free[i] + step[i], -COORDINATE_LIMIT), COORDINATE_LIMIT) - free[i]
+    ar, ma = arma_from_free(free + step, p, jac_ar, jac_ma)
+    trial[:p] = ar
+    trial[p:] = ma
+    return max(float(promise(curved, slope, step)), 0.0)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def score(
+    x: FloatArray,
+    gappy: bool,
+    coef: FloatArray,
+    p: int,
+    gradient: FloatArray,
+    normal: FloatArray,
+    hessian: FloatArray,
+    bound: float,
+) -> tuple[float, float]:
+    """``evaluate`` by the algorithm that the series calls for."""
+    if gappy:
+        value, total = evaluate_gappy(x, coef[:p], coef[p:], gradient, normal, hessian, bound)
+    else:
+        value, total = evaluate(x, coef[:p], coef[p:], gradient, normal, hessian, bound)
+    return value, total
+
+
+@njit(cache=True, nogil=True)
+def minimize(
+    x: FloatArray, gappy: bool, coef: FloatArray, p: int, budget: int, tolerance: float
+) -> tuple[float, int, bool]:
+    """Descend from ``coef`` = (ar, ma), overwritten by the end point; (f, evaluations used, converged).
+
+    Converged: the decrease that the quadratic model still promises is below ``tolerance`` nats, or the last
+    ``PATIENCE`` evaluations together gained less than a hundred times that (a maximum on the boundary).
+    """
+    k = coef.size
+    gradient, normal, hessian = np.zeros(k), np.zeros((k, k)), np.zeros((k, k))
+    next_gradient, next_normal, next_hessian = np.zeros(k), np.zeros((k, k)), np.zeros((k, k))
+    system, step, trial = np.zeros((k, k)), np.zeros(k), np.zeros(k)
+    value, _ = score(x, gappy, coef, p, gradient, normal, hessian, math.inf)
+    used, damping, growth = 1, 1e-3, 2.0
+    if not math.isfinite(value):
+        return math.inf, used, False
+    milestone, waited = value, 0
+    while used < budget:
+        model = hessian
+        if not damped_step(hessian, normal, gradient, damping, system, step):
+            model = normal
+            if not damped_step(normal, normal, gradient, damping, system, step):
+                damping = max(4.0 * damping, 1e-8)
+                if damping > 1e12:
+                    return value, used, False
+                continue
+        promised = promise(model, gradient, step)
+        trial[:] = coef + step
+        if not (is_stable(trial[:p]) and is_stable(-trial[p:])):
+            promised = bent_step(coef, p, gradient, normal, damping, system, trial)
+            if promised < 0.0:
+                damping = max(4.0 * damping, 1e-8)
+                if damping > 1e12:
+                    return value, used, False
+                continue
+        if promised < tolerance and damping < 0.1:
+            return value, used, True
+        next_value, _ = score(x, gappy, trial, p, next_gradient, next_normal, next_hessian, value)
+        used += 1
+        waited += 1
+        if math.isfinite(next_value) and next_value < value:
+            gain = (value - next_value) / max(promised, 1e-300)
+            damping *= max(0.1 if growth == 2.0 else 0.5, 1.0 - (2.0 * gain - 1.0) ** 3)
+            damping = max(damping, 1e-9)
+            growth = 2.0
+            value = next_value
+            coef[:] = trial
+            gradient[:] = next_gradient
+            normal[:, :] = next_normal
+            hessian[:, :] = next_hessian
+        else:
+            damping *= growth
+            growth *= 2.0
+            if damping > 1e10:
+                return value, used, promised < tolerance
+        if waited == PATIENCE:
+            if milestone - value < 100.0 * tolerance:
+                return value, used, True
+            milestone, waited = value, 0
+    return value, used, False

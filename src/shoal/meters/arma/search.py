@@ -1,0 +1,191 @@
+"""From one series to its best model: regress, place pole–zero pairs on the spectrum, and exchange them.
+
+The likelihood of a large ARMA model has many maxima. They differ in which features of the spectrum the spare
+poles and zeros sit on (a boiler cycle, a daily harmonic), so the search moves those:
+
+1. Start from two Hannan–Rissanen regressions and an autoregression, and from a model one pair smaller with a pair
+   added at each of the strongest remaining features (``spectrum.py``); a few steps each. Orders with p or q below
+   two get a single real pole and zero instead, and no exchange.
+2. Exchange: take the pair out of the leader whose loss costs least, add one elsewhere, a few steps each; repeat
+   from the new leader.
+3. Run the leaders to convergence.
+
+Models are rows (ar, ma). Nothing is random.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from shoal.meters.arma.likelihood import evaluate
+from shoal.meters.arma.optimize import minimize
+from shoal.meters.arma.parameters import is_stable, pulled_in
+from shoal.meters.arma.roots import over_quadratic, quadratic_factors, reflected, times_linear, times_quadratic
+from shoal.meters.arma.spectrum import best_pairs, residual_power
+from shoal.meters.arma.start import burg, hannan_rissanen
+from shoal.validation import FloatArray
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to look: pairs tried first, exchange rounds, pairs per round; evaluations for a quick look, for the
+    first start, for a smaller model and for a finalist; and the number of finalists."""
+
+    pairs: int
+    rounds: int
+    swaps: int
+    look: int = 10
+    first: int = 20
+    smaller: int = 5
+    final: int = 400
+    finalists: int = 2
+
+
+#: (pole, zero) of a real pair, tried with both signs.
+SINGLE_ROOTS = tuple(
+    (sign * pole, sign * zero)
+    for sign in (1.0, -1.0)
+    for pole, zero in ((0.7, 0.4), (0.4, 0.7), (0.95, 0.85), (0.85, 0.95))
+)
+
+#: Nats: how close is close enough, while looking and at the end.
+LOOK_TOLERANCE, FINAL_TOLERANCE = 1e-3, 1e-5
+
+
+@njit(cache=True, nogil=True)
+def joined(ar: FloatArray, ma: FloatArray) -> FloatArray:
+    """One row (ar, ma), pulled just inside the stationary and invertible region where necessary."""
+    out = np.empty(ar.size + ma.size)
+    out[: ar.size] = pulled_in(ar)
+    out[ar.size :] = -pulled_in(-ma)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def regression_start(x: FloatArray, long_order: int, p: int, q: int) -> FloatArray:
+    """Hannan–Rissanen, with roots on the wrong side of the circle mirrored to the right one."""
+    ar, ma = hannan_rissanen(x, p, q, burg(x, min(long_order, max(1, x.size // 8))))
+    if not is_stable(ar):
+        ar = -reflected(-ar)
+    if not is_stable(-ma):
+        ma = reflected(ma)
+    return joined(ar, ma)
+
+
+@njit(cache=True, nogil=True)
+def with_pairs(
+    x: FloatArray, twiddle: FloatArray, base: FloatArray, p: int, avoid: float, n_pairs: int
+) -> FloatArray:
+    """Extend a model of orders (p, ·) by one pair in the ``n_pairs`` most promising ways, one row each.
+
+    Pairs within a narrow band around the angle ``avoid`` are left out; a negative angle avoids nothing.
+    """
+    ar, ma = base[:p].copy(), base[p:].copy()
+    power = residual_power(x, ar, ma, twiddle)
+    out = np.empty((n_pairs, base.size + 4))
+    pairs = np.empty((n_pairs + 2, 4))
+    found = best_pairs(power, twiddle, 9, pairs)
+    count = 0
+    for row in range(found):
+        cosine, pole, zero = pairs[row, 1], pairs[row, 2], pairs[row, 3]
+        if count < n_pairs and (avoid < 0.0 or abs(math.acos(cosine) - avoid) > 0.02):
+            more_ar = -times_quadratic(-ar, -2.0 * pole * cosine, pole * pole)
+            more_ma = times_quadratic(ma, -2.0 * zero * cosine, zero * zero)
+            out[count] = joined(more_ar, more_ma)
+            count += 1
+    return out[:count]
+
+
+def without_pair(x: FloatArray, coef: FloatArray, p: int, skip: int) -> tuple[FloatArray, float]:
+    """Take out the pole pair and the zero pair that cost least (or next to least, ``skip`` times).
+
+    Returns the smaller model and the angle of the poles removed.
+    """
+    ar, ma = coef[:p], coef[p:]
+    poles, zeros = quadratic_factors(-ar), quadratic_factors(ma)
+    k = coef.size - 4
+    gradient, normal, hessian = np.empty(k), np.empty((k, k)), np.empty((k, k))
+    smaller = []
+    for pole in poles:
+        less_ar = -over_quadratic(-ar, pole[0], pole[1])
+        for zero in zeros:
+            less_ma = over_quadratic(ma, zero[0], zero[1])
+            value, _ = evaluate(x, less_ar, less_ma, gradient, normal, hessian, -math.inf)
+            smaller.append((value if math.isfinite(value) else math.inf, pole, joined(less_ar, less_ma)))
+    smaller.sort(key=lambda row: float(row[0]))
+    _, pole, model = smaller[min(skip, len(smaller) - 1)]
+    cosine = -0.5 * pole[0] / math.sqrt(max(pole[1], 1e-12))
+    return model, math.acos(min(max(cosine, -1.0), 1.0))
+
+
+def with_single(x: FloatArray, base: FloatArray, p: int) -> list[FloatArray]:
+    """Extend a model of orders (p, ·) by one real pole and one real zero, the most promising first."""
+    k = base.size + 2
+    gradient, normal, hessian = np.empty(k), np.empty((k, k)), np.empty((k, k))
+    found = []
+    for pole, zero in SINGLE_ROOTS:
+        model = joined(-times_linear(-base[:p], -pole), times_linear(base[p:], -zero))
+        value, _ = evaluate(x, model[: p + 1], model[p + 1 :], gradient, normal, hessian, -math.inf)
+        found.append((float(value), model))
+    found.sort(key=lambda row: row[0])
+    return [model for _, model in found]
+
+
+class Pool:
+    """The models visited so far and their values; each gets a few steps when it enters."""
+
+    def __init__(self, x: FloatArray, p: int) -> None:
+        self.x, self.p = x, p
+        self.models: list[FloatArray] = []
+        self.values: list[float] = []
+        self.converged: list[bool] = []
+
+    def add(self, model: FloatArray, budget: int) -> None:
+        self.models.append(model)
+        self.values.append(math.inf)
+        self.converged.append(False)
+        self.improve(len(self.models) - 1, budget, LOOK_TOLERANCE)
+
+    def improve(self, which: int, budget: int, tolerance: float) -> None:
+        value, _, converged = minimize(self.x, False, self.models[which], self.p, budget, tolerance)
+        self.values[which], self.converged[which] = value, converged
+
+    def ranking(self) -> list[int]:
+        return [int(i) for i in np.argsort(np.array(self.values), kind="stable")]
+
+
+def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -> tuple[FloatArray, float, bool]:
+    """The best model found for a gap-free series: (ar, ma) in one row, f, and whether it converged."""
+    pool = Pool(x, p)
+    pool.add(regression_start(x, 24, p, q), effort.first)
+    pool.add(regression_start(x, 48, p, q), effort.look)
+    pool.add(joined(burg(x, p), np.zeros(q)), effort.look)
+    if p >= 2 and q >= 2:
+        base = regression_start(x, 24, p - 2, q - 2)
+        minimize(x, False, base, p - 2, effort.first, LOOK_TOLERANCE)
+        for model in with_pairs(x, twiddle, base, p - 2, -1.0, effort.pairs):
+            pool.add(model, effort.look)
+        leader, skip = -1, 0
+        for _ in range(effort.rounds):
+            top = pool.ranking()[0]
+            skip = skip + 1 if top == leader else 0
+            if top != leader:
+                leader = top
+                pool.improve(top, effort.look, LOOK_TOLERANCE)
+            base, gone = without_pair(x, pool.models[top], p, skip)
+            minimize(x, False, base, p - 2, effort.smaller, LOOK_TOLERANCE)
+            for model in with_pairs(x, twiddle, base, p - 2, gone, effort.swaps):
+                pool.add(model, effort.look)
+    elif p >= 1 and q >= 1:
+        base = regression_start(x, 24, p - 1, q - 1)
+        minimize(x, False, base, p - 1, effort.first, LOOK_TOLERANCE)
+        for model in with_single(x, base, p - 1)[: 2 + effort.rounds]:
+            pool.add(model, effort.look)
+    for which in pool.ranking()[: effort.finalists]:
+        pool.improve(which, effort.final, FINAL_TOLERANCE)
+    top = pool.ranking()[0]
+    return pool.models[top], pool.values[top], pool.converged[top]

@@ -1,0 +1,293 @@
+"""From readings to the law of every household's next hours: season, ARMA, prediction, checks, quality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from shoal import validation
+from shoal.classes import GaussianClasses
+from shoal.errors import InputError
+from shoal.meters import queries, window
+from shoal.meters.checks import LAGS, Checks, check_models
+from shoal.meters.quality import Readings
+from shoal.meters.queries import Predictive
+from shoal.meters.season import FLOOR, PERIODS, Season, fit_season, phases
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from shoal.meters.arma import ArmaModels
+
+#: A household with fewer than this share of its training readings is left out.
+LEAST_OBSERVED = 0.8
+
+#: Residuals with a smaller standard deviation, in ln kW, are rounding: nothing is left to model.
+FLAT = 1e-9
+
+
+@dataclass(frozen=True, repr=False)
+class Forecasts:
+    """Predictive laws of many households over one horizon, in ln kW, and how they came about."""
+
+    households: tuple[str, ...]
+    timestamps: pl.Series  #: (h,) instants of the horizon; the first is the origin
+    log_mean: FloatArray  #: (n, h) E[ln p | history]
+    error_cov: FloatArray  #: (n, h, h) covariance of ln p given the history
+    mean_cov: FloatArray  #: (n, h, h) covariance of the conditional mean over histories
+    season_part: FloatArray  #: (n, h) seasonal mean, the expectation before any history is seen
+    season: Season
+    models: ArmaModels
+    checks: Checks
+    quality: pl.DataFrame  #: one row per household read, those left out included
+    left_out: Mapping[str, str]  #: household -> reason
+    step: timedelta
+    train_days: int
+
+    def __repr__(self) -> str:
+        """Sizes only: a printed object must not release readings."""
+        return f"Forecasts({len(self.households)} households, {self.horizon} steps from {self.origin})"
+
+    @property
+    def origin(self) -> datetime:
+        """End of the training window and first instant of the horizon."""
+        first = self.timestamps[0]
+        assert isinstance(first, datetime)
+        return first
+
+    @property
+    def horizon(self) -> int:
+        return int(self.log_mean.shape[1])
+
+    @property
+    def predictive(self) -> Predictive:
+        """The part that the query models work on."""
+        return Predictive(self.households, self.log_mean, self.error_cov, self.mean_cov, self.season_part)
+
+    def classes(self, query: str = "point") -> GaussianClasses:
+        """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
+
+        What each releases, what is random and what the attacker may know is written in :mod:`shoal.meters.queries`.
+        """
+        return queries.classes(self.predictive, query)
+
+    def answer(self, query: str = "point", normals: FloatArray | None = None) -> FloatArray:
+        """(n, h) the answers in ln kW that go into the mechanism; see :func:`shoal.meters.queries.answer`."""
+        return queries.answer(self.predictive, query, normals)
+
+    def to_power(self, log_values: Any) -> FloatArray:
+        """ln kW, as released, back to kW: exp, entry by entry."""
+        values = np.asarray(log_values, dtype=np.float64)
+        if values.shape[-1:] != (self.horizon,):
+            raise InputError(f"log_values must have {self.horizon} entries in its last dimension, one per step")
+        return np.asarray(np.exp(values))
+
+    @property
+    def power(self) -> FloatArray:
+        """(n, h) point forecast in kW, exp of the log mean: the median of the predictive law."""
+        return np.asarray(np.exp(self.log_mean))
+
+    def error_std(self, *, season_error: bool = False) -> FloatArray:
+        """(n, h) standard deviation of ln p given the history; with ``season_error``, of the season's estimate too.
+
+        ``error_cov`` takes the season for known. See :meth:`shoal.meters.season.Season.inflation`.
+        """
+        variance = np.diagonal(self.error_cov, axis1=1, axis2=2)
+        if season_error:
+            variance = variance * self.season.inflation(phases(self.timestamps, self.season.period, self.step))
+        return np.asarray(np.sqrt(variance))
+
+    def interval(self, level: float = 0.9, *, season_error: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper end (n, h), in kW, of the central predictive interval of each entry."""
+        level = validation.probability(level=level, below_one=True, above_zero=True)
+        reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
+        return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
+
+
+def forecast(
+    readings: Readings | pl.DataFrame,
+    order: tuple[int, int] = (6, 5),
+    train_days: int = 15,
+    horizon: int = 12,
+    season: str = "week",
+    origin: datetime | str | None = None,
+    floor: float = FLOOR,
+) -> Forecasts:
+    """Fit every household on the days before ``origin`` and predict the ``horizon`` steps from it on.
+
+    x = ln max(p, floor) − seasonal mean is modeled as a zero-mean Gaussian ARMA process, fitted by exact maximum
+    likelihood with missing readings skipped (paper, sections "ARMA forecasts" and "Application to power measurements
+    data"). A household that cannot be fitted is reported in ``left_out`` and does not stop the others.
+
+    Args:
+        readings: a frame with household, timestamp, kw, or the :class:`Readings` of ``load_meters``, whose
+            quality table then travels along in full.
+        order: (p, q) of the ARMA model.
+        train_days: length of the training window, which ends at ``origin``.
+        horizon: steps to predict.
+        season: ``"week"`` or ``"day"``: what the seasonal mean repeats with. A week in two weeks of training is
+            seen twice, which makes predictive intervals too narrow; see :mod:`shoal.meters.season`.
+        origin: first instant to predict; by default right after the last readings. Text is ISO 8601.
+        floor: kW below which power is set to the floor before the logarithm.
+    """
+    p, q = _order(order)
+    train_days = validation.count(train_days=train_days)
+    horizon = validation.count(horizon=horizon)
+    days = PERIODS[validation.choice(tuple(PERIODS), season=season)]
+    floor = validation.positive(floor=floor)
+    if train_days < 2 * days:
+        raise InputError(f"train_days must be at least {2 * days} for season={season!r}: two repeats of each phase")
+    data = window.as_readings(readings)
+    length = train_days * int(timedelta(days=1) / data.step)
+    least = max(10 * (p + q + 1), 4 * max(LAGS, p + q + 2))
+    if length < least:
+        raise InputError(f"order does not fit: ({p}, {q}) needs {least} training readings, train_days gives {length}")
+    if horizon > length:
+        raise InputError(f"horizon must not exceed the training window of {length} steps")
+
+    at = window.place_origin(data, origin)
+    past = window.cut(data, at, -length)
+    phase = phases(past.timestamps, season, data.step)
+    reasons = _unfit(past, length, floor, train_days)
+    chosen = _rest(past.households, reasons)
+    if not len(chosen):
+        seen = int(np.isfinite(past.kw).sum(axis=1).max())
+        raise InputError(
+            f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
+            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
+        )
+    kw = past.kw[chosen]
+    profile = fit_season(kw, phase, period=season, step=data.step, floor=floor)
+    x = profile.remove(kw, phase)
+    names = tuple(past.households[i] for i in chosen)
+    models, fitted = _fit(x, (p, q), names, reasons)
+    keep = np.flatnonzero(fitted)
+    if not len(keep):
+        raise InputError(f"order does not fit: no household's model of order ({p}, {q}) could be estimated")
+    names = tuple(names[i] for i in keep)
+    kw, x = kw[keep], x[keep]
+    profile = Season(season, floor, profile.profile[keep], profile.repeats[keep])
+
+    from shoal.meters.arma import predict
+
+    ahead = predict(models, x, horizon)
+    future = window.cut(data, at, horizon).timestamps
+    part = profile.at(phases(future, season, data.step))
+    checks = check_models(x, models.ar, models.ma, names)
+    return Forecasts(
+        households=names,
+        timestamps=future,
+        log_mean=part + ahead.mean,
+        error_cov=ahead.cov,
+        mean_cov=ahead.mean_cov,
+        season_part=part,
+        season=profile,
+        models=models,
+        checks=checks,
+        quality=_account(data, past, names, reasons, profile, models, checks),
+        left_out=data.left_out | reasons,
+        step=data.step,
+        train_days=train_days,
+    )
+
+
+def _order(order: Any) -> tuple[int, int]:
+    try:
+        p, q = order
+    except (TypeError, ValueError) as error:
+        raise InputError("order must be two whole numbers (p, q)") from error
+    p, q = validation.count(at_least=0, order=p), validation.count(at_least=0, order=q)
+    if p + q == 0:
+        raise InputError("order must have at least one coefficient")
+    return p, q
+
+
+def _unfit(past: window.Window, length: int, floor: float, train_days: int) -> dict[str, str]:
+    """Households that the training window rules out, with the reason."""
+    seen = np.isfinite(past.kw)
+    count = seen.sum(axis=1)
+    floored = np.maximum(past.kw, floor)
+    flat = np.where(seen, floored, -np.inf).max(axis=1) <= np.where(seen, floored, np.inf).min(axis=1)
+    reasons: dict[str, str] = {}
+    for i in np.flatnonzero((count < LEAST_OBSERVED * length) | flat):
+        reasons[past.households[i]] = (
+            "constant in the training window, or below the floor throughout"
+            if count[i] >= LEAST_OBSERVED * length
+            else f"too short a history: {count[i]} of the {length} readings that {train_days} days need "
+            f"(at least {LEAST_OBSERVED:.0%})"
+        )
+    return reasons
+
+
+def _rest(households: tuple[str, ...], reasons: Mapping[str, str]) -> NDArray[np.int64]:
+    return np.array([i for i, name in enumerate(households) if name not in reasons], dtype=np.int64)
+
+
+def _fit(
+    x: FloatArray, order: tuple[int, int], names: tuple[str, ...], reasons: dict[str, str]
+) -> tuple[ArmaModels, NDArray[np.bool_]]:
+    """Models of the households that could be fitted, and which those are; the others get a reason."""
+    from shoal.meters.arma import fit_arma
+
+    varies = np.nanstd(x, axis=1) > FLAT
+    reasons.update({names[i]: "no variation beyond the season" for i in np.flatnonzero(~varies)})
+    if not varies.any():
+        raise InputError("readings: no household varies beyond its season in the training window")
+    models = fit_arma(x[varies], order=order)
+    fitted = varies.copy()
+    fitted[varies] = models.ok
+    for position, i in enumerate(np.flatnonzero(varies)):
+        if not models.ok[position]:
+            reasons[names[i]] = f"model not fitted: {models.status[position]}"
+    rows = {f.name: getattr(models, f.name)[models.ok] for f in fields(models) if f.name != "order"}
+    return replace(models, **rows), fitted
+
+
+def _account(
+    data: Readings,
+    past: window.Window,
+    fitted: tuple[str, ...],
+    reasons: Mapping[str, str],
+    profile: Season,
+    models: ArmaModels,
+    checks: Checks,
+) -> pl.DataFrame:
+    """The quality table of the readings with what the training window and the model add to it.
+
+    trained and floored count readings of the window; borrowed counts phases without a reading; fit names the model of
+    the fallback order that was used, "full" being the one asked for; model is the verdict of the checks.
+    """
+    import polars as pl
+
+    seen = np.isfinite(past.kw)
+    with np.errstate(invalid="ignore"):
+        floored = (past.kw < profile.floor).sum(axis=1)
+    trained = pl.DataFrame(
+        {
+            "household": list(past.households),
+            "trained": seen.sum(axis=1),
+            "floored": floored,
+            "dropped": [reasons.get(name) for name in past.households],
+        },
+        schema_overrides={"dropped": pl.String},
+    )
+    modeled = pl.DataFrame(
+        {
+            "household": list(fitted),
+            "borrowed": (profile.repeats == 0).sum(axis=1),
+            "fit": models.status.tolist(),
+            "model": list(checks.verdict),
+        }
+    )
+    table = data.quality.join(trained, on="household", how="left").join(modeled, on="household", how="left")
+    return table.with_columns(
+        verdict=pl.when(pl.col("dropped").is_not_null()).then(pl.lit("left out")).otherwise(pl.col("verdict")),
+        reason=pl.coalesce("reason", "dropped"),
+    ).drop("dropped")
