@@ -25,6 +25,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -304,14 +305,21 @@ def _plan(
     return [path for _, path in plans] or [_Path(0, 0.0, 1.0, 0.05, 90.0)]
 
 
-def _log_integral(edge: _Edge, x: mpf, low: mpf, high: mpf, poles: Sequence[int], dps: int) -> mpf:
-    """ln |(1/2πi) ∫ exp(K(t) − xt) / Π(t − p) dt| along a line in the strip (low, high)."""
+def _log_integral(
+    edge: _Edge, x: mpf, low: mpf, high: mpf, poles: Sequence[int], dps: int, rough: bool = False
+) -> mpf:
+    """ln |(1/2πi) ∫ exp(K(t) − xt) / Π(t − p) dt| along a line in the strip (low, high).
+
+    `rough` asks for the saddle-point estimate only.
+    """
     with mp.workdps(dps + GUARD):
         c = _saddle(edge, x, low, high, poles, mpf("1e-3"))
         first, second = _slopes(edge, c)
         second += mp.fsum(1 / (c - p) ** 2 for p in poles)
         s = 1 / mp.sqrt(second)
         peak = _cumulant(edge, c) - x * c - mp.fsum(mp.log(abs(c - p)) for p in poles)
+        if rough:
+            return peak + mp.log(s) - mp.log(2 * mp.pi) / 2
         u = [1 - c * (g - 1) for g in edge.gamma]
         b = [s * (g - 1) / v for g, v in zip(edge.gamma, u, strict=True)]
         a = [s * s * g * g * q / v**3 for g, q, v in zip(edge.gamma, edge.square, u, strict=True)]
@@ -406,12 +414,17 @@ def _log1mexp(a: mpf) -> mpf:
 
 
 def _with_complement(direct: Any, complement: Any, dps: int) -> mpf:
-    """ln of a probability from whichever of it and its complement is the smaller."""
+    """ln of a probability from whichever of it and its complement looks the smaller."""
     with mp.workdps(dps + 15):
-        out = direct()
-        if out > mpf("-0.5"):
+        if direct(rough=True) <= complement(rough=True):
+            out = direct()
+        else:
             out = _log1mexp(complement())
     return _rounded(out, dps)
+
+
+def _exactly(value: mpf) -> Any:
+    return lambda rough=False: value
 
 
 def _tails(gamma: Vector, nu: Vector, x: Number, dps: int) -> tuple[Any, Any]:
@@ -419,14 +432,14 @@ def _tails(gamma: Vector, nu: Vector, x: Number, dps: int) -> tuple[Any, Any]:
         edge, x = _edge(gamma, nu), mpf(x)
         if edge.trivial:
             sides = (mpf(0) if x < 0 else -mp.inf, mpf(0) if x > 0 else -mp.inf)
-            return (lambda: sides[0]), (lambda: sides[1])
+            return _exactly(sides[0]), _exactly(sides[1])
         if x >= edge.supremum:
-            return (lambda: -mp.inf), (lambda: mpf(0))
+            return _exactly(-mp.inf), _exactly(mpf(0))
         if x <= edge.infimum:
-            return (lambda: mpf(0)), (lambda: -mp.inf)
+            return _exactly(mpf(0)), _exactly(-mp.inf)
     return (
-        lambda: _log_integral(edge, x, mpf(0), edge.high, (0,), dps),
-        lambda: _log_integral(edge, x, edge.low, mpf(0), (0,), dps),
+        partial(_log_integral, edge, x, mpf(0), edge.high, (0,), dps),
+        partial(_log_integral, edge, x, edge.low, mpf(0), (0,), dps),
     )
 
 
@@ -466,13 +479,13 @@ def _hockey(gamma: Vector, nu: Vector, eps: Number, dps: int) -> tuple[Any, Any,
             infimum, supremum = edge.infimum, edge.supremum
         if x >= supremum:
             excess = _log1mexp(-x) + x
-            return (lambda: -mp.inf), (lambda: mpf(0)), (lambda: excess)
+            return _exactly(-mp.inf), _exactly(mpf(0)), _exactly(excess)
         if x <= infimum:
-            return (lambda: _log1mexp(x)), (lambda: x), (lambda: -mp.inf)
+            return _exactly(_log1mexp(x)), _exactly(x), _exactly(-mp.inf)
     return (
-        lambda: _log_integral(edge, x, mpf(0), edge.high, (0, -1), dps),
-        lambda: _log_integral(edge, x, mpf(-1), mpf(0), (0, -1), dps),
-        lambda: _log_integral(edge, x, edge.low, mpf(-1), (0, -1), dps),
+        partial(_log_integral, edge, x, mpf(0), edge.high, (0, -1), dps),
+        partial(_log_integral, edge, x, mpf(-1), mpf(0), (0, -1), dps),
+        partial(_log_integral, edge, x, edge.low, mpf(-1), (0, -1), dps),
     )
 
 

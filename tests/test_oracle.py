@@ -76,15 +76,14 @@ def log_of(p: mpf, dps: int = 120) -> mpf:
 def test_one_dimension(kind: str) -> None:
     gamma, nu = cases.spectrum_of_kind(kind, 1)
     eps = [0.0, *cases.epsilons(gamma, nu)]
-    for x in [*eps[1::3], eps[-1], -0.3]:
+    for x in {*eps[1::4], eps[-1], -0.3}:
         upper, hockey = one_dimension(gamma[0], nu[0], x)
         assert close(oracle.log_hockey(gamma, nu, x), log_of(hockey))
         assert close(oracle.log_upper_tail(gamma, nu, x), log_of(upper))
-        with mp.workdps(120):
-            lower, rest = 1 - upper, 1 - hockey
-        assert close(oracle.log_one_minus_hockey(gamma, nu, x), log_of(rest))
-        if lower > mpf(10) ** -80:
-            assert close(oracle.log_lower_tail(gamma, nu, x), log_of(lower))
+        if x == eps[-1]:
+            with mp.workdps(400):
+                assert close(oracle.log_one_minus_hockey(gamma, nu, x), mp.log1p(-hockey))
+                assert close(oracle.log_lower_tail(gamma, nu, x), mp.log1p(-upper))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +189,7 @@ def noncentral_upper(k: int, noncentrality: mpf, point: mpf) -> mpf:
 def test_noncentral_chi_square(k: int, gamma: float, scale: float) -> None:
     rng = np.random.default_rng(k)
     nu = scale * rng.standard_normal(k)
-    for x in (0.3, 4.0, 12.0):
+    for x in (0.3, 9.0):
         with mp.workdps(60):
             g, b = mpf(gamma), mpf(gamma) - 1
             square = mp.fsum(mpf(v) ** 2 for v in nu)
@@ -222,12 +221,12 @@ def exponential_sum(rates: list[mpf], x: mpf) -> mpf:
     )
 
 
-@pytest.mark.parametrize("k", [2, 6, 12, 50, 100])
+@pytest.mark.parametrize("k", [2, 12, 100])
 @pytest.mark.parametrize("kind", ["mixed", "spread", "above_one"])
 def test_paired_directions(k: int, kind: str) -> None:
     single, _ = cases.spectrum_of_kind(kind, k // 2)
     gamma, nu = np.repeat(single, 2), np.zeros(k)
-    targets = (-0.01, -5.0, -100.0, -690.0) if k < 50 else (-5.0, -300.0)
+    targets = (-0.01, -5.0, -690.0) if k < 50 else (-5.0, -300.0)
     for eps in cases.epsilons(gamma, nu, targets):
         with mp.workdps(700):
             g = [mpf(z) for z in single]
@@ -284,7 +283,7 @@ def test_identities(kind: str) -> None:
     with mp.workdps(90):
         back = [1 / mpf(g) for g in gamma]
         away = [-mp.sqrt(mpf(g)) * mpf(v) for g, v in zip(gamma, nu, strict=True)]
-        for eps in (0.7, -1.3):
+        for eps in (0.7, -1.3) if k == 4 else (0.7,):
             delta, rest, excess = (f() for f in oracle._hockey(gamma, nu, eps, 30))
             assert abs(mp.exp(delta) + mp.exp(rest) - 1) < mpf(10) ** -28
             assert abs(mp.exp(rest) + mp.exp(excess) - mp.exp(eps)) < mpf(10) ** -28
@@ -299,7 +298,7 @@ def test_identities(kind: str) -> None:
 
 def test_digits() -> None:
     """More digits change the precision, the nodes and often the path, never the value."""
-    for case in cases.spectrum_cases((3, 12), ("mixed", "spread", "near_one_1e-6")):
+    for case in cases.spectrum_cases((3, 12), ("mixed", "spread")):
         for eps in case.eps[1::4]:
             assert close(
                 oracle.log_hockey(case.gamma, case.nu, eps), oracle.log_hockey(case.gamma, case.nu, eps, 45), 28
