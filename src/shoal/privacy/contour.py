@@ -9,7 +9,8 @@ so neither loses relative accuracy (docs/theory.md, section 3).
 The contour is a hyperbola through the saddle point c of the whole exponent, bent towards either side, and the rule is
 the trapezoidal one in its parameter, halved until two steps agree. The bracket covers, in this order: the difference of
 the last two steps (the error of the finer one is about its square), rounding in the exponent times the cancellation in
-the sum, and the error that the spectrum arrived with, carried through K's derivatives at the saddle point.
+the sum, and the error that the spectrum arrived with, carried through K's derivatives averaged over the contour. (At the
+saddle point alone they would not do: K vanishes at t = 0 and t = −1 whatever the spectrum.)
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from shoal.privacy.generating import (
     LEFT,
     RIGHT,
     TAIL,
+    TINY_SQUARE,
     LossLaw,
     chernoff,
     complex_value,
@@ -109,32 +111,40 @@ def quadrature(
     at_c: float,
     scale: float,
     law: LossLaw,
-) -> tuple[float, float, float, int, int]:
+) -> tuple[float, float, float, float, float, int, int]:
     """Trapezoidal sum along one bend.
 
-    Returns (value, relative difference of the last two steps, cancellation, stride, last index): value is
-    strip · π · integral over its scale at c; the last two let a caller walk the same nodes again.
+    Returns (value, relative difference of the last two steps, cancellation, |t(1+t)| and |t²(1+t)| averaged over the
+    sum's terms in size, stride, last index): value is strip · π · integral over its scale at c; the last two let a
+    caller walk the same nodes again.
     """
     stride = 2**HALVINGS
     last = len(_SINH) - 1
     # The coarsest pass finds where the integrand has died out.
     _, im = integrand(0, bend, kind, x, c, at_c, scale, law)
     total, absolute = 0.5 * strip * im, 0.5 * abs(im)
+    moment = absolute * abs(c * (1.0 + c))
+    moment_t = moment * abs(c)
     quiet, stop = 0, last
     for index in range(stride, last + 1, stride):
         re, im = integrand(index, bend, kind, x, c, at_c, scale, law)
         size = abs(re) + abs(im)
         if not size < 1e6 * absolute:
-            return 0.0, math.inf, math.inf, stride, 0
+            return 0.0, math.inf, math.inf, math.inf, math.inf, stride, 0
         total += strip * im
         absolute += size
+        once, twice = weights(index, bend, c, scale)
+        moment += size * once
+        moment_t += size * twice
         quiet = quiet + 1 if size < 1e-18 * absolute else 0
         if quiet == 2:
             stop = index
             break
     if quiet < 2:
-        return 0.0, math.inf, math.inf, stride, 0
+        return 0.0, math.inf, math.inf, math.inf, math.inf, stride, 0
     difference = math.inf
+    # The moments need no more than the coarsest pass: they are averages of slowly varying sizes.
+    moment, moment_t = moment / absolute, moment_t / absolute
     for _ in range(HALVINGS):
         half = stride // 2
         more, more_abs = 0.0, 0.0
@@ -154,33 +164,69 @@ def quadrature(
     amplification = absolute / abs(total) if total != 0.0 else math.inf
     if not value > 0.0:
         difference = math.inf
-    return value, difference, amplification, stride, stop
+    return value, difference, amplification, moment * amplification, moment_t * amplification, stride, stop
 
 
 @kernel
-def carried_error(
-    t: float,
-    x: float,
-    law: LossLaw,
-) -> tuple[float, float]:
-    """First-order change of K(t) − xt at real t: (rounding of the evaluation, error of the spectrum)."""
-    n0 = abs(t * (1.0 + t))
-    rounding, spectrum = abs(x * t), 0.0
+def weights(index: int, bend: int, c: float, scale: float) -> tuple[float, float]:
+    """|t(1+t)| and |t²(1+t)| at a node."""
+    re = c + bend * scale * SIN * (_COSH[index] - 1.0)
+    im = scale * COS * _SINH[index]
+    square = re * re + im * im
+    once = math.sqrt(square * ((1.0 + re) * (1.0 + re) + im * im))
+    return once, once * math.sqrt(square)
+
+
+@kernel
+def carried_error(t: float, x: float, law: LossLaw) -> tuple[float, float]:
+    """Error of K(t) − xt at real t: (rounding of the evaluation, error of the spectrum)."""
+    once = abs(t * (1.0 + t))
+    return rounding_error(t, x, once, law), spectrum_error(t, once, once * abs(t), law)
+
+
+@kernel
+def rounding_error(t: float, x: float, once: float, law: LossLaw) -> float:
+    """Rounding in the evaluation of K − xt near real t, where |t(1+t)| is about ``once``."""
+    total = abs(x * t)
     for r in range(law.g.shape[0]):
-        round_r, spec_r = 0.0, 0.0
+        part = 1.0
         for i in range(law.g.shape[1]):
-            gi, ai = law.g[r, i], law.a[r, i]
-            u = 1.0 - t * gi
+            u = 1.0 - t * law.g[r, i]
+            turn = abs(t * law.g[r, i] / u)
+            shift = 0.5 * once * law.a[r, i] / abs(u)
+            part += 0.5 * abs(t * law.lam[r, i]) + 0.5 * abs(math.log(abs(u))) + shift * (2.0 + turn) + 0.5 * turn
+        total += abs(law.times[r]) * part
+    return 4.0 * EPS * (total + 4.0)
+
+
+@kernel
+def spectrum_error(t: float, once: float, twice: float, law: LossLaw) -> float:
+    """Change of K that the errors of the spectrum can cause, where |t(1+t)| is ``once`` and |t²(1+t)| is ``twice``.
+
+    ∂K/∂λ = ½ t(1+t) (g/u + t a γ/u²) and ∂K/∂√a = t(1+t) √a/u. On a contour through t, |u| is at least cos α of its
+    value at t. Infinite where u itself is in doubt by more than a hundredth: these are first derivatives.
+    """
+    total, move = 0.0, 0.0
+    for r in range(law.g.shape[0]):
+        part = 0.0
+        for i in range(law.g.shape[1]):
+            gi, root = law.g[r, i], math.sqrt(law.a[r, i])
+            lam_error, shift_error = law.lam_error[r, i], law.shift_error[r, i]
+            if lam_error == 0.0 and shift_error == 0.0:
+                continue
+            inv = 1.0 / (COS * abs(1.0 - t * gi))
             gamma = 1.0 + gi
-            shift = 0.5 * n0 * ai / abs(u)
-            turn = abs(t * gi / u)
-            round_r += 0.5 * abs(t * law.lam[r, i]) + 0.5 * abs(math.log(abs(u))) + shift * (2.0 + turn) + 0.5 * turn
-            # d/dλ of −(t/2)λ − ½ ln u + ½ t(1+t) a/u with dg = γ dλ and a fixed.
-            slope = abs(0.5 * t * (gamma / u - 1.0)) + shift * abs(t) * gamma / abs(u)
-            spec_r += slope * law.lam_error[r, i] + n0 * math.sqrt(ai) / abs(u) * law.shift_error[r, i]
-        rounding += abs(law.times[r]) * (round_r + 1.0)
-        spectrum += abs(law.times[r]) * spec_r
-    return 4.0 * EPS * (rounding + 4.0), spectrum
+            move = max(move, abs(t) * gamma * lam_error * inv)
+            # The errors themselves join |g| and √a: what the derivatives can grow by on the way.
+            if lam_error > 0.0:
+                slope = 0.5 * once * (abs(gi) + gamma * lam_error) * inv + 0.5 * twice * law.a[r, i] * gamma * inv * inv
+                part += slope * lam_error
+            if shift_error > 0.0:
+                part += once * (root + shift_error) * inv * shift_error
+        total += abs(law.times[r]) * part
+    if not (move < 0.01 and total < 0.1):
+        return math.inf
+    return total * (1.0 + 4.0 * move + total)
 
 
 @kernel
@@ -207,6 +253,8 @@ def strip_integral(
     # Markov's inequality. The hockey-stick's constant is the maximum over y of (1 − e^{−y}) e^{−cy}, which is
     # c^c / (1+c)^{1+c}; its complement is E min(1, e^{x−L}) ≤ E e^{c(L−x)} for −1 < c < 0.
     bound = at_c + rounding + spectrum
+    if not bound < math.inf:
+        return math.inf, math.inf, 0, 0, 0
     if kind == HOCKEY and strip == RIGHT:
         bound -= math.log1p(c) + c * math.log1p(1.0 / c)
     if bound < floor:
@@ -219,20 +267,22 @@ def strip_integral(
             if law.a[r, i] > 0.0 and law.g[r, i] != 0.0:
                 lean -= 0.5 * law.times[r] * law.a[r, i] / law.g[r, i]
     bend = RIGHT if lean < 0.0 else LEFT
-    value, difference, amplification, stride, stop = quadrature(bend, kind, strip, x, c, at_c, scale, law)
-    if not difference < AGREEMENT:
+    found = quadrature(bend, kind, strip, x, c, at_c, scale, law)
+    if not found[1] < AGREEMENT:
         other = quadrature(-bend, kind, strip, x, c, at_c, scale, law)
-        if other[1] < difference:
+        if other[1] < found[1]:
             bend = -bend
-            value, difference, amplification, stride, stop = other
+            found = other
+    value, difference, amplification, once, twice, stride, stop = found
     if not difference < COARSEST:
         return bound, math.inf, 0, 0, 0
     log_value = at_c + math.log(value / math.pi) - math.log(abs(c))
     if kind == HOCKEY:
         log_value -= math.log1p(c)
-    half_width = 2.0 * difference + rounding * (1.0 + amplification) + spectrum + 1e-14
-    if log_value > bound + half_width:
-        # Above a proven bound: the sum cannot be right.
+    rounding = max(rounding, rounding_error(c, x, once, law))
+    half_width = 2.0 * difference + rounding * (1.0 + amplification) + spectrum_error(c, once, twice, law) + 1e-14
+    if not log_value <= bound + half_width or half_width == math.inf:
+        # Above a proven bound the sum cannot be right; without a width it says nothing.
         return bound, math.inf, 0, 0, 0
     return log_value, half_width, bend, stride, stop
 
@@ -256,6 +306,26 @@ def reach_error(
                 error += law.times[r] * math.sqrt(ai) / abs(gi) * law.shift_error[r, i]
             error += law.times[r] * slope * law.lam_error[r, i]
     return float(error + 8.0 * EPS * total * (law.g.shape[0] * law.g.shape[1]))
+
+
+@kernel
+def range_in_doubt(law: LossLaw) -> bool:
+    """Whether some γ − 1 may have the other sign, so that a bounded loss may not be bounded after all."""
+    for r in range(law.g.shape[0]):
+        for i in range(law.g.shape[1]):
+            if 0.0 < law.lam_error[r, i] and abs(law.g[r, i]) <= (1.0 + law.g[r, i]) * law.lam_error[r, i]:
+                return True
+    return False
+
+
+@kernel
+def has_tiny_shift(law: LossLaw) -> bool:
+    """Whether some mean gap was so small that its square had to be raised to ``TINY_SQUARE``."""
+    for r in range(law.g.shape[0]):
+        for i in range(law.g.shape[1]):
+            if 0.0 < law.a[r, i] <= TINY_SQUARE:
+                return True
+    return False
 
 
 @kernel
@@ -289,6 +359,15 @@ def tail(
     side RIGHT: E[(1 − e^{x−L})₊] for kind HOCKEY, Pr(L > x) for kind TAIL. side LEFT (kind TAIL only): Pr(L < x).
     Values certain to lie below ``floor`` may come back as (bound, −inf, bound).
     """
+    found = resolved_tail(kind, side, x, law, floor)
+    if has_tiny_shift(law):
+        return found[2], -math.inf, found[2]
+    return found
+
+
+@kernel
+def resolved_tail(kind: int, side: int, x: float, law: LossLaw, floor: float) -> tuple[float, float, float]:
+    """:func:`tail` with the shifts taken as they are."""
     if is_trivial(law):
         if side * x >= 0.0:
             return -math.inf, -math.inf, -math.inf
@@ -299,7 +378,7 @@ def tail(
     inside = x
     if top < math.inf:
         slack = reach_error(x, law)
-        if side * x >= top + slack:
+        if side * x >= top + slack and not range_in_doubt(law):
             return -math.inf, -math.inf, -math.inf
         if side * x > top - 100.0 * slack:
             # Too close to the end of the range to resolve: the value a little further in is an upper bound.
@@ -308,7 +387,7 @@ def tail(
         bottom = reach(-side, law)
         if -side * x >= bottom:
             slack = reach_error(x, law)
-            low = 0.0 if -side * x >= bottom + slack else -math.inf
+            low = 0.0 if -side * x >= bottom + slack and not range_in_doubt(law) else -math.inf
             return 0.0, low, 0.0
 
     # Of the quantity and its complement, integrate the smaller.
@@ -353,11 +432,19 @@ def log_delta(
             min(log_sum(up[1], down[1]), 0.0),
             min(log_sum(up[2], down[2]) + 2.0 * EPS, 0.0),
         )
-    value, t = chernoff(epsilon, law)
-    if t == 0.0 or value == -math.inf:
+    x, top = epsilon, reach(RIGHT, law)
+    if top < math.inf:
+        slack = reach_error(x, law)
+        if x >= top + slack and (not range_in_doubt(law) or is_trivial(law)):
+            return -math.inf, -math.inf, -math.inf
+        # As in tail: too close to the end of the range to resolve.
+        x = min(x, top - 100.0 * slack)
+    value, t = chernoff(x, law)
+    if t == 0.0:
         return value, value, value
-    rounding, spectrum = carried_error(t, epsilon, law)
-    return min(value, 0.0), value - rounding - spectrum, min(value + rounding + spectrum, 0.0)
+    rounding, spectrum = carried_error(t, x, law)
+    half = rounding + spectrum
+    return min(value, 0.0), (value - half if x == epsilon else -math.inf), min(value + half, 0.0)
 
 
 @kernel

@@ -285,7 +285,7 @@ def trusted(found: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Split brackets into (value, lower, upper); a loose bracket's value is its upper end, a void one raises."""
     value, lower, upper = found[:, 0].copy(), found[:, 1], found[:, 2]
     loose = _wider(found, 1e-6)
-    void = loose & (lower == -np.inf) & (upper > math.log(1e-3))
+    void = (loose & (lower == -np.inf) & (upper > math.log(1e-3))) | np.isnan(found).any(axis=1)
     if void.any():
         raise CertificationError(
             f"{int(void.sum())} privacy figure(s) could not be certified: the covariances of the pair are too close to "

@@ -203,7 +203,7 @@ def _divergences(orders: FloatArray, block: EdgeBlock, found: FloatArray, error:
                 elif t * high < 1.0:
                     near = t if abs(t) > 1e-6 else math.copysign(1e-6, t)
                     rounding, spectrum = carried_error(near, 0.0, law)
-                    doubt = (rounding + spectrum) / abs(near)
+                    doubt = (rounding + spectrum) / abs(near)  # inf where the order may lie beyond the last finite one
                     if abs(t) < 1e-9:
                         value, _ = slopes(0.0, law)
                     else:
