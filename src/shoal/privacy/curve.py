@@ -148,7 +148,8 @@ def epsilon_at(classes: Any, graph: NeighborGraph, delta: float, notion: str = "
     """
     code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     delta = validation.probability(delta=delta, below_one=True)
-    target = math.log(delta) if delta > 0 else -math.inf
+    # δ's own logarithm, rounded down by what exp_up may add.
+    target = math.log(delta) * (1 + contour.EPS) - 8 * contour.EPS if delta > 0 else -math.inf
     releases = Releases.of(classes)
     pairs = releases.pairs(graph)
     if len(pairs) == 0:
