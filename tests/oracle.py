@@ -305,9 +305,7 @@ def _plan(
     return [path for _, path in plans] or [_Path(0, 0.0, 1.0, 0.05, 90.0)]
 
 
-def _log_integral(
-    edge: _Edge, x: mpf, low: mpf, high: mpf, poles: Sequence[int], dps: int, rough: bool = False
-) -> mpf:
+def _log_integral(edge: _Edge, x: mpf, low: mpf, high: mpf, poles: Sequence[int], dps: int, rough: bool = False) -> mpf:
     """ln |(1/2πi) ∫ exp(K(t) − xt) / Π(t − p) dt| along a line in the strip (low, high).
 
     `rough` asks for the saddle-point estimate only.

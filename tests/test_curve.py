@@ -47,9 +47,11 @@ def test_equal_covariances_have_a_closed_form(form, notion):
         "shared": lambda: shoal.GaussianClasses(means, cov),
         "full": lambda: shoal.GaussianClasses(means, np.stack([cov] * 3)),
         "diagonal": lambda: shoal.GaussianClasses.diagonal(means, np.diag(cov)),
-        "per label": lambda: shoal.GaussianClasses.diagonal(means, np.stack([np.diag(cov)] * 3))
-        if form == "diagonal"
-        else shoal.GaussianClasses(means, np.stack([cov] * 3)),
+        "per label": lambda: (
+            shoal.GaussianClasses.diagonal(means, np.stack([np.diag(cov)] * 3))
+            if form == "diagonal"
+            else shoal.GaussianClasses(means, np.stack([cov] * 3))
+        ),
     }[form]()
     graph = complete(classes)
     for epsilon in (0.0, 0.5, 3.0):

@@ -261,9 +261,7 @@ def by_quadrature(gamma: Any, nu: Any, x: float, c: float, turn: int, pole: Call
         return mp.im(total) / mp.pi
 
 
-@pytest.mark.parametrize(
-    ("kind", "k", "eps", "c", "turn"), [("mixed", 5, 9.0, 0.31, 1), ("above_one", 3, 6.0, 0.5, 1)]
-)
+@pytest.mark.parametrize(("kind", "k", "eps", "c", "turn"), [("mixed", 5, 9.0, 0.31, 1), ("above_one", 3, 6.0, 0.5, 1)])
 def test_other_path(kind: str, k: int, eps: float, c: float, turn: int) -> None:
     gamma, nu = cases.spectrum_of_kind(kind, k)
     assert c < 1 / (gamma.max() - 1)

@@ -30,6 +30,7 @@ from shoal.privacy.generating import (
     chernoff,
     complex_value,
     derivatives,
+    extremes,
     reach,
     saddle,
 )
@@ -224,9 +225,9 @@ def spectrum_error(t: float, once: float, twice: float, law: LossLaw) -> float:
             if shift_error > 0.0:
                 part += once * (root + shift_error) * inv * shift_error
         total += abs(law.times[r]) * part
-    if not (move < 0.01 and total < 0.1):
+    if not move < 0.01:
         return math.inf
-    return total * (1.0 + 4.0 * move + total)
+    return total * (1.0 + 4.0 * move)
 
 
 @kernel
@@ -280,7 +281,9 @@ def strip_integral(
     if kind == HOCKEY:
         log_value -= math.log1p(c)
     rounding = max(rounding, rounding_error(c, x, once, law))
-    half_width = 2.0 * difference + rounding * (1.0 + amplification) + spectrum_error(c, once, twice, law) + 1e-14
+    spectrum = spectrum_error(c, once, twice, law)
+    spectrum = spectrum * (1.0 + spectrum) if spectrum < 0.1 else math.inf  # the integral changes by e^{ΔK} − 1
+    half_width = 2.0 * difference + rounding * (1.0 + amplification) + spectrum + 1e-14
     if not log_value <= bound + half_width or half_width == math.inf:
         # Above a proven bound the sum cannot be right; without a width it says nothing.
         return bound, math.inf, 0, 0, 0
@@ -310,10 +313,14 @@ def reach_error(
 
 @kernel
 def range_in_doubt(law: LossLaw) -> bool:
-    """Whether some γ − 1 may have the other sign, so that a bounded loss may not be bounded after all."""
+    """Whether some γ − 1 is known to fewer than three digits, its sign perhaps not at all.
+
+    Then a loss that looks bounded may not be, and its supremum, which has γ − 1 in a denominator, means little.
+    """
     for r in range(law.g.shape[0]):
         for i in range(law.g.shape[1]):
-            if 0.0 < law.lam_error[r, i] and abs(law.g[r, i]) <= (1.0 + law.g[r, i]) * law.lam_error[r, i]:
+            error = (1.0 + law.g[r, i]) * law.lam_error[r, i]
+            if error > 0.0 and abs(law.g[r, i]) <= 1000.0 * error:
                 return True
     return False
 
@@ -347,47 +354,53 @@ def rough_size(kind: int, x: float, c: float, second: float, law: LossLaw) -> fl
 
 
 @kernel
-def tail(
-    kind: int,
-    side: int,
-    x: float,
-    law: LossLaw,
-    floor: float,
-) -> tuple[float, float, float]:
-    """(value, lower, upper) in ln of a one-sided quantity of the privacy loss L.
-
-    side RIGHT: E[(1 − e^{x−L})₊] for kind HOCKEY, Pr(L > x) for kind TAIL. side LEFT (kind TAIL only): Pr(L < x).
-    Values certain to lie below ``floor`` may come back as (bound, −inf, bound).
-    """
-    found = resolved_tail(kind, side, x, law, floor)
-    if has_tiny_shift(law):
-        return found[2], -math.inf, found[2]
-    return found
+def log_chernoff(epsilon: float, law: LossLaw) -> tuple[float, float, float]:
+    """(value, lower, upper) of the logarithm of Lemma 1's bound; any t gives an upper end."""
+    x, top = epsilon, reach(RIGHT, law)
+    if top < math.inf:
+        slack = reach_error(epsilon, law)
+        doubtful = range_in_doubt(law)
+        if epsilon >= top + slack and not doubtful:
+            return -math.inf, -math.inf, -math.inf
+        x = min(x, top - (1e-6 * (1.0 + abs(top)) if doubtful else 100.0 * slack))
+    value, t = chernoff(x, law)
+    if t == 0.0:
+        return 0.0, (0.0 if x == epsilon else -math.inf), 0.0
+    best = x == epsilon
+    rounding, spectrum = carried_error(t, epsilon, law)
+    while spectrum == math.inf and t > 1e-300:
+        t, best = 0.5 * t, False
+        rounding, spectrum = carried_error(t, epsilon, law)
+    if not best:
+        value = derivatives(t, law)[0] - epsilon * t
+    half = rounding + spectrum
+    return min(value, 0.0), (value - half if best else -math.inf), min(value + half, 0.0)
 
 
 @kernel
 def resolved_tail(kind: int, side: int, x: float, law: LossLaw, floor: float) -> tuple[float, float, float]:
-    """:func:`tail` with the shifts taken as they are."""
+    """:func:`tail` where it can be resolved; (0, −inf, 0) where it cannot."""
     if is_trivial(law):
         if side * x >= 0.0:
             return -math.inf, -math.inf, -math.inf
         value = math.log(-math.expm1(x)) if kind == HOCKEY else 0.0
         return value, value - EPS, min(value + EPS, 0.0)
 
-    top = reach(side, law)
+    doubtful = range_in_doubt(law)
+    top = math.inf if doubtful else reach(side, law)
     inside = x
     if top < math.inf:
         slack = reach_error(x, law)
-        if side * x >= top + slack and not range_in_doubt(law):
+        if side * x >= top + slack:
             return -math.inf, -math.inf, -math.inf
         if side * x > top - 100.0 * slack:
             # Too close to the end of the range to resolve: the value a little further in is an upper bound.
             inside = side * (top - 100.0 * slack)
-    if kind == TAIL:
+    if kind == TAIL and not doubtful:
         bottom = reach(-side, law)
         if -side * x >= bottom:
             slack = reach_error(x, law)
-            low = 0.0 if -side * x >= bottom + slack and not range_in_doubt(law) else -math.inf
+            low = 0.0 if -side * x >= bottom + slack else -math.inf
             return 0.0, low, 0.0
 
     # Of the quantity and its complement, integrate the smaller.
@@ -408,6 +421,57 @@ def resolved_tail(kind: int, side: int, x: float, law: LossLaw, floor: float) ->
     low = math.log1p(-most) if most < 1.0 else -math.inf
     central = math.log1p(-math.exp(value)) if value < 0.0 else low
     return central, low - EPS, min(math.log1p(-least) + EPS, 0.0)
+
+
+@kernel
+def log_markov(side: int, x: float, law: LossLaw) -> float:
+    """Least e^{K(t) − xt} over t = ±1, ±2, ±4, … inside the strip, in ln: above Pr(L > x), or Pr(L < x) on the left."""
+    low, high = extremes(law)
+    slope = high if side == RIGHT else -low
+    best, s = 0.0, 2.0**-20
+    while s * slope < 0.99 and s < 1e150:
+        rounding, spectrum = carried_error(side * s, x, law)
+        value = derivatives(side * s, law)[0] - x * side * s + rounding + spectrum
+        if value < best:
+            best = value
+        elif value == math.inf:
+            break
+        s *= 2.0
+    return best
+
+
+@kernel
+def tail(
+    kind: int,
+    side: int,
+    x: float,
+    law: LossLaw,
+    floor: float,
+) -> tuple[float, float, float]:
+    """(value, lower, upper) in ln of a one-sided quantity of the privacy loss L.
+
+    side RIGHT: E[(1 − e^{x−L})₊] for kind HOCKEY, Pr(L > x) for kind TAIL. side LEFT (kind TAIL only): Pr(L < x).
+    Values certain to lie below ``floor`` may come back as (bound, −inf, bound).
+    """
+    found = resolved_tail(kind, side, x, law, floor)
+    if not found[2] < 0.0 and found[1] == -math.inf:
+        # Nothing could be said at x. Markov's inequality may still do, and so does the value further in.
+        upper = log_markov(side, x, law)
+        near, far = 0.0, math.inf
+        step = 1e-9 * (1.0 + abs(x))
+        for _ in range(60):
+            if upper < -7.0 or far - near < 1e-12 * (1.0 + abs(x)):
+                break
+            nearer = resolved_tail(kind, side, x - side * step, law, -math.inf)
+            if nearer[2] < 0.0:
+                upper, far = min(upper, nearer[2]), step
+            else:
+                near = step
+            step = 10.0 * step if far == math.inf else 0.5 * (near + far)
+        return upper, -math.inf, upper
+    if has_tiny_shift(law):
+        return found[2], -math.inf, found[2]
+    return found
 
 
 @kernel
@@ -432,19 +496,7 @@ def log_delta(
             min(log_sum(up[1], down[1]), 0.0),
             min(log_sum(up[2], down[2]) + 2.0 * EPS, 0.0),
         )
-    x, top = epsilon, reach(RIGHT, law)
-    if top < math.inf:
-        slack = reach_error(x, law)
-        if x >= top + slack and (not range_in_doubt(law) or is_trivial(law)):
-            return -math.inf, -math.inf, -math.inf
-        # As in tail: too close to the end of the range to resolve.
-        x = min(x, top - 100.0 * slack)
-    value, t = chernoff(x, law)
-    if t == 0.0:
-        return value, value, value
-    rounding, spectrum = carried_error(t, x, law)
-    half = rounding + spectrum
-    return min(value, 0.0), (value - half if x == epsilon else -math.inf), min(value + half, 0.0)
+    return log_chernoff(epsilon, law)
 
 
 @kernel
