@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from families import complete, random_family, random_laws
 
 import shoal
+from families import complete, random_family, random_laws
 
 
 def test_attributes_and_defaults():
@@ -103,7 +103,7 @@ def test_noise_adds_its_covariance_and_mean(noise):
     ):
         noisy = classes.with_noise(noise, [1.0, -1.0])
         assert np.allclose(noisy.covs, classes.covs + matrix, rtol=1e-15)
-        assert np.allclose(noisy.means, means + [1.0, -1.0], rtol=1e-15)
+        assert np.allclose(noisy.means, means + np.array([1.0, -1.0]), rtol=1e-15)
         assert noisy.is_shared == classes.is_shared
         assert noisy.labels == classes.labels
 

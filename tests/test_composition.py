@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from families import complete, equal_covariance_delta, random_family, random_laws
 
 import shoal
+from families import complete, equal_covariance_delta, random_family, random_laws
 
 NOTIONS = ["dp", "pdp", "pdp-two-sided", "chernoff"]
 

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from families import complete, equal_covariance_delta, loss_samples, random_family, random_laws
 
 import shoal
+from families import complete, equal_covariance_delta, loss_samples, random_family, random_laws
+from shoal.privacy.curve import trusted
 
 NOTIONS = ["dp", "pdp", "pdp-two-sided", "chernoff"]
 TRIAL = shoal.GaussianClasses(
@@ -265,19 +266,15 @@ def test_how_work_is_spread_changes_nothing(monkeypatch):
     assert results[0] == results[1] == results[2]
 
 
-def test_what_cannot_be_certified_raises():
-    """Nearly singular beyond double precision, in unrelated directions: refuse or bracket, never guess."""
-    rng = np.random.default_rng(4)
-    halves = [np.linalg.qr(rng.standard_normal((6, 6)))[0] * 10.0 ** np.linspace(0, -6.2, 6) for _ in range(2)]
-    covs = [half @ half.T for half in halves]
-    classes = shoal.GaussianClasses(np.zeros((2, 6)), [0.5 * (c + c.T) for c in covs])
-    try:
-        found = shoal.edge_brackets(classes, complete(classes), 1.0)
-    except shoal.CertificationError as error:
-        assert "with_noise" in str(error)
-    else:
-        assert (found[..., 1] <= found[..., 0]).all()
-        assert (found[..., 0] <= found[..., 2]).all()
+@pytest.mark.parametrize("void", [(0.0, -math.inf, 0.0), (math.nan, math.nan, math.nan), (-0.1, -0.2, math.nan)])
+def test_what_cannot_be_certified_raises(void):
+    fine = (-1.0, -1.0 - 1e-12, -1.0 + 1e-12)
+    with pytest.raises(shoal.CertificationError, match="with_noise"):
+        trusted(np.array([fine, void]))
+    loose = (-1.0, -math.inf, -7.0)  # wide, but an upper end worth having
+    value, _, upper = trusted(np.array([fine, loose]))
+    assert value.tolist() == [-1.0, -7.0]
+    assert upper.tolist() == [fine[2], -7.0]
 
 
 def test_the_curve_prints_rounded_up():

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 from dp_accounting import get_sigma_gaussian
-from families import equal_covariance_delta
 from mpmath import mp, mpf
 
 import shoal
+from families import equal_covariance_delta
 
 PATH = shoal.NeighborGraph.from_edges(list("abc"), [("a", "b"), ("b", "c")])
 EPSILONS = np.geomspace(1e-3, 50, 40)

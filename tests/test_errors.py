@@ -102,7 +102,7 @@ BAD = {
     ("classes", "none"): lambda: shoal.privacy_curve([], GRAPH, 1.0),
     ("classes", "other labels"): lambda: shoal.privacy_curve([CLASSES, shoal.GaussianClasses(MEANS, EYE)], GRAPH, 1.0),
     ("graph", "not a graph"): lambda: shoal.privacy_curve(CLASSES, [(0, 1)], 1.0),
-    ("graph", "other labels"): lambda: shoal.privacy_curve(CLASSES, shoal.NeighborGraph.complete("12 34".split()), 1.0),
+    ("graph", "other labels"): lambda: shoal.privacy_curve(CLASSES, shoal.NeighborGraph.complete(["12", "34"]), 1.0),
     ("graph", "no edges"): lambda: shoal.privacy_curve(CLASSES, EMPTY, 1.0),
     ("graph", "no edges for epsilon"): lambda: shoal.epsilon_at(CLASSES, EMPTY, 0.1),
     ("graph", "no edges for an order"): lambda: shoal.renyi_curve(CLASSES, EMPTY, 2.0),

@@ -4,9 +4,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from families import random_family
 
 import shoal
+from families import random_family
 
 NAMES = list("abcde")
 

@@ -1,11 +1,11 @@
 """From means and covariances to δ, against 30-digit references: ill-conditioned, nearly equal and graded pairs."""
 
-import cases
 import numpy as np
-import oracle
 import pytest
 from mpmath import mp, mpf
 
+import cases
+import oracle
 import shoal
 from shoal.privacy.spectrum import edge_spectra
 

@@ -6,9 +6,9 @@ import gx2
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
-from families import complete, loss_cdf_1d, loss_samples, random_family
 
 import shoal
+from families import complete, loss_cdf_1d, loss_samples, random_family
 from shoal.privacy.spectrum import edge_spectra
 
 STEP = 1e-3
@@ -33,9 +33,9 @@ def pld_from_cdf(cdf, low, high, pessimistic, step=STEP):
 @pytest.mark.parametrize("times", [1, 30, 100])
 def test_gaussian_mechanism_composed(times):
     noise = 3.0 * math.sqrt(times)
-    pld = privacy_loss_distribution.from_gaussian_mechanism(
-        noise, value_discretization_interval=1e-3
-    ).self_compose(times)
+    pld = privacy_loss_distribution.from_gaussian_mechanism(noise, value_discretization_interval=1e-3).self_compose(
+        times
+    )
     classes = shoal.GaussianClasses([[0.0], [1.0]], [[noise**2]])
     for epsilon in (0.0, 0.3, 1.0, 2.0):
         exact = shoal.privacy_curve([classes] * times, complete(classes), epsilon).delta

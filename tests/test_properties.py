@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from families import complete
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shoal
+from families import complete
 
 NOTIONS = ["dp", "pdp", "pdp-two-sided", "chernoff"]
 few = settings(derandomize=True, max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)

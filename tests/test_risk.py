@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from families import complete, random_family
 from scipy.special import ndtr
 
 import shoal
+from families import random_family
 
 
 @pytest.mark.parametrize("gap", [0.01, 1.0, 5.0])

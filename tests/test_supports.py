@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from families import complete, random_laws
 
 import shoal
+from families import complete, random_laws
 from shoal.supports import split
 
 

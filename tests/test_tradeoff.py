@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from families import complete, loss_samples, random_family
 from scipy.special import erf, erfinv, ndtr, ndtri
 
 import shoal
+from families import complete, loss_samples, random_family
 
 RATES = np.array([0.0, 1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.7, 0.99, 1.0])
 

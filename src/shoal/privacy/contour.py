@@ -9,8 +9,8 @@ so neither loses relative accuracy (docs/theory.md, section 3).
 The contour is a hyperbola through the saddle point c of the whole exponent, bent towards either side, and the rule is
 the trapezoidal one in its parameter, halved until two steps agree. The bracket covers, in this order: the difference of
 the last two steps (the error of the finer one is about its square), rounding in the exponent times the cancellation in
-the sum, and the error that the spectrum arrived with, carried through K's derivatives averaged over the contour. (At the
-saddle point alone they would not do: K vanishes at t = 0 and t = −1 whatever the spectrum.)
+the sum, and the error that the spectrum arrived with, carried through K's derivatives averaged over the contour. (At
+the saddle point alone they would not do: K vanishes at t = 0 and t = −1 whatever the spectrum.)
 """
 
 from __future__ import annotations
@@ -268,12 +268,15 @@ def strip_integral(
             if law.a[r, i] > 0.0 and law.g[r, i] != 0.0:
                 lean -= 0.5 * law.times[r] * law.a[r, i] / law.g[r, i]
     bend = RIGHT if lean < 0.0 else LEFT
-    found = quadrature(bend, kind, strip, x, c, at_c, scale, law)
-    if not found[1] < AGREEMENT:
-        other = quadrature(-bend, kind, strip, x, c, at_c, scale, law)
+    found = (0.0, math.inf, math.inf, math.inf, math.inf, 0, 0)
+    turn = bend
+    for _ in range(2):
+        other = quadrature(turn, kind, strip, x, c, at_c, scale, law)
         if other[1] < found[1]:
-            bend = -bend
-            found = other
+            bend, found = turn, other
+        if found[1] < AGREEMENT:
+            break
+        turn = -turn
     value, difference, amplification, once, twice, stride, stop = found
     if not difference < COARSEST:
         return bound, math.inf, 0, 0, 0
@@ -406,13 +409,15 @@ def resolved_tail(kind: int, side: int, x: float, law: LossLaw, floor: float) ->
     # Of the quantity and its complement, integrate the smaller.
     c, second = saddle(kind, side, inside, law)
     c_other, second_other = saddle(kind, -side, inside, law)
-    if inside != x or rough_size(kind, inside, c, second, law) <= rough_size(kind, x, c_other, second_other, law):
-        value, half, _, _, _ = strip_integral(kind, side, inside, c, second, law, floor)
+    strip = side
+    if inside == x and not rough_size(kind, x, c, second, law) <= rough_size(kind, x, c_other, second_other, law):
+        strip, c, second, floor = -side, c_other, second_other, -math.inf
+    value, half, _, _, _ = strip_integral(kind, strip, inside, c, second, law, floor)
+    if strip == side:
         if half == math.inf:
             return min(value, 0.0), -math.inf, min(value, 0.0)
         low = value - half if inside == x else -math.inf
         return min(value, 0.0), min(low, 0.0), min(value + half, 0.0)
-    value, half, _, _, _ = strip_integral(kind, -side, x, c_other, second_other, law, -math.inf)
     if half == math.inf:
         low = math.log1p(-math.exp(value)) if value < 0.0 else -math.inf
         return 0.0, low, 0.0
@@ -453,25 +458,36 @@ def tail(
     side RIGHT: E[(1 − e^{x−L})₊] for kind HOCKEY, Pr(L > x) for kind TAIL. side LEFT (kind TAIL only): Pr(L < x).
     Values certain to lie below ``floor`` may come back as (bound, −inf, bound).
     """
-    found = resolved_tail(kind, side, x, law, floor)
-    if not found[2] < 0.0 and found[1] == -math.inf:
-        # Nothing could be said at x. Markov's inequality may still do, and so does the value further in.
-        upper = log_markov(side, x, law)
-        near, far = 0.0, math.inf
-        step = 1e-9 * (1.0 + abs(x))
-        for _ in range(60):
-            if upper < -7.0 or far - near < 1e-12 * (1.0 + abs(x)):
-                break
-            nearer = resolved_tail(kind, side, x - side * step, law, -math.inf)
-            if nearer[2] < 0.0:
-                upper, far = min(upper, nearer[2]), step
+    upper, near, far, step = 0.0, 0.0, math.inf, 0.0
+    width = 1e-9 * (1.0 + abs(x))
+    for attempt in range(60):
+        found = resolved_tail(kind, side, x - side * step, law, floor if attempt == 0 else -math.inf)
+        if attempt == 0:
+            if found[2] < 0.0 or found[1] > -math.inf:
+                if has_tiny_shift(law):
+                    return found[2], -math.inf, found[2]
+                return found
+            # Nothing can be said at x. Markov's inequality may still do, and so does the value further in.
+            upper = log_markov(side, x, law)
+            step = width
+        else:
+            if found[2] < 0.0:
+                upper, far = min(upper, found[2]), step
             else:
                 near = step
             step = 10.0 * step if far == math.inf else 0.5 * (near + far)
-        return upper, -math.inf, upper
-    if has_tiny_shift(law):
-        return found[2], -math.inf, found[2]
-    return found
+        if upper < -7.0 or far - near < 1e-3 * width:
+            break
+    return upper, -math.inf, upper
+
+
+@kernel
+def log_sum(p: float, q: float) -> float:
+    """ln(e^p + e^q)."""
+    high, low = max(p, q), min(p, q)
+    if high == -math.inf:
+        return high
+    return high + math.log1p(math.exp(low - high))
 
 
 @kernel
@@ -482,27 +498,15 @@ def log_delta(
     floor: float,
 ) -> tuple[float, float, float]:
     """(value, lower, upper) of ln δ at one ε for one directed edge."""
-    if notion == DP:
-        return tail(HOCKEY, RIGHT, epsilon, law, floor)
-    if notion == PDP:
-        return tail(TAIL, RIGHT, epsilon, law, floor)
-    if notion == PDP_TWO_SIDED:
+    if notion != CHERNOFF:
+        kind = HOCKEY if notion == DP else TAIL
         # The two tails are disjoint for ε ≥ 0; a floor on the sum is one on each, less ln 2.
-        each = floor - LN2
-        up = tail(TAIL, RIGHT, epsilon, law, each)
-        down = tail(TAIL, LEFT, -epsilon, law, each)
-        return (
-            min(log_sum(up[0], down[0]), 0.0),
-            min(log_sum(up[1], down[1]), 0.0),
-            min(log_sum(up[2], down[2]) + 2.0 * EPS, 0.0),
-        )
+        each = floor - LN2 if notion == PDP_TWO_SIDED else floor
+        value, low, high = -math.inf, -math.inf, -math.inf
+        for side in range(RIGHT, LEFT - 1 if notion == PDP_TWO_SIDED else 0, -2):
+            found = tail(kind, side, side * epsilon, law, each)
+            value, low, high = log_sum(value, found[0]), log_sum(low, found[1]), log_sum(high, found[2])
+        if notion == PDP_TWO_SIDED:
+            return min(value, 0.0), min(low, 0.0), min(high + 2.0 * EPS, 0.0)
+        return value, low, high
     return log_chernoff(epsilon, law)
-
-
-@kernel
-def log_sum(p: float, q: float) -> float:
-    """ln(e^p + e^q)."""
-    high, low = max(p, q), min(p, q)
-    if high == -math.inf:
-        return high
-    return high + math.log1p(math.exp(low - high))
