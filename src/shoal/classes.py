@@ -233,10 +233,17 @@ class GaussianClasses:
         k = self.n_dims
         if noise.ndim and noise.shape not in ((k,), (k, k)):
             raise InputError(f"noise_cov must be a number, ({k},) or ({k}, {k}), got shape {noise.shape}")
+        if shift.ndim and shift.shape != (k,):
+            raise InputError(f"noise_mean must be a number or have shape ({k},), got shape {shift.shape}")
+        if noise.ndim < 2 and (noise < 0).any():
+            raise InputError("noise_cov must not hold negative variances")
+        if noise.ndim == 2:
+            try:
+                noise = GaussianClasses(np.zeros((1, k)), noise).stored_covs[0]
+            except InputError as error:
+                raise InputError(str(error).replace("covs", "noise_cov")) from None
         means = self.means + np.broadcast_to(shift, (k,))
         if noise.ndim < 2 and self.is_diagonal:
-            if (noise < 0).any():
-                raise InputError("noise_cov must not hold negative variances")
             variances = self.stored_variances + noise
             return GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, self.labels)
         full = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (k,)))

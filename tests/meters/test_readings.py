@@ -83,9 +83,7 @@ def test_energy_becomes_power(tmp_path: Path, step: int) -> None:
 
 
 def test_semicolons_and_decimal_commas(write: Write) -> None:
-    path = write(
-        "a.csv", "Meter;Time;kW", "a;01.02.2024 00:00;1,5", "a;01.02.2024 00:15;2,25", "a;01.02.2024 00:30;3"
-    )
+    path = write("a.csv", "Meter;Time;kW", "a;01.02.2024 00:00;1,5", "a;01.02.2024 00:15;2,25", "a;01.02.2024 00:30;3")
     assert read_meters(path)["kw"].to_list() == [1.5, 2.25, 3.0]
 
 

@@ -79,9 +79,7 @@ def phases(timestamps: pl.Series, period: str, step: timedelta) -> NDArray[np.in
     days = PERIODS[validation.choice(tuple(PERIODS), season=period)]
     width = int(step / timedelta(seconds=1))
     second = (
-        timestamps.dt.hour().cast(int) * 3600
-        + timestamps.dt.minute().cast(int) * 60
-        + timestamps.dt.second().cast(int)
+        timestamps.dt.hour().cast(int) * 3600 + timestamps.dt.minute().cast(int) * 60 + timestamps.dt.second().cast(int)
     )
     slot = second.to_numpy().astype(np.int64) // width
     if days == 1:

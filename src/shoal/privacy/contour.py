@@ -9,7 +9,8 @@ so neither loses relative accuracy (docs/theory.md, section 3).
 The contour is a hyperbola through the saddle point c of the whole exponent, bent towards either side, and the rule is
 the trapezoidal one in its parameter, halved until two steps agree. The bracket covers, in this order: the difference of
 the last two steps (the error of the finer one is about its square), rounding in the exponent times the cancellation in
-the sum, and the error that the spectrum arrived with, carried through K's derivatives at the saddle point.
+the sum, and the error that the spectrum arrived with, carried through K's derivatives averaged over the contour. (At
+the saddle point alone they would not do: K vanishes at t = 0 and t = −1 whatever the spectrum.)
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from shoal.privacy.generating import (
     LEFT,
     RIGHT,
     TAIL,
+    TINY_SQUARE,
     LossLaw,
     chernoff,
     complex_value,
     derivatives,
+    extremes,
     reach,
     saddle,
 )
@@ -110,32 +113,40 @@ def quadrature(
     scale: float,
     law: LossLaw,
     agreement: float,
-) -> tuple[float, float, float, int, int]:
+) -> tuple[float, float, float, float, float, int, int]:
     """Trapezoidal sum along one bend.
 
-    Returns (value, relative difference of the last two steps, cancellation, stride, last index): value is
-    strip · π · integral over its scale at c; the last two let a caller walk the same nodes again.
+    Returns (value, relative difference of the last two steps, cancellation, |t(1+t)| and |t²(1+t)| averaged over the
+    sum's terms in size, stride, last index): value is strip · π · integral over its scale at c; the last two let a
+    caller walk the same nodes again.
     """
     stride = 2**HALVINGS
     last = len(_SINH) - 1
     # The coarsest pass finds where the integrand has died out.
     _, im = integrand(0, bend, kind, x, c, at_c, scale, law)
     total, absolute = 0.5 * strip * im, 0.5 * abs(im)
+    moment = absolute * abs(c * (1.0 + c))
+    moment_t = moment * abs(c)
     quiet, stop = 0, last
     for index in range(stride, last + 1, stride):
         re, im = integrand(index, bend, kind, x, c, at_c, scale, law)
         size = abs(re) + abs(im)
         if not size < 1e6 * absolute:
-            return 0.0, math.inf, math.inf, stride, 0
+            return 0.0, math.inf, math.inf, math.inf, math.inf, stride, 0
         total += strip * im
         absolute += size
+        once, twice = weights(index, bend, c, scale)
+        moment += size * once
+        moment_t += size * twice
         quiet = quiet + 1 if size < 1e-18 * absolute else 0
         if quiet == 2:
             stop = index
             break
     if quiet < 2:
-        return 0.0, math.inf, math.inf, stride, 0
+        return 0.0, math.inf, math.inf, math.inf, math.inf, stride, 0
     difference = math.inf
+    # The moments need no more than the coarsest pass: they are averages of slowly varying sizes.
+    moment, moment_t = moment / absolute, moment_t / absolute
     for _ in range(HALVINGS):
         half = stride // 2
         more, more_abs = 0.0, 0.0
@@ -155,33 +166,69 @@ def quadrature(
     amplification = absolute / abs(total) if total != 0.0 else math.inf
     if not value > 0.0:
         difference = math.inf
-    return value, difference, amplification, stride, stop
+    return value, difference, amplification, moment * amplification, moment_t * amplification, stride, stop
 
 
 @kernel
-def carried_error(
-    t: float,
-    x: float,
-    law: LossLaw,
-) -> tuple[float, float]:
-    """First-order change of K(t) − xt at real t: (rounding of the evaluation, error of the spectrum)."""
-    n0 = abs(t * (1.0 + t))
-    rounding, spectrum = abs(x * t), 0.0
+def weights(index: int, bend: int, c: float, scale: float) -> tuple[float, float]:
+    """|t(1+t)| and |t²(1+t)| at a node."""
+    re = c + bend * scale * SIN * (_COSH[index] - 1.0)
+    im = scale * COS * _SINH[index]
+    square = re * re + im * im
+    once = math.sqrt(square * ((1.0 + re) * (1.0 + re) + im * im))
+    return once, once * math.sqrt(square)
+
+
+@kernel
+def carried_error(t: float, x: float, law: LossLaw) -> tuple[float, float]:
+    """Error of K(t) − xt at real t: (rounding of the evaluation, error of the spectrum)."""
+    once = abs(t * (1.0 + t))
+    return rounding_error(t, x, once, law), spectrum_error(t, once, once * abs(t), law)
+
+
+@kernel
+def rounding_error(t: float, x: float, once: float, law: LossLaw) -> float:
+    """Rounding in the evaluation of K − xt near real t, where |t(1+t)| is about ``once``."""
+    total = abs(x * t)
     for r in range(law.g.shape[0]):
-        round_r, spec_r = 0.0, 0.0
+        part = 1.0
         for i in range(law.g.shape[1]):
-            gi, ai = law.g[r, i], law.a[r, i]
-            u = 1.0 - t * gi
+            u = 1.0 - t * law.g[r, i]
+            turn = abs(t * law.g[r, i] / u)
+            shift = 0.5 * once * law.a[r, i] / abs(u)
+            part += 0.5 * abs(t * law.lam[r, i]) + 0.5 * abs(math.log(abs(u))) + shift * (2.0 + turn) + 0.5 * turn
+        total += abs(law.times[r]) * part
+    return 4.0 * EPS * (total + 4.0)
+
+
+@kernel
+def spectrum_error(t: float, once: float, twice: float, law: LossLaw) -> float:
+    """Change of K that the errors of the spectrum can cause, where |t(1+t)| is ``once`` and |t²(1+t)| is ``twice``.
+
+    ∂K/∂λ = ½ t(1+t) (g/u + t a γ/u²) and ∂K/∂√a = t(1+t) √a/u. On a contour through t, |u| is at least cos α of its
+    value at t. Infinite where u itself is in doubt by more than a hundredth: these are first derivatives.
+    """
+    total, move = 0.0, 0.0
+    for r in range(law.g.shape[0]):
+        part = 0.0
+        for i in range(law.g.shape[1]):
+            gi, root = law.g[r, i], math.sqrt(law.a[r, i])
+            lam_error, shift_error = law.lam_error[r, i], law.shift_error[r, i]
+            if lam_error == 0.0 and shift_error == 0.0:
+                continue
+            inv = 1.0 / (COS * abs(1.0 - t * gi))
             gamma = 1.0 + gi
-            shift = 0.5 * n0 * ai / abs(u)
-            turn = abs(t * gi / u)
-            round_r += 0.5 * abs(t * law.lam[r, i]) + 0.5 * abs(math.log(abs(u))) + shift * (2.0 + turn) + 0.5 * turn
-            # d/dλ of −(t/2)λ − ½ ln u + ½ t(1+t) a/u with dg = γ dλ and a fixed.
-            slope = abs(0.5 * t * (gamma / u - 1.0)) + shift * abs(t) * gamma / abs(u)
-            spec_r += slope * law.lam_error[r, i] + n0 * math.sqrt(ai) / abs(u) * law.shift_error[r, i]
-        rounding += abs(law.times[r]) * (round_r + 1.0)
-        spectrum += abs(law.times[r]) * spec_r
-    return 4.0 * EPS * (rounding + 4.0), spectrum
+            move = max(move, abs(t) * gamma * lam_error * inv)
+            # The errors themselves join |g| and √a: what the derivatives can grow by on the way.
+            if lam_error > 0.0:
+                slope = 0.5 * once * (abs(gi) + gamma * lam_error) * inv + 0.5 * twice * law.a[r, i] * gamma * inv * inv
+                part += slope * lam_error
+            if shift_error > 0.0:
+                part += once * (root + shift_error) * inv * shift_error
+        total += abs(law.times[r]) * part
+    if not move < 0.01:
+        return math.inf
+    return total * (1.0 + 4.0 * move)
 
 
 @kernel
@@ -212,7 +259,7 @@ def strip_integral(
     if kind == HOCKEY and strip == RIGHT:
         bound -= math.log1p(c) + c * math.log1p(1.0 / c)
     if not bound < math.inf:
-        return 0.0, math.inf, 0, 0, 0  # not a number: nothing is known but that a probability is at most 1
+        return math.inf, math.inf, 0, 0, 0  # infinite or not a number: nothing is known
     if bound < floor:
         return bound, math.inf, 0, 0, 0
 
@@ -223,20 +270,27 @@ def strip_integral(
             if law.a[r, i] > 0.0 and law.g[r, i] != 0.0:
                 lean -= 0.5 * law.times[r] * law.a[r, i] / law.g[r, i]
     bend = RIGHT if lean < 0.0 else LEFT
-    value, difference, amplification, stride, stop = quadrature(bend, kind, strip, x, c, at_c, scale, law, agreement)
-    if not difference < agreement:
-        other = quadrature(-bend, kind, strip, x, c, at_c, scale, law, agreement)
-        if other[1] < difference:
-            bend = -bend
-            value, difference, amplification, stride, stop = other
+    found = (0.0, math.inf, math.inf, math.inf, math.inf, 0, 0)
+    turn = bend
+    for _ in range(2):
+        other = quadrature(turn, kind, strip, x, c, at_c, scale, law, agreement)
+        if other[1] < found[1]:
+            bend, found = turn, other
+        if found[1] < agreement:
+            break
+        turn = -turn
+    value, difference, amplification, once, twice, stride, stop = found
     if not difference < COARSEST:
         return bound, math.inf, 0, 0, 0
     log_value = at_c + math.log(value / math.pi) - math.log(abs(c))
     if kind == HOCKEY:
         log_value -= math.log1p(c)
+    rounding = max(rounding, rounding_error(c, x, once, law))
+    spectrum = spectrum_error(c, once, twice, law)
+    spectrum = spectrum * (1.0 + spectrum) if spectrum < 0.1 else math.inf  # the integral changes by e^{ΔK} − 1
     half_width = 2.0 * difference + rounding * (1.0 + amplification) + spectrum + 1e-14
-    if not log_value <= bound + half_width:
-        # Above a proven bound, or not a number: the sum cannot be right.
+    if not log_value <= bound + half_width or half_width == math.inf:
+        # Above a proven bound, or not a number, the sum cannot be right; without a width it says nothing.
         return bound, math.inf, 0, 0, 0
     return log_value, half_width, bend, stride, stop
 
@@ -263,6 +317,30 @@ def reach_error(
 
 
 @kernel
+def range_in_doubt(law: LossLaw) -> bool:
+    """Whether some γ − 1 is known to fewer than three digits, its sign perhaps not at all.
+
+    Then a loss that looks bounded may not be, and its supremum, which has γ − 1 in a denominator, means little.
+    """
+    for r in range(law.g.shape[0]):
+        for i in range(law.g.shape[1]):
+            error = (1.0 + law.g[r, i]) * law.lam_error[r, i]
+            if error > 0.0 and abs(law.g[r, i]) <= 1000.0 * error:
+                return True
+    return False
+
+
+@kernel
+def has_tiny_shift(law: LossLaw) -> bool:
+    """Whether some mean gap was so small that its square had to be raised to ``TINY_SQUARE``."""
+    for r in range(law.g.shape[0]):
+        for i in range(law.g.shape[1]):
+            if 0.0 < law.a[r, i] <= TINY_SQUARE:
+                return True
+    return False
+
+
+@kernel
 def is_trivial(law: LossLaw) -> bool:
     """Whether the two laws are equal, so that L = 0 for certain."""
     for r in range(law.g.shape[0]):
@@ -281,6 +359,95 @@ def rough_size(kind: int, x: float, c: float, second: float, law: LossLaw) -> fl
 
 
 @kernel
+def log_chernoff(epsilon: float, law: LossLaw) -> tuple[float, float, float]:
+    """(value, lower, upper) of the logarithm of Lemma 1's bound; any t gives an upper end."""
+    x, top = epsilon, reach(RIGHT, law)
+    if top < math.inf:
+        slack = reach_error(epsilon, law)
+        doubtful = range_in_doubt(law)
+        if epsilon >= top + slack and not doubtful:
+            return -math.inf, -math.inf, -math.inf
+        x = min(x, top - (1e-6 * (1.0 + abs(top)) if doubtful else 100.0 * slack))
+    value, t = chernoff(x, law)
+    if t == 0.0:
+        return 0.0, (0.0 if x == epsilon else -math.inf), 0.0
+    best = x == epsilon
+    rounding, spectrum = carried_error(t, epsilon, law)
+    while spectrum == math.inf and t > 1e-300:
+        t, best = 0.5 * t, False
+        rounding, spectrum = carried_error(t, epsilon, law)
+    if not best:
+        value = derivatives(t, law)[0] - epsilon * t
+    half = rounding + spectrum
+    return min(value, 0.0), (value - half if best else -math.inf), min(value + half, 0.0)
+
+
+@kernel
+def resolved_tail(kind: int, side: int, x: float, law: LossLaw, floor: float) -> tuple[float, float, float]:
+    """:func:`tail` where it can be resolved; (0, −inf, 0) where it cannot."""
+    if is_trivial(law):
+        if side * x >= 0.0:
+            return -math.inf, -math.inf, -math.inf
+        value = math.log(-math.expm1(x)) if kind == HOCKEY else 0.0
+        return value, value - EPS, min(value + EPS, 0.0)
+
+    doubtful = range_in_doubt(law)
+    top = math.inf if doubtful else reach(side, law)
+    inside = x
+    if top < math.inf:
+        slack = reach_error(x, law)
+        if side * x >= top + slack:
+            return -math.inf, -math.inf, -math.inf
+        if side * x > top - 100.0 * slack:
+            # Too close to the end of the range to resolve: the value a little further in is an upper bound.
+            inside = side * (top - 100.0 * slack)
+    if kind == TAIL and not doubtful:
+        bottom = reach(-side, law)
+        if -side * x >= bottom:
+            slack = reach_error(x, law)
+            low = 0.0 if -side * x >= bottom + slack else -math.inf
+            return 0.0, low, 0.0
+
+    # Of the quantity and its complement, integrate the smaller.
+    c, second = saddle(kind, side, inside, law)
+    c_other, second_other = saddle(kind, -side, inside, law)
+    strip = side
+    if inside == x and not rough_size(kind, x, c, second, law) <= rough_size(kind, x, c_other, second_other, law):
+        strip, c, second, floor = -side, c_other, second_other, -math.inf
+    value, half, _, _, _ = strip_integral(kind, strip, inside, c, second, law, floor, AGREEMENT)
+    if strip == side:
+        if half == math.inf:
+            return min(value, 0.0), -math.inf, min(value, 0.0)
+        low = value - half if inside == x else -math.inf
+        return min(value, 0.0), min(low, 0.0), min(value + half, 0.0)
+    if half == math.inf:
+        low = math.log1p(-math.exp(value)) if value < 0.0 else -math.inf
+        return 0.0, low, 0.0
+    least = math.exp(value - half) * (1.0 - 4.0 * EPS)
+    most = math.exp(value + half) * (1.0 + 4.0 * EPS)
+    low = math.log1p(-most) if most < 1.0 else -math.inf
+    central = math.log1p(-math.exp(value)) if value < 0.0 else low
+    return central, low - EPS, min(math.log1p(-least) + EPS, 0.0)
+
+
+@kernel
+def log_markov(side: int, x: float, law: LossLaw) -> float:
+    """Least e^{K(t) − xt} over t = ±1, ±2, ±4, … inside the strip, in ln: above Pr(L > x), or Pr(L < x) on the left."""
+    low, high = extremes(law)
+    slope = high if side == RIGHT else -low
+    best, s = 0.0, 2.0**-20
+    while s * slope < 0.99 and s < 1e150:
+        rounding, spectrum = carried_error(side * s, x, law)
+        value = derivatives(side * s, law)[0] - x * side * s + rounding + spectrum
+        if value < best:
+            best = value
+        elif value == math.inf:
+            break
+        s *= 2.0
+    return best
+
+
+@kernel
 def tail(
     kind: int,
     side: int,
@@ -293,46 +460,36 @@ def tail(
     side RIGHT: E[(1 − e^{x−L})₊] for kind HOCKEY, Pr(L > x) for kind TAIL. side LEFT (kind TAIL only): Pr(L < x).
     Values certain to lie below ``floor`` may come back as (bound, −inf, bound).
     """
-    if is_trivial(law):
-        if side * x >= 0.0:
-            return -math.inf, -math.inf, -math.inf
-        value = math.log(-math.expm1(x)) if kind == HOCKEY else 0.0
-        return value, value - EPS, min(value + EPS, 0.0)
+    upper, near, far, step = 0.0, 0.0, math.inf, 0.0
+    width = 1e-9 * (1.0 + abs(x))
+    for attempt in range(60):
+        found = resolved_tail(kind, side, x - side * step, law, floor if attempt == 0 else -math.inf)
+        if attempt == 0:
+            if found[2] < 0.0 or found[1] > -math.inf:
+                if has_tiny_shift(law):
+                    return found[2], -math.inf, found[2]
+                return found
+            # Nothing can be said at x. Markov's inequality may still do, and so does the value further in.
+            upper = log_markov(side, x, law)
+            step = width
+        else:
+            if found[2] < 0.0:
+                upper, far = min(upper, found[2]), step
+            else:
+                near = step
+            step = 10.0 * step if far == math.inf else 0.5 * (near + far)
+        if upper < -7.0 or far - near < 1e-3 * width:
+            break
+    return upper, -math.inf, upper
 
-    top = reach(side, law)
-    inside = x
-    if top < math.inf:
-        slack = reach_error(x, law)
-        if side * x >= top + slack:
-            return -math.inf, -math.inf, -math.inf
-        if side * x > top - 100.0 * slack:
-            # Too close to the end of the range to resolve: the value a little further in is an upper bound.
-            inside = side * (top - 100.0 * slack)
-    if kind == TAIL:
-        bottom = reach(-side, law)
-        if -side * x >= bottom:
-            slack = reach_error(x, law)
-            low = 0.0 if -side * x >= bottom + slack else -math.inf
-            return 0.0, low, 0.0
 
-    # Of the quantity and its complement, integrate the smaller.
-    c, second = saddle(kind, side, inside, law)
-    c_other, second_other = saddle(kind, -side, inside, law)
-    if inside != x or rough_size(kind, inside, c, second, law) <= rough_size(kind, x, c_other, second_other, law):
-        value, half, _, _, _ = strip_integral(kind, side, inside, c, second, law, floor, AGREEMENT)
-        if half == math.inf:
-            return min(value, 0.0), -math.inf, min(value, 0.0)
-        low = value - half if inside == x else -math.inf
-        return min(value, 0.0), min(low, 0.0), min(value + half, 0.0)
-    value, half, _, _, _ = strip_integral(kind, -side, x, c_other, second_other, law, -math.inf, AGREEMENT)
-    if half == math.inf:
-        low = math.log1p(-math.exp(value)) if value < 0.0 else -math.inf
-        return 0.0, low, 0.0
-    least = math.exp(value - half) * (1.0 - 4.0 * EPS)
-    most = math.exp(value + half) * (1.0 + 4.0 * EPS)
-    low = math.log1p(-most) if most < 1.0 else -math.inf
-    central = math.log1p(-math.exp(value)) if value < 0.0 else low
-    return central, low - EPS, min(math.log1p(-least) + EPS, 0.0)
+@kernel
+def log_sum(p: float, q: float) -> float:
+    """ln(e^p + e^q)."""
+    high, low = max(p, q), min(p, q)
+    if high == -math.inf:
+        return high
+    return high + math.log1p(math.exp(low - high))
 
 
 @kernel
@@ -343,31 +500,15 @@ def log_delta(
     floor: float,
 ) -> tuple[float, float, float]:
     """(value, lower, upper) of ln δ at one ε for one directed edge."""
-    if notion == DP:
-        return tail(HOCKEY, RIGHT, epsilon, law, floor)
-    if notion == PDP:
-        return tail(TAIL, RIGHT, epsilon, law, floor)
-    if notion == PDP_TWO_SIDED:
+    if notion != CHERNOFF:
+        kind = HOCKEY if notion == DP else TAIL
         # The two tails are disjoint for ε ≥ 0; a floor on the sum is one on each, less ln 2.
-        each = floor - LN2
-        up = tail(TAIL, RIGHT, epsilon, law, each)
-        down = tail(TAIL, LEFT, -epsilon, law, each)
-        return (
-            min(log_sum(up[0], down[0]), 0.0),
-            min(log_sum(up[1], down[1]), 0.0),
-            min(log_sum(up[2], down[2]) + 2.0 * EPS, 0.0),
-        )
-    value, t = chernoff(epsilon, law)
-    if t == 0.0 or value == -math.inf:
-        return value, value, value
-    rounding, spectrum = carried_error(t, epsilon, law)
-    return min(value, 0.0), value - rounding - spectrum, min(value + rounding + spectrum, 0.0)
-
-
-@kernel
-def log_sum(p: float, q: float) -> float:
-    """ln(e^p + e^q)."""
-    high, low = max(p, q), min(p, q)
-    if high == -math.inf:
-        return high
-    return high + math.log1p(math.exp(low - high))
+        each = floor - LN2 if notion == PDP_TWO_SIDED else floor
+        value, low, high = -math.inf, -math.inf, -math.inf
+        for side in range(RIGHT, LEFT - 1 if notion == PDP_TWO_SIDED else 0, -2):
+            found = tail(kind, side, side * epsilon, law, each)
+            value, low, high = log_sum(value, found[0]), log_sum(low, found[1]), log_sum(high, found[2])
+        if notion == PDP_TWO_SIDED:
+            return min(value, 0.0), min(low, 0.0), min(high + 2.0 * EPS, 0.0)
+        return value, low, high
+    return log_chernoff(epsilon, law)

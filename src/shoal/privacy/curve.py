@@ -163,7 +163,8 @@ def epsilon_at(classes: Any, graph: NeighborGraph, delta: float, notion: str = "
     """
     code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     delta = validation.probability(delta=delta, below_one=True)
-    target = math.log(delta) if delta > 0 else -math.inf
+    # δ's own logarithm, rounded down by what exp_up may add.
+    target = math.log(delta) * (1 + contour.EPS) - 8 * contour.EPS if delta > 0 else -math.inf
     releases = Releases.of(classes)
     pairs = releases.pairs(graph)
     if len(pairs) == 0:
@@ -182,8 +183,32 @@ def epsilon_at(classes: Any, graph: NeighborGraph, delta: float, notion: str = "
         moved = _solve_edge(releases, pairs[e : e + 1], int(direction), code, target, offsets[e : e + 1], epsilon)
         if moved == math.inf:
             return math.inf
-        epsilon = max(moved, math.nextafter(epsilon, math.inf))
-    raise CertificationError("epsilon_at did not settle; ask for a larger delta")
+        if moved <= epsilon:
+            break  # another edge has the largest upper end, with a wide bracket
+        epsilon = moved
+    return _solve_graph(releases, pairs, code, target, offsets, epsilon)
+
+
+def _solve_graph(
+    releases: Releases, pairs: NDArray[np.intp], code: int, target: float, offsets: FloatArray, start: float
+) -> float:
+    """Smallest ε ≥ start at which the upper end of every edge meets the target, by bisection over the whole graph."""
+
+    def met(epsilon: float) -> bool:
+        return bool(_worst(releases, pairs, code, np.array([epsilon]), offsets, None)[0][0, 2] <= target)
+
+    low, high = start, max(1.0, 2.0 * start)
+    while not met(high):
+        low, high = high, 2.0 * high
+        if high > 1e15:
+            return math.inf
+    while high - low > 1e-12 * high:
+        middle = 0.5 * (low + high)
+        if met(middle):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def _solve_edge(
@@ -300,7 +325,7 @@ def trusted(found: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Split brackets into (value, lower, upper); a loose bracket's value is its upper end, a void one raises."""
     value, lower, upper = found[:, 0].copy(), found[:, 1], found[:, 2]
     loose = _wider(found, 1e-6)
-    void = loose & (lower == -np.inf) & (upper > math.log(1e-3))
+    void = (loose & (lower == -np.inf) & (upper > math.log(1e-3))) | np.isnan(found).any(axis=1)
     if void.any():
         raise CertificationError(
             f"{int(void.sum())} privacy figure(s) could not be certified: the covariances of the pair are too close to "

@@ -13,6 +13,7 @@ from shoal.graph import NeighborGraph
 from shoal.privacy import contour
 from shoal.privacy.curve import exp_up
 from shoal.privacy.edges import only_law
+from shoal.privacy.generating import TINY_SQUARE
 
 EPS = contour.EPS
 
@@ -35,7 +36,10 @@ def sensitivity(means: Any, graph: NeighborGraph, p: float = 2) -> float:
     for start in range(0, graph.n_edges, 1 << 16):
         part = graph.edges[start : start + (1 << 16)]
         gaps = answers[part[:, 0]] - answers[part[:, 1]]
-        worst = max(worst, float(np.linalg.norm(gaps, ord=p, axis=1).max()))
+        # Scaled to a largest entry of 1, powers neither overflow nor vanish.
+        scale = float(np.abs(gaps).max())
+        if scale > 0:
+            worst = max(worst, scale * float(np.linalg.norm(gaps / scale, ord=p, axis=1).max()))
     return float(worst * (1 + 4 * (answers.shape[1] + 1) * EPS))
 
 
@@ -91,5 +95,6 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
 
 def _log_delta_upper(ratio: float, epsilon: float, code: int) -> float:
     """Upper end of ln δ for ‖ν₀‖ = ratio and equal covariances; the ratio may be off by its own rounding."""
-    law = only_law(np.zeros((1, 1)), np.zeros((1, 1)), np.array([[ratio * ratio]]), np.array([[2 * EPS * ratio]]))
+    square = max(ratio * ratio, TINY_SQUARE) if ratio > 0 else 0.0
+    law = only_law(np.zeros((1, 1)), np.zeros((1, 1)), np.array([[square]]), np.array([[2 * EPS * ratio]]))
     return float(contour.log_delta(code, epsilon, law, -math.inf)[2])

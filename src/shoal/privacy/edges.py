@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.compiled import kernel
 from shoal.privacy.contour import log_delta
-from shoal.privacy.generating import LossLaw
+from shoal.privacy.generating import TINY_SQUARE, LossLaw
 from shoal.privacy.spectrum import turn_around
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -44,7 +44,8 @@ def loss_law(block: EdgeBlock, e: int, direction: int) -> LossLaw:
             turn_around(lam[r], g[r], a[r], lam_error[r], shift_error[r])
         part = 0.0
         for i in range(lam.shape[1]):
-            a[r, i] *= a[r, i]
+            if a[r, i] != 0.0:
+                a[r, i] = max(a[r, i] * a[r, i], TINY_SQUARE)
             part += lam[r, i]
         total += block.times[r] * part
     return LossLaw(lam, g, a, block.times, lam_error, shift_error, total)

@@ -39,6 +39,10 @@ class LossLaw(NamedTuple):
 # How close to the end of its strip a real point may come: nearer, 1 − t g is lost to rounding.
 INSIDE = 1.0 - 2.0**-50
 
+#: Smallest a ≠ 0. The square of a smaller gap would underflow; a larger gap is no safer, since δ does not fall
+#: when a gap grows (level sets of both densities are symmetric and convex: Anderson 1955).
+TINY_SQUARE = 1e-200
+
 # Strip codes: the right strip gives the upper tail itself, the left one its complement.
 RIGHT, LEFT = 1, -1
 # What is integrated: E[(1 − e^{x−L})₊], or Pr(L > x).
@@ -181,7 +185,7 @@ def saddle(kind: int, strip: int, x: float, law: LossLaw) -> tuple[float, float]
     else:
         s = 2.0 / (root - y)
     if s >= end:
-        s = end * (1.0 - 0.5 / (1.0 + s / end))
+        s = end * (1.0 - max(0.5 / (1.0 + s / end), 1e-12))
     if not (s > 0.0 and s < math.inf):
         s = 1.0 if end > 1.0 else 0.5 * end
     lo, hi = 0.0, end

@@ -203,9 +203,12 @@ def _divergences(orders: FloatArray, block: EdgeBlock, found: FloatArray, error:
                 elif t * high < 1.0:
                     near = t if abs(t) > 1e-6 else math.copysign(1e-6, t)
                     rounding, spectrum = carried_error(near, 0.0, law)
-                    doubt = (rounding + spectrum) / abs(near)
+                    doubt = (rounding + spectrum) / abs(near)  # inf where the order may lie beyond the last finite one
                     if abs(t) < 1e-9:
-                        value, _ = slopes(0.0, law)
+                        # K(t)/t near 0 from K' and K''; it lies between K'(0) and K'(t).
+                        k1, k2 = slopes(0.0, law)
+                        value = k1 + 0.5 * t * k2
+                        doubt += 0.5 * abs(t) * k2
                     else:
                         k0, _, _ = derivatives(t, law)
                         value = k0 / t

@@ -113,7 +113,9 @@ def _family_spectra(family: Family, pairs: NDArray[np.intp], precise: bool) -> E
 def _merged(part: EdgeSpectra) -> EdgeSpectra:
     """Equal covariances: only the length of the gap matters, so one direction holds it all."""
     merged = EdgeSpectra.empty(len(part.w), 1)
-    length = np.linalg.norm(part.w, axis=1)
+    scale = np.abs(part.w).max(axis=1, initial=0.0, keepdims=True)
+    scale[scale == 0] = 1.0
+    length = scale[:, 0] * np.linalg.norm(part.w / scale, axis=1)
     merged.w[:, 0] = length
     merged.w_error[:, 0] = np.linalg.norm(part.w_error, axis=1) + 4 * part.w.shape[1] * EPS * length
     return merged

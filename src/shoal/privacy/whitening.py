@@ -323,6 +323,7 @@ def refine(
             for i in range(n):
                 length += y[i, 0] * y[i, 0]
             lost = 4.0 * n * DOUBLE_DOUBLE * largest_term(frame, cov_base, d_hi)
+            equal = not np.any(d_hi)  # then γ = 1 exactly
             for i in range(n):
                 total = 0.0
                 for j in range(n):
@@ -332,7 +333,7 @@ def refine(
                 if near:
                     g[i] = values[i]
                     lam[i] = math.log1p(values[i])
-                    lam_error[i] = 8.0 * n * EPS * size + 2.0 * lost
+                    lam_error[i] = 0.0 if equal else 8.0 * n * EPS * size + 2.0 * lost
                 else:
                     gamma = 0.0
                     for j in range(n):

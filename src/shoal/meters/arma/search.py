@@ -77,9 +77,7 @@ def regression_start(x: FloatArray, long_order: int, p: int, q: int) -> FloatArr
 
 
 @njit(cache=True, nogil=True)
-def with_pairs(
-    x: FloatArray, twiddle: FloatArray, base: FloatArray, p: int, avoid: float, n_pairs: int
-) -> FloatArray:
+def with_pairs(x: FloatArray, twiddle: FloatArray, base: FloatArray, p: int, avoid: float, n_pairs: int) -> FloatArray:
     """Extend a model of orders (p, ·) by one pair in the ``n_pairs`` most promising ways, one row each.
 
     Pairs within a narrow band around the angle ``avoid`` are left out; a negative angle avoids nothing.

@@ -1,0 +1,1 @@
+"""Benchmarks: each module prints one Markdown section; ``python -m benchmarks`` runs them all."""

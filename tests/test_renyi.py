@@ -1,0 +1,141 @@
+"""Rényi divergences, zCDP, GDP and the Gaussian sensitivity."""
+
+import math
+
+import numpy as np
+import pytest
+
+import cases
+import oracle
+import shoal
+from families import complete, random_family, random_laws
+
+ORDERS = [0.25, 0.5, 1.0, 1 + 1e-12, 1 + 1e-7, 1.05, 1.3]
+
+
+def family_of(gamma, nu):
+    """Label 0 → 1 has the spectrum (γ, ν₀): whiten by the first law."""
+    k = len(gamma)
+    return shoal.GaussianClasses.diagonal([np.zeros(k), nu], [np.ones(k), 1 / gamma])
+
+
+@pytest.mark.parametrize("kind", ["mixed", "above_one", "below_one", "all_ones", "spread"])
+def test_divergence_against_the_oracle(kind):
+    gamma, nu = cases.spectrum_of_kind(kind, 3)
+    classes = family_of(gamma, nu)
+    back = 1 / gamma, -np.sqrt(gamma) * nu
+    for order in ORDERS:
+        exact = max(float(oracle.renyi(gamma, nu, order)), float(oracle.renyi(*back, order)))
+        curve = shoal.renyi_curve(classes, complete(classes), order)
+        if math.isinf(exact):
+            assert curve.divergence == math.inf
+        else:
+            assert curve.divergence == pytest.approx(exact, rel=1e-9, abs=1e-12)
+            assert exact * (1 - 1e-14) <= curve.divergence_upper <= exact * (1 + 1e-6) + 1e-9
+
+
+def test_kullback_leibler_formula():
+    means, covs = random_laws(2, 3, 0)
+    classes = shoal.GaussianClasses(means, covs)
+    gap = means[1] - means[0]
+
+    def kl(a, b):
+        inv = np.linalg.inv(covs[b])
+        dets = np.linalg.slogdet(covs[b])[1] - np.linalg.slogdet(covs[a])[1]
+        return 0.5 * (np.trace(inv @ covs[a]) + gap @ inv @ gap - 3 + dets)
+
+    curve = shoal.renyi_curve(classes, complete(classes), 1.0)
+    assert float(curve) == pytest.approx(max(kl(0, 1), kl(1, 0)), rel=1e-12)
+    assert curve.worst_edge == (("0", "1") if kl(0, 1) > kl(1, 0) else ("1", "0"))
+
+
+def test_divergence_rises_with_the_order_and_then_diverges():
+    classes = random_family(4, 2, 1)
+    graph = complete(classes)
+    orders = np.linspace(0.1, 8, 80)
+    curve = shoal.renyi_curve(classes, graph, orders)
+    values = np.asarray(curve)
+    finite = np.isfinite(values)
+    assert finite[0]
+    assert not finite[-1]
+    assert (np.diff(values[finite]) > 0).all()
+    assert (np.diff(finite.astype(int)) <= 0).all()
+    assert (curve.divergence_upper >= values).all()
+    assert len(curve) == 80
+    assert curve[0] == values[0]
+
+
+def test_an_order_at_the_pole_is_not_called_finite():
+    """γ_max is known to some digits only: at the last finite order the upper end is infinite."""
+    means, covs = random_laws(2, 3, 2)
+    classes = shoal.GaussianClasses(means, covs)
+    gamma = np.linalg.eigvals(np.linalg.solve(covs[1], covs[0])).real
+    worst = max(gamma.max(), 1 / gamma.min())
+    pole = 1 + 1 / (worst - 1)
+    for order in pole * (1 + np.array([-2e-16, 0.0, 2e-16])):
+        assert shoal.renyi_curve(classes, complete(classes), order).divergence_upper == math.inf
+    assert shoal.renyi_curve(classes, complete(classes), pole * (1 - 1e-6)).divergence_upper < math.inf
+
+
+def test_infinite_order_is_the_supremum_of_the_loss():
+    classes = shoal.GaussianClasses.diagonal(np.zeros((2, 1)), [[1.0], [4.0]])
+    # One direction is unbounded, so the worst is; alone, the bounded one has sup L = ln 2.
+    assert shoal.renyi_curve(classes, complete(classes), math.inf).divergence == math.inf
+    assert float(oracle.renyi(np.array([0.25]), np.zeros(1), math.inf)) == pytest.approx(math.log(2))
+    same = shoal.GaussianClasses(np.ones((2, 1)), np.eye(1))
+    assert shoal.renyi_curve(same, complete(same), math.inf).divergence == 0.0
+
+
+def test_composition_adds():
+    a, b = random_family(2, 2, 3), random_family(2, 3, 4)
+    graph = complete(a)
+    whole = float(shoal.renyi_curve([a, a, b], graph, 1.01))
+    joint = shoal.GaussianClasses.joint([a, a, b])
+    assert whole == pytest.approx(float(shoal.renyi_curve(joint, graph, 1.01)), rel=1e-10)
+
+
+def test_zcdp_and_gdp_of_equal_covariances():
+    means, covs = random_laws(4, 3, 5)
+    classes = shoal.GaussianClasses(means, covs[0])
+    graph = complete(classes)
+    gaps = means[graph.edges[:, 1]] - means[graph.edges[:, 0]]
+    mu = math.sqrt((gaps * np.linalg.solve(covs[0], gaps.T).T).sum(axis=1).max())
+    assert mu <= shoal.gdp(classes, graph) <= mu * (1 + 1e-12)
+    rho = shoal.zcdp(classes, graph)
+    assert mu**2 / 2 * (1 - 1e-14) <= rho <= mu**2 / 2 * (1 + 1e-12)
+    assert shoal.gdp([classes, classes], graph) == pytest.approx(math.sqrt(2) * mu, rel=1e-12)
+    orders = np.array([1.5, 3.0, 50.0])
+    assert np.asarray(shoal.renyi_curve(classes, graph, orders)) == pytest.approx(orders * mu**2 / 2, rel=1e-11)
+    # A Gaussian mechanism with that μ has the same δ.
+    curve = shoal.privacy_curve(classes, graph, 1.0)
+    assert shoal.gaussian_delta(mu, 1.0, 1.0) == pytest.approx(curve.delta, rel=1e-10)
+
+
+def test_zcdp_and_gdp_do_not_exist_for_unequal_covariances():
+    classes = random_family(3, 2, 6)
+    graph = complete(classes)
+    assert shoal.gdp(classes, graph) == math.inf
+    assert shoal.zcdp(classes, graph) == math.inf
+
+
+def test_truncated_cdp_bounds_every_order():
+    classes = random_family(3, 2, 7).with_noise(3.0)
+    graph = complete(classes)
+    rho = shoal.zcdp(classes, graph, max_order=1.5)
+    orders = np.linspace(1.0, 1.5, 977)[1:]
+    ratio = shoal.renyi_curve(classes, graph, orders).divergence / orders
+    assert ratio.max() <= rho <= ratio.max() * 1.01
+
+
+def test_gaussian_sensitivity_formula():
+    means, covs = random_laws(3, 2, 8)
+    classes = shoal.GaussianClasses(means, covs)
+    values = []
+    for a in range(3):
+        for b in range(3):
+            if a != b:
+                gap = means[b] - means[a]
+                dets = np.linalg.slogdet(covs[b])[1] - np.linalg.slogdet(covs[a])[1]
+                values.append(0.5 * gap @ np.linalg.solve(covs[b], gap) + 0.5 * dets)
+    assert shoal.gaussian_sensitivity(classes, complete(classes)) == pytest.approx(max(values), rel=1e-12)
+    assert shoal.gaussian_sensitivity_approximation(2.0, 1.0, 4.0) == pytest.approx(math.exp(0.25))
