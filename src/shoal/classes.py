@@ -17,9 +17,14 @@ from shoal.validation import FloatArray
 ASYMMETRY = 1e-9
 
 
-def rank_tolerance(n_dims: int) -> float:
-    """Eigenvalues of a correlation matrix below this share of the largest are taken for exact zeros."""
-    return 8 * n_dims * float(np.finfo(np.float64).eps)
+#: Eigenvalues of a correlation matrix below this share of the largest are taken for exact zeros. Products such as A Aᵀ
+#: of low rank leave at most about two units of roundoff there, whatever their size.
+RANK_TOLERANCE = 4 * float(np.finfo(np.float64).eps)
+
+
+def indefinite_tolerance(n_dims: int) -> float:
+    """Negative eigenvalues up to this share of the largest are taken for rounding."""
+    return 2 * n_dims * RANK_TOLERANCE
 
 
 class GaussianClasses:
@@ -180,7 +185,7 @@ class GaussianClasses:
         if self.is_diagonal:
             return np.where((self.stored_variances > 0).all(axis=1), 1.0, np.inf)
         values = self._correlation_eigenvalues
-        singular = values[:, 0] <= rank_tolerance(self.n_dims) * values[:, -1]
+        singular = values[:, 0] <= RANK_TOLERANCE * values[:, -1]
         singular |= (self.stored_variances == 0).any(axis=1)
         with np.errstate(divide="ignore"):
             return np.where(singular, np.inf, values[:, -1] / np.maximum(values[:, 0], 0))
@@ -263,8 +268,8 @@ class GaussianClasses:
                 "covs must be positive semidefinite: an entry without variance has a covariance with another"
             )
         values = self._correlation_eigenvalues
-        if (values[:, 0] < -rank_tolerance(self.n_dims) * values[:, -1]).any():
-            count = int((values[:, 0] < -rank_tolerance(self.n_dims) * values[:, -1]).sum())
+        if (values[:, 0] < -indefinite_tolerance(self.n_dims) * values[:, -1]).any():
+            count = int((values[:, 0] < -indefinite_tolerance(self.n_dims) * values[:, -1]).sum())
             raise InputError(
                 f"covs must be positive semidefinite: {count} of {len(values)} matrices have a negative eigenvalue"
             )

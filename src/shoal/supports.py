@@ -6,20 +6,27 @@ already tells the labels apart, L = +∞ with probability one, δ = 1 at every �
 part of the other it would still have measure zero under the larger law.)
 
 :func:`split` sorts the labels into groups of equal support and returns each group as a family of full rank.
-Entries with a variance of exactly zero are compared exactly. Other null directions come out of an
-eigendecomposition and are compared up to rounding (``classes.rank_tolerance``); a doubtful case counts as
-different supports, which is the safe side.
+Entries with a variance of exactly zero are compared exactly. Other null directions come out of an eigendecomposition,
+known up to rounding only: a covariance that is singular to within ``classes.RANK_TOLERANCE`` is taken to be exactly
+singular, with a :class:`RankWarning`, and what differs below that tolerance is not seen. In comparing two such supports
+a doubtful case counts as different, which is the safe side.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.classes import GaussianClasses, rank_tolerance
+from shoal.classes import RANK_TOLERANCE, GaussianClasses
 from shoal.validation import FloatArray
+
+
+class RankWarning(UserWarning):
+    """A covariance was taken to be exactly singular because it is so up to rounding."""
+
 
 #: How much looser than the rank tolerance the comparison of two supports is.
 SLACK = 8
@@ -58,8 +65,7 @@ class _Frame:
     members: list[int]
 
     def holds(self, mean: FloatArray, cov: FloatArray) -> bool:
-        k = len(self.scale)
-        tolerance = SLACK * rank_tolerance(k)
+        tolerance = SLACK * RANK_TOLERANCE
         shaped = cov / self.scale[:, None] / self.scale[None, :]
         if np.abs(self.null.T @ shaped @ self.null).max() > tolerance * np.abs(shaped).max():
             return False
@@ -131,6 +137,14 @@ def _reduced_families(classes: GaussianClasses, members: NDArray[np.intp], movin
         else:
             frame.members.append(int(row))
             frames.append(frame)
+    if frames:
+        warnings.warn(
+            f"{int((~regular).sum())} label(s) have a covariance that is singular up to rounding (relative "
+            f"{RANK_TOLERANCE:.1g}): it is taken to be exactly singular, and differences below that are not seen. Give "
+            "entries without variance exact zeros, or add a little noise to every label",
+            RankWarning,
+            stacklevel=2,
+        )
     for frame in frames:
         rows = np.array(frame.members)
         shaped = part.stored_covs[rows] / frame.scale[:, None] / frame.scale[None, :]
@@ -151,5 +165,5 @@ def _reduced_families(classes: GaussianClasses, members: NDArray[np.intp], movin
 def _own_frame(mean: FloatArray, cov: FloatArray) -> _Frame:
     scale = np.sqrt(np.diagonal(cov))
     values, vectors = np.linalg.eigh(cov / scale[:, None] / scale[None, :])
-    zero = values <= rank_tolerance(len(scale)) * values[-1]
+    zero = values <= RANK_TOLERANCE * values[-1]
     return _Frame(mean, scale, vectors[:, zero], vectors[:, ~zero], [])
