@@ -53,8 +53,10 @@ def lower_bound(problem: Problem) -> float:
 def _directions(gap: FloatArray, cov_a: FloatArray, cov_b: FloatArray) -> list[FloatArray]:
     """Unit vectors along which the two laws may differ most: the gap, and the gap seen through the covariances."""
     pooled = cov_a + cov_b
-    pooled = pooled + (1e-9 * np.trace(pooled) / len(gap) + 1e-300) * np.eye(len(gap))
-    found = [gap, np.linalg.solve(pooled, gap)] if gap.any() else []
+    width = float(np.trace(pooled)) / len(gap)
+    found = [gap] if gap.any() else []
+    if gap.any() and width > 0:
+        found.append(np.asarray(np.linalg.solve(pooled / width + 1e-9 * np.eye(len(gap)), gap), dtype=np.float64))
     values, vectors = np.linalg.eigh(cov_a - cov_b)
     found.append(vectors[:, int(np.argmax(np.abs(values)))])
     return [v / np.linalg.norm(v) for v in found if np.linalg.norm(v) > 0]
@@ -121,4 +123,4 @@ def _disc_minimum(disc: FloatArray, other: FloatArray, epsilon: float, enough: f
             width *= 0.5
             if width < 1e-5:
                 break
-    return math.exp(best)
+    return math.exp(best) * (1.0 - 1e-6)

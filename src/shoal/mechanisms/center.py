@@ -15,6 +15,10 @@ from shoal.mechanisms.problem import Problem, square_root
 
 #: A budget within this relative distance of the price buys the whole way.
 CLOSE = 1e-12
+#: Share of the price, if it is left, that goes into equal noise once all labels meet.
+SLIVER = 1e-8
+#: Shares of a budget that go into the move when the rest becomes white noise.
+SHARES = (0.3, 0.6, 0.85)
 
 
 def center(problem: Problem, common: Center | None = None) -> Moves:
@@ -25,7 +29,7 @@ def center(problem: Problem, common: Center | None = None) -> Moves:
     assert maps is not None
     shift = share[:, None] * (common.mean - problem.classes.means)
     mapped = share[:, None, None] * (maps - problem.roots)
-    return Moves(shift, mapped, np.zeros_like(mapped)).within(problem)
+    return _steadied(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within(problem))
 
 
 def additive_approach(problem: Problem, common: Center | None = None) -> Moves:
@@ -41,7 +45,32 @@ def additive_approach(problem: Problem, common: Center | None = None) -> Moves:
         share = np.where(far > 0, 2 * room / (wide + np.sqrt(wide**2 + 4 * far * room)), room / wide)
     share = np.where(far + wide <= room * (1 + CLOSE), 1.0, np.clip(np.nan_to_num(share, nan=1.0), 0.0, 1.0))
     noise = square_root(missing) * np.sqrt(share)[:, None, None]
-    return Moves(share[:, None] * gap, None, noise).within(problem)
+    return _steadied(problem, common, Moves(share[:, None] * gap, None, noise).within(problem))
+
+
+def blurred(problem: Problem, moves: Moves) -> list[Moves]:
+    """Part of the way, the rest of the budget as white noise: narrow laws that do not meet need some width."""
+    white = radii(problem)[:, None, None] / np.sqrt(problem.n_dims) * np.eye(problem.n_dims)
+    result = []
+    for share in SHARES:
+        part = np.sqrt(share)
+        noise = square_root(share * moves.noise @ np.swapaxes(moves.noise, 1, 2) + (1.0 - share) * white**2)
+        mapped = None if moves.map is None else part * moves.map
+        result.append(Moves(part * moves.shift, mapped, noise).within(problem))
+    return result
+
+
+def _steadied(problem: Problem, common: Center, moves: Moves) -> Moves:
+    """Where all labels meet: a sliver of what is left as equal noise.
+
+    Sums are rounded, so labels meet up to an ulp; on a law without width (a constant answer) that ulp would tell them
+    apart.
+    """
+    sliver = min(float((radii(problem) ** 2 - moves.spent).min()), SLIVER * common.price)
+    if not reaches(problem, common) or sliver <= 0:
+        return moves
+    noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + sliver / problem.n_dims * np.eye(problem.n_dims)
+    return Moves(moves.shift, moves.map, square_root(noise))
 
 
 def reaches(problem: Problem, common: Center) -> bool:

@@ -8,11 +8,11 @@ from shoal.mechanisms.descent import Settings, search
 from shoal.mechanisms.moves import Moves
 from shoal.mechanisms.paper import paper
 from shoal.mechanisms.problem import Problem
-from shoal.mechanisms.white import white
+from shoal.mechanisms.white import none, white
 
 
 def covariance(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
-    """The best of white noise, the paper's answer and a search from the better of them; never worse than either."""
-    simple = [white(problem), paper(problem)[0]]
+    """The best of nothing, white noise, the paper's answer and searches from them; never worse than any."""
+    simple = [none(problem), white(problem), paper(problem)[0]]
     own = [m.within(problem) for m in starts if m.map is None and not m.shift.any()]
     return search(problem, [*simple, *own], shifts=False, settings=settings)

@@ -9,17 +9,26 @@ user interrupts.
 from __future__ import annotations
 
 import math
+import os
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
+from shoal.mechanisms.mechanism import certified
 from shoal.mechanisms.moves import Moves, radii
 from shoal.mechanisms.problem import Problem
-from shoal.parallel import map_blocks, n_threads
+from shoal.mechanisms.quasi_newton import minimize
+from shoal.parallel import n_threads
 from shoal.privacy.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
 from shoal.validation import BoolArray, FloatArray
+
+Result = TypeVar("Result")
 
 #: Sharpness of the smoothed maximum, stage by stage, in units of 1 / |ln δ| once that exceeds one.
 STAGES = (4.0, 16.0, 64.0, 256.0, 1024.0)
@@ -39,22 +48,24 @@ Report = Callable[[int, int, float], None]
 class Settings:
     """How hard to search. Speed settings: none of them can change what a certificate means.
 
-    ``deadline`` is a time of the monotonic clock after which every search returns its best so far.
+    ``deadline`` is a time of the monotonic clock after which every search returns its best so far; an interrupt does
+    the same to this search and to all that would follow it.
     """
 
     iterations: int = 100
     deadline: float = math.inf
     report: Report | None = None
     seed: int = 0
+    interrupted: threading.Event = field(default_factory=threading.Event)
 
     @property
     def late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return self.interrupted.is_set() or time.monotonic() > self.deadline
 
 
 def worst_value(problem: Problem, moves: Moves) -> float:
     """Largest ln δ over all directed edges, in double precision and without a bracket."""
-    return float(_values(problem, *_factored(moves.laws(problem)), np.ones(len(problem.pairs), dtype=bool)).max())
+    return float(_values(problem, *_factored(problem, moves), np.ones(len(problem.pairs), dtype=bool)).max())
 
 
 def search(
@@ -63,6 +74,8 @@ def search(
     """The best of the candidates and of descents from them; the first of equals, so that simpler methods win ties.
 
     The descent starts from the best candidate; on small problems, where it is cheap, from the next best two as well.
+    What is best in the end is decided by the certificates: they see what double precision and the ridge of nearly
+    singular laws hide.
     """
     ranked = sorted(candidates, key=lambda moves: worst_value(problem, moves))
     n_starts = 3 if len(problem.pairs) * problem.n_dims <= SMALL else 1
@@ -70,16 +83,38 @@ def search(
         descend(problem, start.mapped() if mapped else start, shifts=shifts, settings=settings)
         for start in ranked[:n_starts]
     ]
-    return min([*ranked, *found], key=lambda moves: worst_value(problem, moves))
+    return _best(problem, [*candidates, *found])
+
+
+def _best(problem: Problem, choices: Sequence[Moves]) -> Moves:
+    """The choice with the best certificate, the first of equals; those far behind by plain value are not tried."""
+    values = [worst_value(problem, moves) if _sound(problem, moves) else -math.inf for moves in choices]
+    best, best_value = -1, math.inf
+    for number in np.argsort(values, kind="stable"):
+        if values[number] > best_value + 0.1:
+            break
+        value = certified(problem, choices[number])
+        if value < best_value or (value == best_value and number < best):
+            best, best_value = int(number), value
+    return choices[best]
+
+
+def _sound(problem: Problem, moves: Moves) -> bool:
+    """Whether the laws are far enough from singular for plain values to be trusted."""
+    try:
+        diagonal = np.diagonal(np.linalg.cholesky(moves.laws(problem)[1]), axis1=1, axis2=2)
+    except np.linalg.LinAlgError:
+        return False
+    return bool((diagonal.min(axis=1) > 1e-5 * diagonal.max(axis=1)).all())
 
 
 def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings) -> Moves:
     """The best move found from a start; shifts are kept at zero when ``shifts`` is False."""
-    from scipy.optimize import minimize
-
     start = start.within(problem)
+    if settings.late:
+        return start
     everything = np.ones(len(problem.pairs), dtype=bool)
-    values = _values(problem, *_factored(start.laws(problem)), everything).max(axis=1)
+    values = _values(problem, *_factored(problem, start), everything).max(axis=1)
     best, best_value = start, float(values.max())
     layout = _Layout(problem, start.map is not None, shifts)
     point = _nudged(layout.flatten(start), problem.n_labels)
@@ -91,16 +126,14 @@ def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings)
             sharpness = stage / max(1.0, -best_value)
             active = _active(values, sharpness, problem.n_labels)
             for _ in range(4):
-                result = minimize(
-                    lambda x, tau=sharpness, on=active: _smoothed(problem, layout, x, tau, on),
+                point = minimize(
+                    partial(_smoothed, problem, layout, sharpness, active),
                     point,
-                    jac=True,
-                    method="L-BFGS-B",
-                    callback=lambda _: _stop_if(settings.late),
-                    options={"maxiter": settings.iterations, "maxcor": 20, "ftol": 1e-8, "gtol": 1e-9},
+                    iterations=settings.iterations,
+                    stop=lambda: settings.late,
                 )
-                moves = layout.moves(result.x)
-                values = _values(problem, *_factored(moves.laws(problem)), everything).max(axis=1)
+                moves = layout.moves(point)
+                values = _values(problem, *_factored(problem, moves), everything).max(axis=1)
                 if values.max() < best_value:
                     best, best_value = moves, float(values.max())
                 point = _nudged(layout.flatten(moves), problem.n_labels)
@@ -113,7 +146,7 @@ def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings)
             if settings.late or best_value < ENOUGH:
                 break
     except KeyboardInterrupt:
-        pass  # the best move so far is a valid answer
+        settings.interrupted.set()  # the best move so far is a valid answer
     return best
 
 
@@ -122,11 +155,6 @@ def _nudged(x: FloatArray, n_labels: int) -> FloatArray:
     rows = x.reshape(n_labels, -1).copy()
     rows[:, -1] = np.maximum(rows[:, -1], 0.02 * np.linalg.norm(rows, axis=1))
     return rows.ravel()
-
-
-def _stop_if(out: bool) -> None:
-    if out:
-        raise StopIteration
 
 
 def _active(values: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
@@ -150,9 +178,10 @@ class _Layout:
     shifts: bool
 
     def flatten(self, moves: Moves) -> FloatArray:
-        """A point that yields the given moves."""
-        rows = self._rows(moves)
-        slack = np.sqrt(np.maximum(radii(self.problem) ** 2 - (rows**2).sum(axis=1), 0.0))
+        """A point that yields the given moves, of length one per label: the search knows no units."""
+        radius = radii(self.problem)[:, None]
+        rows = self._rows(moves) / np.maximum(radius, 1e-300)
+        slack = np.sqrt(np.maximum(1.0 - (rows**2).sum(axis=1), 0.0))
         return np.concatenate([rows, slack[:, None]], axis=1).ravel()
 
     def _rows(self, moves: Moves) -> FloatArray:
@@ -215,11 +244,11 @@ class _Layout:
 
 
 def _smoothed(
-    problem: Problem, layout: _Layout, x: FloatArray, sharpness: float, active: BoolArray
+    problem: Problem, layout: _Layout, sharpness: float, active: BoolArray, x: FloatArray
 ) -> tuple[float, FloatArray]:
     """Smoothed maximum over the active edges and its gradient in the raw variables."""
     moves = layout.moves(x)
-    means, covs, factors = _factored(moves.laws(problem))
+    means, covs, factors = _factored(problem, moves)
     trace = empty_trace(int(active.sum()), problem.n_dims)
     values = _values(problem, means, covs, factors, active, trace)
     top = float(values.max())
@@ -234,15 +263,16 @@ def _smoothed(
     return top + np.log(total) / sharpness, layout.pull_back(x, gradient)
 
 
-def _factored(laws: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _factored(problem: Problem, moves: Moves) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Means, covariances and their Cholesky factors; a tiny ridge keeps a nearly singular trial point finite."""
-    means, covs = laws
-    covs = np.ascontiguousarray(np.broadcast_to(covs, (len(means), *covs.shape[1:])))
+    means, covs = moves.laws(problem)
+    k = problem.n_dims
+    covs = np.ascontiguousarray(np.broadcast_to(covs, (len(means), k, k)))
     try:
         return means, covs, np.asarray(np.linalg.cholesky(covs), dtype=np.float64)
     except np.linalg.LinAlgError:
-        size = np.trace(covs, axis1=1, axis2=2) / covs.shape[1] + 1e-300
-        covs = covs + (1e-12 * size)[:, None, None] * np.eye(covs.shape[1])
+        size = (np.trace(covs, axis1=1, axis2=2) + problem.budgets.max()) / k
+        covs = covs + (1e-12 * size)[:, None, None] * np.eye(k)
         return means, covs, np.asarray(np.linalg.cholesky(covs), dtype=np.float64)
 
 
@@ -260,11 +290,30 @@ def _values(
 
     def work(part: slice) -> None:
         room = empty_trace(part.stop - part.start, means.shape[1]) if trace is None else _part(trace, part)
-        edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
+        try:
+            edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
+        except np.linalg.LinAlgError:  # laws so narrow that numbers overflow
+            out[part] = 0.0
+            room.contours[:] = 0.0
 
-    for _ in map_blocks(work, len(pairs), max(32, min(512, -(-len(pairs) // n_threads())))):
-        pass
+    _spread(work, len(pairs), max(32, min(512, -(-len(pairs) // n_threads()))))
+    out[np.isnan(out)] = 0.0  # laws too narrow for their distance: told apart
     return out
+
+
+#: Threads of this process, by its number: a fork starts its own. A search makes thousands of short calls.
+_threads: dict[int, ThreadPoolExecutor] = {}
+
+
+def _spread(work: Callable[[slice], Result], n_items: int, block: int) -> list[Result]:
+    """Apply ``work`` to consecutive slices on threads that stay; results in order."""
+    slices = [slice(start, min(start + block, n_items)) for start in range(0, n_items, block)]
+    if len(slices) == 1 or n_threads() == 1:
+        return [work(part) for part in slices]
+    pool = _threads.get(os.getpid())
+    if pool is None:
+        pool = _threads[os.getpid()] = ThreadPoolExecutor(n_threads())
+    return list(pool.map(work, slices))
 
 
 def _part(trace: Trace, part: slice) -> Trace:
@@ -295,7 +344,7 @@ def _gradients(
 
     cov_grad, mean_grad = np.zeros((*shape, shape[1])), np.zeros(shape)
     # One block per thread, but a number that does not depend on it: sums must not either.
-    for part_cov, part_mean in map_blocks(work, len(pairs), max(32, -(-len(pairs) // 4))):
+    for part_cov, part_mean in _spread(work, len(pairs), max(32, -(-len(pairs) // 4))):
         cov_grad += part_cov
         mean_grad += part_mean
     return cov_grad, mean_grad

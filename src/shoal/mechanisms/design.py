@@ -20,7 +20,7 @@ from shoal.mechanisms.bounds import lower_bound
 from shoal.mechanisms.center import center
 from shoal.mechanisms.covariance import covariance
 from shoal.mechanisms.descent import Report, Settings
-from shoal.mechanisms.mechanism import Mechanism
+from shoal.mechanisms.mechanism import Mechanism, certified
 from shoal.mechanisms.moves import Moves
 from shoal.mechanisms.paper import paper
 from shoal.mechanisms.problem import Problem
@@ -118,11 +118,17 @@ def _solve(problem: Problem, method: str, settings: Settings, starts: Sequence[M
         moves, history = paper(problem)
     else:
         moves = _by_component(problem, method, settings, starts)
+        if method in SEARCHED and len(problem.components) > 1:
+            # The simple methods look at all components together.
+            whole = [none(problem), white(problem), paper(problem)[0]] if problem.noise_floor == 0 else []
+            moves = min([moves, *whole], key=lambda m: certified(problem, m))
         if method == "transport" and moves.map is None:
             notes.append("no map improved on independent noise: this is the additive design")
         if method in ("additive", "transport") and not moves.shift.any():
             notes.append("no shift of the means improved the design: its noise has mean zero")
-        if settings.late:
+        if settings.interrupted.is_set():
+            notes.append("an interrupt ended the search: this is the best design found until then")
+        elif settings.late:
             notes.append("the time limit ended the search: this is the best design found until then")
     bound = 0.0 if method == "none" else lower_bound(problem)
     return Mechanism.of(method, problem, moves, lower_bound=bound, notes=tuple(notes), history=history)

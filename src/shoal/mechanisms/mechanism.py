@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +22,10 @@ import numpy as np
 
 from shoal import validation
 from shoal.classes import GaussianClasses
-from shoal.errors import InputError
+from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanisms.moves import Moves
-from shoal.mechanisms.problem import Problem
+from shoal.mechanisms.problem import Problem, square_root
 from shoal.privacy.curve import PrivacyCurve, privacy_curve, round_up, worst_over_edges
 from shoal.privacy.releases import Releases
 from shoal.validation import FloatArray
@@ -120,8 +121,9 @@ class Mechanism:
         means = self.classes.means + self.shift
         covs: FloatArray = self.classes.stored_covs
         if self.gain is not None:
-            kept = np.eye(self.classes.n_dims) + self.gain
-            covs = kept @ covs @ np.swapaxes(kept, 1, 2)
+            # As a square: a product of three would not stay positive semidefinite where the map shrinks much.
+            moved = (np.eye(self.classes.n_dims) + self.gain) @ square_root(covs)
+            covs = moved @ np.swapaxes(moved, 1, 2)
         covs = covs + self.noise_cov
         return GaussianClasses(means, 0.5 * (covs + np.swapaxes(covs, 1, 2)), self.classes.labels)
 
@@ -228,7 +230,7 @@ class Mechanism:
                 }
         except FileNotFoundError:
             raise InputError(f"path: there is no file {name}") from None
-        except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError, UnicodeDecodeError) as error:
+        except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError) as error:
             raise InputError(f"path: {name} is not a mechanism file, or it is damaged") from error
         if not isinstance(header, dict) or header.get("format") != "shoal mechanism":
             raise InputError(f"path: {name} is not a mechanism file")
@@ -301,6 +303,14 @@ class Mechanism:
 
     def __repr__(self) -> str:
         return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries)"
+
+
+def certified(problem: Problem, moves: Moves) -> float:
+    """Upper end of the worst edge's ln δ once the moves are a mechanism; 0 where no certificate can be given."""
+    try:
+        return Mechanism.of("", problem, moves, lower_bound=0.0).certificate.log_delta_upper
+    except CertificationError:
+        return 0.0
 
 
 def _shrunk(moves: Moves, factor: float) -> Moves:

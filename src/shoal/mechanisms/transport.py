@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from shoal.mechanisms.additive import additive
 from shoal.mechanisms.barycenter import transport_center
-from shoal.mechanisms.center import center, reaches
-from shoal.mechanisms.descent import Settings, search
+from shoal.mechanisms.center import blurred, center, reaches
+from shoal.mechanisms.descent import ENOUGH, Settings, search
+from shoal.mechanisms.mechanism import certified
 from shoal.mechanisms.moves import Moves
 from shoal.mechanisms.problem import Problem
 
@@ -16,9 +17,9 @@ def transport(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()
     """Searches from the additive design and from the geodesic to the common law; never worse than either."""
     common = transport_center(problem.classes.means, problem.classes.stored_covs)
     geodesic = center(problem, common)
-    if reaches(problem, common):
+    if reaches(problem, common) and certified(problem, geodesic) < ENOUGH:
         return geodesic
     added = additive(problem, settings, starts)
     own = [m.within(problem) for m in starts]
-    candidates = [added, geodesic, *own]
+    candidates = [added, geodesic, *blurred(problem, geodesic), *own]
     return search(problem, candidates, shifts=True, mapped=True, settings=settings)

@@ -1,0 +1,95 @@
+"""calibrate ends on the safe side and wastes little; frontier never rises; the lower bound lies below everything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from design_cases import family, trial
+
+import shoal
+from shoal import GaussianClasses, NeighborGraph
+
+METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center")
+
+
+@pytest.mark.parametrize("method", ["white", "center", "paper"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-2), (0.5, 1e-6), (3.0, 0.2)])
+def test_calibration_is_one_sided_and_not_wasteful(method: str, epsilon: float, delta: float) -> None:
+    for seed in (0, 1):
+        classes, graph = family(seed, 3, 2)
+        mechanism = shoal.calibrate(classes, graph, method, epsilon, delta)
+        assert mechanism.certificate.delta_upper <= delta
+        if method != "paper" and mechanism.method != "none":
+            less = shoal.design(classes, graph, method, epsilon, 0.98 * mechanism.weighted_rho.max())
+            assert less.certificate.delta_upper > delta
+
+
+@pytest.mark.parametrize("method", ["covariance", "additive", "transport"])
+def test_searched_calibration_meets_its_target(method: str) -> None:
+    classes, graph = family(2, 3, 2)
+    mechanism = shoal.calibrate(classes, graph, method, 1.0, 0.05, tolerance=0.05, iterations=10)
+    assert mechanism.certificate.delta_upper <= 0.05
+    assert mechanism.rho.max() <= shoal.calibrate(classes, graph, "white", 1.0, 0.05).rho.max()
+
+
+def test_calibration_of_constants() -> None:
+    """White noise on two constants is the analytic Gaussian mechanism."""
+    classes = GaussianClasses.deterministic([[0.0, 0.0], [0.6, 0.8]])
+    graph = NeighborGraph.complete(classes.labels)
+    mechanism = shoal.calibrate(classes, graph, "white", 1.0, 1e-5, tolerance=1e-6)
+    assert mechanism.certificate.delta_upper <= 1e-5
+    assert np.sqrt(mechanism.rho.max()) == pytest.approx(shoal.analytic_sigma(1.0, 1.0, 1e-5), rel=1e-5)
+    moved = shoal.calibrate(classes, graph, "additive", 1.0, 1e-5, tolerance=0.02, iterations=20)
+    assert moved.certificate.delta_upper <= 1e-5
+    assert moved.rho.max() <= 0.125 * (1 + 1e-6)
+
+
+def test_nothing_is_spent_where_nothing_is_needed() -> None:
+    classes = GaussianClasses([[0.0], [0.01]], np.eye(1))
+    mechanism = shoal.calibrate(classes, NeighborGraph.complete(classes.labels), "transport", 1.0, 0.1)
+    assert mechanism.method == "none"
+    assert mechanism.rho.max() == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_frontier_never_rises(method: str) -> None:
+    classes, graph = family(5, 3, 2)
+    budgets = [0.4, 0.1, 0.2]
+    found = shoal.frontier(classes, graph, method, 1.0, budgets, iterations=8)
+    np.testing.assert_array_equal(found.rho, sorted(budgets))
+    if method != "paper":  # its surrogate promises nothing about δ
+        assert (np.diff(found.delta_upper[method]) <= 0).all()
+    for mechanism, budget in zip(found.mechanisms[method], found.rho, strict=True):
+        assert mechanism.weighted_rho.max() <= budget
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lower_bound_lies_below_every_method(seed: int) -> None:
+    classes, graph = family(seed, 3, 1 + seed % 3)
+    price = shoal.perfect_rho(classes, graph)
+    for share in (0.1, 0.4):
+        for method in METHODS:
+            mechanism = shoal.design(classes, graph, method, 1.0, share * price, iterations=15)
+            assert mechanism.certificate.lower_bound <= mechanism.certificate.delta_upper
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
+def test_lower_bound_is_close_for_two_labels_in_one_dimension(share: float) -> None:
+    """At ε = 0, where both directions agree; the bound takes each direction for itself."""
+    classes = GaussianClasses([[0.0], [2.0]], [[[1.0]], [[0.36]]])
+    graph = NeighborGraph.complete(classes.labels)
+    rho = share * shoal.perfect_rho(classes, graph)
+    certificate = shoal.design(classes, graph, "transport", 0.0, rho).certificate
+    assert certificate.lower_bound <= certificate.delta_upper <= 1.01 * certificate.lower_bound
+
+
+def test_lower_bound_of_constants() -> None:
+    classes = GaussianClasses.deterministic([[0.0], [2.0]])
+    graph = NeighborGraph.complete(classes.labels)
+    certificate = shoal.design(classes, graph, "additive", 0.0, 0.4).certificate
+    assert 0 < certificate.lower_bound <= certificate.delta_upper <= 1.01 * certificate.lower_bound
+
+
+def test_lower_bound_vanishes_with_perfection() -> None:
+    classes, graph = trial()
+    assert shoal.design(classes, graph, "center", 1.0, 3.0).certificate.lower_bound == 0

@@ -1,0 +1,100 @@
+"""The price of perfect indistinguishability, against a convex solver, and what happens on either side of it."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from design_cases import family, random_covs, trial
+
+import shoal
+from shoal import GaussianClasses, NeighborGraph
+
+EXACT = {"tol_gap_rel": 1e-10, "tol_gap_abs": 1e-10, "tol_feas": 1e-10}
+
+
+def transport_price(classes: GaussianClasses) -> float:
+    """Semidefinite program of the minimax Bures–Wasserstein center, per entry."""
+    k = classes.n_dims
+    center, cov, price = cp.Variable(k), cp.Variable((k, k), symmetric=True), cp.Variable()
+    rules = []
+    for mean, own in zip(classes.means, classes.covs, strict=True):
+        block = cp.Variable((2 * k, 2 * k), PSD=True)
+        rules += [block[:k, :k] == own, block[k:, k:] == cov]
+        cost = cp.sum_squares(mean - center) + np.trace(own) + cp.trace(cov) - 2 * cp.trace(block[:k, k:])
+        rules.append(cost <= price)
+    cp.Problem(cp.Minimize(price), rules).solve(solver=cp.CLARABEL, **EXACT)
+    return float(price.value) / k
+
+
+def additive_price(classes: GaussianClasses) -> float:
+    k = classes.n_dims
+    center, cov, price = cp.Variable(k), cp.Variable((k, k), symmetric=True), cp.Variable()
+    rules = []
+    for mean, own in zip(classes.means, classes.covs, strict=True):
+        rules += [cov - own >> 0, cp.sum_squares(mean - center) + cp.trace(cov) - np.trace(own) <= price]
+    cp.Problem(cp.Minimize(price), rules).solve(solver=cp.CLARABEL, **EXACT)
+    return float(price.value) / k
+
+
+@pytest.mark.parametrize(("seed", "n", "k"), [(0, 2, 1), (1, 4, 2), (2, 5, 3), (3, 3, 4), (4, 7, 2)])
+def test_prices_agree_with_a_convex_solver(seed: int, n: int, k: int) -> None:
+    classes, graph = family(seed, n, k)
+    assert shoal.perfect_rho(classes, graph) == pytest.approx(transport_price(classes), rel=1e-6)
+    assert shoal.perfect_rho(classes, graph, "additive") == pytest.approx(additive_price(classes), rel=1e-6)
+
+
+def test_prices_of_special_families() -> None:
+    rng = np.random.default_rng(1)
+    means = rng.standard_normal((5, 3))
+    for classes in (
+        GaussianClasses(means, random_covs(rng, 1, 3)[0]),
+        GaussianClasses.deterministic(means),
+        GaussianClasses.diagonal(means, rng.uniform(0.1, 1.0, (5, 3))),
+    ):
+        graph = NeighborGraph.complete(classes.labels)
+        assert shoal.perfect_rho(classes, graph) == pytest.approx(transport_price(classes), rel=1e-6)
+        assert shoal.perfect_rho(classes, graph, "additive") == pytest.approx(additive_price(classes), rel=1e-6)
+
+
+def test_prices_of_the_trial() -> None:
+    classes, graph = trial()
+    assert 2 * shoal.perfect_rho(classes, graph) == pytest.approx(4.7526, abs=1e-3)
+    assert 2 * shoal.perfect_rho(classes, graph, "additive") == pytest.approx(6.1500, abs=1e-3)
+
+
+def test_two_constants_meet_halfway() -> None:
+    classes = GaussianClasses.deterministic([[0.0], [3.0]])
+    graph = NeighborGraph.complete(classes.labels)
+    assert shoal.perfect_rho(classes, graph) == pytest.approx(2.25, rel=1e-9)
+    assert shoal.perfect_rho(classes, graph, "additive") == pytest.approx(2.25, rel=1e-9)
+
+
+def test_dearest_component_sets_the_price() -> None:
+    classes, _ = family(8, 5, 2)
+    graph = NeighborGraph.from_edges(classes.labels, [("0", "1"), ("2", "3")])
+    prices = []
+    for pair in ((0, 1), (2, 3)):
+        part = classes.take(pair)
+        prices.append(shoal.perfect_rho(part, NeighborGraph.complete(part.labels)))
+    assert shoal.perfect_rho(classes, graph) == pytest.approx(max(prices), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_center_is_perfect_from_its_price_on(seed: int) -> None:
+    classes, graph = family(seed, 4, 2)
+    price = shoal.perfect_rho(classes, graph)
+    above = shoal.design(classes, graph, "center", 1.0, price * (1 + 1e-6))
+    assert above.certificate.delta_upper <= 5e-324
+    below = shoal.design(classes, graph, "center", 0.0, price * (1 - 1e-3))
+    assert below.certificate.delta > 1e-9
+
+
+def test_center_of_constants_is_perfect_at_its_price() -> None:
+    """An ulp between two constants would tell them apart; a sliver of noise hides it."""
+    for seed in range(5):
+        classes = GaussianClasses.deterministic(np.random.default_rng(seed).standard_normal((6, 3)))
+        graph = NeighborGraph.complete(classes.labels)
+        price = shoal.perfect_rho(classes, graph)
+        assert shoal.design(classes, graph, "center", 1.0, price * (1 + 1e-6)).certificate.delta_upper < 1e-300
+        assert shoal.design(classes, graph, "center", 1.0, price * (1 - 1e-6)).certificate.delta == 1.0
