@@ -226,7 +226,7 @@ def memory_lines() -> list[str]:
     rise = (after - before) / 2**20
     return [
         f"A complete graph of 2,000 labels ({edges:,} edges, {2 * edges:,} directed) at k = {K}: `privacy_curve` at "
-        f"one ε took {seconds:.1f} s. Peak memory of the process: {after / 2**20:,.0f} MiB, {rise:,.0f} MiB above "
+        f"one ε took {seconds:.1f} s. Peak memory of the whole process: {after / 2**20:,.0f} MiB, {rise:,.0f} MiB over "
         f"that of a three-label graph (limit 1,024 MiB: {'held' if after < 2**30 else 'EXCEEDED'})."
     ]
 

@@ -244,6 +244,11 @@ def test_pairs_beyond_an_edge(epsilon):
             assert found.delta_upper == pytest.approx(tuple(own if a < b else own[::-1]), rel=1e-11)
             assert found.hops == abs(a - b)
             assert found.hop_bound >= max(found.delta_upper)
+    # Three hops at ε/3 each, the j-th weighted by e^{jε/3}, in the worse direction.
+    steps = shoal.edge_deltas(classes, line, epsilon / 3)[:3]
+    growth = np.exp(np.arange(3) * epsilon / 3)
+    expected = min(max(growth @ steps[:, 0], growth @ steps[::-1, 1]), 1.0)
+    assert shoal.pair_privacy(classes, line, 0, 3, epsilon).hop_bound == pytest.approx(expected, rel=1e-9)
     assert shoal.pair_privacy(classes, line, 1, 1, epsilon).delta_upper == (0.0, 0.0)
     two = shoal.NeighborGraph.within_groups(classes.labels, [0, 0, 0, 1, 1])
     apart = shoal.pair_privacy(classes, two, 0, 4, epsilon)
