@@ -64,11 +64,11 @@ SINGLE_ROOTS = tuple(
 #: Orders of the long autoregression behind the second and later regressions (the first has 24).
 OTHER_LONG_ORDERS = (12, 48)
 
-#: Nats: a finalist that still gained this much shows that the ranking was premature, and does not count as one.
-UNSETTLED = 1.0
+#: Nats: a finalist that still gains this much shows that the ranking was premature: then all within reach are run.
+UNSETTLED = 6.0
 
-#: How many more finalists that may call in.
-EXTRA_FINALISTS = 3
+#: Nats behind the leader beyond which a model is not run to convergence, in general and after a premature ranking.
+REACH, PREMATURE_REACH = 4.0, 50.0
 
 #: Nats: how close is close enough, while looking and at the end.
 LOOK_TOLERANCE, FINAL_TOLERANCE = 1e-3, 1e-5
@@ -229,12 +229,14 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
         minimize(x, False, base, p - 1, effort.first, LOOK_TOLERANCE)
         for model in with_single(x, base, p - 1)[: 2 + effort.rounds]:
             pool.add(model, effort.look)
-    settled = 0
-    for which in pool.ranking()[: effort.finalists + EXTRA_FINALISTS]:
+    premature = False
+    for position, which in enumerate(pool.ranking()):
         before = pool.values[which]
-        pool.improve(which, effort.final, FINAL_TOLERANCE)
-        settled += before - pool.values[which] < UNSETTLED
-        if settled >= effort.finalists:
+        if not premature and position >= effort.finalists:
             break
+        if before > min(pool.values) + (PREMATURE_REACH if premature else REACH):
+            break
+        pool.improve(which, effort.final, FINAL_TOLERANCE)
+        premature |= before - pool.values[which] > UNSETTLED
     top = pool.ranking()[0]
     return pool.models[top], pool.values[top], pool.converged[top]
