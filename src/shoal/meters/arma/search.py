@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from shoal.meters.arma.likelihood import evaluate
 from shoal.meters.arma.optimize import minimize
-from shoal.meters.arma.parameters import is_stable, pulled_in
+from shoal.meters.arma.parameters import is_stable, partials, pulled_in
 from shoal.meters.arma.roots import (
     over_linear,
     over_quadratic,
@@ -66,6 +66,10 @@ OTHER_LONG_ORDERS = (12, 48)
 
 #: Nats: a finalist that still gains this much shows that the ranking was premature: then all within reach are run.
 UNSETTLED = 6.0
+
+#: A moving average with a larger partial autocorrelation is nearly noninvertible, where regressions start badly and
+#: local maxima sit on the edge: one more start, from almost white noise, is then run to the end.
+AT_THE_EDGE = 0.99
 
 #: Nats behind the leader beyond which a model is not run to convergence, in general and after a premature ranking.
 REACH, PREMATURE_REACH = 4.0, 50.0
@@ -169,6 +173,12 @@ def without_single(x: FloatArray, coef: FloatArray, p: int) -> FloatArray | None
     return best
 
 
+def _partials(c: FloatArray) -> FloatArray:
+    r = np.zeros(c.size)
+    partials(c, r)
+    return r
+
+
 def _real(roots: NDArray[np.complex128]) -> list[float]:
     return [float(z.real) for z in roots if abs(z.imag) <= 1e-9 * (1.0 + abs(z.real))]
 
@@ -238,5 +248,9 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
             break
         pool.improve(which, effort.final, FINAL_TOLERANCE)
         premature |= before - pool.values[which] > UNSETTLED
+    leader = pool.models[pool.ranking()[0]]
+    if q > 0 and np.abs(np.array(_partials(-leader[p:]))).max() > AT_THE_EDGE:
+        pool.add(np.full(p + q, 0.01), 4 * effort.look)
+        pool.improve(len(pool.models) - 1, effort.final, FINAL_TOLERANCE)
     top = pool.ranking()[0]
     return pool.models[top], pool.values[top], pool.converged[top]
