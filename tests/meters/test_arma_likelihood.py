@@ -12,7 +12,14 @@ from shoal.meters.arma import ArmaModels, autocovariance, impulse_response, simu
 from shoal.meters.arma.kalman import evaluate_gappy, gappy_log_likelihood
 from shoal.meters.arma.likelihood import evaluate, log_likelihood
 from shoal.meters.arma.parameters import arma_from_free, free_from_arma, is_stable
-from shoal.meters.arma.roots import over_quadratic, quadratic_factors, reflected, times_quadratic
+from shoal.meters.arma.roots import (
+    over_linear,
+    over_quadratic,
+    quadratic_factors,
+    reflected,
+    times_linear,
+    times_quadratic,
+)
 from shoal.meters.arma.spectrum import power_spectrum, twiddle_factors
 from shoal.meters.arma.state import padded, state_factor
 
@@ -164,6 +171,7 @@ def test_factors_multiply_back():
     c = np.random.default_rng(14).normal(size=5)
     for b1, b2 in quadratic_factors(c):
         np.testing.assert_allclose(times_quadratic(over_quadratic(c, b1, b2), b1, b2), c, atol=1e-7)
+    np.testing.assert_allclose(over_linear(times_linear(c, -0.7), -0.7), c, atol=1e-12)
     mirrored = reflected(np.array([2.5, 1.0]))
     np.testing.assert_allclose(mirrored, [1.0, 0.25], atol=1e-7)
 

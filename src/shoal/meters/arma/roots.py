@@ -32,6 +32,15 @@ def times_linear(c: FloatArray, b1: float) -> FloatArray:
 
 
 @njit(cache=True, nogil=True)
+def over_linear(c: FloatArray, b1: float) -> FloatArray:
+    """Coefficients of (1 + Σ c_j B^j)/(1 + b1 B) when the division is exact."""
+    out = np.zeros(c.size - 1)
+    for j in range(out.size):
+        out[j] = c[j] - b1 * (out[j - 1] if j >= 1 else 1.0)
+    return out
+
+
+@njit(cache=True, nogil=True)
 def over_quadratic(c: FloatArray, b1: float, b2: float) -> FloatArray:
     """Coefficients of (1 + Σ c_j B^j)/(1 + b1 B + b2 B²) when the division is exact."""
     n = c.size - 2

@@ -3,11 +3,11 @@
 The likelihood of a large ARMA model has many maxima. They differ in which features of the spectrum the spare
 poles and zeros sit on (a boiler cycle, a daily harmonic), so the search moves those:
 
-1. Start from two Hannan–Rissanen regressions and an autoregression, and from a model one pair smaller with a pair
+1. Start from three Hannan–Rissanen regressions and an autoregression, and from a model one pair smaller with a pair
    added at each of the strongest remaining features (``spectrum.py``); a few steps each. Orders with p or q below
    two get a single real pole and zero instead, and no exchange.
 2. Exchange: take the pair out of the leader whose loss costs least, add one elsewhere, a few steps each; repeat
-   from the new leader.
+   from the new leader. Then the same once with a single real pole and zero.
 3. Run the leaders to convergence.
 
 Models are rows (ar, ma). Nothing is random.
@@ -20,11 +20,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from shoal.meters.arma.likelihood import evaluate
 from shoal.meters.arma.optimize import minimize
-from shoal.meters.arma.parameters import is_stable, pulled_in
-from shoal.meters.arma.roots import over_quadratic, quadratic_factors, reflected, times_linear, times_quadratic
+from shoal.meters.arma.parameters import is_stable, partials, pulled_in
+from shoal.meters.arma.roots import (
+    over_linear,
+    over_quadratic,
+    quadratic_factors,
+    reciprocal_roots,
+    reflected,
+    times_linear,
+    times_quadratic,
+)
 from shoal.meters.arma.spectrum import best_pairs, residual_power
 from shoal.meters.arma.start import burg, hannan_rissanen
 from shoal.validation import FloatArray
@@ -51,6 +60,19 @@ SINGLE_ROOTS = tuple(
     for sign in (1.0, -1.0)
     for pole, zero in ((0.7, 0.4), (0.4, 0.7), (0.95, 0.85), (0.85, 0.95))
 )
+
+#: Orders of the long autoregression behind the second and later regressions (the first has 24).
+OTHER_LONG_ORDERS = (12, 48)
+
+#: Nats: a finalist that still gains this much shows that the ranking was premature: then all within reach are run.
+UNSETTLED = 6.0
+
+#: A moving average with a larger partial autocorrelation is nearly noninvertible, where regressions start badly and
+#: local maxima sit on the edge: one more start, from almost white noise, is then run to the end.
+AT_THE_EDGE = 0.99
+
+#: Nats behind the leader beyond which a model is not run to convergence, in general and after a premature ranking.
+REACH, PREMATURE_REACH = 4.0, 50.0
 
 #: Nats: how close is close enough, while looking and at the end.
 LOOK_TOLERANCE, FINAL_TOLERANCE = 1e-3, 1e-5
@@ -133,6 +155,32 @@ def with_single(x: FloatArray, base: FloatArray, p: int) -> list[FloatArray]:
     return [model for _, model in found]
 
 
+def without_single(x: FloatArray, coef: FloatArray, p: int) -> FloatArray | None:
+    """Take out the real pole and the real zero that cost least; None where one of the two kinds is missing."""
+    ar, ma = coef[:p], coef[p:]
+    k = coef.size - 2
+    gradient, normal, hessian = np.empty(k), np.empty((k, k)), np.empty((k, k))
+    lowest, best = math.inf, None
+    for pole in _real(reciprocal_roots(-ar)):
+        less_ar = -over_linear(-ar, -pole)
+        for zero in _real(reciprocal_roots(ma)):
+            less_ma = over_linear(ma, -zero)
+            value, _ = evaluate(x, less_ar, less_ma, gradient, normal, hessian, -math.inf)
+            if value < lowest:
+                lowest, best = value, joined(less_ar, less_ma)
+    return best
+
+
+def _partials(c: FloatArray) -> FloatArray:
+    r = np.zeros(c.size)
+    partials(c, r)
+    return r
+
+
+def _real(roots: NDArray[np.complex128]) -> list[float]:
+    return [float(z.real) for z in roots if abs(z.imag) <= 1e-9 * (1.0 + abs(z.real))]
+
+
 class Pool:
     """The models visited so far and their values; each gets a few steps when it enters."""
 
@@ -160,7 +208,8 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
     """The best model found for a gap-free series: (ar, ma) in one row, f, and whether it converged."""
     pool = Pool(x, p)
     pool.add(regression_start(x, 24, p, q), effort.first)
-    pool.add(regression_start(x, 48, p, q), effort.look)
+    for long_order in OTHER_LONG_ORDERS:
+        pool.add(regression_start(x, long_order, p, q), effort.look)
     pool.add(joined(burg(x, p), np.zeros(q)), effort.look)
     if p >= 2 and q >= 2:
         base = regression_start(x, 24, p - 2, q - 2)
@@ -178,12 +227,28 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
             minimize(x, False, base, p - 2, effort.smaller, LOOK_TOLERANCE)
             for model in with_pairs(x, twiddle, base, p - 2, gone, effort.swaps):
                 pool.add(model, effort.look)
+        single = without_single(x, pool.models[pool.ranking()[0]], p)
+        if single is not None and effort.rounds > 0:
+            minimize(x, False, single, p - 1, effort.smaller, LOOK_TOLERANCE)
+            for model in with_single(x, single, p - 1)[: effort.swaps]:
+                pool.add(model, effort.look)
     elif p >= 1 and q >= 1:
         base = regression_start(x, 24, p - 1, q - 1)
         minimize(x, False, base, p - 1, effort.first, LOOK_TOLERANCE)
         for model in with_single(x, base, p - 1)[: 2 + effort.rounds]:
             pool.add(model, effort.look)
-    for which in pool.ranking()[: effort.finalists]:
+    premature = False
+    for position, which in enumerate(pool.ranking()):
+        before = pool.values[which]
+        if not premature and position >= effort.finalists:
+            break
+        if before > min(pool.values) + (PREMATURE_REACH if premature else REACH):
+            break
         pool.improve(which, effort.final, FINAL_TOLERANCE)
+        premature |= before - pool.values[which] > UNSETTLED
+    leader = pool.models[pool.ranking()[0]]
+    if q > 0 and np.abs(np.array(_partials(-leader[p:]))).max() > AT_THE_EDGE:
+        pool.add(np.full(p + q, 0.01), 4 * effort.look)
+        pool.improve(len(pool.models) - 1, effort.final, FINAL_TOLERANCE)
     top = pool.ranking()[0]
     return pool.models[top], pool.values[top], pool.converged[top]
