@@ -8,8 +8,8 @@ Up to six taps stay in registers; higher orders take the plain loop.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from shoal.compiled import kernel
 from shoal.validation import FloatArray
 
 #: Taps held in registers.
@@ -19,7 +19,7 @@ REGISTERS = 6
 RESPONSE_FLOOR = 1e-14
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def filter_by_ma(x: FloatArray, ma: FloatArray, lead: int, n: int, out: FloatArray) -> None:
     """out_t = x_t − Σ ma_j out_{t−j} for t < n; x has no lead."""
     q = ma.size
@@ -40,7 +40,7 @@ def filter_by_ma(x: FloatArray, ma: FloatArray, lead: int, n: int, out: FloatArr
         out[lead + t] = now
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def residuals(x: FloatArray, ar: FloatArray, ma: FloatArray, lead: int, b: FloatArray, e: FloatArray) -> None:
     """b = x/θ(B) and e = φ(B) b, from a past of zeros."""
     n, p, q = x.size, ar.size, ma.size
@@ -65,7 +65,7 @@ def residuals(x: FloatArray, ar: FloatArray, ma: FloatArray, lead: int, b: Float
         b[lead + t] = now
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def second_filters(
     b: FloatArray, e: FloatArray, ma: FloatArray, lead: int, n: int, a: FloatArray, aa: FloatArray, bb: FloatArray
 ) -> None:
@@ -94,7 +94,7 @@ def second_filters(
         bb[t] = three
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ma_response(ma: FloatArray, n: int, out: FloatArray) -> int:
     """Response g of 1/θ(B) into out[:n], zero beyond the returned length."""
     q = ma.size

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from shoal import validation
+from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.meters.arma.kalman import gappy_log_likelihood, innovation_variance
 from shoal.meters.arma.models import FAILURES, RUNGS, ArmaModels
@@ -142,7 +142,7 @@ def _order(value: Any) -> tuple[int, int]:
     return validation.count(at_least=0, order=p), validation.count(at_least=0, order=q)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def interpolated(x: FloatArray) -> FloatArray:
     """Gaps bridged linearly, and held at the ends."""
     out = x.copy()

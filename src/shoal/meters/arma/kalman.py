@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from shoal.compiled import kernel
 from shoal.meters.arma.filters import residuals, second_filters
 from shoal.meters.arma.likelihood import lagged_products
 from shoal.meters.arma.state import padded, state_factor, state_gradient
@@ -26,7 +26,7 @@ from shoal.validation import FloatArray
 SETTLED = 1e-15
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shifted(column: FloatArray, matrix: FloatArray, out: FloatArray) -> None:
     """out = M P M' for symmetric P and M s = (column_i s[0] + s[i+1])_i."""
     r = column.size
@@ -43,7 +43,7 @@ def shifted(column: FloatArray, matrix: FloatArray, out: FloatArray) -> None:
             out[j, i] = total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shifted_adjoint(column: FloatArray, matrix: FloatArray, out: FloatArray) -> None:
     """out = M' Y M for symmetric Y and the same M."""
     r = column.size
@@ -62,7 +62,7 @@ def shifted_adjoint(column: FloatArray, matrix: FloatArray, out: FloatArray) -> 
             out[i + 1, j + 1] = matrix[i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance(
     x: float, phi: FloatArray, theta: FloatArray, mean: FloatArray, cov: FloatArray, next_cov: FloatArray
 ) -> tuple[float, float]:
@@ -99,7 +99,7 @@ def advance(
     return v, f
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_settled(cov: FloatArray) -> bool:
     largest = 0.0
     for i in range(cov.shape[0]):
@@ -107,7 +107,7 @@ def is_settled(cov: FloatArray) -> bool:
     return largest < SETTLED
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def run_filter(
     x: FloatArray, ar: FloatArray, ma: FloatArray, mean: FloatArray, cov: FloatArray
 ) -> tuple[float, float, int]:
@@ -125,7 +125,7 @@ def run_filter(
     return total, log_det, count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stationary_start(ar: FloatArray, ma: FloatArray, mean: FloatArray, cov: FloatArray) -> bool:
     """The state's law before anything was seen; False when ``ar`` is not stationary."""
     r = mean.size
@@ -147,7 +147,7 @@ def gappy_log_likelihood(x: FloatArray, ar: FloatArray, ma: FloatArray, var: flo
     return float(-0.5 * (count * math.log(2.0 * math.pi * var) + log_det + total / var))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def evaluate_gappy(
     x: FloatArray,
     ar: FloatArray,
@@ -213,7 +213,7 @@ def evaluate_gappy(
     return value, total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def backward(
     phi: FloatArray,
     theta: FloatArray,

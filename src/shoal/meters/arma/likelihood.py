@@ -19,14 +19,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from shoal.compiled import kernel
 from shoal.meters.arma.filters import filter_by_ma, ma_response, residuals, second_filters
 from shoal.meters.arma.state import padded, state_factor, state_gradient
 from shoal.validation import FloatArray
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def invert_positive(matrix: FloatArray, inverse: FloatArray) -> float:
     """Inverse of a small well-scaled symmetric matrix ≥ I by Cholesky (overwritten); returns log det."""
     n = matrix.shape[0]
@@ -57,7 +57,7 @@ def invert_positive(matrix: FloatArray, inverse: FloatArray) -> float:
     return log_det
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lagged_products(
     first: FloatArray, second: FloatArray, lead: int, n: int, row: int, col: int, rows: int, cols: int
 ) -> FloatArray:
@@ -83,7 +83,7 @@ def lagged_products(
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def evaluate(
     x: FloatArray,
     ar: FloatArray,

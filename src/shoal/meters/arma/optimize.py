@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from shoal.compiled import inlined, kernel
 from shoal.meters.arma.kalman import evaluate_gappy
 from shoal.meters.arma.likelihood import evaluate
 from shoal.meters.arma.parameters import COORDINATE_LIMIT, arma_from_free, free_from_arma, is_stable
@@ -26,7 +26,7 @@ PATIENCE = 12
 LONGEST_STEP = 2.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve_positive(matrix: FloatArray, right: FloatArray, out: FloatArray) -> bool:
     """out = matrix⁻¹ right by Cholesky (matrix overwritten); False when it is not positive definite."""
     n = right.size
@@ -56,7 +56,7 @@ def solve_positive(matrix: FloatArray, right: FloatArray, out: FloatArray) -> bo
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def damped_step(
     model: FloatArray, metric: FloatArray, slope: FloatArray, damping: float, system: FloatArray, step: FloatArray
 ) -> bool:
@@ -69,13 +69,13 @@ def damped_step(
     return bool(solve_positive(system, -slope, step))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def promise(model: FloatArray, slope: FloatArray, step: FloatArray) -> float:
     """Decrease of the quadratic model along the step."""
     return float(-np.dot(slope, step) - 0.5 * np.dot(step, np.dot(model, step)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bent_step(
     coef: FloatArray,
     p: int,
@@ -112,7 +112,7 @@ def bent_step(
     return max(float(promise(curved, slope, step)), 0.0)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def score(
     x: FloatArray,
     gappy: bool,
@@ -131,7 +131,7 @@ def score(
     return value, total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def minimize(
     x: FloatArray, gappy: bool, coef: FloatArray, p: int, budget: int, tolerance: float
 ) -> tuple[float, int, bool]:

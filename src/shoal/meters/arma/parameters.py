@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from shoal.compiled import kernel
 from shoal.validation import FloatArray
 
 #: Bound on the free coordinates: |r| ≤ tanh(8), that is 1 − |r| ≥ 2.2e-7.
@@ -25,7 +25,7 @@ COORDINATE_LIMIT = 8.0
 START_LIMIT = 0.9999
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def coefficients(free: FloatArray, jacobian: FloatArray) -> FloatArray:
     """c(u) and its Jacobian ∂c_j/∂u_m, written into ``jacobian`` (k, k)."""
     k = free.size
@@ -51,7 +51,7 @@ def coefficients(free: FloatArray, jacobian: FloatArray) -> FloatArray:
     return c
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def partials(c: FloatArray, r: FloatArray) -> bool:
     """Partial autocorrelations of c into ``r``, by the recursion run backwards; False when not stationary."""
     work = c.copy()
@@ -68,13 +68,13 @@ def partials(c: FloatArray, r: FloatArray) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_stable(c: FloatArray) -> bool:
     """Whether 1 − Σ c_j B^j has all its roots outside the unit circle."""
     return bool(partials(c, np.empty(c.size)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pulled_in(c: FloatArray) -> FloatArray:
     """c itself when stable with |r| ≤ ``START_LIMIT``, else c_j s^j, which moves every root out by 1/s."""
     r = np.empty(c.size)
@@ -91,7 +91,7 @@ def pulled_in(c: FloatArray) -> FloatArray:
     return np.zeros(c.size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def free_coordinates(c: FloatArray, limit: float) -> FloatArray:
     """u with c(u) = c, |r| bounded by ``limit``; an unstable c is pulled in first."""
     r = np.empty(c.size)
@@ -103,7 +103,7 @@ def free_coordinates(c: FloatArray, limit: float) -> FloatArray:
     return u
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arma_from_free(free: FloatArray, p: int, jac_ar: FloatArray, jac_ma: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(ar, ma) of the stacked free coordinates, with both Jacobians."""
     ar = coefficients(free[:p], jac_ar)
@@ -115,7 +115,7 @@ def arma_from_free(free: FloatArray, p: int, jac_ar: FloatArray, jac_ma: FloatAr
     return ar, ma
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def free_from_arma(ar: FloatArray, ma: FloatArray, limit: float) -> FloatArray:
     """Stacked free coordinates of (ar, ma), pulled into the stable region where necessary."""
     p = ar.size

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from shoal import validation
+from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.meters.arma.autocovariance import impulse_response
 from shoal.meters.arma.kalman import run_filter, stationary_start
@@ -126,7 +126,7 @@ def _sandwich(rows: FloatArray, cov: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (product + product.transpose(0, 2, 1)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _start_rows(
     ar: FloatArray, ma: FloatArray, var: FloatArray, ok: NDArray[np.bool_], mean: FloatArray, cov: FloatArray
 ) -> None:
@@ -135,7 +135,7 @@ def _start_rows(
             cov[row] *= var[row]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _filter_rows(
     x: FloatArray,
     ar: FloatArray,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from shoal.compiled import kernel
 from shoal.validation import FloatArray
 
 ComplexArray = NDArray[np.complex128]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def times_quadratic(c: FloatArray, b1: float, b2: float) -> FloatArray:
     """Coefficients of (1 + Σ c_j B^j)(1 + b1 B + b2 B²), constant term left out."""
     n = c.size
@@ -25,13 +25,13 @@ def times_quadratic(c: FloatArray, b1: float, b2: float) -> FloatArray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def times_linear(c: FloatArray, b1: float) -> FloatArray:
     """Coefficients of (1 + Σ c_j B^j)(1 + b1 B), constant term left out."""
     return times_quadratic(c, b1, 0.0)[:-1].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def over_linear(c: FloatArray, b1: float) -> FloatArray:
     """Coefficients of (1 + Σ c_j B^j)/(1 + b1 B) when the division is exact."""
     out = np.zeros(c.size - 1)
@@ -40,7 +40,7 @@ def over_linear(c: FloatArray, b1: float) -> FloatArray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def over_quadratic(c: FloatArray, b1: float, b2: float) -> FloatArray:
     """Coefficients of (1 + Σ c_j B^j)/(1 + b1 B + b2 B²) when the division is exact."""
     n = c.size - 2
@@ -53,7 +53,7 @@ def over_quadratic(c: FloatArray, b1: float, b2: float) -> FloatArray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reciprocal_roots(c: FloatArray) -> ComplexArray:
     """The z_j with 1 + Σ c_j B^j = Π (1 − z_j B); stable when all are inside the unit circle."""
     n = c.size
@@ -66,7 +66,7 @@ def reciprocal_roots(c: FloatArray) -> ComplexArray:
     return values
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reflected(c: FloatArray) -> FloatArray:
     """1 + Σ c_j B^j with its unstable factors replaced by their mirror images in the unit circle.
 
@@ -83,7 +83,7 @@ def reflected(c: FloatArray) -> FloatArray:
     return product[1:].real.copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def quadratic_factors(c: FloatArray) -> FloatArray:
     """Rows (b1, b2): the real factors 1 + b1 B + b2 B² of 1 + Σ c_j B^j that its roots group into.
 

@@ -19,9 +19,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from shoal.compiled import kernel
 from shoal.meters.arma.likelihood import evaluate
 from shoal.meters.arma.optimize import minimize
 from shoal.meters.arma.parameters import is_stable, partials, pulled_in
@@ -78,7 +78,7 @@ REACH, PREMATURE_REACH = 4.0, 50.0
 LOOK_TOLERANCE, FINAL_TOLERANCE = 1e-3, 1e-5
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def joined(ar: FloatArray, ma: FloatArray) -> FloatArray:
     """One row (ar, ma), pulled just inside the stationary and invertible region where necessary."""
     out = np.empty(ar.size + ma.size)
@@ -87,7 +87,7 @@ def joined(ar: FloatArray, ma: FloatArray) -> FloatArray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def regression_start(x: FloatArray, long_order: int, p: int, q: int) -> FloatArray:
     """Hannan–Rissanen, with roots on the wrong side of the circle mirrored to the right one."""
     ar, ma = hannan_rissanen(x, p, q, burg(x, min(long_order, max(1, x.size // 8))))
@@ -98,7 +98,7 @@ def regression_start(x: FloatArray, long_order: int, p: int, q: int) -> FloatArr
     return joined(ar, ma)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def with_pairs(x: FloatArray, twiddle: FloatArray, base: FloatArray, p: int, avoid: float, n_pairs: int) -> FloatArray:
     """Extend a model of orders (p, ·) by one pair in the ``n_pairs`` most promising ways, one row each.
 
@@ -246,8 +246,8 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
             break
         pool.improve(which, effort.final, FINAL_TOLERANCE)
         premature |= before - pool.values[which] > UNSETTLED
-    leader = pool.models[pool.ranking()[0]]
-    if q > 0 and np.abs(np.array(_partials(-leader[p:]))).max() > AT_THE_EDGE:
+    first = pool.models[pool.ranking()[0]]
+    if q > 0 and np.abs(np.array(_partials(-first[p:]))).max() > AT_THE_EDGE:
         pool.add(np.full(p + q, 0.01), 4 * effort.look)
         pool.improve(len(pool.models) - 1, effort.final, FINAL_TOLERANCE)
     top = pool.ranking()[0]

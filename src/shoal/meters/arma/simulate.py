@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from shoal import validation
+from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.meters.arma.models import ArmaModels
 from shoal.meters.arma.state import padded, state_factor
@@ -27,7 +27,7 @@ def simulate_arma(models: ArmaModels, n_samples: int, *, seed: int = 0) -> Float
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _simulate_rows(ar: FloatArray, ma: FloatArray, std: FloatArray, noise: FloatArray, out: FloatArray) -> None:
     r = noise.shape[1] - out.shape[1]
     levinson, factor = np.empty((r, r)), np.empty((r, r))

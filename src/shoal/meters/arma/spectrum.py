@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from shoal.compiled import kernel
 from shoal.meters.arma.filters import residuals
 from shoal.validation import FloatArray
 
@@ -29,7 +29,7 @@ PAIR_RADII = np.array(
 )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def twiddle_factors(size: int) -> FloatArray:
     """cos and −sin of 2πk/size for k < size/2, one row each."""
     out = np.empty((2, size // 2))
@@ -39,7 +39,7 @@ def twiddle_factors(size: int) -> FloatArray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def power_spectrum(x: FloatArray, twiddle: FloatArray) -> FloatArray:
     """|FFT|² of x, zero-padded to the power of two that ``twiddle`` was made for; frequencies 0 … π.
 
@@ -79,7 +79,7 @@ def power_spectrum(x: FloatArray, twiddle: FloatArray) -> FloatArray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def residual_power(x: FloatArray, ar: FloatArray, ma: FloatArray, twiddle: FloatArray) -> FloatArray:
     """Periodogram of the residuals with a past of zeros, scaled to sum to one."""
     lead = max(ar.size, ma.size)
@@ -90,7 +90,7 @@ def residual_power(x: FloatArray, ar: FloatArray, ma: FloatArray, twiddle: Float
     return scaled
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pair_gain(power: FloatArray, twiddle: FloatArray, cosine: float, pole: float, zero: float) -> float:
     """Log-likelihood gain per sample, ½ log of the ratio of sums, of a pair at angle arccos(cosine)."""
     half = power.size - 1
@@ -108,12 +108,12 @@ def pair_gain(power: FloatArray, twiddle: FloatArray, cosine: float, pole: float
     return -0.5 * math.log(after)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grid_cosine(twiddle: FloatArray, position: int) -> float:
     return float(twiddle[0, position]) if position < twiddle.shape[1] else -1.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_pairs(power: FloatArray, twiddle: FloatArray, n_peaks: int, out: FloatArray) -> int:
     """Rows (gain, cosine, pole radius, zero radius) of ``out``, best first; returns how many were found.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from shoal.compiled import kernel
 from shoal.meters.arma.optimize import solve_positive
 from shoal.validation import FloatArray
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def burg(x: FloatArray, order: int) -> FloatArray:
     """AR coefficients by Burg's recursion (1967): always stationary."""
     n = x.size
@@ -30,7 +30,7 @@ def burg(x: FloatArray, order: int) -> FloatArray:
     return ar
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hannan_rissanen(x: FloatArray, p: int, q: int, long_ar: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Regress x on its own lags and on lagged residuals of a long autoregression (Hannan & Rissanen 1982)."""
     n, k, longest = x.size, p + q, long_ar.size

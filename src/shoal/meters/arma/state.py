@@ -25,19 +25,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from shoal.compiled import kernel
 from shoal.validation import FloatArray
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def padded(c: FloatArray, r: int) -> FloatArray:
     out = np.zeros(r)
     out[: c.size] = c
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def monic(c: FloatArray, sign: float) -> FloatArray:
     """(1, sign·c_1, …, sign·c_r)."""
     out = np.ones(c.size + 1)
@@ -45,7 +45,7 @@ def monic(c: FloatArray, sign: float) -> FloatArray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def levinson_factor(ar: FloatArray, out: FloatArray) -> bool:
     """F with F F' = Cov(u_{t−1}, …, u_{t−r})/σ²; False when ``ar`` is not stationary.
 
@@ -75,7 +75,7 @@ def levinson_factor(ar: FloatArray, out: FloatArray) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bezout(phi: FloatArray, theta: FloatArray) -> FloatArray:
     """L[i, j] = Σ_{m=1}^{min(j+1, r−i)} θ_{i+m} φ_{j+1−m} − φ_{i+m} θ_{j+1−m}, both monic of length r + 1."""
     r = phi.size - 1
@@ -87,7 +87,7 @@ def bezout(phi: FloatArray, theta: FloatArray) -> FloatArray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def state_factor(ar: FloatArray, ma: FloatArray, levinson: FloatArray, factor: FloatArray) -> bool:
     """F and C = L F, of padded coefficients; False when ``ar`` is not stationary."""
     if not levinson_factor(ar, levinson):
@@ -96,7 +96,7 @@ def state_factor(ar: FloatArray, ma: FloatArray, levinson: FloatArray, factor: F
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def state_gradient(
     ar: FloatArray,
     ma: FloatArray,
