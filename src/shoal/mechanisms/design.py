@@ -120,7 +120,9 @@ def _solve(problem: Problem, method: str, settings: Settings, starts: Sequence[M
         moves = _by_component(problem, method, settings, starts)
         if method in SEARCHED and len(problem.components) > 1:
             # The simple methods look at all components together.
-            whole = [none(problem), white(problem), paper(problem)[0]] if problem.noise_floor == 0 else []
+            whole = [white(problem), paper(problem)[0]]
+            if problem.noise_floor == 0:
+                whole.append(none(problem))
             moves = min([moves, *whole], key=lambda m: certified(problem, m))
         if method == "transport" and moves.map is None:
             notes.append("no map improved on independent noise: this is the additive design")
@@ -168,7 +170,7 @@ def as_moves(problem: Problem, mechanism: Mechanism) -> Moves:
     n, k = problem.n_labels, problem.n_dims
     scale = problem.scale
     shift = np.array(np.broadcast_to(mechanism.shift * scale, (n, k)))
-    noise = mechanism.noise_cov * scale[:, None] * scale[None, :] - problem.noise_floor * np.eye(k)
+    noise = mechanism.noise_cov * scale[:, None] * scale[None, :] - problem.floor_cov
     values, vectors = np.linalg.eigh(np.broadcast_to(noise, (n, k, k)))
     root = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     if mechanism.gain is None:
@@ -220,7 +222,7 @@ def frontier(
     seed: int = 0,
     **options: Any,
 ) -> Frontier:
-    """Design at several budgets, each started from the one below it; δ never rises with ρ.
+    """Design at several budgets, each started from the one below it; with the searched methods δ never rises with ρ.
 
     A design for a smaller budget is also one for a larger, so where the search does not improve on it, it is kept.
     """

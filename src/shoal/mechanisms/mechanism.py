@@ -39,7 +39,8 @@ EPS = float(np.finfo(np.float64).eps)
 class Certificate:
     """The worst edge of a mechanism at the ε it was designed for; ``delta_upper`` is the end to rely on.
 
-    ``lower_bound`` is a δ that no mechanism with this error budget could go below, whatever its kind.
+    ``lower_bound`` is a δ that no mechanism with Gaussian output and this error budget goes below: a numerical minimum,
+    to judge a design by, not a part of the guarantee.
     """
 
     notion: str
@@ -320,8 +321,7 @@ def _shrunk(moves: Moves, factor: float) -> Moves:
 
 def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, FloatArray]:
     """Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise."""
-    k = problem.n_dims
-    noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.noise_floor * np.eye(k)
+    noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.floor_cov
     if moves.map is None:
         return None, noise
     values, vectors = np.linalg.eigh(problem.classes.stored_covs)

@@ -37,8 +37,7 @@ class Moves:
 
     def laws(self, problem: Problem) -> tuple[FloatArray, FloatArray]:
         """Means and covariances of what is released."""
-        floor = problem.noise_floor * np.eye(problem.n_dims)
-        noise = self.noise @ np.swapaxes(self.noise, 1, 2) + floor
+        noise = self.noise @ np.swapaxes(self.noise, 1, 2) + problem.floor_cov
         if self.map is None:
             covs = problem.classes.stored_covs + noise
         else:

@@ -27,7 +27,7 @@ def paper(problem: Problem, *, steps: int = STEPS) -> tuple[Moves, FloatArray]:
     """Noise covariances of Algorithm 1 and the history of J, its largest surrogate."""
     n, k = problem.n_labels, problem.n_dims
     radius = radii(problem)
-    base = np.broadcast_to(problem.classes.stored_covs, (n, k, k)) + problem.noise_floor * np.eye(k)
+    base = np.broadcast_to(problem.classes.stored_covs, (n, k, k)) + problem.floor_cov
     start = base + (np.maximum(radius, 1e-12) ** 2 / k)[:, None, None] * np.eye(k)
     precision = np.asarray(np.linalg.inv(start), dtype=np.float64)
     history = np.full(steps + 1, np.nan)

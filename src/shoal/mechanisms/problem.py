@@ -94,6 +94,11 @@ class Problem:
     def code(self) -> int:
         return NOTIONS[self.notion]
 
+    @property
+    def floor_cov(self) -> FloatArray:
+        """(k, k) the noise floor in these coordinates; its trace is k times the floor, since weights average to one."""
+        return np.diag(self.noise_floor * self.scale**2)
+
     @cached_property
     def roots(self) -> FloatArray:
         """(n or 1, k, k) symmetric square roots of the covariances."""
