@@ -219,6 +219,10 @@ class GaussianClasses:
     def take(self, positions: Any) -> GaussianClasses:
         """The labels at the given positions, in that order."""
         positions = np.asarray(positions)
+        if positions.dtype.kind not in "iu" or positions.ndim != 1 or len(positions) == 0:
+            raise InputError("positions must be a list of whole numbers, at least one")
+        if positions.min() < 0 or positions.max() >= self.n_classes:
+            raise InputError(f"positions must lie between 0 and {self.n_classes - 1}")
         labels = [self.labels[i] for i in positions]
         means = self.means[positions]
         rows = slice(None) if self.is_shared else positions

@@ -154,6 +154,8 @@ class NeighborGraph:
             matrix = validation.array(ndim=2, distance=distance)
             if matrix.shape != (len(names), len(names)):
                 raise InputError(f"distance must have shape ({len(names)}, {len(names)}), got {matrix.shape}")
+            if not np.array_equal(matrix, matrix.T):
+                raise InputError("distance must be symmetric: the same from a to b as from b to a")
             values = matrix[i, j]
         keep = values <= threshold
         return cls(names, np.stack([i[keep], j[keep]], axis=1).astype(np.int32))

@@ -55,7 +55,7 @@ def test_stronger_methods_are_never_worse_and_promises_hold(name: str) -> None:
     assert found["transport"].certificate.delta_upper < 1.0
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in ("diagonal", "equal means")])
+@pytest.mark.parametrize("name", list(CASES))
 def test_above_the_price_of_perfection(name: str) -> None:
     """Constants, lines and the rest: once every label can reach the common law, nothing tells them apart."""
     classes, graph, options = CASES[name]
@@ -216,3 +216,14 @@ class TestEndings:
         shoal.design(classes, graph, "covariance", 1.0, 0.3, iterations=5, progress=lambda *a: seen.append(a))
         assert seen[-1][0] == seen[-1][1]
         assert all(value <= 0 for _, _, value in seen)
+
+
+@pytest.mark.parametrize("method", ["white", "paper", "additive", "transport"])
+def test_noise_floor_holds_in_every_entry_whatever_the_weights(method: str) -> None:
+    rng = np.random.default_rng(5)
+    roots = rng.standard_normal((3, 2, 2))
+    classes = shoal.GaussianClasses(rng.standard_normal((3, 2)), roots @ np.swapaxes(roots, 1, 2))
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    mechanism = shoal.design(classes, graph, method, 1.0, 0.5, weights=[9, 1], noise_floor=0.1, iterations=10)
+    assert np.linalg.eigvalsh(mechanism.noise_cov).min() >= 0.1 * (1 - 1e-12)
+    assert (mechanism.weighted_rho <= mechanism.budget).all()

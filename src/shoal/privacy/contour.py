@@ -468,6 +468,10 @@ def tail(
             if found[2] < 0.0 or found[1] > -math.inf:
                 if has_tiny_shift(law):
                     return found[2], -math.inf, found[2]
+                if found[1] == -math.inf and found[2] > max(floor, -math.inf):
+                    # Loose: nearly equal laws, or next to the end of a range. Markov's inequality may say more.
+                    upper = min(found[2], log_markov(side, x, law))
+                    return min(found[0], upper), found[1], upper
                 return found
             # Nothing can be said at x. Markov's inequality may still do, and so does the value further in.
             upper = log_markov(side, x, law)
