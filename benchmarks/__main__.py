@@ -1,10 +1,10 @@
-"""Run every benchmark module, or those named: ``python -m benchmarks [name ...]``."""
+"""Run every benchmark, or those named: ``python -m benchmarks [name ...]``. Each prints one Markdown section."""
 
 from __future__ import annotations
 
 import pkgutil
+import runpy
 import sys
-from importlib import import_module
 
 import benchmarks
 
@@ -17,7 +17,8 @@ def main() -> int:
         print(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(names)}", file=sys.stderr)
         return 2
     for name in wanted:
-        print(import_module(f"benchmarks.{name}").section(), flush=True)
+        sys.argv = [name]
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
     return 0
 
 
