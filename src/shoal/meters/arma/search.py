@@ -246,8 +246,8 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
             break
         pool.improve(which, effort.final, FINAL_TOLERANCE)
         premature |= before - pool.values[which] > UNSETTLED
-    first = pool.models[pool.ranking()[0]]
-    if q > 0 and np.abs(np.array(_partials(-first[p:]))).max() > AT_THE_EDGE:
+    found = pool.models[pool.ranking()[0]]
+    if q > 0 and np.abs(np.array(_partials(-found[p:]))).max() > AT_THE_EDGE:
         pool.add(np.full(p + q, 0.01), 4 * effort.look)
         pool.improve(len(pool.models) - 1, effort.final, FINAL_TOLERANCE)
     top = pool.ranking()[0]
