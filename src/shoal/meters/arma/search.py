@@ -8,7 +8,8 @@ poles and zeros sit on (a boiler cycle, a daily harmonic), so the search moves t
    two get a single real pole and zero instead, and no exchange.
 2. Exchange: take the pair out of the leader whose loss costs least, add one elsewhere, a few steps each; repeat
    from the new leader. Then the same once with a single real pole and zero.
-3. Run the leaders to convergence.
+3. Run the leaders to convergence. Where that is not clear-cut, or the leader is nearly noninvertible, start again
+   from the regressions with another optimizer (``rescue.py``).
 
 Models are rows (ar, ma). Nothing is random.
 """
@@ -25,6 +26,7 @@ from shoal.compiled import kernel
 from shoal.meters.arma.likelihood import evaluate
 from shoal.meters.arma.optimize import minimize
 from shoal.meters.arma.parameters import is_stable, partials, pulled_in
+from shoal.meters.arma.rescue import rescue
 from shoal.meters.arma.roots import (
     over_linear,
     over_quadratic,
@@ -67,8 +69,7 @@ OTHER_LONG_ORDERS = (12, 48)
 #: Nats: a finalist that still gains this much shows that the ranking was premature: then all within reach are run.
 UNSETTLED = 6.0
 
-#: A moving average with a larger partial autocorrelation is nearly noninvertible, where regressions start badly and
-#: local maxima sit on the edge: one more start, from almost white noise, is then run to the end.
+#: A moving average with a larger partial autocorrelation is nearly noninvertible; see ``rescue.py``.
 AT_THE_EDGE = 0.99
 
 #: Nats behind the leader beyond which a model is not run to convergence, in general and after a premature ranking.
@@ -171,10 +172,11 @@ def without_single(x: FloatArray, coef: FloatArray, p: int) -> FloatArray | None
     return best
 
 
-def _partials(c: FloatArray) -> FloatArray:
+def _edge(c: FloatArray) -> float:
+    """The largest partial autocorrelation: 1 on the edge of the stable region."""
     r = np.zeros(c.size)
     partials(c, r)
-    return r
+    return float(np.abs(r).max())
 
 
 def _real(roots: NDArray[np.complex128]) -> list[float]:
@@ -246,9 +248,9 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
             break
         pool.improve(which, effort.final, FINAL_TOLERANCE)
         premature |= before - pool.values[which] > UNSETTLED
-    found = pool.models[pool.ranking()[0]]
-    if q > 0 and np.abs(np.array(_partials(-found[p:]))).max() > AT_THE_EDGE:
-        pool.add(np.full(p + q, 0.01), 4 * effort.look)
-        pool.improve(len(pool.models) - 1, effort.final, FINAL_TOLERANCE)
+    top = pool.ranking()[0]
+    if q > 0 and (premature or not pool.converged[top] or _edge(-pool.models[top][p:]) > AT_THE_EDGE):
+        for long_order in (24, 48):
+            pool.add(rescue(x, regression_start(x, long_order, p, q), p, effort.final), effort.final)
     top = pool.ranking()[0]
     return pool.models[top], pool.values[top], pool.converged[top]
