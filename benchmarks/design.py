@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shoal
+from shoal.privacy.curve import round_up
 from shoal.synthetic import TOTAL_BUDGETS, four_classes
 
 Array = NDArray[np.float64]
@@ -141,7 +142,8 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def number(value: float) -> str:
-    return "0" if value < 1e-300 else f"{value:.3g}"
+    """Three digits, rounded up; an upper end that underflowed reads as zero here."""
+    return "0" if value < 1e-300 else f"{round_up(value, 3):.3g}"
 
 
 def row(*cells: Any) -> None:
