@@ -67,11 +67,13 @@ class _Frame:
     def holds(self, mean: FloatArray, cov: FloatArray) -> bool:
         tolerance = SLACK * RANK_TOLERANCE
         shaped = cov / self.scale[:, None] / self.scale[None, :]
-        if np.abs(self.null.T @ shaped @ self.null).max() > tolerance * np.abs(shaped).max():
+        # Entry by entry: a large entry that a null direction does not touch must not excuse a gap in it.
+        weight = np.abs(self.null)
+        if (np.abs(self.null.T @ shaped @ self.null) > tolerance * (weight.T @ np.abs(shaped) @ weight)).any():
             return False
-        size = max(np.abs(mean / self.scale).max(), np.abs(self.origin / self.scale).max())
-        gap = np.abs(self.null.T @ ((mean - self.origin) / self.scale)).max()
-        return bool(gap <= tolerance * size)
+        size = np.maximum(np.abs(mean), np.abs(self.origin)) / self.scale
+        gap = np.abs(self.null.T @ ((mean - self.origin) / self.scale))
+        return bool((gap <= tolerance * (weight.T @ size)).all())
 
 
 def split(classes: GaussianClasses) -> Supports:

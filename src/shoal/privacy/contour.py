@@ -8,9 +8,9 @@ so neither loses relative accuracy (docs/theory.md, section 3).
 
 The contour is a hyperbola through the saddle point c of the whole exponent, bent towards either side, and the rule is
 the trapezoidal one in its parameter, halved until two steps agree. The bracket covers, in this order: the difference of
-the last two steps (the error of the finer one is about its square), rounding in the exponent times the cancellation in
-the sum, and the error that the spectrum arrived with, carried through K's derivatives averaged over the contour. (At
-the saddle point alone they would not do: K vanishes at t = 0 and t = −1 whatever the spectrum.)
+the last two steps (and what the squares of the differences before suggest), rounding in the exponent times the
+cancellation in the sum, and the error that the spectrum arrived with, carried through K's derivatives averaged over the
+contour. (At the saddle point alone they would not do: K vanishes at t = 0 and t = −1 whatever the spectrum.)
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ EPS = float(np.finfo(np.float64).eps)
 
 #: Two successive steps must agree to this relative accuracy.
 AGREEMENT = 2e-11
+#: The constant allowed for when the error of a step is judged by the square of the step before.
+SQUARED = 1e3
 #: A worse agreement than this counts as none.
 COARSEST = 1e-4
 #: Opening angle of the hyperbola.
@@ -125,6 +127,7 @@ def quadrature(
     # The coarsest pass finds where the integrand has died out.
     _, im = integrand(0, bend, kind, x, c, at_c, scale, law)
     total, absolute = 0.5 * strip * im, 0.5 * abs(im)
+    every_other = total
     moment = absolute * abs(c * (1.0 + c))
     moment_t = moment * abs(c)
     quiet, stop = 0, last
@@ -134,6 +137,8 @@ def quadrature(
         if not size < 1e6 * absolute:
             return 0.0, math.inf, math.inf, math.inf, math.inf, stride, 0
         total += strip * im
+        if index % (2 * stride) == 0:
+            every_other += strip * im
         absolute += size
         once, twice = weights(index, bend, c, scale)
         moment += size * once
@@ -144,7 +149,11 @@ def quadrature(
             break
     if quiet < 2:
         return 0.0, math.inf, math.inf, math.inf, math.inf, stride, 0
-    difference = math.inf
+    # One agreement can be an accident: the error of the coarser sum changes sign as x varies. Each halving squares the
+    # error, up to a constant, so the differences of the steps before must be small enough as well.
+    difference, before, earlier = math.inf, math.inf, 0.0
+    if total != 0.0:
+        before = abs(total - 2.0 * every_other) / abs(total)
     # The moments need no more than the coarsest pass: they are averages of slowly varying sizes.
     moment, moment_t = moment / absolute, moment_t / absolute
     for _ in range(HALVINGS):
@@ -159,7 +168,9 @@ def quadrature(
         absolute += more_abs
         stride = half
         new = total * stride
-        difference = abs(new - old) / abs(new) if new != 0.0 else math.inf
+        step = abs(new - old) / abs(new) if new != 0.0 else math.inf
+        difference = max(step, SQUARED * before * before, SQUARED * earlier**4)
+        earlier, before = before, step
         if difference < agreement:
             break
     value = total * stride * (STEP / 2**HALVINGS)
@@ -389,7 +400,8 @@ def resolved_tail(kind: int, side: int, x: float, law: LossLaw, floor: float) ->
         if side * x >= 0.0:
             return -math.inf, -math.inf, -math.inf
         value = math.log(-math.expm1(x)) if kind == HOCKEY else 0.0
-        return value, value - EPS, min(value + EPS, 0.0)
+        slack = EPS * (2.0 + abs(value))
+        return value, value - slack, min(value + slack, 0.0)
 
     doubtful = range_in_doubt(law)
     top = math.inf if doubtful else reach(side, law)

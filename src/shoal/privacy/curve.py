@@ -276,6 +276,10 @@ def _tighter(old: FloatArray, new: FloatArray) -> FloatArray:
     result = new.copy()
     result[..., 1] = np.maximum(new[..., 1], old[..., 1])
     result[..., 2] = np.minimum(new[..., 2], old[..., 2])
+    # Ends that crossed cannot both be right: keep the wider of each.
+    crossed = ~(result[..., 1] <= result[..., 2])
+    result[crossed, 1] = np.minimum(new[crossed, 1], old[crossed, 1])
+    result[crossed, 2] = np.maximum(new[crossed, 2], old[crossed, 2])
     return result
 
 
@@ -344,7 +348,7 @@ def _no_shift_beyond_zero(notion: str, prior: Prior) -> None:
 def exp_up(log_value: FloatArray) -> FloatArray:
     """e^x rounded up; zero only where x is −inf, never above 1."""
     with np.errstate(under="ignore"):
-        raised = np.maximum(np.exp(log_value) * (1 + 4 * contour.EPS), TINIEST)
+        raised = np.maximum(np.nextafter(np.exp(log_value) * (1 + 4 * contour.EPS), np.inf), TINIEST)
     return np.where(log_value == -np.inf, 0.0, np.minimum(raised, 1.0))
 
 
@@ -360,7 +364,7 @@ def round_up(value: float, digits: int = 4) -> float:
         return value
     exponent = math.floor(math.log10(value)) - digits + 1
     if exponent < -300:
-        return value
+        return value * 1.001  # too small for its digits to be scaled exactly
     scale = 10.0**exponent
     rounded = math.ceil(value / scale) * scale
     return rounded if rounded >= value else math.nextafter(rounded, math.inf)

@@ -63,7 +63,9 @@ def pair_privacy(classes: Any, graph: NeighborGraph, a: Any, b: Any, epsilon: fl
             steps = np.array([[position[p], position[q]] for p, q in pairwise(path)], dtype=np.intp)
             each = brackets(releases, steps, code, np.array([epsilon / hops]), np.zeros((hops, 2)))[:, :, 0]
             delta = exp_up(trusted(each.reshape(-1, 3))[2]).reshape(hops, 2)
-            growth = np.exp(np.arange(hops) * epsilon / hops)
+            growth = np.exp(np.minimum(np.arange(hops) * epsilon / hops, 700.0))  # beyond, any δ > 0 makes the bound 1
             forth, back = (growth * delta[:, 0]).sum(), (growth * delta[::-1, 1]).sum()
             bound = float(min(max(forth, back) * (1 + 1e-12), 1.0))
+            if epsilon > 700.0 and delta.any():
+                bound = 1.0
     return PairPrivacy(str(a), str(b), notion, epsilon, (float(own[0]), float(own[1])), hops, bound)

@@ -15,7 +15,7 @@ from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.parallel import map_blocks
-from shoal.privacy.contour import carried_error, reach_error
+from shoal.privacy.contour import EPS, carried_error, reach_error
 from shoal.privacy.curve import BLOCK
 from shoal.privacy.edges import LOOSE, EdgeBlock, loss_law
 from shoal.privacy.generating import RIGHT, derivatives, extremes, reach, slopes
@@ -193,6 +193,10 @@ def _divergences(orders: FloatArray, block: EdgeBlock, found: FloatArray, error:
                 continue
             law = loss_law(block, e, direction)
             _, high = extremes(law)
+            most = high * (1.0 + 8.0 * EPS)
+            for r in range(law.g.shape[0]):
+                for i in range(law.g.shape[1]):
+                    most = max(most, law.g[r, i] + 2.0 * (1.0 + law.g[r, i]) * law.lam_error[r, i])
             for j in range(len(orders)):
                 t = orders[j] - 1.0
                 value, doubt = math.inf, 0.0
@@ -203,7 +207,9 @@ def _divergences(orders: FloatArray, block: EdgeBlock, found: FloatArray, error:
                 elif t * high < 1.0:
                     near = t if abs(t) > 1e-6 else math.copysign(1e-6, t)
                     rounding, spectrum = carried_error(near, 0.0, law)
-                    doubt = (rounding + spectrum) / abs(near)  # inf where the order may lie beyond the last finite one
+                    doubt = (rounding + spectrum) / abs(near)
+                    if t * most >= 1.0:
+                        doubt = math.inf  # the order may lie beyond the last finite one
                     if abs(t) < 1e-9:
                         # K(t)/t near 0 from K' and K''; it lies between K'(0) and K'(t).
                         k1, k2 = slopes(0.0, law)

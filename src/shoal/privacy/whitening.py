@@ -97,9 +97,9 @@ def fast(
             total += vectors[j, i] * y[j, 0]
         w[i] = total
         w_error[i] = relative * math.sqrt(length)
-        if gamma > 0.0:
+        if gamma > 8.0 * relative * size:
             lam[i] = math.log1p(values[i])
-            lam_error[i] = relative * size / gamma
+            lam_error[i] = relative * size / (gamma - relative * size)
         else:
             lam[i] = 0.0
             lam_error[i] = math.inf
@@ -340,7 +340,7 @@ def refine(
                         gamma += root[i, j] * root[i, j]
                     lam[i] = math.log(gamma)
                     g[i] = gamma - 1.0
-                    lam_error[i] = 8.0 * n * EPS + lost / gamma
+                    lam_error[i] = 8.0 * n * EPS + lost / (gamma - lost) if gamma > 8.0 * lost else math.inf
             return True
         # The frame was too poor: straighten it with what was just learned and try again.
         turned = rotation.T.copy()

@@ -1,0 +1,60 @@
+"""Findings of an adversarial review, kept as tests: each once gave a figure on the unsafe side."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import oracle
+import shoal
+
+
+def _pair(a: tuple, b: tuple) -> tuple[shoal.GaussianClasses, shoal.NeighborGraph]:
+    classes = shoal.GaussianClasses(np.array([a[0], b[0]], dtype=float), np.array([a[1], b[1]], dtype=float))
+    return classes, shoal.NeighborGraph.complete(classes.labels)
+
+
+def test_an_accidental_agreement_of_two_steps_is_not_trusted() -> None:
+    lam = np.array([-0.000804807068547043, -0.002843405711486331, -1.5537609313760306e-05, 0.0002610303310770706,
+                    0.000257296187170499, 0.014530416848254879, -9.697903906287604e-06, 0.317296189605132,
+                    0.26295817528458193, 0.08276254189728603])  # fmt: skip
+    w = np.zeros(10)
+    w[:4] = 1.877354539262375e-08, 0.07409534894828057, 8.747100597489968e-10, 1.2596057152177872e-08
+    w[4:8] = 2.056462407094353e-10, 4.5690689985128463e-10, 1.334219644549731e-06, 0.0005717633397422752
+    classes = shoal.GaussianClasses.diagonal([np.zeros(10), w], [np.exp(lam), np.ones(10)])
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    _, low, high = shoal.edge_brackets(classes, graph, 0.2779856203527551, "pdp")[0, 0]
+    gamma = np.exp(lam)
+    exact = float(oracle.log_upper_tail(gamma, w / np.sqrt(gamma), 0.2779856203527551))
+    assert exact == pytest.approx(-1.6296, abs=1e-4)
+    assert low - 1e-9 <= exact <= high + 1e-9
+
+
+def test_an_eigenvalue_lost_to_rounding_gives_no_bracket_that_excludes_the_truth() -> None:
+    s1, s2, r = 1e-12, 1e-3, -0.96
+    classes, graph = _pair(
+        ([0, 0], [[s1 * s1, r * s1 * s2], [r * s1 * s2, s2 * s2]]), ([0, 0], [[1, 0.72e-3], [0.72e-3, 1e-6]])
+    )
+    _, low, high = shoal.edge_brackets(classes, graph, 26.53866609924767)[0, 0]
+    assert low <= -0.20967 + 1e-4
+    assert high >= -0.20968 - 1e-4
+
+
+@pytest.mark.filterwarnings("ignore::shoal.supports.RankWarning")
+def test_a_large_entry_does_not_excuse_a_gap_in_another() -> None:
+    cov = [[1, 0, 0], [0, 1, 1], [0, 1, 1]]
+    classes, graph = _pair(([1e10, 0, 0], cov), ([1e10, 0, 1e-4], cov))
+    assert shoal.privacy_curve(classes, graph, 1.0).delta_upper == 1.0
+
+
+def test_renyi_next_to_its_last_finite_order_is_not_understated() -> None:
+    classes, graph = _pair(([0], [[1.5271775516394999]]), ([0], [[1.4108331647858696]]))
+    assert shoal.renyi_curve(classes, graph, 13.126353517688834).divergence_upper == math.inf
+
+
+def test_hop_bound_of_equal_laws_at_a_huge_epsilon_is_a_number() -> None:
+    classes = shoal.GaussianClasses(np.zeros((4, 1)), np.ones((1, 1)))
+    graph = shoal.NeighborGraph.from_edges(classes.labels, [("0", "1"), ("1", "2"), ("2", "3")])
+    assert shoal.pair_privacy(classes, graph, "0", "3", 1e4).hop_bound == 0.0
