@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -213,6 +214,30 @@ class GaussianClasses:
         i, j = np.triu_indices(self.n_dims)
         upper = roots[:, i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
         return np.concatenate([self.means, upper], axis=1)
+
+    # ------------------------------------------------------------------ known up to rounding
+
+    #: (n,) relative bounds, in the whitened norm, on errors of covariances and means; None where these are exact.
+    doubts: tuple[FloatArray, FloatArray] | None = None
+
+    def doubted(self, cov_error: FloatArray, mean_error: FloatArray) -> GaussianClasses:
+        """The same laws, known only up to the given entrywise errors, which the accounting then covers.
+
+        Stored as ‖ |L⁻¹| E |L⁻ᵀ| ‖ and ‖ |L⁻¹| e ‖ per label. Labels with a singular covariance are left without.
+        """
+        n, k = self.means.shape
+        whole = np.broadcast_to(np.isfinite(self.condition), (n,))
+        inverse = np.broadcast_to(np.eye(k), (n, k, k)).copy()
+        if whole.any():
+            inverse[whole] = np.abs(np.linalg.inv(np.broadcast_to(self.cholesky, (n, k, k))[whole]))
+        spread = inverse @ np.broadcast_to(cov_error, (n, k, k)) @ np.swapaxes(inverse, 1, 2)
+        shift = (inverse @ np.broadcast_to(mean_error, (n, k))[:, :, None])[:, :, 0]
+        result = copy.copy(self)
+        result.doubts = (
+            np.where(whole, spread.sum(axis=2).max(axis=1), 0.0),
+            np.where(whole, np.linalg.norm(shift, axis=1), 0.0),
+        )
+        return result
 
     # ------------------------------------------------------------------ derived families
 

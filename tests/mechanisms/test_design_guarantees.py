@@ -66,7 +66,7 @@ def test_above_the_price_of_perfection(name: str) -> None:
     epsilon = options.pop("epsilon", 1.0)
     for method in ("center", "transport"):
         mechanism = shoal.design(classes, graph, method, epsilon, rho, iterations=6, **options)
-        assert mechanism.certificate.log_delta_upper < -1e4
+        assert mechanism.certificate.delta_upper < 1e-100  # what the rounding of the stored parameters leaves open
         assert (mechanism.weighted_rho <= mechanism.budget).all()
 
 

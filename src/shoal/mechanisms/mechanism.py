@@ -118,15 +118,32 @@ class Mechanism:
             first = self.noise_cov[0]
             if len(self.noise_cov) == 1 or (self.noise_cov == first).all():
                 diagonal = np.diagonal(first)
-                return self.classes.with_noise(diagonal if (first == np.diag(diagonal)).all() else first)
+                output = self.classes.with_noise(diagonal if (first == np.diag(diagonal)).all() else first)
+                error = 2 * EPS * np.abs(output.stored_covs)
+                return output.doubted(error, np.zeros(1)) if first.any() else output
         means = self.classes.means + self.shift
-        covs: FloatArray = self.classes.stored_covs
+        covs, size = self.classes.stored_covs, np.abs(self.classes.stored_covs)
         if self.gain is not None:
             # As a square: a product of three would not stay positive semidefinite where the map shrinks much.
-            moved = (np.eye(self.classes.n_dims) + self.gain) @ square_root(covs)
-            covs = moved @ np.swapaxes(moved, 1, 2)
+            kept = np.eye(self.classes.n_dims) + self.gain
+            moved, most = kept @ self._roots, np.abs(kept) @ np.abs(self._roots)
+            covs, size = moved @ np.swapaxes(moved, 1, 2), most @ np.swapaxes(most, 1, 2)
         covs = covs + self.noise_cov
-        return GaussianClasses(means, 0.5 * (covs + np.swapaxes(covs, 1, 2)), self.classes.labels)
+        output = GaussianClasses(means, 0.5 * (covs + np.swapaxes(covs, 1, 2)), self.classes.labels)
+        # The law that is really released differs by the rounding of these sums; the accounting is told by how much.
+        rounding = 8 * self.classes.n_dims * EPS
+        return output.doubted(
+            rounding * (size + np.abs(self.noise_cov)), EPS * (np.abs(self.classes.means) + np.abs(self.shift))
+        )
+
+    @cached_property
+    def _roots(self) -> FloatArray:
+        """(n or 1, k, k) factors of the input covariances: triangular, or symmetric where they are singular."""
+        whole = np.isfinite(self.classes.condition)
+        factors = self.classes.cholesky
+        return (
+            factors if whole.all() else np.where(whole[:, None, None], factors, square_root(self.classes.stored_covs))
+        )
 
     @cached_property
     def _entry_errors(self) -> FloatArray:
@@ -134,8 +151,9 @@ class Mechanism:
         n, k = self.classes.means.shape
         total = self.shift**2 + np.diagonal(self.noise_cov, axis1=1, axis2=2)
         if self.gain is not None:
-            moved = self.gain @ self.classes.stored_covs @ np.swapaxes(self.gain, 1, 2)
-            total = total + np.diagonal(moved, axis1=1, axis2=2)
+            moved = ((self.gain @ self._roots) ** 2).sum(axis=2)
+            most = ((np.abs(self.gain) @ np.abs(self._roots)) ** 2).sum(axis=2)
+            total = total + moved + 8 * k * EPS * most
         return np.asarray(np.broadcast_to(total, (n, k)) * (1 + 4 * k * EPS))
 
     @property

@@ -97,6 +97,13 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
             continue  # one point: equal laws, all zeros
         rows = np.flatnonzero((first == number) & ~result.disjoint)
         result.put(rows, _family_spectra(family, supports.position[pairs[rows]], precise and family.exact))
+    if classes.doubts is not None:
+        # Laws known up to a relative η each: every λ moves by at most 2 (η + η'), and √a along with it.
+        relative, shifted = (d[pairs].sum(axis=1)[:, None] for d in classes.doubts)
+        grown = np.exp(0.5 * np.abs(result.lam).max(axis=1, keepdims=True))
+        if not classes.is_shared:  # one matrix, rounded once, is the same for all
+            result.lam_error[:] += np.where(relative < 0.25, 2.0 * relative, np.inf)
+        result.w_error[:] += 2.0 * relative * np.linalg.norm(result.w, axis=1)[:, None] + shifted * grown
     return result
 
 
