@@ -5,6 +5,7 @@ Writes out/demo.png and prints a table. Run it with ``make demo``.
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def main() -> None:
     bound = mechanisms["transport (shoal)"].lower_bound
     print()
     print(
-        f"Guessing blindly is right 25 % of the time. No Gaussian mechanism with this budget gets δ below {bound:.3f}."
+        f"Guessing blindly is right 25 % of the time. No Gaussian mechanism with this budget gets δ below {math.floor(1000 * bound) / 1000:.3f}."
     )
     perfect = shoal.perfect_rho(classes, graph)
     print(f"From ρ = {round_up(perfect):.4g} on, δ = 0 is affordable: all four laws can be made one.")
