@@ -54,10 +54,10 @@ def main() -> None:
             f"{title:<22}{round_up(certificate.delta_upper):>14.4f}{round_up(pdp):>16.4f}"
             f"{'≤ ' + format(100 * risk.success_upper, '.1f') + ' %':>20}   {a} from {b}"
         )
-    bound = mechanisms["transport (shoal)"].lower_bound
+    bound = math.floor(1000 * mechanisms["transport (shoal)"].lower_bound) / 1000
     print()
     print(
-        f"Guessing blindly is right 25 % of the time. No Gaussian mechanism with this budget gets δ below {math.floor(1000 * bound) / 1000:.3f}."
+        f"Guessing blindly is right 25 % of the time. No Gaussian mechanism with this budget gets δ below {bound:.3f}."
     )
     perfect = shoal.perfect_rho(classes, graph)
     print(f"From ρ = {round_up(perfect):.4g} on, δ = 0 is affordable: all four laws can be made one.")
