@@ -95,3 +95,19 @@ def test_a_certificate_covers_the_rounding_of_its_own_parameters(condition: floa
                 gamma = [values[r] for r in range(3)]
                 nu = [w[r] / mp.sqrt(gamma[r]) for r in range(3)]
                 assert oracle.log_hockey(gamma, nu, 0.01) <= upper[e, direction]
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_brackets_of_a_designed_family_are_tight(share: float, epsilon: float) -> None:
+    """A design leaves directions with γ near 1 and a gap: the bend that decays far out is then the wrong one."""
+    rng = np.random.default_rng(5)
+    factors = rng.standard_normal((30, 6, 12)) / np.sqrt(12)
+    covs = factors @ np.swapaxes(factors, 1, 2) * rng.uniform(0.5, 2.0, 30)[:, None, None]
+    classes = shoal.GaussianClasses(rng.standard_normal((30, 6)), covs)
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    mechanism = shoal.design(classes, graph, "center", epsilon, share * shoal.perfect_rho(classes, graph))
+    _, lower, upper = np.moveaxis(shoal.edge_brackets(mechanism.output, graph, epsilon), 2, 0)
+    large = upper > -20.0
+    assert large.sum() > 400
+    assert (upper[large] - lower[large]).max() < 1e-7
