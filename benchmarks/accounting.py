@@ -111,7 +111,7 @@ def pld_delta(classes: shoal.GaussianClasses, a: int, b: int) -> tuple[float, in
     """dp-accounting's distribution from the CDF of the loss; returns δ and the number of CDF values it asked for."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    from shoal.privacy import contour
+    from shoal.privacy import tails
     from shoal.privacy.edges import loss_law
     from shoal.privacy.generating import RIGHT, TAIL
     from shoal.privacy.releases import Releases
@@ -122,7 +122,7 @@ def pld_delta(classes: shoal.GaussianClasses, a: int, b: int) -> tuple[float, in
     def cdf(x: float) -> float:
         nonlocal calls
         calls += 1
-        return -math.expm1(contour.tail(TAIL, RIGHT, float(x), law, -math.inf)[0])
+        return -math.expm1(tails.tail(TAIL, RIGHT, float(x), law, -math.inf)[0])
 
     pld = privacy_loss_distribution.create_from_cdf(
         cdf, value_discretization_interval=PLD_INTERVAL, tail_mass_truncation=1e-12

@@ -21,8 +21,8 @@ import numpy as np
 
 from shoal.compiled import kernel
 from shoal.mechanisms.problem import Problem
-from shoal.privacy.contour import tail
 from shoal.privacy.generating import HOCKEY, RIGHT, LossLaw
+from shoal.privacy.tails import tail
 from shoal.validation import FloatArray
 
 #: Edges looked at: those farthest apart for their budgets. Any subset gives a valid bound.

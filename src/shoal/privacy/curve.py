@@ -18,17 +18,18 @@ from shoal import validation
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.parallel import Progress, map_blocks
-from shoal.privacy import contour
+from shoal.privacy import tails
+from shoal.privacy.contour import EPS
 from shoal.privacy.edges import LOOSE, all_edges, worst_edges
 from shoal.privacy.releases import Releases, prior_offsets
 from shoal.validation import FloatArray
 
 #: Notion -> code of the kernels.
 NOTIONS = {
-    "dp": contour.DP,
-    "pdp": contour.PDP,
-    "pdp-two-sided": contour.PDP_TWO_SIDED,
-    "chernoff": contour.CHERNOFF,
+    "dp": tails.DP,
+    "pdp": tails.PDP,
+    "pdp-two-sided": tails.PDP_TWO_SIDED,
+    "chernoff": tails.CHERNOFF,
 }
 #: Edges per block of work.
 BLOCK = 1024
@@ -164,7 +165,7 @@ def epsilon_at(classes: Any, graph: NeighborGraph, delta: float, notion: str = "
     code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     delta = validation.probability(delta=delta, below_one=True)
     # δ's own logarithm, rounded down by what exp_up may add.
-    target = math.log(delta) * (1 + contour.EPS) - 8 * contour.EPS if delta > 0 else -math.inf
+    target = math.log(delta) * (1 + EPS) - 8 * EPS if delta > 0 else -math.inf
     releases = Releases.of(classes)
     pairs = releases.pairs(graph)
     if len(pairs) == 0:
@@ -348,14 +349,14 @@ def _no_shift_beyond_zero(notion: str, prior: Prior) -> None:
 def exp_up(log_value: FloatArray) -> FloatArray:
     """e^x rounded up; zero only where x is −inf, never above 1."""
     with np.errstate(under="ignore"):
-        raised = np.maximum(np.nextafter(np.exp(log_value) * (1 + 4 * contour.EPS), np.inf), TINIEST)
+        raised = np.maximum(np.nextafter(np.exp(log_value) * (1 + 4 * EPS), np.inf), TINIEST)
     return np.where(log_value == -np.inf, 0.0, np.minimum(raised, 1.0))
 
 
 def exp_down(log_value: FloatArray) -> FloatArray:
     """e^x rounded down."""
     with np.errstate(under="ignore"):
-        return np.asarray(np.exp(log_value) * (1 - 4 * contour.EPS))
+        return np.asarray(np.exp(log_value) * (1 - 4 * EPS))
 
 
 def round_up(value: float, digits: int = 4) -> float:

@@ -10,12 +10,11 @@ import numpy as np
 from shoal import validation
 from shoal.errors import InputError, UnreachableError
 from shoal.graph import NeighborGraph
-from shoal.privacy import contour
+from shoal.privacy import tails
+from shoal.privacy.contour import EPS
 from shoal.privacy.curve import exp_up
 from shoal.privacy.edges import only_law
 from shoal.privacy.generating import TINY_SQUARE
-
-EPS = contour.EPS
 
 
 def sensitivity(means: Any, graph: NeighborGraph, p: float = 2) -> float:
@@ -52,7 +51,7 @@ def gaussian_delta(sensitivity: float, sigma: float, epsilon: float, notion: str
     gap = validation.non_negative(sensitivity=sensitivity)
     std = validation.positive(sigma=sigma)
     epsilon = validation.non_negative(epsilon=epsilon)
-    code = {"dp": contour.DP, "pdp": contour.PDP}[validation.choice(["dp", "pdp"], notion=notion)]
+    code = {"dp": tails.DP, "pdp": tails.PDP}[validation.choice(["dp", "pdp"], notion=notion)]
     return float(exp_up(np.array(_log_delta_upper(gap / std, epsilon, code))))
 
 
@@ -70,7 +69,7 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     target = math.log(delta) * (1 + EPS) - 8 * EPS  # δ's own logarithm, rounded down
 
     def safe(ratio: float) -> bool:
-        return _log_delta_upper(ratio, epsilon, contour.DP) <= target
+        return _log_delta_upper(ratio, epsilon, tails.DP) <= target
 
     low, high = 1.0, 1.0
     while not safe(low):
@@ -97,4 +96,4 @@ def _log_delta_upper(ratio: float, epsilon: float, code: int) -> float:
     """Upper end of ln δ for ‖ν₀‖ = ratio and equal covariances; the ratio may be off by its own rounding."""
     square = max(ratio * ratio, TINY_SQUARE) if ratio > 0 else 0.0
     law = only_law(np.zeros((1, 1)), np.zeros((1, 1)), np.array([[square]]), np.array([[2 * EPS * ratio]]))
-    return float(contour.log_delta(code, epsilon, law, -math.inf)[2])
+    return float(tails.log_delta(code, epsilon, law, -math.inf)[2])

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.compiled import kernel
-from shoal.privacy.contour import log_delta
 from shoal.privacy.generating import TINY_SQUARE, LossLaw
 from shoal.privacy.spectrum import turn_around
+from shoal.privacy.tails import log_delta
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: A bracket wider than this, in ln δ, calls for the precise spectrum.

@@ -19,19 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.compiled import kernel
-from shoal.privacy.contour import (
-    CHERNOFF,
-    DP,
-    PDP_TWO_SIDED,
-    integrand,
-    is_trivial,
-    log_sum,
-    node,
-    rough_size,
-    strip_integral,
-)
+from shoal.privacy.contour import integrand, node, strip_integral
 from shoal.privacy.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, chernoff, derivatives, reach, saddle
 from shoal.privacy.spectrum import turn_around
+from shoal.privacy.tails import CHERNOFF, DP, PDP_TWO_SIDED, is_trivial, log_sum, rough_size
 from shoal.privacy.whitening import back_solve_transposed, fast
 from shoal.validation import FloatArray, IndexArray
 

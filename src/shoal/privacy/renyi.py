@@ -15,11 +15,12 @@ from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.parallel import map_blocks
-from shoal.privacy.contour import EPS, carried_error, reach_error
+from shoal.privacy.contour import EPS, carried_error
 from shoal.privacy.curve import BLOCK
 from shoal.privacy.edges import LOOSE, EdgeBlock, loss_law
 from shoal.privacy.generating import RIGHT, derivatives, extremes, reach, slopes
 from shoal.privacy.releases import Releases
+from shoal.privacy.tails import reach_error
 from shoal.validation import FloatArray
 
 

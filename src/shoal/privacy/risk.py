@@ -20,7 +20,7 @@ from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
-from shoal.privacy import contour
+from shoal.privacy import tails
 from shoal.privacy.curve import Prior, brackets
 from shoal.privacy.releases import Releases, prior_weights
 from shoal.privacy.spectrum import supports_of
@@ -121,7 +121,7 @@ def _group_success(
     if len(members) == 2 and (weights > 0).all():
         pair = members[None, :]
         epsilon = np.array([math.log(weights[1] / weights[0])])
-        found = np.exp(brackets(releases, pair, contour.DP, epsilon, np.zeros((1, 2)))[0, 0, 0])
+        found = np.exp(brackets(releases, pair, tails.DP, epsilon, np.zeros((1, 2)))[0, 0, 0])
         value, low, high = weights[1] + weights[0] * found
         return float(low), float(value), float(high)
     supports = supports_of(family)

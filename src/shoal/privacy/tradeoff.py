@@ -21,11 +21,11 @@ from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.parallel import map_blocks
-from shoal.privacy.contour import is_trivial, tail
 from shoal.privacy.curve import BLOCK
 from shoal.privacy.edges import EdgeBlock, loss_law
 from shoal.privacy.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, slopes
 from shoal.privacy.releases import Releases
+from shoal.privacy.tails import is_trivial, tail
 from shoal.validation import FloatArray
 
 

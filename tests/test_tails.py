@@ -8,7 +8,7 @@ from mpmath import mp, mpf
 
 import cases
 import oracle
-from shoal.privacy import contour
+from shoal.privacy import tails
 from shoal.privacy.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, complex_value, derivatives, slopes
 
 SPECTRA = {case.name: case for case in oracle.load_spectra()}
@@ -25,9 +25,9 @@ def exact_law(gamma, nu, times=1.0):
 
 def found_at(law, epsilon):
     return {
-        "hockey": contour.log_delta(contour.DP, epsilon, law, -math.inf),
-        "upper": contour.log_delta(contour.PDP, epsilon, law, -math.inf),
-        "lower": contour.tail(TAIL, LEFT, -epsilon, law, -math.inf),
+        "hockey": tails.log_delta(tails.DP, epsilon, law, -math.inf),
+        "upper": tails.log_delta(tails.PDP, epsilon, law, -math.inf),
+        "lower": tails.tail(TAIL, LEFT, -epsilon, law, -math.inf),
     }
 
 
@@ -65,7 +65,7 @@ def test_negative_thresholds(kind, k):
     law = exact_law(gamma, nu)
     for x in (-0.3, -2.0, -20.0):
         for kind_code, exact_of in ((HOCKEY, oracle.log_hockey), (TAIL, oracle.log_upper_tail)):
-            value, lower, upper = contour.tail(kind_code, RIGHT, x, law, -math.inf)
+            value, lower, upper = tails.tail(kind_code, RIGHT, x, law, -math.inf)
             exact = exact_of(gamma, nu, x, dps=20)
             assert lower <= exact <= upper
             assert abs(value - exact) <= 1e-9
@@ -109,9 +109,9 @@ def test_repeated_release_equals_a_longer_spectrum():
 def test_a_floor_never_hides_a_larger_value():
     gamma, nu = cases.spectrum_of_kind("mixed", 5)
     law = exact_law(gamma, nu)
-    value, _, upper = contour.log_delta(contour.DP, 4.0, law, -math.inf)
+    value, _, upper = tails.log_delta(tails.DP, 4.0, law, -math.inf)
     for floor in (value - 20, value - 0.1, value, value + 0.5, value + 5):
-        found, lower, high = contour.log_delta(contour.DP, 4.0, law, floor)
+        found, lower, high = tails.log_delta(tails.DP, 4.0, law, floor)
         assert high >= value
         if lower == -math.inf:  # passed over
             assert found == high < floor
@@ -138,8 +138,8 @@ def test_bracket_covers_the_error_of_the_spectrum(kind, k):
             moved = exact_law(np.exp(lam), root * np.exp(-0.5 * lam))
             for epsilon in epsilons:
                 for kind_code, side in ((HOCKEY, RIGHT), (TAIL, RIGHT), (TAIL, LEFT)):
-                    value, _, upper = contour.tail(kind_code, side, epsilon, moved, -math.inf)
-                    _, low, high = contour.tail(kind_code, side, epsilon, wide, -math.inf)
+                    value, _, upper = tails.tail(kind_code, side, epsilon, moved, -math.inf)
+                    _, low, high = tails.tail(kind_code, side, epsilon, wide, -math.inf)
                     slop = (upper - value) if value > -math.inf else 0.0
                     assert low - slop <= value <= high + slop or value == low, (size, epsilon, kind_code, side)
 
@@ -150,26 +150,26 @@ def test_without_a_bound_on_the_spectrum_nothing_is_claimed():
     hopeless = law._replace(lam_error=np.full((1, 3), np.inf), shift_error=np.full((1, 3), np.inf))
     for kind_code in (HOCKEY, TAIL):
         for x in (-1.0, 0.0, 5.0):
-            _, lower, upper = contour.tail(kind_code, RIGHT, x, hopeless, -math.inf)
+            _, lower, upper = tails.tail(kind_code, RIGHT, x, hopeless, -math.inf)
             assert (lower, upper) == (-math.inf, 0.0)
 
 
-@pytest.mark.parametrize("notion", [contour.DP, contour.PDP, contour.CHERNOFF])
+@pytest.mark.parametrize("notion", [tails.DP, tails.PDP, tails.CHERNOFF])
 def test_zero_is_claimed_only_beyond_a_certain_supremum(notion):
     """γ − 1 of an uncertain sign may make a bounded loss unbounded: no exact zero then."""
     gamma, nu = np.array([0.5, 1 - 1e-9]), np.array([0.3, 0.0])
     law = exact_law(gamma, nu)
     top = cases.supremum(gamma, nu)
-    assert contour.log_delta(notion, top * (1 + 1e-6), law, -math.inf)[2] == -math.inf
+    assert tails.log_delta(notion, top * (1 + 1e-6), law, -math.inf)[2] == -math.inf
     unsure = law._replace(lam_error=np.array([[0.0, 1e-8]]))
     for factor in (1 + 1e-6, 1 + 1e-3, 2.0):
-        _, lower, upper = contour.log_delta(notion, top * factor, unsure, -math.inf)
+        _, lower, upper = tails.log_delta(notion, top * factor, unsure, -math.inf)
         assert lower == -math.inf < upper
-        truth = contour.log_delta(notion, top * factor, exact_law(np.array([0.5, 1 + 9e-9]), nu), -math.inf)
+        truth = tails.log_delta(notion, top * factor, exact_law(np.array([0.5, 1 + 9e-9]), nu), -math.inf)
         assert upper >= truth[0]
 
 
-@pytest.mark.parametrize("notion", [contour.DP, contour.PDP, contour.CHERNOFF])
+@pytest.mark.parametrize("notion", [tails.DP, tails.PDP, tails.CHERNOFF])
 def test_at_the_supremum_rounding_decides_nothing(notion):
     rng = np.random.default_rng(11)
     for _ in range(20):
@@ -177,4 +177,4 @@ def test_at_the_supremum_rounding_decides_nothing(notion):
         law = exact_law(gamma, nu)
         top = cases.supremum(gamma, nu)
         for epsilon in (top, np.nextafter(top, 0), top * (1 - 1e-14)):
-            assert contour.log_delta(notion, epsilon, law, -math.inf)[2] > -math.inf
+            assert tails.log_delta(notion, epsilon, law, -math.inf)[2] > -math.inf
