@@ -2,9 +2,10 @@
 
     y = q + shift + gain (q − μ) + A z,   entry i rounded to the nearest multiple of 2^{g_i} and clamped
 
-Every stored number is a double, hence a whole multiple of 2^−1074; A and z are dyadic too (``factor``, ``source``). All
-sums are sums of Python integers in one common unit 2^−U. The same operations are carried out for every label, with
-zeros where a label has no noise or no map, and every label is prepared before the first release.
+Every stored number is a double, hence a whole multiple of some 2^−p; A and z are dyadic too (``factor``, ``source``).
+All sums are sums of Python integers in one common unit 2^−U. The same operations are carried out for every label, with
+zeros where a label has no noise or no map, and every label is prepared before the first release. Integers are wide
+enough for any ordinary answer; one with entries closer to zero than 2^−107 (but not zero) makes them wider.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import mul, sub
+from operator import mul
 
 import numpy as np
 
@@ -21,8 +22,9 @@ from shoal.noise.grid import LIMIT, Grid
 from shoal.noise.source import RESOLUTION
 from shoal.validation import FloatArray
 
-#: Every double is a whole multiple of 2^−PLACES.
-PLACES = 1074
+#: Binary places of answers, means and shifts, unless some need more; every double has at most FINEST.
+PLACES = 160
+FINEST = 1074
 #: Binary places of an entry of A z before the row's own exponent.
 NOISE_PLACES = WIDTH + RESOLUTION.unit_bits
 
@@ -31,10 +33,11 @@ Rows = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class ExactMap:
-    """Integer parameters of every label. ``offset`` is μ and ``start`` is shift, in units of 2^−1074."""
+    """Integer parameters of every label. ``offset`` is μ and ``start`` is shift, in units of 2^−answer_places."""
 
     offset: Rows
     start: Rows
+    answer_places: int
     gain: tuple[Rows, ...] | None
     gain_places: int
     noise: tuple[Factor, ...]
@@ -56,31 +59,36 @@ class ExactMap:
         if len(noise) < len(means):
             noise = noise * len(means)
         gain_places = 0 if gain is None else _places(gain)
+        answer_places = max(PLACES, _places(means), _places(shift))
         lowest = min(min(factor.exponents) for factor in noise)
         return cls(
-            offset=_rows(means, PLACES),
-            start=_rows(shift, PLACES),
+            offset=_rows(means, answer_places),
+            start=_rows(shift, answer_places),
+            answer_places=answer_places,
             gain=None if gain is None else tuple(_rows(matrix, gain_places) for matrix in gain),
             gain_places=gain_places,
             noise=tuple(noise),
             grid=grid,
-            places=max(PLACES + gain_places, NOISE_PLACES - lowest),
+            places=max(answer_places + gain_places, NOISE_PLACES - lowest, -min(grid.exponents)),
         )
 
     def indices(self, answer: Sequence[float], label: int, normals: Sequence[int]) -> list[int]:
         """Grid indices of one released answer, from k standard normals in the source's units."""
-        q = [dyadic(value, PLACES) for value in answer]
-        factor, start = self.noise[label], self.start[label]
-        moved = list(map(sub, q, self.offset[label]))
-        up = self.places - PLACES - self.gain_places
+        more = max(_places(np.array(answer)) - self.answer_places, 0)
+        q = [dyadic(value, self.answer_places + more) for value in answer]
+        factor = self.noise[label]
+        start = [value << more for value in self.start[label]]
+        moved = [value - (mean << more) for value, mean in zip(q, self.offset[label], strict=True)]
+        places = self.places + more
+        up = self.places - self.answer_places - self.gain_places
         result = []
         for i, exponent in enumerate(self.grid.exponents):
             total = (q[i] + start[i]) << self.gain_places
             if self.gain is not None:
                 total += sum(map(mul, self.gain[label][i], moved))
             noise = sum(map(mul, factor.rows[i], normals))
-            total = (total << up) + (noise << (self.places - NOISE_PLACES + factor.exponents[i]))
-            cell = self.places + exponent
+            total = (total << up) + (noise << (places - NOISE_PLACES + factor.exponents[i]))
+            cell = places + exponent
             result.append(min(max((total + ((1 << cell) >> 1)) >> cell, -LIMIT), LIMIT))
         return result
 
@@ -100,4 +108,4 @@ def _rows(values: FloatArray, bits: int) -> Rows:
 def _places(values: FloatArray) -> int:
     """Binary places that all the values need together."""
     some = np.abs(values[values != 0])
-    return min(max(53 - math.frexp(float(some.min()))[1], 0), PLACES) if some.size else 0
+    return min(max(53 - math.frexp(float(some.min()))[1], 0), FINEST) if some.size else 0
