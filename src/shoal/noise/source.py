@@ -51,15 +51,18 @@ def standard_normals(count: int) -> list[int]:
 @cache
 def _discrete_gaussian() -> Callable[[list[int]], Any]:
     """OpenDP's exact sampler: 64-bit integers in, the same plus discrete Gaussians with σ = 2^56 out."""
-    import opendp.prelude as dp
-    from opendp.mod import GLOBAL_FEATURES
+    # Not opendp.prelude, which loads every data-frame package it finds.
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import GLOBAL_FEATURES, disable_features, enable_features
 
     enabled = "contrib" in GLOBAL_FEATURES
-    dp.enable_features("contrib")
+    enable_features("contrib")
     try:
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-        sampler: Callable[[list[int]], Any] = dp.m.make_gaussian(*space, scale=2.0**RESOLUTION.scale_bits)
+        space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
+        sampler: Callable[[list[int]], Any] = make_gaussian(*space, scale=2.0**RESOLUTION.scale_bits)
     finally:
         if not enabled:
-            dp.disable_features("contrib")
+            disable_features("contrib")
     return sampler
