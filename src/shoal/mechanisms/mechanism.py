@@ -397,9 +397,12 @@ class Mechanism:
 
 
 def certified(problem: Problem, moves: Moves) -> float:
-    """Upper end of the ideal law's worst ln δ once the moves are a mechanism; 0 where none can be given."""
+    """Upper end of the ideal law's worst ln δ once the moves are a mechanism; 0 where no claim can be made."""
+    mechanism = Mechanism.of("", problem, moves, lower_bound=0.0)
+    if mechanism._rests_on_rounding[mechanism._pairs].any():
+        return 0.0
     try:
-        return float(Mechanism.of("", problem, moves, lower_bound=0.0)._ideal.log_delta_upper)
+        return float(mechanism._ideal.log_delta_upper)
     except CertificationError:
         return 0.0
 
