@@ -55,7 +55,8 @@ def throughput(quick: bool) -> None:
     q = classes.means[0]
     batch = np.tile(q, (size, 1))
     print(
-        f"\n**Time per released answer**, {ENTRIES} entries, µs of processor time (median of {repeats} calls; batches of {size}).\n"
+        f"\n**Processor time per released answer**, {ENTRIES} entries, µs: median of {repeats} calls; "
+        f"batches of {size}.\n"
     )
     row("release", "alone", "in a batch", "first release, 20 labels, ms")
     row("---", "---:", "---:", "---:")

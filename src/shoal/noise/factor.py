@@ -1,7 +1,8 @@
 """An exact dyadic matrix A with A Aᵀ equal to a stored covariance, up to a stated residual.
 
-Entries are scaled by powers of two so that the variances lie in [¼, 1), and the lower Cholesky factor is computed in
-integers with W = 192 binary places: L_jj = ⌊√d_j⌋ and L_ij = ⌊·/L_jj⌋ leave
+The covariance is the mean of the stored matrix and its transpose. Entries are scaled by powers of two so that the
+variances lie in [¼, 1), and the lower Cholesky factor is computed in integers with W = 192 binary places: L_jj = ⌊√d_j⌋
+and L_ij = ⌊·/L_jj⌋ leave
 
     |(A Aᵀ − cov)_ij| ≤ 2^{−(W−1)} · 2^{e_i + e_j},   2^{e_i} ≤ 2 √cov_ii.
 
@@ -45,7 +46,7 @@ def jittered(covs: FloatArray) -> BoolArray:
     k = covs.shape[-1]
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     safe = np.where(std > 0, std, 1.0)
-    correlations = covs / safe[:, :, None] / safe[:, None, :]
+    correlations = 0.5 * (covs + np.swapaxes(covs, 1, 2)) / safe[:, :, None] / safe[:, None, :]
     diagonal = np.arange(k)
     correlations[:, diagonal, diagonal] = 1.0
     return np.asarray(np.linalg.eigvalsh(correlations)[:, 0] <= 32 * k**2 * EPS)
@@ -55,7 +56,7 @@ def factored(cov: FloatArray, *, jitter: bool) -> Factor:
     """The factor of one covariance; raises CertificationError if it is further from semidefinite than rounding goes."""
     k = len(cov)
     diagonal = np.diagonal(cov)
-    if (diagonal < 0).any() or (cov[diagonal == 0] != 0).any():
+    if (diagonal < 0).any() or (cov[diagonal == 0] != 0).any() or (cov[:, diagonal == 0] != 0).any():
         raise _indefinite()
     # 2^{2e} holds the variance: an even exponent at or above frexp's.
     exponents = [math.ceil(math.frexp(float(v))[1] / 2) if v > 0 else 0 for v in diagonal]
@@ -64,7 +65,8 @@ def factored(cov: FloatArray, *, jitter: bool) -> Factor:
     for i in range(k):
         row: list[int] = []
         for j in range(i):
-            scaled = dyadic(float(cov[i, j]), 2 * WIDTH - exponents[i] - exponents[j])
+            places = 2 * WIDTH - exponents[i] - exponents[j]
+            scaled = (dyadic(float(cov[i, j]), places) + dyadic(float(cov[j, i]), places)) >> 1
             pivot = rows[j][j]
             row.append((scaled - sum(map(mul, row, rows[j]))) // pivot if pivot else 0)
         if diagonal[i] > 0:

@@ -67,6 +67,24 @@ def test_low_rank_takes_the_jitter_and_no_more(k: int, rank: int) -> None:
         assert residual(factored(cov, jitter=singular), cov, singular) <= Fraction(1, 2 ** (WIDTH - 1))
 
 
+def test_both_triangles_count() -> None:
+    """Products of matrices can come out with triangles that differ in the last digits."""
+    cov = np.array([[2.0, 0.5], [0.5 + 2**-40, 1.0]])
+    factor = factored(cov, jitter=False)
+    assert residual(factor, 0.5 * (cov + cov.T), False) <= Fraction(1, 2 ** (WIDTH - 1))
+    assert factor == factored(cov.T, jitter=False)
+
+
+@pytest.mark.parametrize("rank", [1, 3, 50])
+def test_many_entries_of_low_rank(rank: int) -> None:
+    """What products in double precision leave below zero stays within the jitter at k = 100."""
+    rng = np.random.default_rng(rank)
+    factors = rng.standard_normal((100, rank))
+    cov = factors @ factors.T
+    assert jittered(cov[None])[0]
+    factored(cov, jitter=True)
+
+
 def test_against_mpmath() -> None:
     cov = random_cov(3, 4, 6, 1.0)
     mpmath.mp.dps = 60
