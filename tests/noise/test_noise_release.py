@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,6 +13,7 @@ from scipy import stats
 import shoal
 from shoal import GaussianClasses, InputError, Mechanism, NeighborGraph, NotPrivate, UnreachableError
 from shoal.mechanisms import mechanism as mechanism_module
+from shoal.noise.factor import WIDTH
 from shoal.noise.source import RESOLUTION
 from shoal.supports import RankWarning
 from shoal.validation import FloatArray
@@ -293,6 +295,34 @@ def test_calibration_below_the_floor_is_unreachable() -> None:
         shoal.calibrate(classes, graph, "white", 1.0, 1e-60)
     found = shoal.calibrate(classes, graph, "white", 1.0, 1e-20)
     assert found.certificate.delta_upper <= 1e-20
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_accounting_covers_the_covariance_that_is_drawn(shared: bool) -> None:
+    """Rank-deficient noise is drawn with a little more on its diagonal; narrow laws make that count."""
+    rng = np.random.default_rng(1)
+    n, k = 2, 4
+    factors = rng.standard_normal((n, k, 1))
+    noise = factors @ np.swapaxes(factors, 1, 2)
+    noise = noise[:1] if shared else noise
+    classes = GaussianClasses(rng.standard_normal((n, k)), 1e-9 * np.stack([np.eye(k), 2 * np.eye(k)]))
+    graph = NeighborGraph.complete(classes.labels)
+    plain = shoal.design(classes, graph, "none", 1.0, 1.0)
+    fields = {name: getattr(plain, name) for name in plain.__dataclass_fields__ if name != "noise_cov"}
+    mechanism = Mechanism(**fields, noise_cov=noise)
+    assert mechanism.output.doubts is not None
+    with mpmath.workdps(60):
+        for i, factor in enumerate(mechanism._exact.noise):
+            a = mpmath.zeros(k, k)
+            for r, row in enumerate(factor.rows):
+                for c, value in enumerate(row):
+                    a[r, c] = mpmath.ldexp(mpmath.mpf(value), factor.exponents[r] - WIDTH)
+            drawn = mpmath.matrix(classes.covs[i].tolist()) + a * a.T
+            stated = mpmath.matrix(mechanism.output.covs[i].tolist())
+            inverse = mpmath.cholesky(stated) ** -1
+            gap = inverse * (drawn - stated) * inverse.T
+            largest = max(abs(v) for v in mpmath.eigsy(0.5 * (gap + gap.T), eigvals_only=True))
+            assert 1e-8 < largest <= mechanism.output.doubts[0][i]
 
 
 def test_no_claim_where_supports_rest_on_rounding() -> None:
