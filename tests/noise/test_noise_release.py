@@ -231,6 +231,7 @@ def test_certificate_includes_finite_precision() -> None:
     certificate, ideal = mechanism.certificate, mechanism.curve(1.0)
     assert 0 < certificate.finite_precision < 1e-27
     assert certificate.finite_precision >= (1 + math.e) * mechanism.precision_tv.max()
+    assert mechanism.finite_precision_tv == mechanism.precision_tv.max()
     assert certificate.delta == ideal.delta
     assert certificate.delta_upper >= ideal.delta_upper + certificate.finite_precision
     assert certificate.delta_upper == pytest.approx(ideal.delta_upper, rel=1e-9)

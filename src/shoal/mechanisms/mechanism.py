@@ -283,6 +283,11 @@ class Mechanism:
         return tv
 
     @property
+    def finite_precision_tv(self) -> float:
+        """The largest ``precision_tv`` of a label with a neighbor: every release adds it to what a composition loses."""
+        return float(self.precision_tv[self._pairs].max(initial=0.0))
+
+    @property
     def _rests_on_rounding(self) -> BoolArray:
         n = self.classes.n_classes
         singular = np.broadcast_to(~np.isfinite(self.output.condition), (n,))
