@@ -284,7 +284,7 @@ class Mechanism:
 
     @property
     def finite_precision_tv(self) -> float:
-        """The largest ``precision_tv`` of a label with a neighbor: every release adds it to what a composition loses."""
+        """The largest ``precision_tv`` of a label with a neighbor; in a composition that of all releases adds up."""
         return float(self.precision_tv[self._pairs].max(initial=0.0))
 
     @property
