@@ -60,6 +60,20 @@ def test_exact(seed: int, k: int, spread: float, tiny: bool) -> None:
         assert exact.indices(answer.tolist(), label, z) == by_fractions(exact, params, answer, label, z)
 
 
+@pytest.mark.parametrize("spread", [0.0, 4.0])
+def test_products_have_one_width_for_every_label(spread: float) -> None:
+    """Labels without noise, without a map, with zeros: the same number of 30-bit digits everywhere."""
+    for seed in range(5):
+        params = parameters(seed, 4, spread)
+        params["noise_cov"][0] = np.diag(np.diag(params["noise_cov"][0]))
+        exact = ExactMap.of(**params, grid=Grid((-20,) * 4))
+        assert exact.gain is not None
+        for matrices in (exact.gain, exact.factor):
+            digits = {-(-value.bit_length() // 30) for rows in matrices for row in rows for value in row}
+            assert len(digits) == 1
+        assert not any(map(any, exact.noise[2].rows))
+
+
 def test_without_gain_and_with_one_covariance_for_all() -> None:
     params = parameters(4, 3, 1.0)
     cov = params["noise_cov"][:1]
