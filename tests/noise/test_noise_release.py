@@ -11,7 +11,15 @@ import pytest
 from scipy import stats
 
 import shoal
-from shoal import GaussianClasses, InputError, Mechanism, NeighborGraph, NotPrivate, UnreachableError
+from shoal import (
+    CertificationError,
+    GaussianClasses,
+    InputError,
+    Mechanism,
+    NeighborGraph,
+    NotPrivate,
+    UnreachableError,
+)
 from shoal.mechanisms import mechanism as mechanism_module
 from shoal.noise.factor import WIDTH
 from shoal.noise.source import RESOLUTION
@@ -205,6 +213,20 @@ def test_refusals_draw_nothing(q: Any, label: Any, word: str, monkeypatch: pytes
     asked, mechanism = zeros(monkeypatch), mixed()
     with pytest.raises(InputError, match=rf"^{word}\b"):
         mechanism.release(q, label)
+    assert asked == []
+
+
+def test_noise_that_cannot_be_drawn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, plain = zeros(monkeypatch), mixed()
+    fields = {name: getattr(plain, name) for name in plain.__dataclass_fields__ if name != "noise_cov"}
+    for cov in ([[1.0, 1.1], [1.1, 1.0]], [[-1e-9, 0.0], [0.0, 1.0]]):
+        broken = plain.noise_cov.copy()
+        broken[1] = cov
+        mechanism = Mechanism(**fields, noise_cov=broken)
+        for label in "012":
+            with pytest.raises(CertificationError, match="semidefinite"):
+                mechanism.release([0.0, 0.0], label)
+    assert mechanism.precision_tv[1] == 1.0
     assert asked == []
 
 

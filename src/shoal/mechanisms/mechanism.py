@@ -177,8 +177,8 @@ class Mechanism:
         answer released twice is two releases.
         """
         answers, positions = self._request(q, label)
-        normals = standard_normals(answers.size)
-        out = self._exact.released(np.atleast_2d(answers), positions, normals)
+        exact = self._exact  # refuses what cannot be drawn before anything is
+        out = exact.released(np.atleast_2d(answers), positions, standard_normals(answers.size))
         return out.reshape(answers.shape)
 
     def sample(self, answers: Any, label: Any, *, seed: int) -> NotPrivate:
@@ -278,8 +278,9 @@ class Mechanism:
         """
         n, k = self.classes.means.shape
         variances = np.broadcast_to(np.diagonal(self.noise_cov, axis1=1, axis2=2), (n, k))
-        tv = label_tv(np.sqrt(variances), self.grid)
-        tv[self._rests_on_rounding] = 1.0
+        tv = label_tv(np.sqrt(np.maximum(variances, 0.0)), self.grid)
+        tv[self._rests_on_rounding | (variances < 0).any(axis=1)] = 1.0
+        tv.flags.writeable = False
         return tv
 
     @property
