@@ -40,7 +40,7 @@ def test_unknown_names_are_refused():
 def test_import_loads_no_heavy_package():
     code = "import sys, shoal; print(sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for heavy in ("numba", "scipy", "polars", "pandas", "matplotlib", "sklearn"):
+    for heavy in ("numba", "scipy", "polars", "pandas", "matplotlib", "sklearn", "opendp"):
         assert f"'{heavy}'" not in loaded
 
 

@@ -85,7 +85,8 @@ def test_center_is_perfect_from_its_price_on(seed: int) -> None:
     classes, graph = family(seed, 4, 2)
     price = shoal.perfect_rho(classes, graph)
     above = shoal.design(classes, graph, "center", 1.0, price * (1 + 1e-6))
-    assert above.certificate.delta_upper <= 5e-324
+    assert above.curve(1.0).delta_upper <= 5e-324
+    assert above.certificate.delta_upper < 1e-20
     below = shoal.design(classes, graph, "center", 0.0, price * (1 - 1e-3))
     assert below.certificate.delta > 1e-9
 
@@ -96,5 +97,7 @@ def test_center_of_constants_is_perfect_at_its_price() -> None:
         classes = GaussianClasses.deterministic(np.random.default_rng(seed).standard_normal((6, 3)))
         graph = NeighborGraph.complete(classes.labels)
         price = shoal.perfect_rho(classes, graph)
-        assert shoal.design(classes, graph, "center", 1.0, price * (1 + 1e-6)).certificate.delta_upper < 1e-300
+        above = shoal.design(classes, graph, "center", 1.0, price * (1 + 1e-6))
+        assert above.curve(1.0).delta_upper < 1e-300
+        assert above.certificate.delta_upper < 1e-20
         assert shoal.design(classes, graph, "center", 1.0, price * (1 - 1e-6)).certificate.delta == 1.0

@@ -75,7 +75,8 @@ def design(
         progress: called after each stage with (stage, stages, best ln δ so far). Ctrl-C ends a search with its best.
 
     A stronger method never returns a worse δ than a weaker one it contains on the same problem: white and paper ≤
-    covariance ≤ additive ≤ transport, and center ≤ transport. The certificate is computed from the final parameters.
+    covariance ≤ additive ≤ transport, and center ≤ transport. Designs are compared by the δ of their ideal output laws;
+    the certificate is computed from the final parameters and includes what finite precision costs (about 1e-28).
     """
     validation.choice(METHODS, method=method)
     if rho is None:
@@ -225,6 +226,7 @@ def frontier(
     """Design at several budgets, each started from the one below it; with the searched methods δ never rises with ρ.
 
     A design for a smaller budget is also one for a larger, so where the search does not improve on it, it is kept.
+    ``delta_upper`` is the certificates', finite precision included; ``delta`` and ``log_delta`` are the ideal laws'.
     """
     methods = [method] if isinstance(method, str) else list(method)
     budgets, _ = validation.grid(rho=rho)
@@ -262,8 +264,8 @@ def calibrate(
 ) -> Mechanism:
     """The least ρ at which a method meets (ε, δ), within a relative ``tolerance``; the answer certainly meets it.
 
-    What is returned satisfies ``certificate.delta_upper <= delta``. For the searched methods "least" means the least
-    that the search found.
+    What is returned satisfies ``certificate.delta_upper <= delta``, finite precision included; a δ below what that
+    costs is an UnreachableError. For the searched methods "least" means the least that the search found.
     """
     validation.choice(METHODS, method=method)
     delta = validation.probability(delta=delta, below_one=True)
@@ -284,12 +286,22 @@ def calibrate(
         return design(classes, graph, method, epsilon, budget, notion, seed, start=start, **options)
 
     high = max(_enough(classes, graph, method), 2 * options.get("noise_floor", 0.0))
+    floors: list[float] = []
     for _ in range(60):
         found = attempt(high)
         if found.certificate.delta_upper <= delta:
             best = found
             break
+        if found._ideal.delta_upper <= delta <= found.certificate.finite_precision < 1:
+            floors.append(found.certificate.finite_precision)
+        if len(floors) == 3:
+            break
         high *= 2.0
+    if floors and best is None:
+        raise UnreachableError(
+            f"delta lies below what finite precision costs a release of method {method!r}, about "
+            f"{round_up(min(floors)):.1g}; ask for a larger delta"
+        )
     if best is None:
         raise UnreachableError(
             f"method {method!r} did not reach the delta asked for up to rho = {high:.4g}; allow more bias or less "

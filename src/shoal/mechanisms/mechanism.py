@@ -3,7 +3,9 @@
     q̃ = q + shift + gain (q − μ) + noise,   noise ~ N(0, noise_cov)
 
 Everything a claim rests on is recomputed from these stored, rounded parameters: the output laws, the error spent and
-the certificate. A mechanism file holds the class laws and must be guarded like the data they came from.
+the certificate. ``release`` draws from a cryptographic source and rounds q̃ to a grid; what that costs is part of the
+certificate (docs/theory.md, section 9). A mechanism file holds the class laws and must be guarded like the data they
+came from.
 """
 
 from __future__ import annotations
@@ -24,36 +26,22 @@ from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
+from shoal.mechanisms.certificate import Certificate, released
 from shoal.mechanisms.moves import Moves
 from shoal.mechanisms.problem import Problem, square_root
-from shoal.privacy.curve import PrivacyCurve, privacy_curve, round_up, worst_over_edges
+from shoal.noise.affine import ExactMap
+from shoal.noise.experiment import NotPrivate, seeded_noise
+from shoal.noise.factor import JITTER, jittered
+from shoal.noise.grid import Grid
+from shoal.noise.precision import edge_loss, label_tv
+from shoal.noise.source import standard_normals
+from shoal.privacy.curve import PrivacyCurve, privacy_curve, worst_over_edges
 from shoal.privacy.releases import Releases
-from shoal.validation import FloatArray
+from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Version of the file format; files of a newer version are refused.
 VERSION = 1
 EPS = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """The worst edge of a mechanism at the ε it was designed for; ``delta_upper`` is the end to rely on.
-
-    ``lower_bound`` is a δ that no mechanism with Gaussian output and this error budget goes below: a numerical minimum,
-    to judge a design by, not a part of the guarantee.
-    """
-
-    notion: str
-    delta: float
-    delta_upper: float
-    log_delta: float
-    log_delta_upper: float
-    worst_edge: tuple[str, str]
-    lower_bound: float
-
-    def __str__(self) -> str:
-        a, b = self.worst_edge
-        return f"δ ≤ {round_up(self.delta_upper):.4g} ({self.notion}), worst for {a} against {b}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +107,7 @@ class Mechanism:
             if len(self.noise_cov) == 1 or (self.noise_cov == first).all():
                 diagonal = np.diagonal(first)
                 output = self.classes.with_noise(diagonal if (first == np.diag(diagonal)).all() else first)
-                error = 2 * EPS * np.abs(output.stored_covs)
+                error = 2 * EPS * np.abs(output.stored_covs) + self._drawn_differently
                 return output.doubted(error, np.zeros(1)) if first.any() else output
         means = self.classes.means + self.shift
         covs, size = self.classes.stored_covs, np.abs(self.classes.stored_covs)
@@ -133,8 +121,17 @@ class Mechanism:
         # The law that is really released differs by the rounding of these sums; the accounting is told by how much.
         rounding = 8 * self.classes.n_dims * EPS
         return output.doubted(
-            rounding * (size + np.abs(self.noise_cov)), EPS * (np.abs(self.classes.means) + np.abs(self.shift))
+            rounding * (size + np.abs(self.noise_cov)) + self._drawn_differently,
+            EPS * (np.abs(self.classes.means) + np.abs(self.shift)),
         )
+
+    @property
+    def _drawn_differently(self) -> FloatArray:
+        """(n or 1, k, k) bound on what a release adds to a noise covariance that rounding made singular."""
+        k = self.classes.n_dims
+        diagonal = np.diagonal(self.noise_cov, axis1=1, axis2=2)
+        spread = (self.noise_cov != diagonal[:, :, None] * np.eye(k)).any(axis=(1, 2))
+        return (JITTER + 1) * k * EPS * np.where(spread[:, None], diagonal, 0.0)[:, :, None] * np.eye(k)
 
     @cached_property
     def _roots(self) -> FloatArray:
@@ -171,52 +168,133 @@ class Mechanism:
         """(n, k) expected released answer minus expected true answer."""
         return np.array(np.broadcast_to(self.shift, self.classes.means.shape))
 
-    def sample(self, answers: Any, label: Any, *, seed: int) -> FloatArray:
-        """Released answers from a seeded generator: for experiments and tests, NOT private.
+    def release(self, q: Any, label: Any) -> FloatArray:
+        """The answer to give out for a true answer ``q`` about ``label``: shape (k,), on the mechanism's grid.
 
-        ``answers`` is (k,) or (m, k); the noise of a real release must come from a cryptographic source.
+        A batch is (m, k) with one label for all of it or a sequence of m labels. The noise comes from a cryptographic
+        source and takes no seed; all arithmetic before the rounding is exact, and the same work is done for every
+        label. What is promised about the result is ``certificate`` and ``released_curve``, for one release: the same
+        answer released twice is two releases.
         """
-        q = validation.array(ndim=(1, 2), answers=answers)
-        if q.shape[-1] != self.classes.n_dims:
-            raise InputError(f"answers must have {self.classes.n_dims} entries")
+        answers, positions = self._request(q, label)
+        exact = self._exact  # refuses what cannot be drawn before anything is
+        out = exact.released(np.atleast_2d(answers), positions, standard_normals(answers.size))
+        return out.reshape(answers.shape)
+
+    def sample(self, answers: Any, label: Any, *, seed: int) -> NotPrivate:
+        """Answers with noise from a seeded generator: for experiments and tests, NOT private, and marked as such.
+
+        ``answers`` is (k,) or (m, k). Neither rounded nor drawn from a cryptographic source; see :meth:`release`.
+        """
+        q, _ = self._request(answers, label, name="answers")
         i = self._position(label)
-        rng = np.random.default_rng(seed)
         cov = self.noise_cov[min(i, len(self.noise_cov) - 1)]
-        values, vectors = np.linalg.eigh(cov)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        moved = q + self.bias[i] + rng.standard_normal(q.shape) @ root.T
+        moved = q + self.bias[i] + seeded_noise(q.shape, cov, seed)
         if self.gain is not None:
             moved = moved + (q - self.classes.means[i]) @ self.gain[i].T
-        return np.asarray(moved)
+        return np.asarray(moved).view(NotPrivate)
+
+    @cached_property
+    def grid(self) -> FloatArray:
+        """(k,) step between the values a released entry can take: powers of two, the same for every label.
+
+        Rounding moves an entry by at most half a step, which ``rho`` does not count.
+        """
+        return self._grid.steps
+
+    @cached_property
+    def _grid(self) -> Grid:
+        std = np.sqrt(np.broadcast_to(self.output.stored_variances, self.output.means.shape))
+        return Grid.of(self.output.means, std)
+
+    @cached_property
+    def _exact(self) -> ExactMap:
+        """All labels' parameters as integers, prepared together so that no label's first release takes longer."""
+        return ExactMap.of(self.classes.means, self.bias, self.gain, self.noise_cov, self._grid)
+
+    def _request(self, answers: Any, label: Any, name: str = "q") -> tuple[FloatArray, list[int]]:
+        """Checked answers and the position of each one's label; nothing is drawn before this."""
+        q = validation.array(ndim=(1, 2), **{name: answers})
+        k = self.classes.n_dims
+        if q.shape[-1] != k:
+            raise InputError(f"{name} must have {k} entries")
+        count = 1 if q.ndim == 1 else len(q)
+        if isinstance(label, (list, tuple, np.ndarray)) and np.ndim(label) > 0:
+            if q.ndim == 1 or len(label) != count:
+                raise InputError(f"label must be one label, or one for each row of {name}")
+            return q, [self._position(one) for one in label]
+        return q, [self._position(label)] * count
 
     def _position(self, label: Any) -> int:
-        try:
-            return self.classes.labels.index(str(label))
-        except ValueError:
-            raise InputError("label is not one of this mechanism's labels") from None
+        found = self._places.get(str(label))
+        if found is None:
+            raise InputError("label is not one of this mechanism's labels")
+        return found
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.classes.labels)}
 
     # ------------------------------------------------------------------ how private it is
 
     def curve(self, epsilon: Any, notion: str = "dp") -> PrivacyCurve:
-        """δ(ε) of what is released, exact."""
+        """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding."""
         return privacy_curve(self.output, self.graph, epsilon, notion)
+
+    def released_curve(self, epsilon: Any) -> PrivacyCurve:
+        """(ε, δ)-DP of what :meth:`release` gives out: upper ends include rounding and finite precision.
+
+        ``delta`` is that of the ideal law; rounding may make the true δ smaller, so ``delta_lower`` is 0.
+        """
+        ideal = self.curve(epsilon)
+        losses = np.array([self._loss(float(one)) for one in np.atleast_1d(ideal.epsilon)])
+        return released(ideal, losses)
 
     @cached_property
     def certificate(self) -> Certificate:
         """The worst edge at the design's ε, over all edges, from the stored parameters."""
+        return Certificate.of(self._ideal, self._loss(self.epsilon), self.lower_bound)
+
+    @cached_property
+    def _ideal(self) -> PrivacyCurve:
+        """The worst edge of the ideal output laws at the design's ε: what designs are compared by."""
         releases = Releases.of(self.output)
-        pairs = releases.pairs(self.graph)
         offsets = np.repeat(self.epsilon[:, None], 2, axis=1)
-        found = worst_over_edges(releases, pairs, self.notion, np.zeros(1), offsets).scalar()
-        return Certificate(
-            notion=self.notion,
-            delta=float(found.delta),
-            delta_upper=float(found.delta_upper),
-            log_delta=float(found.log_delta),
-            log_delta_upper=float(found.log_delta_upper),
-            worst_edge=found.worst_edge,
-            lower_bound=self.lower_bound,
-        )
+        return worst_over_edges(releases, self._pairs, self.notion, np.zeros(1), offsets).scalar()
+
+    @cached_property
+    def _pairs(self) -> IndexArray:
+        return Releases.of(self.classes).pairs(self.graph)
+
+    def _loss(self, epsilon: float | FloatArray) -> float:
+        return edge_loss(self.precision_tv, self._pairs, np.broadcast_to(epsilon, (len(self._pairs),)))
+
+    @cached_property
+    def precision_tv(self) -> FloatArray:
+        """(n,) bound on the total variation between a label's released answer and the ideal one, rounded alike.
+
+        1, no claim, where the output law lives on a subspace that depends on rounded parameters: then labels that are
+        alike on paper can be told apart by what rounding leaves outside it.
+        """
+        n, k = self.classes.means.shape
+        variances = np.broadcast_to(np.diagonal(self.noise_cov, axis1=1, axis2=2), (n, k))
+        tv = label_tv(np.sqrt(np.maximum(variances, 0.0)), self.grid)
+        tv[self._rests_on_rounding | (variances < 0).any(axis=1)] = 1.0
+        tv.flags.writeable = False
+        return tv
+
+    @property
+    def finite_precision_tv(self) -> float:
+        """The largest ``precision_tv`` of a label with a neighbor; in a composition that of all releases adds up."""
+        return float(self.precision_tv[self._pairs].max(initial=0.0))
+
+    @property
+    def _rests_on_rounding(self) -> BoolArray:
+        n = self.classes.n_classes
+        singular = np.broadcast_to(~np.isfinite(self.output.condition), (n,))
+        if self.gain is not None or not singular.any():
+            return singular
+        return np.asarray(singular & (self.bias.any(axis=1) | np.broadcast_to(jittered(self.noise_cov), (n,))))
 
     # ------------------------------------------------------------------ files
 
@@ -325,9 +403,12 @@ class Mechanism:
 
 
 def certified(problem: Problem, moves: Moves) -> float:
-    """Upper end of the worst edge's ln δ once the moves are a mechanism; 0 where no certificate can be given."""
+    """Upper end of the ideal law's worst ln δ once the moves are a mechanism; 0 where no claim can be made."""
+    mechanism = Mechanism.of("", problem, moves, lower_bound=0.0)
+    if mechanism._rests_on_rounding[mechanism._pairs].any():
+        return 0.0
     try:
-        return Mechanism.of("", problem, moves, lower_bound=0.0).certificate.log_delta_upper
+        return float(mechanism._ideal.log_delta_upper)
     except CertificationError:
         return 0.0
 

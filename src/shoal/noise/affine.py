@@ -1,0 +1,150 @@
+"""The release itself, without a rounding error before the last step:
+
+    y = q + shift + gain (q − μ) + A z,   entry i rounded to the nearest multiple of 2^{g_i} and clamped
+
+Every stored number is a double, hence a whole multiple of some 2^−p; A and z are dyadic too (``factor``, ``source``).
+All sums are sums of Python integers in one common unit 2^−U. The same operations are carried out for every label,
+whether it has noise and a map or not, and every label is prepared before the first release. A product of integers is
+faster where one of them is small, so what depends on the label is multiplied with a constant added that gives it a
+fixed width, Σ a_j z_j = Σ (a_j + c) z_j − c Σ z_j. Integers are wide enough for any ordinary answer; one with entries
+closer to zero than 2^−107 (but not zero) makes them wider.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from operator import mul
+
+import numpy as np
+
+from shoal.noise.factor import WIDTH, Factor, dyadic, factored, jittered
+from shoal.noise.grid import LIMIT, Grid
+from shoal.noise.source import RESOLUTION
+from shoal.validation import FloatArray
+
+#: Binary places of answers, means and shifts, unless some need more; every double has at most FINEST.
+PLACES = 160
+FINEST = 1074
+#: Binary places of an entry of A z before the row's own exponent.
+NOISE_PLACES = WIDTH + RESOLUTION.unit_bits
+#: Bits of a digit of Python's integers.
+DIGIT = 30
+
+Rows = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class ExactMap:
+    """Integer parameters of every label. ``offset`` is μ and ``start`` is shift, in units of 2^−answer_places.
+
+    ``gain`` and ``factor`` hold the rows of gain and A with 2^gain_lift and 2^factor_lift added; ``residue`` is the sum
+    of each row of gain times 2^moved_lift, to be taken off again.
+    """
+
+    offset: Rows
+    start: Rows
+    answer_places: int
+    gain: tuple[Rows, ...] | None
+    gain_places: int
+    gain_lift: int
+    residue: Rows
+    moved_lift: int
+    noise: tuple[Factor, ...]
+    factor: tuple[Rows, ...]
+    factor_lift: int
+    grid: Grid
+    places: int
+
+    @classmethod
+    def of(
+        cls, means: FloatArray, shift: FloatArray, gain: FloatArray | None, noise_cov: FloatArray, grid: Grid
+    ) -> ExactMap:
+        """From (n, k), (n, k), (n, k, k) or None, and (n or 1, k, k)."""
+        factors: dict[bytes, Factor] = {}
+        noise = []
+        for cov, singular in zip(noise_cov, jittered(noise_cov), strict=True):
+            key = cov.tobytes()
+            if key not in factors:
+                factors[key] = factored(cov, jitter=bool(singular))
+            noise.append(factors[key])
+        if len(noise) < len(means):
+            noise = noise * len(means)
+        gain_places = 0 if gain is None else _places(gain)
+        answer_places = max(PLACES, _places(means), _places(shift))
+        offset = _rows(means, answer_places)
+        rows = () if gain is None else tuple(_rows(matrix, gain_places) for matrix in gain)
+        moved_lift, gain_lift, factor_lift = (
+            _lift(offset, 64),
+            _lift(tuple(chain.from_iterable(rows)), 1),
+            _lift(((1 << WIDTH,),), 1),
+        )
+        lifted = {factor: _lifted(factor.rows, factor_lift) for factor in factors.values()}
+        lowest = min(min(factor.exponents) for factor in noise)
+        return cls(
+            offset=offset,
+            start=_rows(shift, answer_places),
+            answer_places=answer_places,
+            gain=None if gain is None else tuple(_lifted(matrix, gain_lift) for matrix in rows),
+            gain_places=gain_places,
+            gain_lift=gain_lift,
+            residue=tuple(tuple(sum(row) << moved_lift for row in matrix) for matrix in rows),
+            moved_lift=moved_lift,
+            noise=tuple(noise),
+            factor=tuple(lifted[factor] for factor in noise),
+            factor_lift=factor_lift,
+            grid=grid,
+            places=max(answer_places + gain_places, NOISE_PLACES - lowest, -min(grid.exponents)),
+        )
+
+    def indices(self, answer: Sequence[float], label: int, normals: Sequence[int]) -> list[int]:
+        """Grid indices of one released answer, from k standard normals in the source's units."""
+        more = max(_places(np.array(answer)) - self.answer_places, 0)
+        q = [dyadic(value, self.answer_places + more) for value in answer]
+        exponents, rows = self.noise[label].exponents, self.factor[label]
+        start = [value << more for value in self.start[label]]
+        lift = 1 << self.moved_lift
+        moved = [value - (mean << more) + lift for value, mean in zip(q, self.offset[label], strict=True)]
+        all_moved, all_normals = sum(moved) << self.gain_lift, list(accumulate(normals))
+        places = self.places + more
+        up = self.places - self.answer_places - self.gain_places
+        result = []
+        for i, exponent in enumerate(self.grid.exponents):
+            total = (q[i] + start[i]) << self.gain_places
+            if self.gain is not None:
+                total += sum(map(mul, self.gain[label][i], moved)) - all_moved - self.residue[label][i]
+            noise = sum(map(mul, rows[i], normals)) - (all_normals[i] << self.factor_lift)
+            total = (total << up) + (noise << (places - NOISE_PLACES + exponents[i]))
+            cell = places + exponent
+            result.append(min(max((total + ((1 << cell) >> 1)) >> cell, -LIMIT), LIMIT))
+        return result
+
+    def released(self, answers: FloatArray, labels: Sequence[int], normals: Sequence[int]) -> FloatArray:
+        """(m, k) released answers: exact multiples of the grid."""
+        k = len(self.grid.exponents)
+        out = np.empty(answers.shape)
+        for row, (answer, label) in enumerate(zip(answers.tolist(), labels, strict=True)):
+            out[row] = self.indices(answer, label, normals[row * k : (row + 1) * k])
+        return np.asarray(np.ldexp(out, np.array(self.grid.exponents, dtype=np.int32)))
+
+
+def _rows(values: FloatArray, bits: int) -> Rows:
+    return tuple(tuple(dyadic(v, bits) for v in row) for row in values.tolist())
+
+
+def _lift(rows: Rows, room: int) -> int:
+    """A power of two far enough above all values that a value plus it always has the same number of digits."""
+    largest = max((abs(value).bit_length() for row in rows for value in row), default=0)
+    return -(-(largest + room) // DIGIT) * DIGIT + DIGIT // 2
+
+
+def _lifted(rows: Rows, lift: int) -> Rows:
+    return tuple(tuple(value + (1 << lift) for value in row) for row in rows)
+
+
+def _places(values: FloatArray) -> int:
+    """Binary places that all the values need together."""
+    some = np.abs(values[values != 0])
+    return min(max(53 - math.frexp(float(some.min()))[1], 0), FINEST) if some.size else 0

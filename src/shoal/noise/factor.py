@@ -1,0 +1,97 @@
+"""An exact dyadic matrix A with A Aᵀ equal to a stored covariance, up to a stated residual.
+
+The covariance is the mean of the stored matrix and its transpose. Entries are scaled by powers of two so that the
+variances lie in [¼, 1), and the lower Cholesky factor is computed in integers with W = 192 binary places: L_jj = ⌊√d_j⌋
+and L_ij = ⌊·/L_jj⌋ leave
+
+    |(A Aᵀ − cov)_ij| ≤ 2^{−(W−1)} · 2^{e_i + e_j},   2^{e_i} ≤ 2 √cov_ii.
+
+A covariance that is singular up to rounding gets 4kε of its diagonal on top (ε = 2^−52), which the accounting is told
+of (``Mechanism.output``); one that is still indefinite then is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from operator import mul
+
+import numpy as np
+
+from shoal.errors import CertificationError
+from shoal.validation import BoolArray, FloatArray
+
+#: Binary places of the factor.
+WIDTH = 192
+#: The jitter, in units of k ε relative to the diagonal.
+JITTER = 4
+EPS_BITS = 52
+EPS = 2.0**-EPS_BITS
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A_ij = rows[i][j] · 2^(exponents[i] − WIDTH) for j ≤ i; a row of zeros where there is no noise."""
+
+    rows: tuple[tuple[int, ...], ...]
+    exponents: tuple[int, ...]
+
+
+def jittered(covs: FloatArray) -> BoolArray:
+    """(n,) which covariances are singular up to rounding and get the jitter.
+
+    Decided on the correlations of the entries with variance: their smallest eigenvalue must exceed 32 k² ε, far above
+    the k² ε by which its computed value can be wrong. Diagonal covariances never need it.
+    """
+    k = covs.shape[-1]
+    std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
+    safe = np.where(std > 0, std, 1.0)
+    correlations = 0.5 * (covs + np.swapaxes(covs, 1, 2)) / safe[:, :, None] / safe[:, None, :]
+    diagonal = np.arange(k)
+    correlations[:, diagonal, diagonal] = 1.0
+    return np.asarray(np.linalg.eigvalsh(correlations)[:, 0] <= 32 * k**2 * EPS)
+
+
+def factored(cov: FloatArray, *, jitter: bool) -> Factor:
+    """The factor of one covariance; raises CertificationError if it is further from semidefinite than rounding goes."""
+    k = len(cov)
+    diagonal = np.diagonal(cov)
+    if (diagonal < 0).any() or (cov[diagonal == 0] != 0).any() or (cov[:, diagonal == 0] != 0).any():
+        raise _indefinite()
+    # 2^{2e} holds the variance: an even exponent at or above frexp's.
+    exponents = [math.ceil(math.frexp(float(v))[1] / 2) if v > 0 else 0 for v in diagonal]
+    one = 1 << (2 * WIDTH)
+    rows: list[list[int]] = []
+    for i in range(k):
+        row: list[int] = []
+        for j in range(i):
+            places = 2 * WIDTH - exponents[i] - exponents[j]
+            scaled = (dyadic(float(cov[i, j]), places) + dyadic(float(cov[j, i]), places)) >> 1
+            pivot = rows[j][j]
+            row.append((scaled - sum(map(mul, row, rows[j]))) // pivot if pivot else 0)
+        if diagonal[i] > 0:
+            scaled = dyadic(float(diagonal[i]), 2 * (WIDTH - exponents[i]))
+            if jitter:
+                scaled += (scaled * JITTER * k) >> EPS_BITS
+            left = scaled - sum(map(mul, row, row))
+            if left < one >> 80:
+                raise _indefinite()
+            row.append(math.isqrt(left))
+        else:
+            row.append(0)
+        rows.append(row)
+    return Factor(tuple(map(tuple, rows)), tuple(exponents))
+
+
+def dyadic(value: float, bits: int) -> int:
+    """⌊value · 2^bits⌋; exact if the value is a multiple of 2^−bits, as every double is for bits = 1074."""
+    mantissa, exponent = math.frexp(value)
+    whole, places = int(mantissa * 9007199254740992.0), exponent - 53 + bits
+    return whole << places if places >= 0 else whole >> -places
+
+
+def _indefinite() -> CertificationError:
+    return CertificationError(
+        "noise_cov of a label is further from positive semidefinite than rounding explains: no noise with this "
+        "covariance can be drawn exactly. Design the mechanism again with a small noise_floor"
+    )
