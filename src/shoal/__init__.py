@@ -56,6 +56,8 @@ _HOME = {
     "calibrate": "shoal.mechanisms.design",
     "frontier": "shoal.mechanisms.design",
     "perfect_rho": "shoal.mechanisms.design",
+    "audit": "shoal.release.audit",
+    "Audit": "shoal.release.report",
     "sensitivity": "shoal.privacy.deterministic",
     "gaussian_delta": "shoal.privacy.deterministic",
     "analytic_sigma": "shoal.privacy.deterministic",
