@@ -2,7 +2,7 @@
 
 Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Three questions:
 
-1. Attacks (:mod:`shoal.release.attacks`): is some event more telling than (ε, δ) allows? Gives δ_lower per directed edge.
+1. Attacks (:mod:`shoal.release.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
 2. Law (:mod:`shoal.release.fidelity`): do the answers follow the claimed laws, independently of each other?
 3. Repeats (:mod:`shoal.release.replay`): do repeated releases of one answer reveal more than they may?
 
@@ -26,21 +26,18 @@ from shoal.mechanisms.mechanism import Mechanism
 from shoal.privacy import contour
 from shoal.privacy.curve import brackets, exp_up
 from shoal.privacy.releases import Releases
-from shoal.privacy.risk import identification_risk
 from shoal.release import trials
 from shoal.release.attacks import Events, claimed_and_fitted, count_events
-from shoal.release.confidence import SHARES, detectable_delta, detectable_shortage, lower_bound, upper_bound
+from shoal.release.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.release.fidelity import law_findings
 from shoal.release.findings import Finding
+from shoal.release.naming import name_labels
 from shoal.release.replay import ATTACKS as REPLAY_ATTACKS
 from shoal.release.replay import Repeats, share_identical
-from shoal.release.report import Audit, Naming, Replay
+from shoal.release.report import Audit, Replay
 from shoal.release.residuals import Laws
 from shoal.supports import RankWarning
 from shoal.validation import FloatArray, IndexArray
-
-#: Log-densities computed at most for naming the label among all.
-DENSITIES = 10_000_000
 
 
 def audit(
@@ -181,7 +178,7 @@ def _judge(
         findings.insert(0, Finding("accounting", _directed(labels, pairs, int(e), int(d)), facts))
     comparable = edge_promise.min(axis=(1, 2)) < 1.0
     findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
-    naming, more = _naming(mechanism.output, graph, claim, released, own, error * SHARES["identification"], seed)
+    naming, more = name_labels(mechanism.output, graph, claim, released, own, error * SHARES["identification"], seed)
     findings += more
     replay = None
     if again is not None:
@@ -275,47 +272,6 @@ def event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
         "own": f"{events.own[here]} of {events.own_trials[here]}",
         "other": f"{events.other[here]} of {events.other_trials[here]}",
     }
-
-
-def _naming(
-    output: GaussianClasses,
-    graph: NeighborGraph,
-    claim: Laws,
-    released: list[FloatArray],
-    own: list[FloatArray],
-    error: float,
-    seed: int,
-) -> tuple[Naming | None, list[Finding]]:
-    """The Bayes attacker, told the component, names the label of every answer.
-
-    Hits are counted label by label with unequal probabilities; Clopper–Pearson bounds from their total still hold,
-    since a sum of unequal Bernoulli variables is less spread than a binomial of the same mean (Hoeffding 1956).
-    """
-    n = output.n_classes
-    m = min(min(len(y) for y in released), DENSITIES // n**2)
-    if m < trials.FEWEST:
-        return None, []
-    member_of = dict(zip(graph.labels, graph.components, strict=True))
-    component = np.array([member_of[name] for name in output.labels])
-    rng = np.random.default_rng(seed)
-    hits = 0
-    for i, y in enumerate(released):
-        mine, best, ties = own[i][:m], np.full(m, -np.inf), np.ones(m)
-        near = 1e-9 * (1 + np.abs(mine))
-        for j in np.flatnonzero((component == component[i]) & (np.arange(n) != i)):
-            density = claim.log_densities(int(j), y[:m])
-            best = np.maximum(best, density)
-            ties += np.abs(density - mine) <= near
-        # Among labels that are equally likely the attacker guesses.
-        hits += int(((best <= mine + near) & (rng.random(m) * ties < 1.0)).sum())
-    risk = identification_risk(output, graph, confidence=1 - error / 2, seed=seed)
-    total = n * m
-    low, high = (float(f(hits, total, error / 4)) for f in (lower_bound, upper_bound))
-    naming = Naming(hits / total, low, high, risk.success, risk.success_upper, risk.prior_success, total)
-    if low <= risk.success_upper:
-        return naming, []
-    facts = {"named at least": low, "promised": risk.success_upper, "hits": f"{hits} of {total}"}
-    return naming, [Finding("identification", (), facts)]
 
 
 def _replay(

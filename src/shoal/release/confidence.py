@@ -86,7 +86,7 @@ def detectable_delta(promise: float, epsilon: float, trials: int, error: float) 
 
 
 def detectable_shortage(degrees: int, error: float) -> float:
-    """The smallest shortage of variance, as a share, that a χ² test with these degrees of freedom finds at even odds."""
+    """The smallest shortage of variance, as a share, that a χ² test with these degrees finds half the time."""
     if degrees < 1:
         return 1.0
     return 1.0 - 2.0 * float(special.gammaincinv(0.5 * degrees, error)) / degrees

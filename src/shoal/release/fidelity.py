@@ -43,7 +43,7 @@ def law_findings(
     error: float,
 ) -> list[Finding]:
     """Every test of this page, sharing ``error``; ``comparable`` marks the edges whose claimed laws share a support."""
-    n, k = claim.means.shape
+    n = len(labels)
     varying = [z[:, claim.inside(i)] for i, z in enumerate(residuals)]
     levels = {
         "spread": error * SHARES["spread"] / (2 * n),
@@ -151,7 +151,7 @@ def _gap(
     if length == 0.0:
         return []
     u = u / length
-    claimed = float(np.sqrt(max(gap @ np.linalg.solve(pooled, gap), 0.0)))
+    claimed = float(np.sqrt(max(float(gap @ np.linalg.solve(pooled, gap)), 0.0)))
     along_x, along_y = x2 @ u, y2 @ u
     measured = float(along_y.mean() - along_x.mean())
     error = float(np.sqrt(u @ u / len(x2) + u @ cov @ u / len(y2)))
@@ -181,7 +181,10 @@ def _ratio(
     _, vectors = linalg.eigh(own + slack, other + slack)
     found: list[Finding] = []
     df = (len(x2) - 1, len(y2) - 1)
-    for column, bound, tail in ((-1, max(ratios.max(), 1.0), stats.f.sf), (0, min(ratios.min(), 1.0), stats.f.cdf)):
+    for column, bound, tail in (
+        (-1, max(float(ratios.max()), 1.0), stats.f.sf),
+        (0, min(float(ratios.min()), 1.0), stats.f.cdf),
+    ):
         u = vectors[:, column]
         above, below = float((x2 @ u).var(ddof=1)), float((y2 @ u).var(ddof=1))
         ratio = above / below if below > 0 else np.inf if above > 0 else 1.0
@@ -189,7 +192,7 @@ def _ratio(
         eased = 1 + 1e-6 if column == -1 else 1 - 1e-6
         p = float(tail(ratio / (bound * eased), *df))
         if p < level:
-            found.append(Finding("spread ratio", names, {"ratio": float(ratio), "claimed": float(bound), "p": p}))
+            found.append(Finding("spread ratio", names, {"ratio": float(ratio), "claimed": bound, "p": p}))
     return found
 
 

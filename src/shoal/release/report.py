@@ -122,9 +122,10 @@ class Audit:
                 f"{round_up(self.naming.promise_upper):.3g}, guessing {self.naming.guessing:.3g}"
             )
         if self.replay is not None:
+            proved, allowed = float(self.replay.delta_lower.max()), float(self.replay.promise.max())
             lines.append(
-                f"{self.replay.times} releases of one answer: δ ≥ {round_down(float(self.replay.delta_lower.max())):.4g} "
-                f"proved, δ ≤ {round_up(float(self.replay.promise.max())):.4g} promised"
+                f"{self.replay.times} releases of one answer: δ ≥ {round_down(proved):.4g} proved, "
+                f"δ ≤ {round_up(allowed):.4g} promised"
                 + (", repeats are answered from storage" if self.replay.identical == 1.0 else "")
             )
         for title, found in (("violated", self.violations), ("differs, harmless", self.mismatches)):
