@@ -85,8 +85,8 @@ def count_events(
                 at = choose_thresholds(learn, learn_other, epsilon[e], delta, share)
                 here = (e, direction, attack)
                 threshold[here] = at
-                own[here] = _above(np.sort(count), at)
-                other[here] = _above(np.sort(count_other), at)
+                own[here] = (count[:, None] > at).sum(axis=0)
+                other[here] = (count_other[:, None] > at).sum(axis=0)
                 own_trials[here], other_trials[here] = len(count), len(count_other)
     return Events(
         attacks=attacks,

@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.classes import GaussianClasses
-from shoal.errors import InputError
+from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.privacy import contour
@@ -214,7 +214,10 @@ def _promises(mechanism: Mechanism, stated: float, epsilons: FloatArray, edge_pr
     rest = [float(edge_promise[:, :, j].max()) for j in range(1, epsilons.shape[1])]
     for j in range(1, epsilons.shape[1]):
         if (epsilons[:, j] == epsilons[0, j]).all():
-            rest[j - 1] = float(mechanism.curve(float(epsilons[0, j])).delta_upper)
+            try:
+                rest[j - 1] = float(mechanism.curve(float(epsilons[0, j])).delta_upper)
+            except CertificationError:
+                continue  # no curve there: the upper ends of the edges stand
     return np.array([stated, *rest])
 
 
