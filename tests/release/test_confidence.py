@@ -8,6 +8,8 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from shoal.release.confidence import (
@@ -44,6 +46,17 @@ def test_lower_bound_covers_as_stated():
     s = np.arange(n + 1)
     missed = stats.binom.pmf(s, n, p)[lower_bound(s, n, error) > p].sum()
     assert 0 < missed <= error
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.integers(1, 300), st.floats(0.001, 0.999), st.floats(1e-6, 0.2))
+def test_both_bounds_cover_at_any_probability(n, p, error):
+    s = np.arange(n + 1)
+    chance = stats.binom.pmf(s, n, p)
+    assert chance[lower_bound(s, n, error) > p].sum() <= error * (1 + 1e-9)
+    assert chance[upper_bound(s, n, error) < p].sum() <= error * (1 + 1e-9)
+    assert (lower_bound(s, n, error) <= s / n).all()
+    assert (np.diff(lower_bound(s, n, error)) > 0).all()
 
 
 def test_rough_bounds_are_near_the_exact_ones():

@@ -14,7 +14,7 @@ answers:
 - for two sequences that should be independent, with u, v chosen on the first half, Σ(uᵀx + vᵀy)²/Σ(uᵀx − vᵀy)² over
   the second half, means removed, is an F variable;
 - for answers l places apart, S = Σ zᵢ·z_{i+l} over E products has ln E e^{θS} ≤ θ²E/2(1 − 2θ) (it is a quadratic form
-  whose matrix has eigenvalues within ±1/2 and squares summing to E/2), so S > √(2Eu) + 2u has probability below e^{−u}.
+  whose matrix has eigenvalues within ±1 and squares summing to E/2), so S > √(2Eu) + 2u has probability below e^{−u}.
 
 Each p-value is exact, or an upper bound, if the claim is true.
 """
