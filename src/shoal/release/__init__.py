@@ -1,0 +1,1 @@
+"""Operating a mechanism: what leaves, what it cost, and whether the claim holds."""
