@@ -298,11 +298,12 @@ def backward(
     return on_cov
 
 
-def innovation_variance(x: FloatArray, ar: FloatArray, ma: FloatArray) -> float:
-    """The variance that maximizes the likelihood given the coefficients, S/n."""
+def best_variance(x: FloatArray, ar: FloatArray, ma: FloatArray) -> tuple[float, float]:
+    """The innovation variance that maximizes the likelihood given the coefficients, S/n, and log L there."""
     r = max(ar.size, ma.size, 1)
     mean, cov = np.empty(r), np.empty((r, r))
     if not stationary_start(ar, ma, mean, cov):
-        return math.nan
-    total, _, count = run_filter(x, ar, ma, mean, cov)
-    return float(total / count)
+        return math.nan, -math.inf
+    total, log_det, count = run_filter(x, ar, ma, mean, cov)
+    var = float(total / count)
+    return var, float(-0.5 * (count * (math.log(2.0 * math.pi * var) + 1.0) + log_det))

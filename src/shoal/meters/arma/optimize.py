@@ -27,6 +27,9 @@ PATIENCE = 12
 #: Longest step in one free coordinate.
 LONGEST_STEP = 2.0
 
+#: Evaluations before a descent may be given up, and how many times its promise is believed.
+FAIR_TRIAL, HOPE = 4, 4.0
+
 #: Damping to start with.
 FIRST_DAMPING = 1e-2
 
@@ -164,12 +167,13 @@ def score(
 
 @kernel
 def minimize(
-    x: FloatArray, gappy: bool, coef: FloatArray, p: int, budget: int, tolerance: float
+    x: FloatArray, gappy: bool, coef: FloatArray, p: int, budget: int, tolerance: float, rival: float
 ) -> tuple[float, int, bool]:
     """Descend from ``coef`` = (ar, ma), overwritten by the end point; (f, evaluations used, converged).
 
     Converged: the decrease that the quadratic model still promises is below ``tolerance`` nats, or the last
-    ``PATIENCE`` evaluations together gained less than a hundred times that (a maximum on the boundary).
+    ``PATIENCE`` evaluations together gained less than a hundred times that (a maximum on the boundary). A descent that
+    by ``HOPE`` times its promise would not come below ``rival`` is given up after a few evaluations.
     """
     k = coef.size
     gradient, normal, hessian = np.zeros(k), np.zeros((k, k)), np.zeros((k, k))
@@ -206,6 +210,8 @@ def minimize(
                 continue
         if promised < tolerance and damping < 0.1:
             return value, used, True
+        if used >= FAIR_TRIAL and value - HOPE * promised > rival:
+            return value, used, False
         next_value, _ = score(x, gappy, trial, p, next_gradient, next_normal, next_hessian, value)
         used += 1
         waited += 1

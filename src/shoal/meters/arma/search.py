@@ -41,17 +41,17 @@ from shoal.validation import FloatArray
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to look: pairs tried first, exchange rounds, pairs per round; evaluations for a quick look, for the
-    first start, for a smaller model and for a finalist; and the number of finalists."""
+    """How long to look: pairs tried first, exchange rounds at most, pairs per round; evaluations for a look, for a
+    smaller model and for a finalist; the number of finalists, and of pairs taken out of a leader in vain."""
 
     pairs: int
     rounds: int
     swaps: int
-    look: int = 10
-    first: int = 20
+    look: int = 12
     smaller: int = 5
     final: int = 400
     finalists: int = 2
+    removals: int = 2
 
 
 #: (pole, zero) of a real pair, tried with both signs.
@@ -179,8 +179,8 @@ class Pool:
         self.converged.append(False)
         self.improve(len(self.models) - 1, budget, LOOK_TOLERANCE)
 
-    def improve(self, which: int, budget: int, tolerance: float) -> None:
-        value, _, converged = minimize(self.x, False, self.models[which], self.p, budget, tolerance)
+    def improve(self, which: int, budget: int, tolerance: float, rival: float = math.inf) -> None:
+        value, _, converged = minimize(self.x, False, self.models[which], self.p, budget, tolerance, rival)
         self.values[which], self.converged[which] = value, converged
 
     def ranking(self) -> list[int]:
@@ -190,27 +190,29 @@ class Pool:
 def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -> tuple[FloatArray, float, bool]:
     """The best model found for a gap-free series: (ar, ma) in one row, f, and whether it converged."""
     pool = Pool(x, p)
-    pool.add(regression_start(x, LONG_ORDER, p, q), effort.first)
+    pool.add(regression_start(x, LONG_ORDER, p, q), effort.look)
     if p >= 2 and q >= 2:
         base = regression_start(x, LONG_ORDER, p - 2, q - 2)
-        minimize(x, False, base, p - 2, effort.first, LOOK_TOLERANCE)
+        minimize(x, False, base, p - 2, effort.look, LOOK_TOLERANCE, math.inf)
         for model in with_pairs(x, twiddle, base, p - 2, -1.0, effort.pairs):
             pool.add(model, effort.look)
         leader, skip = -1, 0
         for _ in range(effort.rounds):
             top = pool.ranking()[0]
             skip = skip + 1 if top == leader else 0
+            if skip == effort.removals:
+                break
             if top != leader:
                 leader = top
                 if not pool.converged[top]:
                     pool.improve(top, effort.look, LOOK_TOLERANCE)
             base, gone = without_pair(x, pool.models[top], p, skip)
-            minimize(x, False, base, p - 2, effort.smaller, LOOK_TOLERANCE)
+            minimize(x, False, base, p - 2, effort.smaller, LOOK_TOLERANCE, math.inf)
             for model in with_pairs(x, twiddle, base, p - 2, gone, effort.swaps):
                 pool.add(model, effort.look)
         single = without_single(x, pool.models[pool.ranking()[0]], p)
         if single is not None and effort.rounds > 0:
-            minimize(x, False, single, p - 1, effort.smaller, LOOK_TOLERANCE)
+            minimize(x, False, single, p - 1, effort.smaller, LOOK_TOLERANCE, math.inf)
             for model in with_single(x, single, p - 1)[: effort.swaps]:
                 pool.add(model, effort.look)
     else:
@@ -218,7 +220,7 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
             pool.add(regression_start(x, long_order, p, q), effort.look)
         if p >= 1 and q >= 1:
             base = regression_start(x, LONG_ORDER, p - 1, q - 1)
-            minimize(x, False, base, p - 1, effort.first, LOOK_TOLERANCE)
+            minimize(x, False, base, p - 1, effort.look, LOOK_TOLERANCE, math.inf)
             for model in with_single(x, base, p - 1)[: 2 + effort.rounds]:
                 pool.add(model, effort.look)
     finished = 0
@@ -228,7 +230,7 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
             break
         if finished > 0 and pool.converged[which] and pool.values[which] >= lowest:
             continue
-        pool.improve(which, effort.final, FINAL_TOLERANCE)
+        pool.improve(which, effort.final, FINAL_TOLERANCE, lowest if finished > 0 else math.inf)
         finished += 1
     top = pool.ranking()[0]
     return pool.models[top], pool.values[top], pool.converged[top]
