@@ -1,4 +1,4 @@
-"""The parts of the search: inner products, the secant correction, where pairs are placed, when a descent is given up."""
+"""Parts of the search: inner products, the secant correction, where pairs are placed, when a descent is given up."""
 
 from __future__ import annotations
 
