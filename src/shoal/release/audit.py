@@ -23,7 +23,7 @@ from shoal.classes import GaussianClasses
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanisms.mechanism import Mechanism
-from shoal.privacy import contour
+from shoal.privacy import tails
 from shoal.privacy.curve import brackets, exp_up
 from shoal.privacy.releases import Releases
 from shoal.release import trials
@@ -137,7 +137,7 @@ def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray) -> Flo
     columns = []
     for j in range(epsilons.shape[1]):
         offsets = np.repeat(epsilons[:, j : j + 1], 2, axis=1)
-        upper = brackets(family, pairs, contour.DP, np.zeros(1), offsets)[:, :, 0, 2]
+        upper = brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0, 2]
         columns.append(np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper))))
     return np.stack(columns, axis=2)
 
@@ -224,7 +224,7 @@ def _promises(mechanism: Mechanism, stated: float, epsilons: FloatArray, edge_pr
 def _exact_lower(output: GaussianClasses, pairs: IndexArray, epsilons: FloatArray) -> FloatArray:
     """(n_edges, 2) lower ends of the exact δ at the design's ε."""
     offsets = np.repeat(epsilons, 2, axis=1)
-    low = brackets(Releases.of(output), pairs, contour.DP, np.zeros(1), offsets)[:, :, 0, 1]
+    low = brackets(Releases.of(output), pairs, tails.DP, np.zeros(1), offsets)[:, :, 0, 1]
     return np.asarray(np.exp(np.where(np.isnan(low), -np.inf, low)) * (1 - 1e-9))
 
 

@@ -17,7 +17,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanisms.mechanism import Mechanism
-from shoal.privacy import contour
+from shoal.privacy import tails
 from shoal.privacy.curve import brackets, exp_up, round_up
 from shoal.privacy.releases import Releases
 from shoal.release import trials
@@ -121,7 +121,7 @@ def observed_loss(
     exceeded, hockey = _losses(Laws.of(output), released, pairs, cut, draws)
     error = (1.0 - confidence) / 2
     shape = (len(pairs), 2)
-    promises = [_promise(releases, pairs, code, cut) for code in (contour.PDP, contour.DP)]
+    promises = [_promise(releases, pairs, code, cut) for code in (tails.PDP, tails.DP)]
     lows = [
         np.array([bernstein_lower(x, error / (4 * len(pairs))) for x in rows]).reshape(shape)
         for rows in (exceeded, hockey)

@@ -178,8 +178,8 @@ def best_pairs(power: FloatArray, twiddle: FloatArray, avoid: float, out: FloatA
         promised[max(0, top - taken) : top + taken + 1] = 0.0
     order = np.argsort(-found[:count, 0])
     kept: int = min(count, out.shape[0])
-    for row in range(kept):
-        out[row] = found[order[row]]
+    for place in range(kept):
+        out[place] = found[order[place]]
     return kept
 
 
