@@ -1,0 +1,1 @@
+"""Releasing answers: what was spent is recorded before anything is shown."""
