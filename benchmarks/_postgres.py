@@ -22,7 +22,7 @@ def binaries() -> Path | None:
 
 @contextlib.contextmanager
 def server(bin_dir: Path) -> Iterator[str]:
-    """Start a server with its default, durable settings; yields the address of an empty database cluster."""
+    """Start a server with its default, durable settings; yields its address."""
     root = os.geteuid() == 0
     user = "postgres" if root else None  # initdb refuses to run as root
     folder = Path(tempfile.mkdtemp(prefix="shoal-pg-"))
@@ -40,7 +40,7 @@ def server(bin_dir: Path) -> Iterator[str]:
         options = f"-k {folder} -c listen_addresses= -c max_connections=60"
         call(f"{bin_dir}/pg_ctl", "-D", str(data), "-l", str(log), "-o", options, "-w", "start")
         try:
-            yield f"postgresql://shoal@/{{name}}?host={folder}"
+            yield f"postgresql://shoal@/postgres?host={folder}"
         finally:
             call(f"{bin_dir}/pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
     finally:
@@ -48,9 +48,9 @@ def server(bin_dir: Path) -> Iterator[str]:
 
 
 def database(address: str, name: str) -> str:
-    """Create a database on the server; returns its URL."""
+    """An empty place for one ledger, a schema of its own; returns its URL."""
     import psycopg
 
-    with psycopg.connect(address.format(name="postgres"), autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    return address.format(name=name)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f'CREATE SCHEMA "{name}"')
+    return f"{address}&options=-csearch_path%3D{name}"

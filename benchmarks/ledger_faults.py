@@ -1,8 +1,8 @@
 """Kill processes while they release, over and over, and prove that the ledger lost, forgot and overspent nothing.
 
-``python -m benchmarks.ledger_faults [kills]`` (1,000 by default) on SQLite and, where it is installed, on PostgreSQL. Workers
-release answers about a few labels as fast as they can and write every answer they were *shown* to a file of their own. A
-killer sends SIGKILL to a random one at a random moment and starts another in its place.
+``python -m benchmarks.ledger_faults [kills]`` (1,000 by default) on SQLite and, where it is installed, on PostgreSQL.
+Workers release answers about a few labels as fast as they can and write every answer they were *shown* to a file of
+their own. A killer sends SIGKILL to a random one at a random moment and starts another in its place.
 """
 
 from __future__ import annotations

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from releasing import benchmark
 
 from shoal import Ledger, Mechanism
 
-ROOT = Path(__file__).parents[2]
 _names = itertools.count()
-
-
-def benchmark(name: str) -> ModuleType:
-    """A module of the folder benchmarks/, which tests do not import otherwise."""
-    spec = importlib.util.spec_from_file_location(f"bench_{name}", ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")

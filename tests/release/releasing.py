@@ -1,10 +1,28 @@
-"""Small mechanisms whose privacy is known, for the tests of the ledger."""
+"""Small mechanisms whose privacy is known, and the harnesses in benchmarks/, for the tests of the ledger."""
 
 from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
 from shoal import GaussianClasses, Mechanism, NeighborGraph, design
+
+ROOT = Path(__file__).parents[2]
+
+
+def benchmark(name: str) -> ModuleType:
+    """A module of the folder benchmarks/, which tests do not import otherwise."""
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def point(n: int = 3, k: int = 2, *, gap: float = 0.1, rho: float = 1.0, seed: int = 0, prefix: str = "h") -> Mechanism:

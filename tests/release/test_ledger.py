@@ -72,11 +72,9 @@ def test_a_query_id_means_one_question(ledger: Ledger, change: str) -> None:
     ledger.release(mechanism, q, "h0", query_id="a")
     ledger.register(other)
     head = ledger.head
+    question = (mechanism, q + 1.0) if change == "answer" else (other, q)
     with pytest.raises(InputError, match="query_id was already used"):
-        if change == "answer":
-            ledger.release(mechanism, q + 1.0, "h0", query_id="a")
-        else:
-            ledger.release(other, q, "h0", query_id="a")
+        ledger.release(*question, "h0", query_id="a")
     assert untouched(ledger, head)
     ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")  # another label, another question
 
@@ -128,11 +126,13 @@ def test_no_budget_no_release(url: str) -> None:
 def test_an_exhausted_budget_refuses_and_says_what_remains(ledger: Ledger) -> None:
     mechanism = point()
     made = 0
+    while ledger.cost(mechanism, "h1").allowed:
+        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(made))
+        made += 1
     with pytest.raises(BudgetError, match="Nothing was released") as refused:
-        for made in range(1000):  # noqa: B007
-            ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(made))
+        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(made))
     head, spent = ledger.head, ledger.spent()["h1"]
-    assert 1 <= made < 999
+    assert made >= 1
     assert spent.releases == made
     assert spent.spent <= 0.01
     assert refused.value.remaining == spent.remaining
@@ -166,7 +166,7 @@ def test_a_batch_is_all_or_nothing(ledger: Ledger) -> None:
         ledger.release_many(mechanism, q[:2], ["h1", "h1"], query_ids=["same", "same"])
     assert untouched(ledger, head)
     for wrong in ({"labels": ["h0"]}, {"labels": "h0"}, {"labels": ["h0", "h1"], "query_ids": ["a"]}):
-        with pytest.raises(InputError, match="one (label|name) per answer"):
+        with pytest.raises(InputError, match=r"one (label|name) per answer"):
             ledger.release_many(mechanism, q[:2], **{"query_ids": ["x", "y"], **wrong})  # type: ignore[arg-type]
 
 
@@ -251,9 +251,8 @@ def test_an_altered_mechanism_file_never_reaches_the_ledger(ledger: Ledger, tmp_
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
     head = ledger.head
-    with pytest.raises(InputError, match="damaged|digest"):
-        mechanism = Mechanism.load(path)
-        ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+    with pytest.raises(InputError, match=r"damaged|digest"):
+        ledger.release(Mechanism.load(path), [0.0, 0.0], "h0", query_id="a")
     assert untouched(ledger, head)
 
 

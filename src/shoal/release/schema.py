@@ -76,7 +76,10 @@ NEWEST = len(MIGRATIONS)
 def version(transaction: Transaction) -> int:
     """The database's schema version; 0 where there is no ledger yet."""
     if transaction.postgres:
-        there = transaction.value("SELECT to_regclass('meta')::text")
+        # Not to_regclass: its answer may be older than the lock that was just waited for.
+        there = transaction.value(
+            "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = ANY (current_schemas(false)) AND tablename = 'meta'"
+        )
     else:
         there = transaction.value("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'")
     if there is None:

@@ -67,6 +67,7 @@ class Storage:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._process = os.getpid()
+        self._inherited: list[object] = []
         self.postgres = engine.dialect.name == "postgresql"
 
     @classmethod
@@ -108,7 +109,9 @@ class Storage:
     def _transaction(self, begin: str) -> Iterator[Transaction]:
         from sqlalchemy.exc import SQLAlchemyError
 
-        if os.getpid() != self._process:  # a connection must not be shared across a fork
+        if os.getpid() != self._process:
+            # A connection must not be shared across a fork, nor closed by the child.
+            self._inherited.append(self._engine.pool)
             self._engine.dispose(close=False)
             self._process = os.getpid()
         committing = False

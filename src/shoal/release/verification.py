@@ -214,17 +214,20 @@ def _charged(replay: _Replay, entry: Entry) -> None:
 
 def _flush(composer: Composer, replay: _Replay) -> None:
     """Compare the releases since the budgets last changed with the budgets that were in force."""
+    found: list[tuple[int, str]] = []
     for (label, analyst, charged), entries in replay.pending.items():
         if charged:
             limits = replay.budgets.limits(label, analyst)
         else:
             limits = list(replay.budgets.of_analysts(label, analyst))
         if charged and all(limit.analyst is not None for limit in limits):
-            raise _Broken(entries[0], "it was released without a budget")
+            found.append((entries[0], "it was released without a budget"))
         for limit in limits:
             if _exceeds(composer, replay, limit, entries[-1]):
                 first = next(seq for seq in entries if _exceeds(composer, replay, limit, seq))
-                raise _Broken(first, f"it exceeds the budget of {limit.name}")
+                found.append((first, f"it exceeds the budget of {limit.name}"))
+    if found:
+        raise _Broken(*min(found))
     replay.pending.clear()
 
 
