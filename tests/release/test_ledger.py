@@ -198,12 +198,22 @@ def test_an_answer_is_drawn_by_the_mechanism_as_recorded(ledger: Ledger, monkeyp
         return draw(self, q, label)
 
     monkeypatch.setattr(Mechanism, "release", watched, raising=False)
+    honest = ledger.cost(mechanism, "h0").after[0].spent
     ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
     mechanism.noise_cov.flags.writeable = True
     mechanism.noise_cov[...] *= 1e-9  # a caller's object changes under the ledger's hands
     ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="b")
-    assert all(m.noise_cov.min() >= 0 for m in seen)
+    assert len(seen) == 2
     assert all(m is not mechanism and m.noise_cov.max() > 0.1 for m in seen)
+    flattered = point(seed=8)
+    assert flattered.digest  # taken before the change
+    flattered.noise_cov.flags.writeable = True
+    flattered.noise_cov[...] *= 1e9
+    for call in (ledger.cost, lambda m, label: ledger.release(m, [0.0, 0.0], label, query_id="c")):
+        with pytest.raises(InputError, match="changed after it was made"):
+            call(flattered, "h0")
+    assert honest > 0
+    assert ledger.verify()
 
 
 def test_a_failed_draw_charges_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,16 +28,15 @@ def answered(
     if entry is not None:
         return _again(books, transaction, writer, mechanism, question, entry)
     books.registry.admit(transaction, writer, mechanism)
-    own = books.registry.mechanism(transaction, mechanism.digest)
-    books.refuse_reuse(transaction, own, question)
+    books.refuse_reuse(transaction, mechanism, question)
     limits = books.limits(transaction, question.label, question.analyst)
-    tv = finite_precision_tv(own)
-    books.within(transaction, limits, (own.digest, tv, 1))
-    released = drawn(own, question.values, question.label)
+    tv = finite_precision_tv(mechanism)
+    books.within(transaction, limits, (mechanism.digest, tv, 1))
+    released = drawn(mechanism, question.values, question.label)
     content = {
         "label": question.label,
         "query_id": question.query_id,
-        "mechanism": own.digest,
+        "mechanism": mechanism.digest,
         "answer": question.answer,
         "tv": tv,
         "released": released.tolist(),

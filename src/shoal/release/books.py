@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from shoal.errors import BudgetError, InputError
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.privacy.curve import round_up
@@ -11,7 +13,7 @@ from shoal.release.budgets import Budgets, Limit
 from shoal.release.chain import Entry
 from shoal.release.composition import Composer, Lookup
 from shoal.release.questions import Question
-from shoal.release.registry import Registry, is_random
+from shoal.release.registry import Registry, finite_precision_tv, is_random
 from shoal.release.storage import Transaction
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
@@ -24,6 +26,14 @@ class Books:
         self.registry = Registry()
         self.composer = Composer()
         self._budgets: tuple[str, Budgets] = ("", Budgets())
+
+    def prepared(self, mechanism: Mechanism, labels: Iterable[str] = ()) -> Mechanism:
+        """A trusted copy of a mechanism, with all that can be computed before anything is locked."""
+        own = self.registry.trusted(mechanism)
+        finite_precision_tv(own)
+        for label in labels:
+            self.composer.prepare(own, label)
+        return own
 
     def refuse_reuse(self, transaction: Transaction, mechanism: Mechanism, question: Question) -> None:
         """Fresh noise on a random answer that was released before is not an independent release."""

@@ -129,6 +129,12 @@ class Composer:
             releases=charges.releases,
         )
 
+    def prepare(self, mechanism: Mechanism, label: str) -> None:
+        """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
+        if self._spectra.get((mechanism.digest, label)) is None:
+            once = Charges.of([(mechanism.digest, 0.0, 1)])
+            self.curve(once, label, np.ones(1), lambda _: mechanism)
+
     def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
         def spectra(precise: bool) -> EdgeSpectra:
             if precise:

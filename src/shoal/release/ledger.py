@@ -197,10 +197,11 @@ class Ledger:
     ) -> FloatArray:
         """Release (m, k) answers in one transaction, all or none of them."""
         asked = questions(mechanism, answers, labels, query_ids, analyst, self._key)
+        own = self._books.prepared(mechanism, {question.label for question in asked})
         with self._storage.writing() as transaction:
             writer = Journal(transaction)
-            released = [answered(self._books, transaction, writer, mechanism, question) for question in asked]
-        return np.array(released).reshape(len(asked), mechanism.classes.n_dims)
+            released = [answered(self._books, transaction, writer, own, question) for question in asked]
+        return np.array(released).reshape(len(asked), own.classes.n_dims)
 
     def cost(
         self,
@@ -214,6 +215,7 @@ class Ledger:
         """What a release (or ``times`` of them) would cost. Nothing is written."""
         name = known_label(mechanism, label)
         times = validation.count(times=times)
+        mechanism = self._books.prepared(mechanism, [name])
         with self._storage.reading() as transaction:
             compatible(transaction, mechanism)
             entry = None if query_id is None else journal.recorded(transaction, name, query_id)
@@ -235,8 +237,9 @@ class Ledger:
     def register(self, mechanism: Mechanism) -> None:
         """Record a mechanism and its graph without releasing anything."""
         known_label(mechanism, mechanism.graph.labels[0])
+        own = self._books.prepared(mechanism)
         with self._storage.writing() as transaction:
-            self._books.registry.admit(transaction, Journal(transaction), mechanism)
+            self._books.registry.admit(transaction, Journal(transaction), own)
 
     def declare(
         self,
@@ -274,7 +277,7 @@ class Ledger:
         else:
             if epsilon is not None or delta is not None:
                 raise InputError("declare takes either what was released or epsilon and delta, not both")
-            mechanism = as_mechanism(released, graph)
+            mechanism = self._books.prepared(as_mechanism(released, graph))
             content["label"] = known_label(mechanism, label)
             content["mechanism"] = mechanism.digest
             content["tv"] = finite_precision_tv(mechanism)

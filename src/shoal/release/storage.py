@@ -213,7 +213,7 @@ def _postgres(address: URL, timeout: float) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        connection.execute(f"SET lock_timeout = {int(timeout * 1000)}")
+        connection.execute(f"SET lock_timeout = {max(1, int(timeout * 1000))}")
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
