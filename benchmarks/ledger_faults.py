@@ -104,7 +104,7 @@ def worker(url: str, tools: list[Mechanism], questions: int, seed: int, folder: 
 def torment(url: str, kills: int, folder: Path, *, workers: int = 4, seed: int = 0, pause: float = 0.06) -> Outcome:
     """Kill ``kills`` workers, then check everything."""
     start, choose = time.monotonic(), random.Random(seed)
-    allowed = max(5, kills // 4)
+    allowed = max(5, kills // 8)
     tools = mechanisms(allowed)
     with Ledger.open(url) as ledger:
         ledger.budget(EPSILON, DELTA)
