@@ -11,7 +11,7 @@ from shoal.release.books import Books
 from shoal.release.chain import Entry
 from shoal.release.journal import Journal
 from shoal.release.questions import Question
-from shoal.release.registry import drawn, finite_precision_tv
+from shoal.release.registry import drawn
 from shoal.release.storage import Transaction
 from shoal.validation import FloatArray
 
@@ -30,7 +30,7 @@ def answered(
     books.registry.admit(transaction, writer, mechanism)
     books.refuse_reuse(transaction, mechanism, question)
     limits = books.limits(transaction, question.label, question.analyst)
-    tv = finite_precision_tv(mechanism)
+    tv = mechanism.finite_precision_tv
     books.within(transaction, limits, (mechanism.digest, tv, 1))
     released = drawn(mechanism, question.values, question.label)
     content = {

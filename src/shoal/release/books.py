@@ -13,7 +13,7 @@ from shoal.release.budgets import Budgets, Limit
 from shoal.release.chain import Entry
 from shoal.release.composition import Composer, Lookup
 from shoal.release.questions import Question
-from shoal.release.registry import Registry, finite_precision_tv, is_random
+from shoal.release.registry import Registry, is_random
 from shoal.release.storage import Transaction
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
@@ -30,7 +30,7 @@ class Books:
     def prepared(self, mechanism: Mechanism, labels: Iterable[str] = ()) -> Mechanism:
         """A trusted copy of a mechanism, with all that can be computed before anything is locked."""
         own = self.registry.trusted(mechanism)
-        finite_precision_tv(own)
+        _ = own.finite_precision_tv, own._exact  # both are kept by the copy
         for label in labels:
             self.composer.prepare(own, label)
         return own
