@@ -33,7 +33,7 @@ _HOME = {
     "UnreachableError": "shoal.errors",
     "BudgetError": "shoal.errors",
     "LedgerError": "shoal.errors",
-    "Ledger": "shoal.release.ledger",
+    "Ledger": "shoal.ledger.ledger",
     "PrivacyCurve": "shoal.privacy.curve",
     "privacy_curve": "shoal.privacy.curve",
     "edge_deltas": "shoal.privacy.curve",

@@ -13,11 +13,11 @@ from typing import Any
 from shoal import validation
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
+from shoal.ledger.journal import Journal
+from shoal.ledger.questions import word
+from shoal.ledger.recent import Recent
+from shoal.ledger.storage import CHUNK, Transaction
 from shoal.mechanisms.mechanism import Mechanism
-from shoal.release.journal import Journal
-from shoal.release.questions import word
-from shoal.release.recent import Recent
-from shoal.release.storage import CHUNK, Transaction
 from shoal.validation import FloatArray
 
 
