@@ -64,3 +64,10 @@ def test_modules_import_downward_only() -> None:
                 wrong.append(f"{path.relative_to(source)} imports {name}")
     # graph names GaussianClasses in a type annotation only; classes comes first in any case.
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", ["howto"])
+def test_code_on_a_page_runs(page: str, tmp_path: Path) -> None:
+    code = "\n".join(_blocks((ROOT / "docs" / f"{page}.md").read_text(), "python"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
