@@ -57,6 +57,7 @@ _HOME = {
     "calibrate": "shoal.mechanisms.design",
     "frontier": "shoal.mechanisms.design",
     "perfect_rho": "shoal.mechanisms.design",
+    "write_report": "shoal.report.page",
     "sensitivity": "shoal.privacy.deterministic",
     "gaussian_delta": "shoal.privacy.deterministic",
     "analytic_sigma": "shoal.privacy.deterministic",

@@ -50,6 +50,7 @@ class Forecasts:
     left_out: Mapping[str, str]  #: household -> reason
     step: timedelta
     train_days: int
+    recent: FloatArray | None = None  #: (n, steps of a day) readings before the origin, kW; NaN where missing
 
     def __repr__(self) -> str:
         """Sizes only: a printed object must not release readings."""
@@ -195,6 +196,7 @@ def forecast(
         left_out=data.left_out | reasons,
         step=data.step,
         train_days=train_days,
+        recent=kw[:, -int(timedelta(days=1) / data.step) :],
     )
 
 
