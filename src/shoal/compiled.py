@@ -1,6 +1,7 @@
 """The one way functions are compiled: cached on disk, GIL released, plain IEEE arithmetic.
 
-No fast-math, and a division by zero gives an infinity instead of an exception, as it does in NumPy.
+No fast-math, except that long sums may be told to be ``summing``; and a division by zero gives an infinity instead of
+an exception, as it does in NumPy.
 
 Numba's cache notices when a function's own file changes, not when a kernel that it calls from another file does. A
 stale kernel would give wrong figures, so the cache is dropped as a whole whenever any source file of the package has
@@ -31,6 +32,16 @@ def kernel(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """The same for a few operations that must not cost a call."""
     return cast(Function, njit(cache=True, nogil=True, error_model="numpy", inline="always")(function))
+
+
+def summing(function: Function) -> Function:
+    """The same for inner products and recursions over a series: sums in any order, multiply and add in one rounding.
+
+    What the order is depends on the machine, as it does in BLAS, never on the run; infinities and NaN are respected.
+    Not for anything that a privacy figure rests on.
+    """
+    compiler = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+    return cast(Function, compiler(function))
 
 
 def drop_stale_kernels(package: Path = PACKAGE) -> bool:

@@ -42,9 +42,9 @@ def test_beats_white_noise_in_the_paper_s_setting() -> None:
     """In the median of ten draws and in most of them; the total budget is the accuracy times the number of entries.
 
     Not in every draw: a Wishart matrix with two degrees of freedom is often nearly singular, and the surrogate does not
-    see the shape of a covariance. At the least budget of the paper's grid the two are about equal.
+    see the shape of a covariance. Then the start, white noise, is the best of the iterates.
     """
-    for total in (1.16, 2.1):
+    for total in (0.45, 1.16, 2.1):
         for notion in ("dp", "pdp"):
             found = np.array(
                 [
@@ -56,7 +56,8 @@ def test_beats_white_noise_in_the_paper_s_setting() -> None:
                 ]
             )
             white, ours = np.vectorize(lambda m: m.certificate.delta)(found).T
-            assert (ours < white).sum() >= 7
+            assert (ours < white).sum() >= 6
+            assert (ours <= white * (1 + 1e-9)).all()
             assert np.median(ours) < np.median(white)
             assert all((m.weighted_rho <= total / 2).all() for m in found.ravel())
 

@@ -83,10 +83,10 @@ def search(
         descend(problem, start.mapped() if mapped else start, shifts=shifts, settings=settings)
         for start in ranked[:n_starts]
     ]
-    return _best(problem, [*candidates, *found])
+    return best_certified(problem, [*candidates, *found])
 
 
-def _best(problem: Problem, choices: Sequence[Moves]) -> Moves:
+def best_certified(problem: Problem, choices: Sequence[Moves]) -> Moves:
     """The choice with the best certificate, the first of equals; those far behind by plain value are not tried."""
     values = [worst_value(problem, moves) if _sound(problem, moves) else -math.inf for moves in choices]
     best, best_value = -1, math.inf

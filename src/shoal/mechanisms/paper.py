@@ -5,7 +5,9 @@ the worst pair (X, X'), step A_X' along −(v vᵀ − A_X'⁻¹), project onto 
 eq. (dpnoisecov) turns A⁻¹ − Σ into noise covariances that spend the budget. Lemma 2's step length, only safe for
 edges that leave the updated label, is the first trial; it is halved until the largest surrogate does not rise.
 
-The surrogate guides and never certifies: it is blind to the shape of a covariance.
+The surrogate guides and never certifies: it is blind to the shape of a covariance, and the rescaling after the loop
+undoes its monotonicity. So the exact δ is evaluated after the rescaling, for some iterates from the start (white noise)
+to the last, and the best of them is the answer.
 """
 
 from __future__ import annotations
@@ -15,23 +17,39 @@ import math
 import numpy as np
 
 from shoal.compiled import kernel
+from shoal.mechanisms.descent import best_certified
 from shoal.mechanisms.moves import Moves, radii
 from shoal.mechanisms.problem import Problem, square_root
 from shoal.validation import FloatArray, IndexArray
 
 #: Most steps before the descent is stopped.
 STEPS = 20_000
+#: Numbers of steps after which an iterate is kept to be judged; the last one always is.
+JUDGED = (0, 4, 16, 64, 256, 1024, 4096)
 
 
 def paper(problem: Problem, *, steps: int = STEPS) -> tuple[Moves, FloatArray]:
-    """Noise covariances of Algorithm 1 and the history of J, its largest surrogate."""
+    """Noise covariances of Algorithm 1 and the history of J, its largest surrogate, over all steps."""
     n, k = problem.n_labels, problem.n_dims
-    radius = radii(problem)
     base = np.broadcast_to(problem.classes.stored_covs, (n, k, k)) + problem.floor_cov
-    start = base + (np.maximum(radius, 1e-12) ** 2 / k)[:, None, None] * np.eye(k)
+    start = base + (np.maximum(radii(problem), 1e-12) ** 2 / k)[:, None, None] * np.eye(k)
     precision = np.asarray(np.linalg.inv(start), dtype=np.float64)
     history = np.full(steps + 1, np.nan)
-    taken = _descend(problem.classes.means, precision, problem.pairs, history)
+    iterates = []
+    taken = 0
+    for judged, until in zip(JUDGED, (*JUDGED[1:], steps), strict=True):
+        if taken < judged or taken >= steps:
+            break
+        iterates.append(_rescaled(problem, base, precision))
+        taken += _descend(problem.classes.means, precision, problem.pairs, history[taken : min(until, steps) + 1])
+    iterates.append(_rescaled(problem, base, precision))
+    return best_certified(problem, iterates[::-1]), history[: taken + 1]
+
+
+def _rescaled(problem: Problem, base: FloatArray, precision: FloatArray) -> Moves:
+    """Eq. (dpnoisecov): the positive part of A⁻¹ − Σ, scaled to spend the budget."""
+    n, k = problem.n_labels, problem.n_dims
+    radius = radii(problem)
     missing = np.linalg.inv(precision) - base
     values, vectors = np.linalg.eigh(0.5 * (missing + np.swapaxes(missing, 1, 2)))
     values = np.maximum(values, 0.0)
@@ -40,7 +58,7 @@ def paper(problem: Problem, *, steps: int = STEPS) -> tuple[Moves, FloatArray]:
     filled = values * (radius**2 / np.maximum(trace, 1e-300))[:, None]
     values = np.where(trace[:, None] > 0, filled, radius[:, None] ** 2 / k)
     noise = (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    return Moves(np.zeros((n, k)), None, square_root(noise)), history[: taken + 1]
+    return Moves(np.zeros((n, k)), None, square_root(noise))
 
 
 @kernel

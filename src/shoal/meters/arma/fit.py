@@ -14,7 +14,7 @@ import numpy as np
 from shoal import validation
 from shoal.compiled import kernel
 from shoal.errors import InputError
-from shoal.meters.arma.kalman import gappy_log_likelihood, innovation_variance
+from shoal.meters.arma.kalman import best_variance
 from shoal.meters.arma.models import FAILURES, RUNGS, ArmaModels
 from shoal.meters.arma.optimize import minimize
 from shoal.meters.arma.search import FINAL_TOLERANCE, Effort, search
@@ -24,8 +24,8 @@ from shoal.validation import FloatArray
 #: How hard to look for the global maximum.
 EFFORTS = {
     "quick": Effort(pairs=1, rounds=0, swaps=0, finalists=1),
-    "standard": Effort(pairs=2, rounds=2, swaps=2),
-    "thorough": Effort(pairs=4, rounds=12, swaps=4, look=20, first=30, smaller=10, finalists=5),
+    "standard": Effort(pairs=2, rounds=4, swaps=2, removals=3),
+    "thorough": Effort(pairs=4, rounds=12, swaps=4, look=24, smaller=10, finalists=5, removals=4),
 }
 
 #: Observed samples needed per coefficient, and in any case.
@@ -180,7 +180,7 @@ def _bridge(
     other, _, _ = search(np.where(np.isnan(y), 0.0, y), twiddle, p, coef.size - p, effort)
     best = (coef, math.inf, False)
     for start in (coef, other):
-        value, _, converged = minimize(y, True, start, p, effort.final, FINAL_TOLERANCE)
+        value, _, converged = minimize(y, True, start, p, effort.final, FINAL_TOLERANCE, math.inf)
         if value < best[1]:
             best = (start, value, bool(converged))
     return best
@@ -213,8 +213,8 @@ def _fit_one(x: FloatArray, rungs: tuple[tuple[int, int], ...], effort: Effort, 
                 coef, value, converged = _bridge(y, coef, p, twiddle, effort)
             if not math.isfinite(value):
                 continue
-        var = innovation_variance(y, coef[:p], coef[p:])
-        value = gappy_log_likelihood(y, coef[:p], coef[p:], var) - n_obs * math.log(scale)
+        var, value = best_variance(y, coef[:p], coef[p:])
+        value -= n_obs * math.log(scale)
         if math.isfinite(value):
             return _Fit(len(FAILURES) + rung, n_obs, coef, p, var * scale * scale, value, bool(converged))
     return _Fit(FAILURES.index("short"), n_obs, nothing)

@@ -17,8 +17,7 @@ import math
 import numpy as np
 
 from shoal.compiled import kernel
-from shoal.meters.arma.filters import residuals, second_filters
-from shoal.meters.arma.likelihood import lagged_products
+from shoal.meters.arma.filters import REGISTERS, normal_matrix, residuals, second_filters
 from shoal.meters.arma.state import padded, state_factor, state_gradient
 from shoal.validation import FloatArray
 
@@ -197,18 +196,14 @@ def evaluate_gappy(
     for t in range(n):
         if spreads[t] < 0.0:
             filled[t] = means[t, 0]
-    lead = 2 * r + q
+    lead = r + REGISTERS
     b, e = np.zeros(lead + n), np.zeros(lead + n)
     residuals(filled, ar, ma, lead, b, e)
     a, aa, bb = np.zeros(lead + n), np.zeros(lead + n), np.zeros(lead + n)
     for t in range(n):
         e[lead + t] = gaps[t]
     second_filters(b, e, ma, lead, n, a, aa, bb)
-    normal[:p, :p] = lagged_products(b, b, lead, n, 1, 1, p, p)
-    normal[:p, p:] = lagged_products(b, a, lead, n, 1, 1, p, q)
-    normal[p:, p:] = lagged_products(a, a, lead, n, 1, 1, q, q)
-    normal[p:, :p] = normal[:p, p:].T
-    normal *= scale * count / n
+    normal_matrix(b, a, lead, n, p, q, scale * count / n, normal)
     hessian[:, :] = normal
     return value, total
 
@@ -303,11 +298,12 @@ def backward(
     return on_cov
 
 
-def innovation_variance(x: FloatArray, ar: FloatArray, ma: FloatArray) -> float:
-    """The variance that maximizes the likelihood given the coefficients, S/n."""
+def best_variance(x: FloatArray, ar: FloatArray, ma: FloatArray) -> tuple[float, float]:
+    """The innovation variance that maximizes the likelihood given the coefficients, S/n, and log L there."""
     r = max(ar.size, ma.size, 1)
     mean, cov = np.empty(r), np.empty((r, r))
     if not stationary_start(ar, ma, mean, cov):
-        return math.nan
-    total, _, count = run_filter(x, ar, ma, mean, cov)
-    return float(total / count)
+        return math.nan, -math.inf
+    total, log_det, count = run_filter(x, ar, ma, mean, cov)
+    var = float(total / count)
+    return var, float(-0.5 * (count * (math.log(2.0 * math.pi * var) + 1.0) + log_det))

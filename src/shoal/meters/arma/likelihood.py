@@ -21,7 +21,17 @@ import math
 import numpy as np
 
 from shoal.compiled import kernel
-from shoal.meters.arma.filters import filter_by_ma, ma_response, residuals, second_filters
+from shoal.meters.arma.filters import (
+    REGISTERS,
+    filter_by_ma,
+    inner_products,
+    lagged_products,
+    lagged_squares,
+    ma_response,
+    normal_matrix,
+    residuals,
+    second_filters,
+)
 from shoal.meters.arma.state import padded, state_factor, state_gradient
 from shoal.validation import FloatArray
 
@@ -58,32 +68,6 @@ def invert_positive(matrix: FloatArray, inverse: FloatArray) -> float:
 
 
 @kernel
-def lagged_products(
-    first: FloatArray, second: FloatArray, lead: int, n: int, row: int, col: int, rows: int, cols: int
-) -> FloatArray:
-    """C[i, k] = Σ_{t<n} first_{t−row−i} second_{t−col−k}, both series zero before t = 0 (``lead`` zeros).
-
-    Only the first row and column are summed: C[i+1, k+1] = C[i, k] − first_{n−1−row−i} second_{n−1−col−k}.
-    """
-    out = np.empty((rows, cols))
-    if rows == 0 or cols == 0:
-        return out
-    anchor = first[lead - row : lead - row + n]
-    for k in range(cols):
-        start = lead - col - k
-        out[0, k] = np.dot(anchor, second[start : start + n])
-    anchor = second[lead - col : lead - col + n]
-    for i in range(1, rows):
-        start = lead - row - i
-        out[i, 0] = np.dot(first[start : start + n], anchor)
-    last = lead + n - 1
-    for i in range(1, rows):
-        for k in range(1, cols):
-            out[i, k] = out[i - 1, k - 1] - first[last - row - i + 1] * second[last - col - k + 1]
-    return out
-
-
-@kernel
 def evaluate(
     x: FloatArray,
     ar: FloatArray,
@@ -99,7 +83,7 @@ def evaluate(
     """
     n, p, q = x.size, ar.size, ma.size
     r = max(p, q, 1)
-    lead = 2 * r + q
+    lead = 2 * r + q + REGISTERS
     phi, theta = padded(ar, r), padded(ma, r)
     levinson, factor = np.empty((r, r)), np.empty((r, r))
     if not state_factor(phi, theta, levinson, factor):
@@ -116,7 +100,7 @@ def evaluate(
     for k in range(r):
         m = max(0, min(length, n - k))
         score[k] = np.dot(residual[lead + k : lead + k + m], response[lead : lead + m])
-    gram = lagged_products(response, response, lead, reach, 0, 0, r, r)
+    gram = lagged_squares(response, lead, reach, 0, r)
     spread = np.dot(gram, factor)
     precision = np.dot(factor.T, spread)
     for k in range(r):
@@ -143,28 +127,25 @@ def evaluate(
     thrice[:lead] = 0.0
     again[:lead] = 0.0
     second_filters(filtered, residual, ma, lead, n, twice, thrice, again)
-    normal[:p, :p] = lagged_products(filtered, filtered, lead, n, 1, 1, p, p)
-    normal[:p, p:] = lagged_products(filtered, twice, lead, n, 1, 1, p, q)
-    normal[p:, p:] = lagged_products(twice, twice, lead, n, 1, 1, q, q)
-    for i in range(p):
-        for j in range(q):
-            normal[p + j, i] = normal[i, p + j]
-    normal *= scale
-    for i in range(p):
-        gradient[i] = -scale * np.dot(here, filtered[lead - 1 - i : lead - 1 - i + n])
-    for j in range(q):
-        gradient[p + j] = -scale * np.dot(here, twice[lead - 1 - j : lead - 1 - j + n])
+    normal_matrix(filtered, twice, lead, n, p, q, scale, normal)
+    sums = np.empty(p + 2 * q)
+    inner_products(residual, lead, filtered, lead - 1, n, sums[:p])
+    inner_products(residual, lead, twice, lead - 1, n, sums[p : p + q])
+    for i in range(p + q):
+        gradient[i] = -scale * sums[i]
 
     # second derivatives of the residuals: ∂²e/∂ar_i∂ma_j = (b/θ)_{t−i−j}, ∂²e/∂ma_i∂ma_j = 2 (a/θ)_{t−i−j}
     hessian[:, :] = normal
     if q > 0:
+        inner_products(residual, lead, thrice, lead - 2, n, sums[: 2 * q - 1])
         for lag in range(2, 2 * q + 1):
-            f = 2.0 * scale * np.dot(here, thrice[lead - lag : lead - lag + n])
+            f = 2.0 * scale * sums[lag - 2]
             for i in range(max(0, lag - 1 - q), min(q, lag - 1)):
                 hessian[p + i, p + lag - 2 - i] += f
         if p > 0:
+            inner_products(residual, lead, again, lead - 2, n, sums[: p + q - 1])
             for lag in range(2, p + q + 1):
-                f = scale * np.dot(here, again[lead - lag : lead - lag + n])
+                f = scale * sums[lag - 2]
                 for i in range(max(0, lag - 1 - q), min(p, lag - 1)):
                     hessian[i, p + lag - 2 - i] += f
                     hessian[p + lag - 2 - i, i] += f
@@ -187,10 +168,11 @@ def evaluate(
     mixed[:p] = lagged_products(filtered, response, lead, reach, 1, 0, p, r)
     if q > 0:
         mixed[p:] = lagged_products(twice, response, lead, reach, 1, 0, q, r)
+        sums = np.empty(q + r - 1)
+        inner_products(residual, lead, ahead, lead - 1, reach, sums)
         for lag in range(1, q + r):
-            f = np.dot(here[:reach], ahead[lead - lag : lead - lag + reach])
             for j in range(max(0, lag - r), min(q, lag)):
-                mixed[p + j, lag - 1 - j] += f
+                mixed[p + j, lag - 1 - j] += sums[lag - 1]
     hessian -= scale * np.dot(mixed, np.dot(posterior, mixed.T))
     weight = score - np.dot(spread, white)
     weighted = 0.5 * np.dot(spread, inverse)

@@ -1,10 +1,12 @@
-"""Levenberg–Marquardt on the exact likelihood.
+"""Levenberg–Marquardt on the exact likelihood, with a secant correction of its Hessian.
 
 The objective f = ½ (T log S + log|M|) is a sum of squares in all but O(1) of its O(T) size. A step solves
-(H + λ diag(J'J)) δ = −∇f, ∇f exact and H the Hessian of the sum of squares (its Gauss–Newton part alone where
-that is not positive definite), and λ follows the gain ratio (Nielsen 1999). Steps are taken in the coefficients,
-where f is closest to quadratic; one that would leave the stationary and invertible region is taken in the partial
-autocorrelations instead (``parameters.py``), where it cannot.
+(H + A + λ diag(J'J)) δ = −∇f, ∇f exact, H the Hessian of the sum of squares and A what that leaves out, learned
+from the gradients seen by symmetric rank-one updates (Dennis, Gay & Welsch 1981 for the structure). Next to
+noninvertible moving averages A is what keeps the steps from crawling. Where the sum is not positive definite, H
+alone and then its Gauss–Newton part take its place; λ follows the gain ratio (Nielsen 1999). Steps are taken in the
+coefficients, where f is closest to quadratic; one that would leave the stationary and invertible region is taken in
+the partial autocorrelations instead (``parameters.py``), where it cannot.
 """
 
 from __future__ import annotations
@@ -24,6 +26,15 @@ PATIENCE = 12
 
 #: Longest step in one free coordinate.
 LONGEST_STEP = 2.0
+
+#: Evaluations before a descent may be given up, and how many times its promise is believed.
+FAIR_TRIAL, HOPE = 4, 4.0
+
+#: Damping to start with.
+FIRST_DAMPING = 1e-2
+
+#: Least cosine between a step and the error it shows for the correction to be updated (Nocedal & Wright 2006, 6.26).
+LEAST_COSINE = 1e-6
 
 
 @kernel
@@ -76,16 +87,36 @@ def promise(model: FloatArray, slope: FloatArray, step: FloatArray) -> float:
 
 
 @kernel
+def correct(
+    correction: FloatArray, step: FloatArray, gradient: FloatArray, next_gradient: FloatArray, hessian: FloatArray
+) -> None:
+    """Rank-one update of A after which (H + A) ``step`` is the change of the gradient seen, H at the end point."""
+    k = step.size
+    error = np.empty(k)
+    for i in range(k):
+        total = next_gradient[i] - gradient[i]
+        for j in range(k):
+            total -= (hessian[i, j] + correction[i, j]) * step[j]
+        error[i] = total
+    along = np.dot(error, step)
+    if abs(along) > LEAST_COSINE * math.sqrt(np.dot(error, error) * np.dot(step, step)):
+        for i in range(k):
+            for j in range(k):
+                correction[i, j] += error[i] * error[j] / along
+
+
+@kernel
 def bent_step(
     coef: FloatArray,
     p: int,
     gradient: FloatArray,
+    model: FloatArray,
     normal: FloatArray,
     damping: float,
     system: FloatArray,
     trial: FloatArray,
 ) -> float:
-    """A Gauss–Newton step in the free coordinates, which cannot leave the stable region.
+    """A step of the same model in the free coordinates, which cannot leave the stable region.
 
     Writes the coefficients it reaches into ``trial``; returns the decrease promised, negative for failure.
     """
@@ -97,10 +128,13 @@ def bent_step(
     jacobian[:p, :p] = jac_ar
     jacobian[p:, p:] = jac_ma
     slope = np.dot(jacobian.T, gradient)
-    curved = np.dot(jacobian.T, np.dot(normal, jacobian))
+    metric = np.dot(jacobian.T, np.dot(normal, jacobian))
+    curved = np.dot(jacobian.T, np.dot(model, jacobian))
     step = np.zeros(k)
-    if not damped_step(curved, curved, slope, damping, system, step):
-        return -1.0
+    if not damped_step(curved, metric, slope, damping, system, step):
+        curved = metric
+        if not damped_step(metric, metric, slope, damping, system, step):
+            return -1.0
     largest = np.abs(step).max()
     if largest > LONGEST_STEP:
         step *= LONGEST_STEP / largest
@@ -133,35 +167,42 @@ def score(
 
 @kernel
 def minimize(
-    x: FloatArray, gappy: bool, coef: FloatArray, p: int, budget: int, tolerance: float
+    x: FloatArray, gappy: bool, coef: FloatArray, p: int, budget: int, tolerance: float, rival: float
 ) -> tuple[float, int, bool]:
     """Descend from ``coef`` = (ar, ma), overwritten by the end point; (f, evaluations used, converged).
 
     Converged: the decrease that the quadratic model still promises is below ``tolerance`` nats, or the last
-    ``PATIENCE`` evaluations together gained less than a hundred times that (a maximum on the boundary).
+    ``PATIENCE`` evaluations together gained less than a hundred times that (a maximum on the boundary). A descent that
+    by ``HOPE`` times its promise would not come below ``rival`` is given up after a few evaluations.
     """
     k = coef.size
     gradient, normal, hessian = np.zeros(k), np.zeros((k, k)), np.zeros((k, k))
     next_gradient, next_normal, next_hessian = np.zeros(k), np.zeros((k, k)), np.zeros((k, k))
     system, step, trial = np.zeros((k, k)), np.zeros(k), np.zeros(k)
+    correction, corrected = np.zeros((k, k)), np.zeros((k, k))
     value, _ = score(x, gappy, coef, p, gradient, normal, hessian, math.inf)
-    used, damping, growth = 1, 1e-3, 2.0
+    used, damping, growth = 1, FIRST_DAMPING, 2.0
     if not math.isfinite(value):
         return math.inf, used, False
     milestone, waited = value, 0
     while used < budget:
-        model = hessian
-        if not damped_step(hessian, normal, gradient, damping, system, step):
-            model = normal
-            if not damped_step(normal, normal, gradient, damping, system, step):
-                damping = max(4.0 * damping, 1e-8)
-                if damping > 1e12:
-                    return value, used, False
-                continue
+        for i in range(k):
+            for j in range(k):
+                corrected[i, j] = hessian[i, j] + correction[i, j]
+        model = corrected
+        if not damped_step(corrected, normal, gradient, damping, system, step):
+            model = hessian
+            if not damped_step(hessian, normal, gradient, damping, system, step):
+                model = normal
+                if not damped_step(normal, normal, gradient, damping, system, step):
+                    damping = max(4.0 * damping, 1e-8)
+                    if damping > 1e12:
+                        return value, used, False
+                    continue
         promised = promise(model, gradient, step)
         trial[:] = coef + step
         if not (is_stable(trial[:p]) and is_stable(-trial[p:])):
-            promised = bent_step(coef, p, gradient, normal, damping, system, trial)
+            promised = bent_step(coef, p, gradient, corrected, normal, damping, system, trial)
             if promised < 0.0:
                 damping = max(4.0 * damping, 1e-8)
                 if damping > 1e12:
@@ -169,6 +210,8 @@ def minimize(
                 continue
         if promised < tolerance and damping < 0.1:
             return value, used, True
+        if used >= FAIR_TRIAL and value - HOPE * promised > rival:
+            return value, used, False
         next_value, _ = score(x, gappy, trial, p, next_gradient, next_normal, next_hessian, value)
         used += 1
         waited += 1
@@ -178,6 +221,8 @@ def minimize(
             damping = max(damping, 1e-9)
             growth = 2.0
             value = next_value
+            step[:] = trial - coef
+            correct(correction, step, gradient, next_gradient, next_hessian)
             coef[:] = trial
             gradient[:] = next_gradient
             normal[:, :] = next_normal

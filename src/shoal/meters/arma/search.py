@@ -3,13 +3,12 @@
 The likelihood of a large ARMA model has many maxima. They differ in which features of the spectrum the spare
 poles and zeros sit on (a boiler cycle, a daily harmonic), so the search moves those:
 
-1. Start from three Hannan–Rissanen regressions and an autoregression, and from a model one pair smaller with a pair
-   added at each of the strongest remaining features (``spectrum.py``); a few steps each. Orders with p or q below
-   two get a single real pole and zero instead, and no exchange.
+1. Start from a Hannan–Rissanen regression, and from a model one pair smaller with a pair added at each of the
+   strongest remaining features (``spectrum.py``); a few steps each. Orders with p or q below two get a single real pole
+   and zero instead, or more regressions, and no exchange.
 2. Exchange: take the pair out of the leader whose loss costs least, add one elsewhere, a few steps each; repeat
    from the new leader. Then the same once with a single real pole and zero.
-3. Run the leaders to convergence. Where that is not clear-cut, or the leader is nearly noninvertible, start again
-   from the regressions with another optimizer (``rescue.py``).
+3. Run the leaders to convergence.
 
 Models are rows (ar, ma). Nothing is random.
 """
@@ -25,8 +24,7 @@ from numpy.typing import NDArray
 from shoal.compiled import kernel
 from shoal.meters.arma.likelihood import evaluate
 from shoal.meters.arma.optimize import minimize
-from shoal.meters.arma.parameters import is_stable, partials, pulled_in
-from shoal.meters.arma.rescue import rescue
+from shoal.meters.arma.parameters import is_stable, pulled_in
 from shoal.meters.arma.roots import (
     over_linear,
     over_quadratic,
@@ -43,17 +41,17 @@ from shoal.validation import FloatArray
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to look: pairs tried first, exchange rounds, pairs per round; evaluations for a quick look, for the
-    first start, for a smaller model and for a finalist; and the number of finalists."""
+    """How long to look: pairs tried first, exchange rounds at most, pairs per round; evaluations for a look, for a
+    smaller model and for a finalist; the number of finalists, and of pairs taken out of a leader in vain."""
 
     pairs: int
     rounds: int
     swaps: int
-    look: int = 10
-    first: int = 20
+    look: int = 12
     smaller: int = 5
     final: int = 400
     finalists: int = 2
+    removals: int = 2
 
 
 #: (pole, zero) of a real pair, tried with both signs.
@@ -63,17 +61,11 @@ SINGLE_ROOTS = tuple(
     for pole, zero in ((0.7, 0.4), (0.4, 0.7), (0.95, 0.85), (0.85, 0.95))
 )
 
-#: Orders of the long autoregression behind the second and later regressions (the first has 24).
-OTHER_LONG_ORDERS = (12, 48)
+#: Orders of the long autoregression behind the first regression, and behind others where there are no pairs to place.
+LONG_ORDER, OTHER_LONG_ORDERS = 24, (12, 48)
 
-#: Nats: a finalist that still gains this much shows that the ranking was premature: then all within reach are run.
-UNSETTLED = 6.0
-
-#: A moving average with a larger partial autocorrelation is nearly noninvertible; see ``rescue.py``.
-AT_THE_EDGE = 0.99
-
-#: Nats behind the leader beyond which a model is not run to convergence, in general and after a premature ranking.
-REACH, PREMATURE_REACH = 4.0, 50.0
+#: Nats behind the leader beyond which a model is not run to convergence.
+REACH = 4.0
 
 #: Nats: how close is close enough, while looking and at the end.
 LOOK_TOLERANCE, FINAL_TOLERANCE = 1e-3, 1e-5
@@ -103,22 +95,18 @@ def regression_start(x: FloatArray, long_order: int, p: int, q: int) -> FloatArr
 def with_pairs(x: FloatArray, twiddle: FloatArray, base: FloatArray, p: int, avoid: float, n_pairs: int) -> FloatArray:
     """Extend a model of orders (p, ·) by one pair in the ``n_pairs`` most promising ways, one row each.
 
-    Pairs within a narrow band around the angle ``avoid`` are left out; a negative angle avoids nothing.
+    No pair is placed next to the angle ``avoid``; a negative angle avoids nothing.
     """
     ar, ma = base[:p].copy(), base[p:].copy()
-    power = residual_power(x, ar, ma, twiddle)
-    out = np.empty((n_pairs, base.size + 4))
-    pairs = np.empty((n_pairs + 2, 4))
-    found = best_pairs(power, twiddle, 9, pairs)
-    count = 0
+    pairs = np.empty((n_pairs, 4))
+    found = best_pairs(residual_power(x, ar, ma, twiddle), twiddle, avoid, pairs)
+    out = np.empty((found, base.size + 4))
     for row in range(found):
         cosine, pole, zero = pairs[row, 1], pairs[row, 2], pairs[row, 3]
-        if count < n_pairs and (avoid < 0.0 or abs(math.acos(cosine) - avoid) > 0.02):
-            more_ar = -times_quadratic(-ar, -2.0 * pole * cosine, pole * pole)
-            more_ma = times_quadratic(ma, -2.0 * zero * cosine, zero * zero)
-            out[count] = joined(more_ar, more_ma)
-            count += 1
-    return out[:count]
+        more_ar = -times_quadratic(-ar, -2.0 * pole * cosine, pole * pole)
+        more_ma = times_quadratic(ma, -2.0 * zero * cosine, zero * zero)
+        out[row] = joined(more_ar, more_ma)
+    return out
 
 
 def without_pair(x: FloatArray, coef: FloatArray, p: int, skip: int) -> tuple[FloatArray, float]:
@@ -172,13 +160,6 @@ def without_single(x: FloatArray, coef: FloatArray, p: int) -> FloatArray | None
     return best
 
 
-def _edge(c: FloatArray) -> float:
-    """The largest partial autocorrelation: 1 on the edge of the stable region."""
-    r = np.zeros(c.size)
-    partials(c, r)
-    return float(np.abs(r).max())
-
-
 def _real(roots: NDArray[np.complex128]) -> list[float]:
     return [float(z.real) for z in roots if abs(z.imag) <= 1e-9 * (1.0 + abs(z.real))]
 
@@ -198,8 +179,8 @@ class Pool:
         self.converged.append(False)
         self.improve(len(self.models) - 1, budget, LOOK_TOLERANCE)
 
-    def improve(self, which: int, budget: int, tolerance: float) -> None:
-        value, _, converged = minimize(self.x, False, self.models[which], self.p, budget, tolerance)
+    def improve(self, which: int, budget: int, tolerance: float, rival: float = math.inf) -> None:
+        value, _, converged = minimize(self.x, False, self.models[which], self.p, budget, tolerance, rival)
         self.values[which], self.converged[which] = value, converged
 
     def ranking(self) -> list[int]:
@@ -209,48 +190,47 @@ class Pool:
 def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -> tuple[FloatArray, float, bool]:
     """The best model found for a gap-free series: (ar, ma) in one row, f, and whether it converged."""
     pool = Pool(x, p)
-    pool.add(regression_start(x, 24, p, q), effort.first)
-    for long_order in OTHER_LONG_ORDERS:
-        pool.add(regression_start(x, long_order, p, q), effort.look)
-    pool.add(joined(burg(x, p), np.zeros(q)), effort.look)
+    pool.add(regression_start(x, LONG_ORDER, p, q), effort.look)
     if p >= 2 and q >= 2:
-        base = regression_start(x, 24, p - 2, q - 2)
-        minimize(x, False, base, p - 2, effort.first, LOOK_TOLERANCE)
+        base = regression_start(x, LONG_ORDER, p - 2, q - 2)
+        minimize(x, False, base, p - 2, effort.look, LOOK_TOLERANCE, math.inf)
         for model in with_pairs(x, twiddle, base, p - 2, -1.0, effort.pairs):
             pool.add(model, effort.look)
         leader, skip = -1, 0
         for _ in range(effort.rounds):
             top = pool.ranking()[0]
             skip = skip + 1 if top == leader else 0
+            if skip == effort.removals:
+                break
             if top != leader:
                 leader = top
-                pool.improve(top, effort.look, LOOK_TOLERANCE)
+                if not pool.converged[top]:
+                    pool.improve(top, effort.look, LOOK_TOLERANCE)
             base, gone = without_pair(x, pool.models[top], p, skip)
-            minimize(x, False, base, p - 2, effort.smaller, LOOK_TOLERANCE)
+            minimize(x, False, base, p - 2, effort.smaller, LOOK_TOLERANCE, math.inf)
             for model in with_pairs(x, twiddle, base, p - 2, gone, effort.swaps):
                 pool.add(model, effort.look)
         single = without_single(x, pool.models[pool.ranking()[0]], p)
         if single is not None and effort.rounds > 0:
-            minimize(x, False, single, p - 1, effort.smaller, LOOK_TOLERANCE)
+            minimize(x, False, single, p - 1, effort.smaller, LOOK_TOLERANCE, math.inf)
             for model in with_single(x, single, p - 1)[: effort.swaps]:
                 pool.add(model, effort.look)
-    elif p >= 1 and q >= 1:
-        base = regression_start(x, 24, p - 1, q - 1)
-        minimize(x, False, base, p - 1, effort.first, LOOK_TOLERANCE)
-        for model in with_single(x, base, p - 1)[: 2 + effort.rounds]:
-            pool.add(model, effort.look)
-    premature = False
-    for position, which in enumerate(pool.ranking()):
-        before = pool.values[which]
-        if not premature and position >= effort.finalists:
+    else:
+        for long_order in OTHER_LONG_ORDERS:
+            pool.add(regression_start(x, long_order, p, q), effort.look)
+        if p >= 1 and q >= 1:
+            base = regression_start(x, LONG_ORDER, p - 1, q - 1)
+            minimize(x, False, base, p - 1, effort.look, LOOK_TOLERANCE, math.inf)
+            for model in with_single(x, base, p - 1)[: 2 + effort.rounds]:
+                pool.add(model, effort.look)
+    finished = 0
+    for which in pool.ranking():
+        lowest = min(pool.values)
+        if finished == effort.finalists or pool.values[which] > lowest + REACH:
             break
-        if before > min(pool.values) + (PREMATURE_REACH if premature else REACH):
-            break
-        pool.improve(which, effort.final, FINAL_TOLERANCE)
-        premature |= before - pool.values[which] > UNSETTLED
-    top = pool.ranking()[0]
-    if q > 0 and (premature or not pool.converged[top] or _edge(-pool.models[top][p:]) > AT_THE_EDGE):
-        for long_order in (24, 48):
-            pool.add(rescue(x, regression_start(x, long_order, p, q), p, effort.final), effort.final)
+        if finished > 0 and pool.converged[which] and pool.values[which] >= lowest:
+            continue
+        pool.improve(which, effort.final, FINAL_TOLERANCE, lowest if finished > 0 else math.inf)
+        finished += 1
     top = pool.ranking()[0]
     return pool.models[top], pool.values[top], pool.converged[top]

@@ -5,9 +5,13 @@ by Whittle's approximation (1953), to
 
     Σ_k R_k |1 − 2ρ cos ω z_k + ρ² z_k²|² / |1 − 2ρ' cos ω z_k + ρ'² z_k²|²,    z_k = e^{iω_k},
 
-R the periodogram of the residuals. Both factors are monic with roots outside the circle, so the determinant
-does not change and the gain in log-likelihood is ½ T log of the ratio of sums. The residuals are nearly white,
-so their periodogram needs no taper.
+R the periodogram of the residuals, scaled to sum to one. Both factors are monic with roots outside the circle, so the
+determinant does not change and the gain in log-likelihood is ½ T log of the ratio of sums. The residuals are nearly
+white, so their periodogram needs no taper.
+
+Where to look: with distances g = 1 − ρ and h = 1 − ρ' small, the ratio above is 1 + 2(h − g) − (h² − g²) s/h, s the
+periodogram over its mean, smoothed around ω by a Lorentzian of half-width h. The best pole has g = h/s, and then the
+gain is ½ T h (s − 1)²/s: a peak (s > 1) and a notch (s < 1) compete on equal terms, at every width.
 """
 
 from __future__ import annotations
@@ -16,17 +20,22 @@ import math
 
 import numpy as np
 
-from shoal.compiled import kernel
-from shoal.meters.arma.filters import residuals
+from shoal.compiled import kernel, summing
+from shoal.meters.arma.filters import REGISTERS, residuals
 from shoal.validation import FloatArray
 
-#: (pole radius, zero radius) tried at each frequency: peaks from broad to line-like, then notches.
-PAIR_RADII = np.array(
-    [
-        *([0.70, 0.50], [0.90, 0.80], [0.95, 0.90], [0.98, 0.95], [0.99, 0.98], [0.997, 0.99]),
-        *([0.50, 0.70], [0.80, 0.90], [0.90, 0.95], [0.95, 0.98], [0.98, 0.99]),
-    ]
-)
+#: Distances of the zero from the circle at which to look, from line-like to broad.
+WIDTHS = np.array([0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.25])
+
+#: Features looked at closely, and what their two distances are multiplied by then (zero; pole beside it).
+FEATURES = 8
+ZERO_FACTORS, POLE_FACTORS = np.array([0.5, 2.0]), np.array([0.5, 1.0, 2.0])
+
+#: Distances of a new root from the circle stay between these.
+NEAREST, FARTHEST = 0.001, 0.7
+
+#: Angle around a pair just removed in which none is added.
+BAND = 0.02
 
 
 @kernel
@@ -82,7 +91,7 @@ def power_spectrum(x: FloatArray, twiddle: FloatArray) -> FloatArray:
 @kernel
 def residual_power(x: FloatArray, ar: FloatArray, ma: FloatArray, twiddle: FloatArray) -> FloatArray:
     """Periodogram of the residuals with a past of zeros, scaled to sum to one."""
-    lead = max(ar.size, ma.size)
+    lead = max(ar.size, ma.size, REGISTERS)
     b, e = np.zeros(lead + x.size), np.zeros(lead + x.size)
     residuals(x, ar, ma, lead, b, e)
     power = power_spectrum(e[lead:], twiddle)
@@ -90,7 +99,7 @@ def residual_power(x: FloatArray, ar: FloatArray, ma: FloatArray, twiddle: Float
     return scaled
 
 
-@kernel
+@summing
 def pair_gain(power: FloatArray, twiddle: FloatArray, cosine: float, pole: float, zero: float) -> float:
     """Log-likelihood gain per sample, ½ log of the ratio of sums, of a pair at angle arccos(cosine)."""
     half = power.size - 1
@@ -100,54 +109,83 @@ def pair_gain(power: FloatArray, twiddle: FloatArray, cosine: float, pole: float
     b0 = 1.0 + 4.0 * zero**2 * cosine**2 + zero**4 - 2.0 * zero**2
     b1 = -4.0 * zero * cosine * (1.0 + zero**2)
     b2 = 4.0 * zero**2
+    cosines = twiddle[0]
     after = 0.0
     for k in range(half):
-        c = twiddle[0, k]
+        c = cosines[k]
         after += power[k] * (a0 + c * (a1 + c * a2)) / (b0 + c * (b1 + c * b2))
     after += power[half] * (a0 - a1 + a2) / (b0 - b1 + b2)
     return -0.5 * math.log(after)
 
 
 @kernel
-def grid_cosine(twiddle: FloatArray, position: int) -> float:
-    return float(twiddle[0, position]) if position < twiddle.shape[1] else -1.0
+def smoothed(level: FloatArray, decay: float, out: FloatArray) -> None:
+    """Two-sided exponential smoothing, Σ_j decay^|j| level_{k−j} scaled to weight one; level 1 beyond the ends."""
+    m, fresh = level.size, 1.0 - decay
+    running = 1.0
+    for k in range(m):
+        out[k] = decay * running
+        running = decay * running + fresh * level[k]
+    running = 1.0
+    for k in range(m - 1, -1, -1):
+        running = decay * running + fresh * level[k]
+        out[k] = (out[k] + running) / (1.0 + decay)
 
 
 @kernel
-def best_pairs(power: FloatArray, twiddle: FloatArray, n_peaks: int, out: FloatArray) -> int:
-    """Rows (gain, cosine, pole radius, zero radius) of ``out``, best first; returns how many were found.
+def best_pairs(power: FloatArray, twiddle: FloatArray, avoid: float, out: FloatArray) -> int:
+    """Rows (gain per sample, cosine, pole radius, zero radius) of ``out``, best first; returns how many were found.
 
-    Candidates are the highest peaks and, in the last third, the deepest notches of the smoothed periodogram.
+    The features that promise most by the formula above, the Lorentzian replaced by an exponential of the same
+    bandwidth; then the gains of a few radii around each by the sum itself. Nothing is placed within ``BAND`` of the
+    angle ``avoid``, unless that is negative.
     """
     m = power.size
-    width = max(1, m // 400)
-    smooth = np.empty(m)
-    for k in range(m):
-        low, high = max(0, k - width), min(m, k + width + 1)
-        smooth[k] = power[low:high].mean()
-    found = np.empty((n_peaks, 4))
-    taken = np.zeros(m, dtype=np.bool_)
-    count = 0
-    for slot in range(n_peaks):
-        notch = 3 * slot >= 2 * n_peaks
-        top = -1
+    angle = math.pi / (m - 1)
+    level = power * (m - 1)
+    level[0] *= 2.0
+    level[m - 1] *= 2.0
+    smooth, promised = np.empty(m), np.zeros(m)
+    width, height = np.empty(m), np.empty(m)
+    for h in WIDTHS:
+        smoothed(level, math.exp(-angle / (0.5 * math.pi * h)), smooth)
         for k in range(m):
-            if not taken[k] and (top < 0 or (smooth[k] < smooth[top] if notch else smooth[k] > smooth[top])):
-                top = k
-        if top < 0:
+            s = max(smooth[k], 0.02)
+            gain = h * (s - 1.0) ** 2 / s
+            if gain > promised[k]:
+                promised[k], width[k], height[k] = gain, h, s
+    if avoid >= 0.0:
+        for k in range(m):
+            if abs(k * angle - avoid) < BAND:
+                promised[k] = 0.0
+    found = np.empty((FEATURES, 4))
+    count = 0
+    for slot in range(FEATURES):
+        top = np.argmax(promised)
+        if not promised[top] > 0.0:
             break
-        taken[max(0, top - 3 * width) : min(m, top + 3 * width + 1)] = True
-        cosine = grid_cosine(twiddle, top)
-        found[slot, 0] = -math.inf
-        for row in range(PAIR_RADII.shape[0]):
-            pole, zero = PAIR_RADII[row, 0], PAIR_RADII[row, 1]
-            if (pole < zero) == notch:
-                gain = pair_gain(power, twiddle, cosine, pole, zero)
-                if gain > found[slot, 0]:
-                    found[slot] = np.array([gain, cosine, pole, zero])
+        h = width[top]
+        g = h / height[top]
+        cosine = math.cos(top * angle)
+        found[slot] = tried_pair(power, twiddle, cosine, g, h)
+        for zero_factor in ZERO_FACTORS:
+            for pole_factor in POLE_FACTORS:
+                row = tried_pair(power, twiddle, cosine, g * zero_factor * pole_factor, h * zero_factor)
+                if row[0] > found[slot, 0]:
+                    found[slot] = row
         count += 1
+        taken = int(2.0 * h / angle) + 4
+        promised[max(0, top - taken) : top + taken + 1] = 0.0
     order = np.argsort(-found[:count, 0])
     kept: int = min(count, out.shape[0])
-    for row in range(kept):
-        out[row] = found[order[row]]
+    for place in range(kept):
+        out[place] = found[order[place]]
     return kept
+
+
+@kernel
+def tried_pair(power: FloatArray, twiddle: FloatArray, cosine: float, g: float, h: float) -> FloatArray:
+    """(gain per sample, cosine, pole radius, zero radius) of a pair at these distances from the circle."""
+    pole = 1.0 - min(max(g, NEAREST), FARTHEST)
+    zero = 1.0 - min(max(h, NEAREST), FARTHEST)
+    return np.array([pair_gain(power, twiddle, cosine, pole, zero), cosine, pole, zero])

@@ -1,0 +1,1 @@
+"""Operating a mechanism: the record of what leaves, the audit of it, and the card that describes it."""

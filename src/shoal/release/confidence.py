@@ -1,0 +1,92 @@
+"""Exact binomial bounds, how the error probability of an audit is shared, and what an audit could have seen.
+
+An audit makes many statements at once. With probability at least ``confidence`` none of them is false: the error
+1 − confidence is divided among kinds of tests by :data:`SHARES`, and within a kind equally among all its tests
+(Bonferroni). Sharing costs little: the width of a bound grows with √ln(number of tests).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from shoal.validation import FloatArray
+
+#: Kind of test -> its share of the error probability.
+SHARES = {
+    "events": 0.35,  # bounds on the probabilities of attack events, all edges, directions, attacks and ε together
+    "spread": 0.20,  # each label's released answers spread less than claimed
+    "overall": 0.10,  # all labels together spread less than claimed
+    "pairs": 0.10,  # neighbors further apart, in mean or in spread, than claimed
+    "dependence": 0.10,  # releases depend on each other
+    "replay": 0.05,  # attack events on repeated releases
+    "identification": 0.05,  # naming the label among all
+    "mismatch": 0.05,  # differences from the claimed law that do not lessen privacy
+}
+
+
+def lower_bound(successes: Any, trials: Any, error: float) -> FloatArray:
+    """Clopper–Pearson: a probability that lies below the true one except with probability ``error``.
+
+    The ``error`` quantile of Beta(s, n − s + 1), 0 for s = 0 (Clopper & Pearson 1934).
+    """
+    s, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
+    with np.errstate(all="ignore"):
+        found = special.betaincinv(s, n - s + 1.0, error)
+    return np.asarray(np.where(s > 0, found * (1 - 1e-12), 0.0))
+
+
+def upper_bound(successes: Any, trials: Any, error: float) -> FloatArray:
+    """Clopper–Pearson: a probability that lies above the true one except with probability ``error``.
+
+    The 1 − ``error`` quantile of Beta(s + 1, n − s), 1 for s = n.
+    """
+    s, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
+    return np.asarray(1.0 - lower_bound(n - s, n, error))
+
+
+def rough_bounds(share: FloatArray, trials: int, error: float) -> tuple[FloatArray, FloatArray]:
+    """Wilson's bounds on a probability: quick, and good enough to choose an event by; never to report."""
+    z2 = float(special.ndtri(error)) ** 2 / trials
+    center = (share + 0.5 * z2) / (1 + z2)
+    half = np.sqrt(np.maximum(share * (1 - share) + 0.25 * z2, 0.0) * z2) / (1 + z2)
+    return np.maximum(center - half, 0.0), np.minimum(center + half, 1.0)
+
+
+def detectable_delta(promise: float, epsilon: float, trials: int, error: float) -> float:
+    """The smallest true δ(ε) that these many trials per label would have shown to exceed the promise; 1 if none.
+
+    Taken over the least favorable event with P_X(S) − e^ε P_X'(S) = δ, at its expected counts: a violation of that
+    size is found with about even odds or better, a smaller one may pass.
+    """
+    if promise >= 1.0:
+        return 1.0
+    grow = math.exp(min(epsilon, 700.0))
+
+    def seen(delta: float) -> bool:
+        other = np.linspace(0.0, 1.0, 65) * (1.0 - delta) / grow
+        own = np.minimum(delta + grow * other, 1.0)
+        low = lower_bound(own * trials, trials, error)
+        high = upper_bound(other * trials, trials, error)
+        return bool((low - grow * high > promise).all())
+
+    if not seen(1.0):
+        return 1.0
+    low, high = promise, 1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        if seen(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def detectable_shortage(degrees: int, error: float) -> float:
+    """The smallest shortage of variance, as a share, that a χ² test with these degrees finds half the time."""
+    if degrees < 1:
+        return 1.0
+    return 1.0 - 2.0 * float(special.gammaincinv(0.5 * degrees, error)) / degrees
