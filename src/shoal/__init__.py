@@ -60,7 +60,6 @@ _HOME = {
     "calibrate": "shoal.mechanisms.design",
     "frontier": "shoal.mechanisms.design",
     "perfect_rho": "shoal.mechanisms.design",
-    "write_report": "shoal.report.page",
     "audit": "shoal.release.audit",
     "Audit": "shoal.release.report",
     "ModelGuard": "shoal.release.guard",
@@ -70,6 +69,7 @@ _HOME = {
     "sensitivity": "shoal.privacy.deterministic",
     "gaussian_delta": "shoal.privacy.deterministic",
     "analytic_sigma": "shoal.privacy.deterministic",
+    "write_report": "shoal.report.page",
 }
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
