@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_cases import NASTY
 
 import shoal
 
@@ -20,13 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def release() -> dict[str, Any]:
-    """Arguments of ``write_report`` for a neighborhood of 30 homes; the first one has a hostile name."""
-    import polars as pl
-
+    """Arguments of ``write_report`` for a neighborhood of 30 homes."""
     from shoal.meters.window import as_readings, cut, place_origin
 
     readings = shoal.simulate_meters(30, 17, seed=3)
-    readings = readings.with_columns(pl.col("household").replace({"H0000": NASTY}))
     data = as_readings(readings)
     origin = readings["timestamp"].max() - timedelta(minutes=15 * 11)
     forecasts = shoal.forecast(data, order=(2, 1), season="day", origin=origin)
@@ -34,25 +30,28 @@ def release() -> dict[str, Any]:
     truth = later.kw[[later.households.index(name) for name in forecasts.households]]
     truth[1, 3] = np.nan
 
-    classes = forecasts.classes("point")
+    classes = forecasts.classes("trajectory")
     graph = shoal.cluster_graph(forecasts, 6, by="forecast")
     dearest = shoal.perfect_rho(classes, graph)
-    options: dict[str, Any] = {"epsilon": 1.0, "rho": 0.98 * dearest}
-    mechanism = shoal.design(classes, graph, method="center", **options)
-    alternatives = {name: shoal.design(classes, graph, method=name, **options) for name in ("none", "white", "paper")}
-    frontier = shoal.frontier(
-        classes, graph, method=["white", "center"], epsilon=1.0, rho=dearest * np.array([0.25, 0.5, 0.75, 0.9])
-    )
+    options: dict[str, Any] = {"epsilon": 1.0, "iterations": 3}
+    mechanism = shoal.design(classes, graph, method="transport", rho=0.9 * dearest, **options)
+    alternatives = {
+        name: shoal.design(classes, graph, method=name, rho=0.9 * dearest, **options)
+        for name in ("none", "white", "paper", "center")
+    }
+    budgets = dearest * np.array([0.1, 0.3, 0.5, 0.7, 0.8, 0.9])
+    frontier = shoal.frontier(classes, graph, method=["white", "paper", "center"], rho=budgets, **options)
+    answers = forecasts.answer("trajectory", np.random.default_rng(5).standard_normal(classes.means.shape))
     found = shoal.audit(mechanism, n_samples=400, repeats=2)
-    guard = shoal.model_guard(mechanism, forecasts, query="point", n_draws=20, fitted_on_private_data=True)
+    guard = shoal.model_guard(mechanism, forecasts, query="trajectory", n_draws=20, fitted_on_private_data=True)
     card = shoal.release_card(
-        mechanism, query="point", unit="household", forecasts=forecasts, audit=found, guard=guard
+        mechanism, query="trajectory", unit="household", forecasts=forecasts, audit=found, guard=guard
     )
     return {
         "mechanism": mechanism,
         "graph": graph,
         "card": card,
-        "released": mechanism.release(classes.means, list(classes.labels)),
+        "released": mechanism.release(answers, list(classes.labels)),
         "forecasts": forecasts,
         "truth": truth,
         "alternatives": alternatives,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_cases import NASTY
+from report_cases import NASTY, hostile
 
 import shoal
 
@@ -77,14 +77,15 @@ def test_the_policy_allows_exactly_this_script(read: Reader) -> None:
     assert policy.startswith("default-src 'none'")
 
 
-def test_hostile_text_is_escaped(read: Reader, text: str, release: dict[str, Any], tmp_path: Path) -> None:
-    assert "<img" not in text
-    assert len(read.scripts) == 2
-    data = json.loads(read.scripts[0])
+def test_hostile_text_is_escaped(tmp_path: Path) -> None:
+    text = shoal.write_report(tmp_path / "hostile.html", **hostile()).read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert not any(tag == "img" or "onerror" in attributes for tag, attributes in reader.tags)
+    assert text.count("<script") == 2
+    data = json.loads(reader.scripts[0])
     assert NASTY in [plot["name"] for plot in data["homes"]]
-    titled = shoal.write_report(tmp_path / "titled.html", **release | {"title": NASTY}).read_text(encoding="utf-8")
-    assert "<img" not in titled
-    assert titled.count("<script") == 2
 
 
 def test_the_banner_says_whom_the_page_is_for(text: str, release: dict[str, Any], tmp_path: Path) -> None:

@@ -49,6 +49,11 @@ def many(unit: str) -> str:
     return unit + ("es" if unit.endswith(("s", "x", "ch", "sh")) else "s")
 
 
+def shorten(name: str, length: int = 20) -> str:
+    """A label that may be of any length, cut to fit a line."""
+    return name if len(name) <= length else name[: length - 1] + "…"
+
+
 def plain(value: Any) -> float | None:
     """A float for JSON; None where JSON has no number."""
     if value is None:

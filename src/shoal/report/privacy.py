@@ -15,7 +15,7 @@ from shoal.parallel import map_blocks
 from shoal.privacy import tails
 from shoal.privacy.curve import BLOCK, brackets, exp_up
 from shoal.privacy.releases import Releases
-from shoal.report.figures import many, plain, stated, upper
+from shoal.report.figures import many, plain, shorten, stated, upper
 from shoal.report.section import Point, Section, axis, bars, heat, lines, series
 from shoal.validation import FloatArray
 
@@ -136,7 +136,8 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
     plots = []
     for g in [g for g in order if sizes[g] > 1][:GROUPS]:
         members = np.flatnonzero(group_of == g)
-        title = f"{sizes[g]} {many(unit)}: {labels[members[0]]} … {labels[members[-1]]}"
+        first, last = (shorten(labels[m]) for m in members[[0, -1]])
+        title = f"{sizes[g]} {many(unit)}: {first} … {last}"
         if sizes[g] <= PAIRED:
             place = {int(m): i for i, m in enumerate(members)}
             inside = [e for e in range(len(pairs)) if int(pairs[e, 0]) in place]

@@ -71,8 +71,9 @@
     let low = Math.min(...seen), high = Math.max(...seen);
     if (log) {
       if (axis.floor) low = Math.max(low, axis.floor);
-      high = Math.max(axis.most || high, low * 10);
+      high = Math.max(axis.most || 0, high);
       if (axis.floor) low = Math.min(10 ** Math.floor(Math.log10(low)), high / 10);
+      if (high === low) { high *= 3; low /= 3; }
     } else {
       if (axis.least !== undefined) low = Math.min(low, axis.least);
       if (axis.most !== undefined) high = Math.max(high, axis.most);

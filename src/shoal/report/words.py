@@ -30,8 +30,8 @@ def _protected(card: Mapping[str, Any]) -> Tile:
     graph, unit = card["graph"], card["guarantee"]["privacy_unit"]
     groups, small, large = graph["groups"], graph["smallest_group"], graph["largest_group"]
     size = f"{small}" if small == large else f"{small} to {large}"
-    where = "one group" if groups == 1 else f"{groups} groups of {size}"
-    more = f"Each hides among its neighbors: {where}, {graph['edges']} pairs that must look alike."
+    where = "in one group" if groups == 1 else f"in {groups} groups of {size}"
+    more = f"Each hides among its neighbors, {where}: {graph['edges']} pairs that must look alike."
     if graph["alone"]:
         more += f" {graph['alone']} without a neighbor: no promise there."
     return Tile("What is protected?", f"Which of {graph['labels']} {many(unit)} an answer is about", more)
@@ -41,7 +41,7 @@ def _how_well(card: Mapping[str, Any], public: bool) -> Tile:
     g = card["guarantee"]
     if not g["meaningful"]:
         reason = str(g["statement"]).removeprefix("no meaningful guarantee: ")
-        return Tile("How well?", "No meaningful guarantee", reason[:1].upper() + reason[1:] + ".", "bad")
+        return Tile("How well?", "No meaningful guarantee", "The card says: " + reason + ".", "bad")
     often = lower(math.exp(-g["epsilon"]), 2)
     more = (
         f"Whatever an observer concludes from an answer, a neighbor's answer would have led to at least {often} times "
