@@ -17,5 +17,11 @@ def hostile() -> dict[str, Any]:
     mechanism = shoal.design(classes, graph, method="white", epsilon=1.0, rho=1.0)
     card = shoal.release_card(mechanism, unit=NASTY)
     released = mechanism.release(classes.means, list(classes.labels))
-    timings = {NASTY: 1.0}
-    return {"mechanism": mechanism, "graph": graph, "card": card, "released": released, "timings": timings, "title": NASTY}
+    return {
+        "mechanism": mechanism,
+        "graph": graph,
+        "card": card,
+        "released": released,
+        "timings": {NASTY: 1.0},
+        "title": NASTY,
+    }

@@ -208,9 +208,7 @@ def test_screenshots(opened: Callable[..., Any], pictures: Path) -> None:
     _screenshot(opened(PHONE), pictures / "report-phone.png", 2600)
 
 
-def test_a_report_of_little_loads_too(
-    opened: Callable[..., Any], required: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_report_of_little_loads_too(opened: Callable[..., Any], required: dict[str, Any], tmp_path: Path) -> None:
     page = opened(path=shoal.write_report(tmp_path / "little.html", **required))
     assert page.get_log("browser") == []
     assert "shoal.audit" in page.find_element(By.ID, "attack").text

@@ -30,17 +30,18 @@ def attack(card: Mapping[str, Any], audit: Mapping[str, Any] | None) -> Section:
     title = f"How often any test can tell a {unit} from a neighbor"
     rows = [{"name": "guessing", "value": limit["guessing"], "text": percent(limit["guessing"], "nearest"), "color": 7}]
     top = {"name": "promised at most", "value": limit["success_upper"], "text": percent(limit["success_upper"])}
+    guess, most = percent(limit["guessing"], "nearest"), percent(limit["success_upper"])
     says = [
-        f"Naming the {unit} behind an answer, among its group and all equally likely: guessing is right in "
-        f"{percent(limit['guessing'], 'nearest')} of the cases, no attacker in more than {percent(limit['success_upper'])}"
+        f"Naming the {unit} behind an answer, among its group and all equally likely: guessing is right in {guess} of "
+        f"the cases, no attacker in more than {most}"
         + ("." if limit["exact"] else f" (estimated, {limit['confidence']:.0%} confidence).")
     ]
     if found is None:
         plots = [bars("Answers named right", ("attacker", "share named"), [*rows, top], most=1.0)]
         return Section(
             "attack", heading, tuple(says), tuple(plots), table=table, table_title=title,
-            missing="No attack was run. shoal.audit(mechanism) attacks released answers; hand its result over as audit= "
-            "and to shoal.release_card.",
+            missing="No attack was run. shoal.audit(mechanism) attacks released answers; hand its result over as "
+            "audit= and to shoal.release_card.",
         )  # fmt: skip
     naming = found["naming"]
     if naming is not None:
@@ -76,10 +77,8 @@ def attack(card: Mapping[str, Any], audit: Mapping[str, Any] | None) -> Section:
 def _would_have_seen(found: Mapping[str, Any]) -> str:
     if found["detectable_delta"] >= 1.0:
         return "The promise is too weak for an attack to break."
-    return (
-        f"It would have noticed a true δ of {upper(found['detectable_delta'])}, or {percent(found['detectable_shortage'])}"
-        " too little variance; less may pass unseen."
-    )
+    delta, shortage = upper(found["detectable_delta"]), percent(found["detectable_shortage"])
+    return f"It would have noticed a true δ of {delta}, or {shortage} too little variance; less may pass unseen."
 
 
 def _by_epsilon(audit: Mapping[str, Any], promised: float) -> list[Plot]:
@@ -91,12 +90,12 @@ def _by_epsilon(audit: Mapping[str, Any], promised: float) -> list[Plot]:
     claimed = np.array(audit["promise"])
     proved = np.array(audit["delta_lower"]).max(axis=(0, 1))
     x = epsilon[0]
+    above = [(float(x[j]), plain(claimed[j]), upper(claimed[j])) for j in order]
+    below = [(float(x[j]), plain(proved[j]), lower(proved[j])) for j in order]
     drawn = [
-        series("promised, at most", [(float(x[j]), plain(claimed[j]), upper(claimed[j])) for j in order], color=0,
-               thick=True),
-        series("proved by attack, at least", [(float(x[j]), plain(proved[j]), lower(proved[j])) for j in order], color=2,
-               dots=True),
-    ]  # fmt: skip
+        series("promised, at most", above, color=0, thick=True),
+        series("proved by attack, at least", below, color=2, dots=True),
+    ]
     y = axis("δ", "log", floor=floor_of(promised), most=1.0)
     return [lines("Proved and promised", axis("ε"), y, drawn)]
 
@@ -126,8 +125,8 @@ def model(card: Mapping[str, Any], checks: Any) -> Section:
         ]
         plots.append(bars("Models that pass", ("check", "models"), rows, most=1.0))
         says.append(
-            "Formal tests of every model at the 1 % level, on the training window; with many readings they reject small "
-            "deviations too."
+            "Formal tests of every model at the 1 % level, on the training window; with many readings they reject "
+            "small deviations too."
         )
         if found["left_out"]:
             says.append(f"{found['left_out']} could not be modeled and are not part of this release.")
@@ -135,8 +134,8 @@ def model(card: Mapping[str, Any], checks: Any) -> Section:
     if guard is not None:
         says.append(
             f"Over the models that the training data leave plausible, {guard['confidence']:.0%} keep "
-            f"δ ≤ {upper(guard['delta_at_confidence'])}; promised is {upper(guard['promise'])}. Against an attacker who "
-            f"knows the answer given the label, the noise alone gives δ ≤ {upper(guard['noise_alone'])}."
+            f"δ ≤ {upper(guard['delta_at_confidence'])}; promised is {upper(guard['promise'])}. Against an attacker "
+            f"who knows the answer given the label, the noise alone gives δ ≤ {upper(guard['noise_alone'])}."
         )
         notes = list(guard["statements"])
     missing = ""

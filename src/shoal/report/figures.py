@@ -11,6 +11,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decima
 from typing import Any
 
 NONE = "—"
+Number = float | Decimal | None
 
 
 def stated(value: float | None) -> str:
@@ -18,17 +19,17 @@ def stated(value: float | None) -> str:
     return NONE if value is None else f"{value:.4g}"
 
 
-def upper(value: float | None, digits: int = 4) -> str:
+def upper(value: Number, digits: int = 4) -> str:
     """A figure that must not be understated."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
-def lower(value: float | None, digits: int = 4) -> str:
+def lower(value: Number, digits: int = 4) -> str:
     """A figure that must not be overstated."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 
-def nearest(value: float | None, digits: int = 3) -> str:
+def nearest(value: Number, digits: int = 3) -> str:
     """A figure without a safe side: a reading, a duration."""
     return _rounded(value, digits, ROUND_HALF_EVEN)
 

@@ -10,6 +10,7 @@ import numpy as np
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.report.figures import many, nearest, plain, stated
 from shoal.report.section import Point, Section, axis, lines, series
+from shoal.report.words import ratios
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -71,9 +72,7 @@ def _chosen(mechanism: Mechanism) -> list[int]:
     return list(dict.fromkeys([*worst, *evenly.tolist()]))[:SHOWN]
 
 
-def _home(
-    i: int, name: str, released: FloatArray, forecasts: Forecasts, truth: FloatArray | None
-) -> dict[str, Any]:
+def _home(i: int, name: str, released: FloatArray, forecasts: Forecasts, truth: FloatArray | None) -> dict[str, Any]:
     hours = forecasts.step.total_seconds() / 3600
     ahead = hours * np.arange(forecasts.horizon)
     low, high = forecasts.interval(LEVEL)
@@ -104,22 +103,22 @@ def accuracy(
     says = [
         f"Error that the mechanism adds at each step, over all labels ({'in ' + unit if forecasts else 'own unit'}): "
         "root mean square, expected, and the part of it that always points the same way (bias).",
-        f"Over all steps: {stated(found['rmse'])} {_short(unit)}; for the worst label {stated(found['rmse_worst_label'])} "
-        f"{_short(unit)}. Budget spent: ρ = {stated(found['rho_largest'])} per entry at most"
-        + (", in squared log power." if unit == "kW" else "."),
+        f"Over all steps: {stated(found['rmse'])} {_short(unit)}; for the worst label "
+        f"{stated(found['rmse_worst_label'])} {_short(unit)}. Budget spent: "
+        f"ρ = {stated(found['rho_largest'])} per entry at most" + (", in squared log power." if unit == "kW" else "."),
     ]
     if "ratio_interval" in found:
-        low, high = min(a for a, _ in found["ratio_interval"]), max(b for _, b in found["ratio_interval"])
+        low, high = ratios(found)
         says.append(
-            f"For every label and step, at least {found['coverage']:.0%} of released values lie between {nearest(low)} "
-            f"and {nearest(high)} times the true one."
+            f"For every label and step, at least {found['coverage']:.0%} of released values lie between {low} "
+            f"and {high} times the true one."
         )
     if truth is not None and forecasts is not None and released is not None:
         drawn.append(series("forecast against what came", _rms(steps, forecasts.power - truth), color=1))
         off = forecasts.to_power(released) - truth
         drawn.append(series("released against what came", _rms(steps, off), color=2))
         says.append(
-            "Measured on this one release: the forecast's own error and the released forecast's, against later readings."
+            "Measured on this one release: the error of the forecast, and of what was released, against later readings."
         )
     plot = lines("Error by step", axis("step ahead" if forecasts else "entry"), axis(_short(unit)), drawn)
     return Section("accuracy", "What it costs in accuracy", tuple(says), (plot,))
@@ -129,15 +128,15 @@ def _short(unit: str) -> str:
     return unit if len(unit) <= 6 else ""
 
 
-def _points(x: FloatArray, y: Any) -> list[Point]:
+def _points(x: Any, y: Any) -> list[Point]:
     return [(round(float(a), 6), plain(b), nearest(plain(b))) for a, b in zip(x, y, strict=True)]
 
 
-def _stated(x: FloatArray, y: Any) -> list[Point]:
+def _stated(x: Any, y: Any) -> list[Point]:
     return [(float(a), plain(b), stated(b)) for a, b in zip(x, y, strict=True)]
 
 
-def _rms(steps: FloatArray, error: FloatArray) -> list[Point]:
+def _rms(steps: Any, error: FloatArray) -> list[Point]:
     """Root mean square over the labels whose later reading is known."""
     seen = np.isfinite(error)
     square = np.where(seen, error, 0.0) ** 2

@@ -1,8 +1,8 @@
 """Contents → one HTML file that needs nothing else: style, script and data are inside.
 
-Text is escaped where it enters the page; the data travel as JSON in which ``<``, ``>`` and ``&`` are written as escapes,
-and the script puts text into the page as text, never as markup. A content security policy names the one script by its
-digest and forbids every connection, so that nothing a label may contain can run or call home.
+Text is escaped where it enters the page; the data travel as JSON in which ``<``, ``>`` and ``&`` are escapes, and the
+script puts text into the page as text, never as markup. A content security policy names the one script by its digest
+and forbids every connection, so that nothing a label may contain can run or call home.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ def _section(section: Section) -> str:
         out.append("<ul>" + "".join(f"<li>{escape(note)}</li>" for note in section.notes) + "</ul>")
     if section.table is not None:
         opened = " open" if len(section.table.rows) <= 6 else ""
-        out.append(f"<details{opened}><summary>{escape(section.table_title)}</summary>{_table(section.table)}</details>")
+        out.append(
+            f"<details{opened}><summary>{escape(section.table_title)}</summary>{_table(section.table)}</details>"
+        )
     return "\n".join([*out, "</section>"])
 
 
@@ -154,9 +156,8 @@ def _policy(script: str, style: str) -> str:
     def digest(text: str) -> str:
         return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
-    return (
-        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; base-uri 'none'; form-action 'none'"
-    )
+    allowed = f"script-src {digest(script)}; style-src {digest(style)}"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _asset(name: str) -> str:

@@ -29,6 +29,8 @@ METHODS = {
     "transport": "transport",
     "center": "towards the center",
 }
+#: Method -> number of its color; 0 is the release's own.
+COLORS = {"none": 6, "white": 1, "paper": 2, "covariance": 3, "additive": 4, "transport": 5, "center": 7}
 #: Least δ that a logarithmic axis shows, unless the guarantee itself lies below.
 FLOOR = 1e-12
 #: Labels of a group up to which all its pairs are drawn; bars of a larger group; edges up to which all are computed.
@@ -44,7 +46,7 @@ def curves(card: Mapping[str, Any], alternatives: Mapping[str, Mechanism] | None
     own = [(e, d, stated(d)) for e, d in zip(grid, delta, strict=True)]
     drawn = [series(f"{METHODS.get(method, method)} (this release)", own, color=0, thick=True)]
     for number, (name, mechanism) in enumerate((alternatives or {}).items(), start=1):
-        drawn.append(series(METHODS.get(name, name), _curve(mechanism, grid), color=number))
+        drawn.append(series(METHODS.get(name, name), _curve(mechanism, grid), color=COLORS.get(name, number % 8)))
     plot = lines(
         "Privacy curve",
         axis("ε"),
@@ -94,7 +96,7 @@ def frontier_section(card: Mapping[str, Any], frontier: Frontier | None) -> Sect
         series(
             METHODS.get(name, name),
             [(r, plain(d), upper(float(d))) for r, d in zip(rho, found, strict=True)],
-            color=number,
+            color=COLORS.get(name, number % 8),
         )
         for number, (name, found) in enumerate(frontier.delta_upper.items(), start=1)
     ]
@@ -132,7 +134,7 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
     worst = np.zeros(len(labels))
     np.maximum.at(worst, pairs[:, 0], delta.max(axis=1))
     np.maximum.at(worst, pairs[:, 1], delta.max(axis=1))
-    order = [g for g in np.argsort([-worst[group_of == g].max() for g in range(len(sizes))], kind="stable")]
+    order = np.argsort([-worst[group_of == g].max() for g in range(len(sizes))], kind="stable")
     plots = []
     for g in [g for g in order if sizes[g] > 1][:GROUPS]:
         members = np.flatnonzero(group_of == g)
@@ -144,7 +146,8 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
             cells = []
             for e in inside:
                 a, b = place[int(pairs[e, 0])], place[int(pairs[e, 1])]
-                cells += [(a, b, float(delta[e, 0]), upper(delta[e, 0])), (b, a, float(delta[e, 1]), upper(delta[e, 1]))]
+                there, back = (float(value) for value in delta[e])
+                cells += [(a, b, there, upper(there)), (b, a, back, upper(back))]
             columns = ("if it is", "rather than", "δ, at most")
             plots.append(heat(title, columns, [labels[m] for m in members], cells))
         else:

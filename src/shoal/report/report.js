@@ -220,7 +220,7 @@
   const drawHeat = (holder, plot) => {
     const n = plot.names.length, width = Math.max(holder.clientWidth, 240);
     const longest = Math.min(Math.max(...plot.names.map((name) => name.length)), 14);
-    const margin = 14 + 7 * longest, size = Math.min((width - margin - 6) / n, 46), total = margin + n * size + 4;
+    const margin = 14 + 7 * longest, size = Math.min((width - margin - 6) / n, n < 8 ? 64 : 46), total = margin + n * size + 4;
     const positive = plot.cells.map((c) => c[2]).filter((v) => v > 0);
     const high = Math.log10(Math.max(...positive, 1e-300)), low = Math.max(Math.min(Math.log10(Math.min(...positive, 1)), high - 0.5), high - 12);
     const depth = (value) => (value > 0 ? 0.08 + 0.92 * Math.max(0, Math.min(1, (Math.log10(value) - low) / (high - low))) : 0.02);

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.report.figures import lower, many, percent, stated
+from shoal.report.figures import lower, many, percent, stated, upper
 from shoal.report.section import Section
 
 
@@ -55,12 +55,14 @@ def _how_well(card: Mapping[str, Any], public: bool) -> Tile:
 def _cost(card: Mapping[str, Any]) -> Tile:
     found = card["accuracy"]
     unit = found["unit"] if found["unit"] == "kW" or len(found["unit"]) <= 6 else ""
-    answer = f"{stated(found['rmse'])} {unit}".strip() + " typical error"
+    answer = f"{stated(found['rmse'])} {unit}".strip() + " of error"
     more = (
-        "Root mean square of released minus true, expected over all steps; "
-        f"{stated(found['rmse_worst_label'])} {unit}".rstrip() + " for the worst "
-        f"{card['guarantee']['privacy_unit']}."
+        f"Root mean square of released minus true, expected; {stated(found['rmse_worst_label'])} {unit}".rstrip()
+        + f" for the worst {card['guarantee']['privacy_unit']}."
     )
+    if "ratio_interval" in found:
+        low, high = ratios(found)
+        more += f" At least {found['coverage']:.0%} of released values are {low} to {high} times the true one."
     return Tile("At what cost?", answer, more)
 
 
@@ -81,7 +83,16 @@ def _attacker(card: Mapping[str, Any]) -> Tile:
     else:
         answer = f"Named {percent(naming['accuracy'], 'nearest')} right"
     more = f"Guessing is right in {guess}; promised is at most {most}. Verdict of the audit: {found['verdict']}."
+    if naming is not None:
+        low, high = percent(naming["accuracy_lower"], "lower"), percent(naming["accuracy_upper"])
+        more = f"On {naming['n_answers']} answers; in the long run between {low} and {high}. {more}"
     return Tile("What did an attacker achieve?", answer, more, tone)
+
+
+def ratios(accuracy: Mapping[str, Any]) -> tuple[str, str]:
+    """Ends of the interval, over all labels and steps, that released over true values fall into."""
+    found = accuracy["ratio_interval"]
+    return lower(min(a for a, _ in found), 3), upper(max(b for _, b in found), 3)
 
 
 def limits(card: Mapping[str, Any], *, public: bool) -> Section:
