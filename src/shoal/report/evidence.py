@@ -36,8 +36,9 @@ def attack(card: Mapping[str, Any], audit: Mapping[str, Any] | None) -> Section:
         f"the cases, no attacker in more than {most}"
         + ("." if limit["exact"] else f" (estimated, {limit['confidence']:.0%} confidence).")
     ]
+    reach = min(1.0, 1.4 * max(limit["success_upper"], ((found or {}).get("naming") or {}).get("accuracy_upper", 0.0)))
     if found is None:
-        plots = [bars("Answers named right", ("attacker", "share named"), [*rows, top], most=1.0)]
+        plots = [bars("Answers named right", ("attacker", "share named"), [*rows, top], most=reach)]
         return Section(
             "attack", heading, tuple(says), tuple(plots), table=table, table_title=title,
             missing="No attack was run. shoal.audit(mechanism) attacks released answers; hand its result over as "
@@ -56,7 +57,7 @@ def attack(card: Mapping[str, Any], audit: Mapping[str, Any] | None) -> Section:
                 f"{percent(naming['accuracy_upper'])})",
             }
         )
-    plots = [bars("Answers named right", ("attacker", "share named"), [*rows, top], most=1.0)]
+    plots = [bars("Answers named right", ("attacker", "share named"), [*rows, top], most=reach)]
     promised, proved = found["delta_promised"], found["delta_proved"]
     says.append(
         f"The audit attacked {found['n_samples']} released answers per {unit} ({found['source']}): {found['verdict']}. "

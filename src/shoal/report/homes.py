@@ -54,7 +54,9 @@ def homes(
     plots = [_home(i, mechanism.classes.labels[i], released, forecasts, truth) for i in chosen]
     says = [
         f"The next {forecasts.horizon} steps of {len(plots)} of {len(released)} {many(unit)}, "
-        f"from {forecasts.origin:%Y-%m-%d %H:%M} on. What is given out is the released line; the others stay here."
+        f"from {forecasts.origin:%Y-%m-%d %H:%M} on. What is given out is the released line; the others stay here. "
+        "The hours after now are drawn wider than those before; the shaded band holds what comes with "
+        f"{LEVEL:.0%} probability, says the model."
     ]
     if truth is None:
         says.append("What came later is not known yet: hand over truth=, in kW, to see it.")
@@ -86,7 +88,8 @@ def _home(i: int, name: str, released: FloatArray, forecasts: Forecasts, truth: 
     if truth is not None:
         drawn.append(series("what came", _points(ahead, truth[i]), color=2, dash=True))
     drawn.append(series("released", _points(ahead, forecasts.to_power(released[i])), color=0, thick=True))
-    return lines(name, axis("hours from the forecast's origin"), axis("kW", least=0.0), drawn, marks=[[0.0, "now"]])
+    x = axis("hours from the forecast's origin", "split", share=0.45)
+    return lines(name, x, axis("kW", least=0.0), drawn, marks=[[0.0, "now"]])
 
 
 def accuracy(

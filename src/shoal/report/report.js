@@ -63,8 +63,17 @@
     if (ticks.length > 1) return ticks;
     return [1, 2, 5, 10, 20, 50].map((m) => m * 10 ** Math.floor(Math.log10(low))).filter((v) => v >= low * 0.999 && v <= high * 1.001);
   };
+  /* Linear on both sides of zero, with the side after zero stretched to more than its share. */
+  const splitScale = (axis, values, from, to, count) => {
+    const low = Math.min(...values), high = Math.max(...values);
+    if (low >= 0 || high <= 0) return scaleOf({ ...axis, kind: "linear" }, values, from, to, count);
+    const zero = from + axis.share * (to - from);
+    const ticks = [...linearTicks(low, 0, count / 2).filter((v) => v < 0), ...linearTicks(0, high, count / 2)];
+    return { log: false, low, high, ticks, at: (v) => (v < 0 ? zero - (v / low) * (zero - from) : zero + (v / high) * (to - zero)) };
+  };
   /* A scale has at(value) -> pixel, ticks and log; values below the floor of a logarithmic one lie on its edge. */
   const scaleOf = (axis, values, from, to, count) => {
+    if (axis.kind === "split") return splitScale(axis, values, from, to, count);
     const log = axis.kind === "log";
     let seen = values.filter((v) => v !== null && (!log || v > 0));
     if (!seen.length) seen = [1];
@@ -95,7 +104,7 @@
     const shown = plot.series.filter((s) => !hidden.has(s.name));
     const basis = shown.length ? shown : plot.series;
     const ys = basis.flatMap((s) => [...s.points.map((p) => p[1]), ...(s.band || []).flatMap((b) => [b[1], b[2]])]);
-    const xs = plot.series.flatMap((s) => s.points.map((p) => p[0]));
+    const xs = basis.flatMap((s) => s.points.map((p) => p[0]));
     const top = plot.marks && plot.marks.length ? 24 : 12, bottom = height - 46;
     const y = scaleOf(plot.y, plot.y.kind === "log" ? ys : [0, ...ys], bottom, top, height < 300 ? 4 : 6);
     const left = 16 + 7.4 * Math.max(...y.ticks.map((v) => tickText(v, y.log).length), 2) + 16, right = width - 14;

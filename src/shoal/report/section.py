@@ -42,7 +42,10 @@ class Section:
 
 
 def axis(label: str, kind: str = "linear", **more: Any) -> dict[str, Any]:
-    """``kind`` is ``"linear"`` or ``"log"``; ``floor`` is the least value a logarithmic axis shows."""
+    """``kind`` is ``"linear"``, ``"log"`` or ``"split"`` (what lies below zero gets ``share`` of the width).
+
+    ``floor`` is the least value a logarithmic axis shows, ``least`` and ``most`` are values it must reach.
+    """
     return {"label": label, "kind": kind, **more}
 
 
