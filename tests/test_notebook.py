@@ -98,3 +98,32 @@ def test_forecasts_show_sizes_and_draw_one_household() -> None:
     assert drawn["released"] == pytest.approx(forecasts.power[1])
     with pytest.raises(shoal.InputError, match="household is not one"):
         forecasts.plot("nobody")
+
+
+def test_audit_is_shown_as_its_text(mechanism: shoal.Mechanism) -> None:
+    found = shoal.audit(mechanism, n_samples=100, repeats=1)
+    html = found._repr_html_()
+    assert html.startswith("<pre>audit: ")
+    assert NASTY not in html
+
+
+def test_pandas_frames_give_what_polars_frames_give() -> None:
+    pandas = pytest.importorskip("pandas")
+    from shoal.meters.quality import check_quality
+
+    readings = shoal.simulate_meters(3, 5, seed=2)
+    options = {"order": (1, 0), "train_days": 4, "season": "day", "horizon": 4}
+    same, other = shoal.forecast(readings, **options), shoal.forecast(readings.to_pandas(), **options)
+    assert (same.log_mean == other.log_mean).all()
+    table = check_quality(readings.to_pandas())
+    assert isinstance(table, pandas.DataFrame)
+    assert table["household"].tolist() == check_quality(readings)["household"].to_list()
+    homes = pandas.DataFrame({"household": ["H0000", "H0001", "H0002"], "feeder": ["x", "y", "x"]})
+    with pytest.warns(UserWarning, match="no neighbor"):
+        graph = shoal.column_graph(other, homes, "feeder")
+    assert graph.has_edge("H0000", "H0002")
+    assert graph.n_edges == 1
+    mixed = pandas.DataFrame({"household": ["a", "secret"], "timestamp": [1, "secret"], "kw": [1.0, 2.0]})
+    with pytest.raises(shoal.InputError, match="a column mixes") as refused:
+        shoal.forecast(mixed)
+    assert "secret" not in str(refused.value)

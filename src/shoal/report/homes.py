@@ -97,20 +97,20 @@ def accuracy(
 ) -> Section:
     """Expected error of the release per step, with its bias, and the errors against what came."""
     found = card["accuracy"]
-    unit = found["unit"]
+    unit, power = found["unit"], "ratio_interval" in found
     steps = np.arange(1, len(found["rmse_by_step"]) + 1)
     drawn = [
         series("error that privacy adds", _stated(steps, found["rmse_by_step"]), color=0, thick=True),
         series("its bias", _points(steps, found["bias_by_step"]), color=3, dash=True),
     ]
     says = [
-        f"Error that the mechanism adds at each step, over all labels ({'in ' + unit if forecasts else 'own unit'}): "
+        f"Error that the mechanism adds at each step, over all labels ({'in ' + unit if power else 'own unit'}): "
         "root mean square, expected, and the part of it that always points the same way (bias).",
         f"Over all steps: {stated(found['rmse'])} {_short(unit)}; for the worst label "
         f"{stated(found['rmse_worst_label'])} {_short(unit)}. Budget spent: "
         f"ρ = {stated(found['rho_largest'])} per entry at most" + (", in squared log power." if unit == "kW" else "."),
     ]
-    if "ratio_interval" in found:
+    if power:
         low, high = ratios(found)
         says.append(
             f"For every label and step, at least {found['coverage']:.0%} of released values lie between {low} "
@@ -123,7 +123,7 @@ def accuracy(
         says.append(
             "Measured on this one release: the error of the forecast, and of what was released, against later readings."
         )
-    plot = lines("Error by step", axis("step ahead" if forecasts else "entry"), axis(_short(unit)), drawn)
+    plot = lines("Error by step", axis("step ahead" if power else "entry"), axis(_short(unit)), drawn)
     return Section("accuracy", "What it costs in accuracy", tuple(says), (plot,))
 
 

@@ -159,7 +159,7 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
     alone = int((sizes == 1).sum())
     says = [
         "δ of each pair of neighbors at the design's ε, in both directions: how much more often than e^ε an observer "
-        f"can recognize the {unit} in the row rather than the one in the column. The darkest cell is the promise."
+        f"can recognize the {unit} in the row rather than the one in the column. The strongest color is the promise."
     ]
     if len(plots) < int((sizes > 1).sum()):
         says.append(f"The {GROUPS} most exposed of {int((sizes > 1).sum())} groups can be chosen.")
