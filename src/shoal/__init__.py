@@ -72,6 +72,7 @@ _HOME = {
     "sensitivity": "shoal.privacy.deterministic",
     "gaussian_delta": "shoal.privacy.deterministic",
     "analytic_sigma": "shoal.privacy.deterministic",
+    "write_report": "shoal.report.page",
 }
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -240,6 +240,19 @@ class NeighborGraph:
     def __repr__(self) -> str:
         return f"NeighborGraph({self.n_labels} labels, {self.n_edges} edges)"
 
+    def _repr_html_(self) -> str:
+        from shoal.notebook import table
+
+        sizes = np.sort(np.bincount(self.components))[::-1] if self.n_labels else np.zeros(0, dtype=int)
+        rows = [
+            ("labels", self.n_labels),
+            ("edges", self.n_edges),
+            ("connected groups", len(sizes)),
+            ("largest and smallest group", f"{sizes[0]}, {sizes[-1]}" if len(sizes) else "none"),
+            ("labels without a neighbor", int((sizes == 1).sum())),
+        ]
+        return table("Neighbor graph", (), rows)
+
 
 def _canonical(edges: NDArray[Any], n: int) -> IntArray:
     """Rows (i, j) with i < j, sorted, without repeats."""

@@ -9,10 +9,8 @@ import numpy as np
 
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
+from shoal.notebook import COLORS
 from shoal.privacy.curve import PrivacyCurve
-
-#: One color per label or method, readable on white and by the color-blind (Okabe & Ito).
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 
 
 def draw_laws(axes: Any, classes: GaussianClasses, *, n_std: tuple[float, ...] = (1.0, 2.0)) -> None:

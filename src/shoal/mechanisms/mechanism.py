@@ -30,13 +30,15 @@ from shoal.noise.factor import JITTER, jittered
 from shoal.noise.grid import Grid
 from shoal.noise.precision import edge_loss, label_tv
 from shoal.noise.source import standard_normals
-from shoal.privacy.curve import NOTIONS, PrivacyCurve, privacy_curve, worst_over_edges
+from shoal.privacy.curve import NOTIONS, PrivacyCurve, privacy_curve, round_up, worst_over_edges
 from shoal.privacy.releases import Releases
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Version of the file format; files of a newer version are refused.
 VERSION = 1
 FORMAT = "shoal mechanism"
+#: Edges up to which a notebook computes a certificate to show it.
+SHOWN_EDGES = 20_000
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -414,6 +416,35 @@ class Mechanism:
 
     def __repr__(self) -> str:
         return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries)"
+
+    def _repr_html_(self) -> str:
+        """What it promises and spends; the certificate of a large graph only once it has been computed."""
+        from shoal.notebook import table
+
+        known = "certificate" in self.__dict__ or self.graph.n_edges <= SHOWN_EDGES
+        epsilons = sorted({float(e) for e in self.epsilon})
+        rows = [
+            ("labels, entries", f"{self.classes.n_classes}, {self.classes.n_dims}"),
+            ("ε", ", ".join(f"{e:g}" for e in epsilons[:4]) + (", …" if len(epsilons) > 4 else "")),
+            ("certificate", self.certificate if known else "not computed yet: mechanism.certificate"),
+            ("ρ spent, at most", f"{round_up(float(self.rho.max())):.4g}"),
+            *(("note", note) for note in self.notes),
+        ]
+        return table(f"Mechanism ({self.method})", (), rows)
+
+    def plot(self, epsilon: Any = None, axes: Any = None) -> Any:
+        """Draw δ(ε) of what is released, and of the answers without it, with matplotlib and return the axes.
+
+        ``epsilon`` is a grid; by default from 0 to three times the design's.
+        """
+        from shoal.notebook import axes_or_new, draw_deltas
+
+        if epsilon is None:
+            epsilon = np.linspace(0.0, 3.0 * (float(self.epsilon.max(initial=0.0)) or 1.0), 25)
+        grid, _ = validation.grid(epsilon=epsilon)
+        before = privacy_curve(self.classes, self.graph, grid).delta_upper
+        lines = {f"released ({self.method})": self.released_curve(grid).delta_upper, "as it is": before}
+        return draw_deltas(axes_or_new(axes), grid, lines, "ε")
 
 
 def certified(problem: Problem, moves: Moves) -> float:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: A household with fewer than this share of its training readings is left out.
 LEAST_OBSERVED = 0.8
 
+#: Checks that a notebook counts.
+CHECKED = ("gaussian", "white", "stationary")
+
 #: Residuals with a smaller standard deviation, in ln kW, are rounding: nothing is left to model.
 FLAT = 1e-9
 
@@ -50,10 +53,53 @@ class Forecasts:
     left_out: Mapping[str, str]  #: household -> reason
     step: timedelta
     train_days: int
+    recent: FloatArray | None = None  #: (n, steps of a day) readings before the origin, kW; NaN where missing
 
     def __repr__(self) -> str:
         """Sizes only: a printed object must not release readings."""
         return f"Forecasts({len(self.households)} households, {self.horizon} steps from {self.origin})"
+
+    def _repr_html_(self) -> str:
+        """Sizes, checks and counts only, as in ``repr``."""
+        from shoal.notebook import table
+
+        p, q = self.models.order
+        total = len(self.households)
+        rows = [
+            ("households", total),
+            ("left out", len(self.left_out)),
+            ("origin", self.origin),
+            ("steps", f"{self.horizon} of {self.step}"),
+            ("model", f"ARMA({p}, {q}) after a season of a {self.season.period}, {self.train_days} days of training"),
+            *((f"{name} innovations", f"{int(np.sum(getattr(self.checks, name)))} of {total}") for name in CHECKED),
+        ]
+        return table("Forecasts", (), rows)
+
+    def plot(self, household: Any, *, released: Any = None, level: float = 0.9, axes: Any = None) -> Any:
+        """Draw one household's past day, forecast and predictive interval in kW with matplotlib; returns the axes.
+
+        ``released`` is its released answer in log power, (h,). The picture shows readings: it is for the data owner.
+        """
+        from shoal.notebook import COLORS, axes_or_new
+
+        if str(household) not in self.households:
+            raise InputError("household is not one of these forecasts'")
+        i = self.households.index(str(household))
+        axes = axes_or_new(axes)
+        hours = self.step / timedelta(hours=1)
+        ahead = hours * np.arange(self.horizon)
+        if self.recent is not None:
+            axes.plot(hours * np.arange(-self.recent.shape[1], 0), self.recent[i], color=COLORS[7], label="past day")
+        low, high = self.interval(level)
+        axes.fill_between(ahead, low[i], high[i], color=COLORS[1], alpha=0.15, linewidth=0)
+        axes.plot(ahead, self.power[i], color=COLORS[1], label=f"forecast, {level:.0%} interval")
+        if released is not None:
+            axes.plot(ahead, self.to_power(released), color=COLORS[0], linewidth=2.5, label="released")
+        axes.set_xlabel("hours from the forecast's origin")
+        axes.set_ylabel("kW")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False)
+        return axes
 
     @property
     def origin(self) -> datetime:
@@ -195,6 +241,7 @@ def forecast(
         left_out=data.left_out | reasons,
         step=data.step,
         train_days=train_days,
+        recent=kw[:, -int(timedelta(days=1) / data.step) :],
     )
 
 

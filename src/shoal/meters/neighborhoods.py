@@ -20,6 +20,7 @@ from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters.forecast import Forecasts
+from shoal.meters.quality import from_pandas, is_pandas
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -83,19 +84,21 @@ def distance_graph(
 
 def column_graph(
     source: Forecasts | Sequence[Any],
-    table: pl.DataFrame | str | Path,
+    table: Any,
     column: str,
     *,
     household: str = "household",
 ) -> NeighborGraph:
     """Complete among households that share a value of ``column``: feeder, postcode, dwelling type.
 
-    ``source`` is a :class:`Forecasts` or the household labels; ``table`` a polars frame or a CSV file with one row
-    per household. Households without an entry form a group of their own: they are unknown alike.
+    ``source`` is a :class:`Forecasts` or the household labels; ``table`` a polars or pandas frame or a CSV file with
+    one row per household. Households without an entry form a group of their own: they are unknown alike.
     """
     import polars as pl
 
     names = source.households if isinstance(source, Forecasts) else tuple(str(s) for s in source)
+    if is_pandas(table):
+        table = from_pandas(table, "table")
     frame = table if isinstance(table, pl.DataFrame) else _table(table)
     missing = [c for c in (household, column) if c not in frame.columns]
     if missing:

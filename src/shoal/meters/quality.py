@@ -84,19 +84,39 @@ class Readings:
         return counts | {c: int(self.quality[c].sum()) for c in (*_REPAIRS, "conflicts", "zeros", "flat")}
 
 
-def check_quality(frame: pl.DataFrame, *, interval: Any = None, max_kw: float | None = None) -> pl.DataFrame:
-    """The quality table of a frame with household, timestamp, kw. See the module for its columns."""
-    return repair(frame, interval=interval, max_kw=max_kw).quality
+def check_quality(frame: Any, *, interval: Any = None, max_kw: float | None = None) -> Any:
+    """The quality table of a frame with household, timestamp, kw. See the module for its columns.
+
+    A polars frame gives a polars table, a pandas frame a pandas one.
+    """
+    found = repair(frame, interval=interval, max_kw=max_kw).quality
+    return found.to_pandas() if is_pandas(frame) else found
+
+
+def is_pandas(frame: Any) -> bool:
+    """Whether this is a frame of pandas, which is not imported for the question."""
+    return type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
+
+
+def from_pandas(frame: Any, name: str) -> pl.DataFrame:
+    """A pandas frame as a polars one; ``name`` is the argument it came in as."""
+    import polars as pl
+    import pyarrow as pa
+
+    try:
+        return pl.from_pandas(frame)
+    except pa.ArrowException:  # its text quotes values
+        raise InputError(f"{name}: a column mixes numbers, text or times; give each column one type") from None
 
 
 def repair(
-    frame: pl.DataFrame | pl.LazyFrame,
+    frame: Any,
     *,
     interval: Any = None,
     max_kw: float | None = None,
     energy: bool = False,
 ) -> Readings:
-    """Readings on a regular grid, from any frame with household, timestamp, kw.
+    """Readings on a regular grid, from any polars or pandas frame with household, timestamp, kw.
 
     Args:
         frame: rows in any order, with repeats and gaps; a row's order counts only among repeats.
@@ -156,12 +176,14 @@ def repair(
     return Readings(final, table.drop("_first", "_last").with_columns(pl.col("household").cast(pl.String)), step)
 
 
-def _standard(frame: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+def _standard(frame: Any) -> pl.DataFrame:
     """The three columns in their standard types plus one flag column per fault found while reading."""
     import polars as pl
 
+    if is_pandas(frame):
+        frame = from_pandas(frame, "readings")
     if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
-        raise InputError("readings must be a polars frame with household, timestamp, kw")
+        raise InputError("readings must be a polars or pandas frame with household, timestamp, kw")
     schema = frame.collect_schema()
     missing = [c for c in COLUMNS if c not in schema]
     if missing:

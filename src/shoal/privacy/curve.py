@@ -67,6 +67,20 @@ class PrivacyCurve:
         shown = ", ".join(f"δ({e:g}) ≤ {round_up(d):.4g}" for e, d in list(zip(eps, delta, strict=True))[:4])
         return f"PrivacyCurve({self.notion}: {shown}{', …' if len(eps) > 4 else ''})"
 
+    def _repr_html_(self) -> str:
+        from shoal.notebook import table
+
+        eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
+        worst = [self.worst_edge] if np.ndim(self.epsilon) == 0 else self.worst_edge
+        rows = [(f"{e:g}", f"{round_up(d):.4g}", f"{a} → {b}") for e, d, (a, b) in zip(eps, delta, worst, strict=True)]
+        return table(f"Privacy curve ({self.notion})", ("ε", "δ, at most", "worst edge"), rows)
+
+    def plot(self, axes: Any = None, *, label: str = "") -> Any:
+        """Draw the upper ends of δ against ε with matplotlib and return the axes."""
+        from shoal.notebook import axes_or_new, draw_deltas
+
+        return draw_deltas(axes_or_new(axes), self.epsilon, {label: self.delta_upper}, "ε")
+
 
 def privacy_curve(
     classes: Any,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,9 @@ class Audit:
             if len(found) > SHOWN:
                 lines.append(f"{title}: and {len(found) - SHOWN} more")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings, for JSON."""

@@ -1,0 +1,79 @@
+"""Numbers as the page prints them, each rounded to its safe side.
+
+A figure of the card was rounded when the card was made and is printed as it is (:func:`stated`); rounding it again
+could make the page and the card disagree. What the page computes itself goes through :func:`upper` or :func:`lower`.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from typing import Any
+
+NONE = "—"
+Number = float | Decimal | None
+
+
+def stated(value: float | None) -> str:
+    """A figure that is already rounded, to four digits."""
+    return NONE if value is None else f"{value:.4g}"
+
+
+def upper(value: Number, digits: int = 4) -> str:
+    """A figure that must not be understated."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def lower(value: Number, digits: int = 4) -> str:
+    """A figure that must not be overstated."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def nearest(value: Number, digits: int = 3) -> str:
+    """A figure without a safe side: a reading, a duration."""
+    return _rounded(value, digits, ROUND_HALF_EVEN)
+
+
+def percent(value: float | None, side: str = "upper") -> str:
+    """A share in percent with three digits; ``side`` is ``"upper"``, ``"lower"`` or ``"nearest"``."""
+    if value is None:
+        return NONE
+    rounding = {"upper": upper, "lower": lower, "nearest": nearest}[side]
+    # As a decimal, so that the multiplication by 100 is exact.
+    return f"{rounding(Decimal(value) * 100, 3)} %"
+
+
+def many(unit: str) -> str:
+    """The plural of a privacy unit."""
+    if unit.endswith("y") and not unit.endswith(("ay", "ey", "oy", "uy")):
+        return unit[:-1] + "ies"
+    return unit + ("es" if unit.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def shorten(name: str, length: int = 20) -> str:
+    """A label that may be of any length, cut to fit a line."""
+    return name if len(name) <= length else name[: length - 1] + "…"
+
+
+def plain(value: Any) -> float | None:
+    """A float for JSON; None where JSON has no number."""
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _rounded(value: Any, digits: int, rounding: str) -> str:
+    if value is None or not math.isfinite(value):
+        return NONE
+    exact = Context(prec=digits, rounding=rounding).create_decimal(Decimal(value))
+    if exact == 0:
+        return "0"
+    # From 1e-4 to 1e6 as people write it, else with an exponent; the digits are those of the rounded decimal.
+    exponent = exact.adjusted()
+    if -4 <= exponent < 6:
+        text = format(exact, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    digits_of = "".join(map(str, exact.as_tuple().digits)).rstrip("0") or "0"
+    mantissa = digits_of[0] + ("." + digits_of[1:] if len(digits_of) > 1 else "")
+    return f"{'-' if exact < 0 else ''}{mantissa}e{exponent:+03d}"
