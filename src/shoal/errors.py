@@ -3,7 +3,9 @@
     ShoalError (a ValueError)
     ├── InputError            an argument is not what was expected; the text names it and says what to do
     ├── CertificationError    a number could not be bounded tightly enough to be trusted
-    └── UnreachableError      the guarantee asked for cannot be met
+    ├── UnreachableError      the guarantee asked for cannot be met
+    ├── BudgetError           a release would spend more than is left; carries what remains
+    └── LedgerError           the ledger cannot be reached, written or trusted
 
 No message carries data: an exception text can end up in a log, and in a privacy library a log is a release.
 Messages name arguments, shapes, labels of the *caller's own* arguments and limits, never values of means,
@@ -27,3 +29,22 @@ class CertificationError(ShoalError):
 
 class UnreachableError(ShoalError):
     """The guarantee asked for cannot be met."""
+
+
+class BudgetError(ShoalError):
+    """A release would spend more than its budget allows; nothing was released and nothing was charged.
+
+    ``remaining`` is the δ still unspent at ``epsilon`` under the budget named ``limit``, rounded down. That a label's
+    budget is exhausted depends on the label: a refusal is for the data owner, and passed on it can tell an observer
+    which label was meant.
+    """
+
+    def __init__(self, message: str, *, remaining: float = 0.0, epsilon: float = 0.0, limit: str = "") -> None:
+        super().__init__(message)
+        self.remaining = remaining
+        self.epsilon = epsilon
+        self.limit = limit
+
+
+class LedgerError(ShoalError):
+    """The ledger cannot be reached, written or trusted."""

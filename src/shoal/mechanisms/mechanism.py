@@ -298,16 +298,28 @@ class Mechanism:
 
     # ------------------------------------------------------------------ files
 
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over every parameter and the graph: the mechanism's name wherever it is recorded."""
+        arrays, header = self._parts()
+        return _digest(header, arrays)
+
     def save(self, path: str | Path) -> None:
         """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle."""
+        Path(path).write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that :meth:`save` writes."""
         arrays, header = self._parts()
         header["digest"] = _digest(header, arrays)
-        with zipfile.ZipFile(Path(path), "w", zipfile.ZIP_DEFLATED) as archive:
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("header.json", json.dumps(header, sort_keys=True))
             for name, values in arrays.items():
                 buffer = io.BytesIO()
                 np.save(buffer, values, allow_pickle=False)
                 archive.writestr(f"{name}.npy", buffer.getvalue())
+        return content.getvalue()
 
     @classmethod
     def load(cls, path: str | Path) -> Mechanism:
@@ -318,30 +330,37 @@ class Mechanism:
         """
         name = Path(path).name
         try:
-            with zipfile.ZipFile(Path(path)) as archive:
+            content = Path(path).read_bytes()
+        except FileNotFoundError:
+            raise InputError(f"path: there is no file {name}") from None
+        except OSError as error:
+            raise InputError(f"path: {name} is not a mechanism file, or it is damaged") from error
+        return cls.from_bytes(content, f"path: {name}")
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str = "content") -> Mechanism:
+        """A mechanism from the content of its file; ``name`` is what messages call it."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 header = json.loads(archive.read("header.json"))
                 arrays = {
                     entry.removesuffix(".npy"): np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)
                     for entry in archive.namelist()
                     if entry.endswith(".npy")
                 }
-        except FileNotFoundError:
-            raise InputError(f"path: there is no file {name}") from None
         except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError) as error:
-            raise InputError(f"path: {name} is not a mechanism file, or it is damaged") from error
+            raise InputError(f"{name} is not a mechanism file, or it is damaged") from error
         if not isinstance(header, dict) or header.get("format") != "shoal mechanism":
-            raise InputError(f"path: {name} is not a mechanism file")
+            raise InputError(f"{name} is not a mechanism file")
         if header.get("version") != VERSION:
-            raise InputError(
-                f"path: {name} has another format version than this shoal reads ({VERSION}); upgrade shoal"
-            )
+            raise InputError(f"{name} has another format version than this shoal reads ({VERSION}); upgrade shoal")
         stated = header.pop("digest", None)
         if stated != _digest(header, arrays):
-            raise InputError(f"path: {name} does not match its digest: it was altered or damaged")
+            raise InputError(f"{name} does not match its digest: it was altered or damaged")
         try:
             return cls._from_parts(header, arrays)
         except (KeyError, TypeError, IndexError) as error:
-            raise InputError(f"path: {name} lacks a part of a mechanism") from error
+            raise InputError(f"{name} lacks a part of a mechanism") from error
 
     def _parts(self) -> tuple[dict[str, FloatArray], dict[str, Any]]:
         arrays: dict[str, Any] = {

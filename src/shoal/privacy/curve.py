@@ -21,7 +21,7 @@ from shoal.parallel import Progress, map_blocks
 from shoal.privacy import tails
 from shoal.privacy.contour import EPS
 from shoal.privacy.edges import LOOSE, all_edges, worst_edges
-from shoal.privacy.releases import Releases, prior_offsets
+from shoal.privacy.releases import EdgeSource, Releases, prior_offsets
 from shoal.validation import FloatArray
 
 #: Notion -> code of the kernels.
@@ -103,7 +103,7 @@ def privacy_curve(
 
 
 def worst_over_edges(
-    releases: Releases,
+    releases: EdgeSource,
     pairs: NDArray[np.intp],
     notion: str,
     epsilons: FloatArray,
@@ -250,7 +250,7 @@ def _solve_edge(
 
 
 def brackets(
-    releases: Releases, pairs: NDArray[np.integer], code: int, epsilons: FloatArray, offsets: FloatArray
+    releases: EdgeSource, pairs: NDArray[np.integer], code: int, epsilons: FloatArray, offsets: FloatArray
 ) -> FloatArray:
     """(n_edges, 2, n_epsilon, 3) brackets of ln δ; loose ones are recomputed from precise spectra."""
     out = np.empty((len(pairs), 2, len(epsilons), 3))
@@ -285,7 +285,7 @@ def _tighter(old: FloatArray, new: FloatArray) -> FloatArray:
 
 
 def _worst(
-    releases: Releases,
+    releases: EdgeSource,
     pairs: NDArray[np.intp],
     code: int,
     epsilons: FloatArray,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,15 @@ from shoal.graph import NeighborGraph
 from shoal.privacy.edges import EdgeBlock
 from shoal.privacy.spectrum import EdgeSpectra, edge_spectra, width_of
 from shoal.validation import FloatArray
+
+
+class EdgeSource(Protocol):
+    """Whatever can give the spectra of edges, named by pairs of positions in ``labels``."""
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+
+    def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBlock: ...
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Operating a mechanism: what leaves, what it cost, and whether the claim holds."""
+"""Operating a mechanism: the record of what leaves, the audit of it, and the card that describes it."""

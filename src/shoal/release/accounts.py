@@ -1,0 +1,113 @@
+"""What budgets have been spent, for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, Context
+from typing import Any
+
+import numpy as np
+
+from shoal.errors import InputError
+from shoal.privacy.curve import round_up
+from shoal.release.budgets import Limit
+from shoal.release.composition import Charges, Composer, Lookup
+
+_FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What has been spent of one budget; δ's are upper ends at the budget's ε."""
+
+    name: str
+    epsilon: float
+    budget: float
+    spent: float
+    releases: int
+
+    @property
+    def remaining(self) -> float:
+        """δ left, rounded down; 0 when the budget is spent or overdrawn."""
+        left = self.budget - self.spent
+        return left * (1 - 2.0**-50) if left > 0 else 0.0
+
+    def __str__(self) -> str:
+        spent, left = round_up(self.spent), round_down(self.remaining)
+        return (
+            f"{self.name}: δ({self.epsilon:g}) ≤ {spent:.4g} of {self.budget:g}, {left:.4g} left, "
+            f"{self.releases} release(s)"
+        )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Accounts of labels, groups or an analyst; iterate, or ask for one by its label."""
+
+    accounts: tuple[Account, ...]
+    by_label: Mapping[str, Account]
+
+    @property
+    def largest(self) -> Account | None:
+        """The account that has used the largest share of its budget."""
+        return max(self.accounts, key=lambda a: a.spent / a.budget if a.budget else a.spent and 1e300, default=None)
+
+    @property
+    def delta(self) -> float:
+        """The largest δ spent, each at its budget's ε."""
+        return max((a.spent for a in self.accounts), default=0.0)
+
+    @property
+    def releases(self) -> int:
+        """Releases about all labels together, those made elsewhere included."""
+        return sum(a.releases for a in self.by_label.values())
+
+    def __getitem__(self, label: Any) -> Account:
+        return self.by_label[str(label)]
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(self.accounts)
+
+    def __len__(self) -> int:
+        return len(self.accounts)
+
+    def __repr__(self) -> str:
+        shown = [f"  {account}" for account in self.accounts[:20]]
+        if len(self.accounts) > 20:
+            shown.append(f"  … and {len(self.accounts) - 20} more")
+        return "\n".join([f"Spent({self.releases} release(s) about {len(self.by_label)} label(s))", *shown])
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a release would do to every budget that applies: ``before`` and ``after`` are in the same order."""
+
+    allowed: bool
+    repeated: bool
+    before: tuple[Account, ...]
+    after: tuple[Account, ...]
+
+    def __repr__(self) -> str:
+        verdict = "already answered, free" if self.repeated else "allowed" if self.allowed else "refused"
+        lines = [
+            f"  {b.name}: δ({b.epsilon:g}) {round_up(b.spent):.4g} → {round_up(a.spent):.4g} of {b.budget:g}"
+            for b, a in zip(self.before, self.after, strict=True)
+        ]
+        return "\n".join([f"Cost({verdict})", *lines])
+
+
+def round_down(value: float) -> float:
+    """A positive number rounded down to four significant digits, for display."""
+    return float(_FOUR_DIGITS.create_decimal(value)) if value > 0 else 0.0
+
+
+def account(composer: Composer, charged: Charges, limit: Limit, lookup: Lookup) -> Account:
+    """What the charges amount to under one limit: the worst of the labels at whose edges they are composed."""
+    if charged.used and len(limit.at) > 1:
+        known = set(lookup(charged.used[0][0]).graph.labels)
+        if not known.issuperset(limit.at):
+            raise InputError(f"{limit.name}: all members of a group must belong to one graph")
+    grid = np.array([limit.epsilon])
+    spent = max(float(composer.curve(charged, label, grid, lookup).delta_upper[0]) for label in limit.at)
+    return Account(limit.name, limit.epsilon, limit.delta, spent, charged.releases)

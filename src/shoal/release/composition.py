@@ -1,0 +1,203 @@
+"""What a sequence of releases about a label has cost, exactly.
+
+Three parts add up (all as upper ends, rounded up):
+
+    δ(ε) ≤ δ₀ + δ_exact(ε − ε₀) + (1 + e^ε) Σ τ
+
+*Exact part.* Mechanisms draw independently given the label, so their losses add and the contour integral of the stacked
+spectra is the composed δ (docs/theory.md, section 5).
+
+*Claims* (ε₀, δ₀), the sums over releases of which only an (εᵢ, δᵢ) is known. Let P₁, Q₁ be the laws of the claimed
+release under the two labels and P₂, Q₂ those of the rest. With M = min(P₁, e^{ε₀} Q₁), the claim says that P₁ − M has
+mass at most δ₀. Since Q₁ ≥ e^{−ε₀} M,
+
+    ∫∫ (P₁P₂ − e^ε Q₁Q₂)₊ ≤ ∫∫ (P₁ − M) P₂ + ∫∫ (M P₂ − e^{ε−ε₀} M Q₂)₊ ≤ δ₀ + δ_exact(ε − ε₀),
+
+and by induction for several. Where ε₀ > ε nothing is claimed to be left: δ = 1.
+
+*Finite precision.* If what is released differs from the ideal law by at most τ in total variation, under either label,
+then P(E) ≤ e^ε (Q(E) + τ) + δ + τ; total variation adds over releases.
+
+The sum is over the sequence as it happened. It is a guarantee for mechanisms that were not chosen in the light of
+earlier answers about the same label (sharp edges: adaptive choice).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from shoal.mechanisms.mechanism import Mechanism
+from shoal.privacy.incident import IncidentReleases, SpectraOf, incident_spectra
+from shoal.privacy.spectrum import EdgeSpectra
+from shoal.release.recent import Recent
+from shoal.release.storage import Transaction
+from shoal.validation import FloatArray
+
+EPS = float(np.finfo(np.float64).eps)
+
+#: Gives a mechanism by its digest.
+Lookup = Callable[[str], Mechanism]
+
+
+@dataclass(frozen=True)
+class Charges:
+    """What counts against one account: how often each mechanism was used, and what is known of releases elsewhere."""
+
+    used: tuple[tuple[str, int], ...] = ()
+    tv: float = 0.0
+    claimed_epsilon: Fraction = Fraction(0)
+    claimed_delta: Fraction = Fraction(0)
+    claims: int = 0
+
+    @classmethod
+    def of(cls, used: Iterable[tuple[str, float, int]], claims: Iterable[tuple[float, float, int]] = ()) -> Charges:
+        """From (mechanism, total variation, times) and (ε, δ, times)."""
+        counts: dict[str, int] = {}
+        terms = []
+        for digest, tv, times in used:
+            counts[digest] = counts.get(digest, 0) + times
+            terms.append(tv * times)
+        total = [Fraction(0), Fraction(0)]
+        number = 0
+        for epsilon, delta, times in claims:
+            total[0] += times * Fraction(epsilon)
+            total[1] += times * Fraction(delta)
+            number += times
+        return cls(tuple(sorted(counts.items())), _up(math.fsum(terms)), total[0], total[1], number)
+
+    @property
+    def releases(self) -> int:
+        """How many releases are counted, those elsewhere included."""
+        return sum(times for _, times in self.used) + self.claims
+
+    def plus(self, mechanism: str, tv: float, times: int = 1) -> Charges:
+        """The same with another use of a mechanism."""
+        counts = dict(self.used)
+        counts[mechanism] = counts.get(mechanism, 0) + times
+        total = _up(self.tv + _up(tv * times))
+        return Charges(tuple(sorted(counts.items())), total, self.claimed_epsilon, self.claimed_delta, self.claims)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """δ of everything in an account at each ε; ``delta_upper`` is the end to rely on.
+
+    ``worst_edge`` is the pair (from, to) that attains it, None where no mechanism was used.
+    """
+
+    epsilon: FloatArray
+    delta: FloatArray
+    delta_upper: FloatArray
+    worst_edge: tuple[tuple[str, str] | None, ...]
+    releases: int
+
+
+class Composer:
+    """Composes charges at the edges of a label. Spectra are kept as long as memory allows."""
+
+    def __init__(self) -> None:
+        self._spectra: Recent[EdgeSpectra] = Recent(256 * 2**20)
+
+    def curve(self, charges: Charges, label: str, epsilons: FloatArray, mechanisms: Lookup) -> Composed:
+        """The composed δ of ``charges``, all of them taken to be about ``label``."""
+        left = [Fraction(float(e)) - charges.claimed_epsilon for e in epsilons]
+        value, upper = np.zeros(len(epsilons)), np.zeros(len(epsilons))
+        worst: list[tuple[str, str] | None] = [None] * len(epsilons)
+        neighbors = sorted(mechanisms(charges.used[0][0]).graph.neighbors(label)) if charges.used else []
+        if neighbors:
+            parts = tuple(self._part(digest, label, neighbors, mechanisms) for digest, _ in charges.used)
+            times = np.array([float(n) for _, n in charges.used])
+            shifted = np.array([max(_down(x), 0.0) for x in left])
+            found = IncidentReleases((label, *neighbors), parts, times).curve(shifted)
+            value, upper, worst = found.delta, found.delta_upper, list(found.worst_edge)
+        claimed = _up_fraction(charges.claimed_delta)
+        precision = np.array([_imprecise(charges.tv, float(e)) for e in epsilons])
+        nothing_left = np.array([x < 0 for x in left])
+        added = np.where(claimed + precision > 0, _up_array(_up_array(claimed + precision) + upper), upper)
+        return Composed(
+            epsilon=np.asarray(epsilons),
+            delta=np.where(nothing_left, 1.0, np.minimum(value + claimed + precision, 1.0)),
+            delta_upper=np.where(nothing_left, 1.0, np.minimum(added, 1.0)),
+            worst_edge=tuple(worst),
+            releases=charges.releases,
+        )
+
+    def prepare(self, mechanism: Mechanism, label: str) -> None:
+        """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
+        if self._spectra.get((mechanism.digest, label)) is None:
+            once = Charges.of([(mechanism.digest, 0.0, 1)])
+            self.curve(once, label, np.ones(1), lambda _: mechanism)
+
+    def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
+        def spectra(precise: bool) -> EdgeSpectra:
+            if precise:
+                return incident_spectra(mechanisms(digest).output, label, neighbors, precise=True)
+            found = self._spectra.get((digest, label))
+            if found is None:
+                found = incident_spectra(mechanisms(digest).output, label, neighbors)
+                self._spectra.put((digest, label), found, 6 * found.lam.nbytes)
+            return found
+
+        return spectra
+
+
+def charges(transaction: Transaction, labels: tuple[str, ...], analyst: str | None = None) -> Charges:
+    """Everything recorded about any of ``labels``; for an analyst, what that analyst was shown.
+
+    What was released to nobody in particular counts for every analyst.
+    """
+    parameters: dict[str, Any] = {f"l{i}": label for i, label in enumerate(labels)}
+    places = ", ".join(f":{name}" for name in parameters)
+    where = f"label IN ({places}) AND kind IN ('release', 'declared')"
+    if analyst is not None:
+        parameters["analyst"] = analyst
+        where += (
+            " AND (analyst = :analyst OR analyst IS NULL OR seq IN (SELECT release FROM entries WHERE kind = 'shown' "
+            f"AND label IN ({places}) AND (analyst = :analyst OR analyst IS NULL)))"
+        )
+    used = transaction.rows(
+        f"SELECT mechanism, COALESCE(tv, 0), SUM(COALESCE(times, 1)) FROM entries WHERE {where} "
+        "AND mechanism IS NOT NULL GROUP BY mechanism, COALESCE(tv, 0)",
+        **parameters,
+    )
+    claims = transaction.rows(f"SELECT payload FROM entries WHERE {where} AND mechanism IS NULL", **parameters)
+    return Charges.of(
+        [(str(digest), float(tv), int(times)) for digest, tv, times in used], [claim(row[0]) for row in claims]
+    )
+
+
+def claim(payload: str) -> tuple[float, float, int]:
+    """(ε, δ, times) of a declared release of which only these are known."""
+    content = json.loads(payload)
+    return float(content["epsilon"]), float(content["delta"]), int(content["times"])
+
+
+def _imprecise(tv: float, epsilon: float) -> float:
+    if tv == 0:
+        return 0.0
+    return _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
+
+
+def _up(value: float) -> float:
+    return math.nextafter(value * (1 + 4 * EPS), math.inf) if value > 0 else 0.0
+
+
+def _up_array(values: FloatArray) -> FloatArray:
+    return np.nextafter(values * (1 + 4 * EPS), np.inf)
+
+
+def _up_fraction(value: Fraction) -> float:
+    rounded = float(value)
+    return rounded if Fraction(rounded) >= value else math.nextafter(rounded, math.inf)
+
+
+def _down(value: Fraction) -> float:
+    rounded = float(value)
+    return rounded if Fraction(rounded) <= value else math.nextafter(rounded, -math.inf)

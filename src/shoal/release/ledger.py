@@ -1,0 +1,329 @@
+"""The ledger: what was released about whom, what it cost in all, and what may still be released.
+
+One transaction per release: take the lock, look the question up, compose everything charged to the label with the new
+release, compare with every budget that applies, draw the noise, write charge and answer together, commit durably, and
+only then return. Killed before the commit, nothing was charged and nothing was shown; killed after it, the charge
+stands and asking again returns the recorded answer. Order is the order of the entries; no decision reads a clock.
+
+A ledger holds released answers and the mechanisms that made them: guard it like the data they came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import shoal
+from shoal import validation
+from shoal.classes import GaussianClasses
+from shoal.errors import InputError, LedgerError
+from shoal.graph import NeighborGraph
+from shoal.mechanisms.mechanism import Mechanism
+from shoal.release import composition, journal, schema
+from shoal.release.accounts import Cost, Spent
+from shoal.release.answering import OTHER_QUESTION, answered, was_shown
+from shoal.release.books import NO_BUDGET, Books
+from shoal.release.budgets import Budgets, Limit
+from shoal.release.chain import Entry, Head
+from shoal.release.composition import Composed
+from shoal.release.declared import as_mechanism
+from shoal.release.journal import Journal
+from shoal.release.questions import known_label, questions, word
+from shoal.release.registry import compatible, finite_precision_tv
+from shoal.release.storage import Storage, Transaction
+from shoal.release.verification import Verification, verified
+from shoal.validation import FloatArray
+
+
+class Ledger:
+    """An append-only record of releases and budgets in a database; see :meth:`open`."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._books = Books()
+        with storage.reading() as transaction:
+            self._key = bytes.fromhex(transaction.value("SELECT value FROM meta WHERE name = 'answer_key'") or "")
+        if not self._key:
+            raise LedgerError("ledger: the database lacks a part of a ledger; restore a backup")
+
+    @classmethod
+    def open(cls, url: str | Path, *, create: bool = True, timeout: float = 30.0) -> Ledger:
+        """Open a ledger, and make one where there is none.
+
+        Args:
+            url: ``sqlite:///ledger.db``, a path, or ``postgresql://user@host/database``.
+            create: False refuses where no ledger exists. An empty ledger remembers nothing, so an operator who expects
+                one should not be handed a new one.
+            timeout: seconds to wait for other writers.
+        """
+        storage = Storage.open(url, validation.positive(timeout=timeout))
+        try:
+            with storage.reading() as transaction:
+                version = schema.version(transaction)
+            if version == 0 and not create:
+                raise LedgerError("ledger: there is none in this database, and create is False")
+            if version < schema.NEWEST:
+                with storage.writing(migrating=True) as transaction:
+                    if schema.migrate(transaction) == 0:
+                        _found(transaction)
+            return cls(storage)
+        except LedgerError:
+            storage.close()
+            raise
+
+    def close(self) -> None:
+        """Give the database connections back."""
+        self._storage.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ budgets
+
+    def budget(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        label: Any = None,
+        group: str | None = None,
+        members: Sequence[Any] | None = None,
+        analyst: str | None = None,
+    ) -> None:
+        """Set the budget δ(``epsilon``) ≤ ``delta`` from here on, for every label or as far as named.
+
+        Args:
+            label: a label or a list of labels, which then have a budget of their own instead of the common one.
+            group: a name for ``members``; what is released about any of them counts as if about one of them.
+            members: the labels of ``group``.
+            analyst: what this analyst is shown about a label, for every label.
+        """
+        content: dict[str, Any] = {
+            "epsilon": validation.non_negative(epsilon=epsilon),
+            "delta": validation.probability(delta=delta, below_one=True),
+        }
+        if sum(x is not None for x in (label, group, analyst)) > 1:
+            raise InputError("budget: give one of label, group and analyst, or none for every label")
+        if (group is None) != (members is None):
+            raise InputError("members must be given together with group")
+        if label is not None:
+            names = [label] if isinstance(label, (str, int)) else list(label)
+            content |= {"scope": "label", "names": sorted({word(label=str(name)) for name in names})}
+        elif group is not None and members is not None:
+            inside = sorted({word(members=str(name)) for name in members})
+            content |= {"scope": "group", "names": [word(group=group)], "members": inside}
+        elif analyst is not None:
+            content |= {"scope": "analyst", "names": [word(analyst=analyst)]}
+        else:
+            content |= {"scope": "all"}
+        if not content.get("names", True) or not content.get("members", True):
+            raise InputError("label and members must name at least one label")
+        with self._storage.writing() as transaction:
+            Journal(transaction).append("budget", content)
+
+    def spent(self, label: Any = None, analyst: str | None = None) -> Spent:
+        """What has been spent: δ at the budget's ε for a label or every label and group, or by one analyst."""
+        with self._storage.reading() as transaction:
+            budgets = self._books.in_force(transaction)
+            names = [str(label)] if label is not None else _labels(transaction)
+            if budgets == Budgets():
+                raise InputError(NO_BUDGET)
+            if analyst is not None:
+                if analyst not in budgets.analysts:
+                    raise InputError("analyst has no budget of their own; set one with budget(..., analyst=...)")
+                found = [(name, limit) for name in names for limit in budgets.of_analysts(name, analyst)]
+                groups: list[Limit] = []
+            else:
+                own = [(name, budgets.of_label(name)) for name in names]
+                found = [(name, limit) for name, limit in own if limit is not None]
+                groups = list(budgets.of_groups(None if label is None else str(label)))
+            lookup = self._books.lookup(transaction)
+            by_label = {name: self._books.account(transaction, limit, lookup) for name, limit in found}
+            rest = [self._books.account(transaction, limit, lookup) for limit in groups]
+            return Spent((*by_label.values(), *rest), by_label)
+
+    def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> Composed:
+        """The composed δ(ε) of everything released about a label, or of what an analyst was shown of it."""
+        grid, _ = validation.grid(epsilon=epsilon)
+        with self._storage.reading() as transaction:
+            charged = composition.charges(transaction, (str(label),), analyst)
+            return self._books.composer.curve(charged, str(label), grid, self._books.lookup(transaction))
+
+    # ------------------------------------------------------------------ releases
+
+    def release(
+        self,
+        mechanism: Mechanism,
+        answer: Any,
+        label: Any,
+        *,
+        query_id: str | None = None,
+        analyst: str | None = None,
+    ) -> FloatArray:
+        """Release one answer about a label; returns once the charge is durable.
+
+        Args:
+            mechanism: how to perturb; recorded at its first use, together with its graph.
+            answer: (k,) the true answer.
+            label: whom it is about.
+            query_id: names the question. The same question about the same label gets its recorded answer again, free of
+                charge; without a name, equal answers through one mechanism are the same question.
+            analyst: who is shown the answer; None means anyone.
+
+        Raises:
+            BudgetError: a budget would be exceeded. Nothing was released and nothing was charged.
+        """
+        values = validation.array(ndim=1, answer=answer)
+        ids = None if query_id is None else [query_id]
+        return np.asarray(self.release_many(mechanism, values[None], [label], query_ids=ids, analyst=analyst)[0])
+
+    def release_many(
+        self,
+        mechanism: Mechanism,
+        answers: Any,
+        labels: Sequence[Any],
+        *,
+        query_ids: Sequence[str] | None = None,
+        analyst: str | None = None,
+    ) -> FloatArray:
+        """Release (m, k) answers in one transaction, all or none of them."""
+        asked = questions(mechanism, answers, labels, query_ids, analyst, self._key)
+        own = self._books.prepared(mechanism, {question.label for question in asked})
+        with self._storage.writing() as transaction:
+            writer = Journal(transaction)
+            released = [answered(self._books, transaction, writer, own, question) for question in asked]
+        return np.array(released).reshape(len(asked), own.classes.n_dims)
+
+    def cost(
+        self,
+        mechanism: Mechanism,
+        label: Any,
+        *,
+        query_id: str | None = None,
+        analyst: str | None = None,
+        times: int = 1,
+    ) -> Cost:
+        """What a release (or ``times`` of them) would cost. Nothing is written."""
+        name = known_label(mechanism, label)
+        times = validation.count(times=times)
+        mechanism = self._books.prepared(mechanism, [name])
+        with self._storage.reading() as transaction:
+            compatible(transaction, mechanism)
+            entry = None if query_id is None else journal.recorded(transaction, name, query_id)
+            if entry is not None and entry.content["mechanism"] != mechanism.digest:
+                raise InputError(OTHER_QUESTION)
+            limits = self._books.limits(transaction, name, analyst)
+            lookup = self._books.lookup(transaction, mechanism)
+            before = tuple(self._books.account(transaction, limit, lookup) for limit in limits)
+            if entry is not None and was_shown(transaction, entry, analyst):
+                return Cost(True, True, before, before)
+            if entry is not None:
+                limits = [limit for limit in limits if limit.analyst is not None]
+                before = before[-len(limits) :] if limits else ()
+                times = 1
+            extra = (mechanism.digest, finite_precision_tv(mechanism), times)
+            after = tuple(self._books.account(transaction, limit, lookup, extra) for limit in limits)
+            return Cost(all(a.spent <= a.budget for a in after), False, before, after)
+
+    def register(self, mechanism: Mechanism) -> None:
+        """Record a mechanism and its graph without releasing anything."""
+        known_label(mechanism, mechanism.graph.labels[0])
+        own = self._books.prepared(mechanism)
+        with self._storage.writing() as transaction:
+            self._books.registry.admit(transaction, Journal(transaction), own)
+
+    def declare(
+        self,
+        label: Any,
+        released: Mechanism | GaussianClasses | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        times: int = 1,
+        analyst: str | None = None,
+        graph: NeighborGraph | None = None,
+        note: str = "",
+    ) -> None:
+        """Count releases made elsewhere, even if that overdraws a budget: they have happened.
+
+        Args:
+            label: whom they were about.
+            released: the mechanism, or the laws of what was released (with ``graph``): composed exactly.
+            epsilon: together with ``delta``, all that is known of them: (ε, δ)-DP between the label and each neighbor.
+            delta: see ``epsilon``.
+            times: how many independent ones.
+            analyst: who was shown them; None means anyone.
+            note: free text for the record.
+        """
+        content: dict[str, Any] = {"times": validation.count(times=times), "note": str(note)}
+        if analyst is not None:
+            content["analyst"] = word(analyst=analyst)
+        if released is None:
+            if epsilon is None or delta is None:
+                raise InputError("declare needs a mechanism, the laws of what was released, or epsilon and delta")
+            content["label"] = word(label=str(label))
+            content["epsilon"] = validation.non_negative(epsilon=epsilon)
+            content["delta"] = validation.probability(delta=delta)
+            mechanism = None
+        else:
+            if epsilon is not None or delta is not None:
+                raise InputError("declare takes either what was released or epsilon and delta, not both")
+            mechanism = self._books.prepared(as_mechanism(released, graph))
+            content["label"] = known_label(mechanism, label)
+            content["mechanism"] = mechanism.digest
+            content["tv"] = finite_precision_tv(mechanism)
+        with self._storage.writing() as transaction:
+            writer = Journal(transaction)
+            if mechanism is not None:
+                self._books.registry.admit(transaction, writer, mechanism)
+            elif transaction.one("SELECT 1 FROM labels WHERE label = :label", label=content["label"]) is None:
+                raise InputError("label is not known to this ledger yet: register() a mechanism that has it first")
+            writer.append("declared", content)
+
+    # ------------------------------------------------------------------ the record
+
+    @property
+    def head(self) -> Head:
+        """The seal on all entries so far. Kept elsewhere, it shows even a chain that was rewritten as a whole."""
+        with self._storage.reading() as transaction:
+            return journal.head(transaction)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every entry, in order."""
+        with self._storage.reading() as transaction:
+            return tuple(entry for entry, _ in journal.entries(transaction))
+
+    def verify(self, head: Head | str | None = None) -> Verification:
+        """Recompute the whole chain, every digest and every budget; the report is true where all is well.
+
+        ``head`` is a seal written down earlier: the chain must still contain it.
+        """
+        seal = None if head is None else Head.parse(head)
+        with self._storage.reading() as transaction:
+            return verified(transaction, self._books.composer, seal)
+
+
+def _found(transaction: Transaction) -> None:
+    """The first entry of a new ledger."""
+    key = secrets.token_bytes(32)
+    identity = str(uuid.uuid4())
+    transaction.run("INSERT INTO meta (name, value) VALUES ('ledger', :value)", value=identity)
+    transaction.run("INSERT INTO meta (name, value) VALUES ('answer_key', :value)", value=key.hex())
+    content = {"ledger": identity, "key": hashlib.sha256(key).hexdigest(), "shoal": shoal.__version__}
+    journal.begin(transaction, content)
+
+
+def _labels(transaction: Transaction) -> list[str]:
+    rows = transaction.rows(
+        "SELECT DISTINCT label FROM entries WHERE kind IN ('release', 'declared') AND label IS NOT NULL"
+    )
+    return sorted(str(row[0]) for row in rows)

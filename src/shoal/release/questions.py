@@ -1,0 +1,77 @@
+"""Questions put to the ledger, checked before anything is locked."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.mechanisms.mechanism import Mechanism
+from shoal.validation import FloatArray
+
+
+@dataclass(frozen=True)
+class Question:
+    """One answer to be released; ``answer`` is a keyed digest of ``values``."""
+
+    values: FloatArray
+    answer: str
+    label: str
+    query_id: str
+    analyst: str | None
+
+
+def questions(
+    mechanism: Mechanism,
+    answers: Any,
+    labels: Sequence[Any],
+    query_ids: Sequence[str] | None,
+    analyst: str | None,
+    key: bytes,
+) -> list[Question]:
+    """One question per row of ``answers``. Without a query_id, equal answers through one mechanism are one question."""
+    values = validation.array(ndim=2, answers=answers)
+    if isinstance(labels, (str, bytes)) or len(labels) != len(values):
+        raise InputError(f"labels must hold one label per answer: expected {len(values)}")
+    if query_ids is not None and (isinstance(query_ids, (str, bytes)) or len(query_ids) != len(values)):
+        raise InputError(f"query_ids must hold one name per answer: expected {len(values)}")
+    names = [known_label(mechanism, label) for label in labels]
+    if values.shape[1] != mechanism.classes.n_dims:
+        raise InputError(f"answer must have {mechanism.classes.n_dims} entries, got {values.shape[1]}")
+    who = None if analyst is None else word(analyst=analyst)
+    found = []
+    for row, (content, name) in enumerate(zip(values, names, strict=True)):
+        plain = (content + 0.0).astype("<f8").tobytes()  # −0 and 0 are one answer
+        answer = hmac.new(key, plain, hashlib.sha256).hexdigest()
+        if query_ids is None:
+            query_id = "answer " + hashlib.sha256(f"{mechanism.digest} {answer}".encode()).hexdigest()
+        else:
+            query_id = word(query_id=query_ids[row])
+        found.append(Question(content, answer, name, query_id, who))
+    return found
+
+
+def known_label(mechanism: Mechanism, label: Any) -> str:
+    """The label's name, if it is the mechanism's and has neighbors to hide among."""
+    if not isinstance(mechanism, Mechanism):
+        raise InputError("mechanism must be a Mechanism, as design() and calibrate() return it")
+    name = str(label)
+    if name not in mechanism.classes.labels:
+        raise InputError("label is not one of this mechanism's labels")
+    if not mechanism.graph.neighbors(name):
+        raise InputError("label has no neighbors in the mechanism's graph: nothing would hide it. Join it to others")
+    return name
+
+
+def word(**named: Any) -> str:
+    """A non-empty text that every database can store."""
+    ((name, value),) = named.items()
+    if not isinstance(value, str) or not value or len(value) > 1000:
+        raise InputError(f"{name} must be a text of 1 to 1000 characters")
+    if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
+        raise InputError(f"{name} must not contain null or unpaired surrogate characters")
+    return value

@@ -1,0 +1,149 @@
+"""Mechanisms and graphs that the ledger knows.
+
+A mechanism is stored once, as its file, under its digest: what was spent can be recomputed from the database alone, and
+answers are drawn by the mechanism as recorded. A label's neighbors are fixed when the label is first used: composition
+is about edges, and edges that came and went between releases would leave nothing to compose.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from shoal import validation
+from shoal.errors import InputError, LedgerError
+from shoal.graph import NeighborGraph
+from shoal.mechanisms.mechanism import Mechanism
+from shoal.release.journal import Journal
+from shoal.release.questions import word
+from shoal.release.recent import Recent
+from shoal.release.storage import CHUNK, Transaction
+from shoal.validation import FloatArray
+
+
+def finite_precision_tv(mechanism: Mechanism) -> float:
+    """Total variation between what a computer releases and the ideal law, for the worst label of a mechanism."""
+    return float(getattr(mechanism, "finite_precision_tv", 0.0))
+
+
+def drawn(mechanism: Mechanism, values: FloatArray, label: str) -> FloatArray:
+    """A released answer, with noise from the mechanism's cryptographic source."""
+    source: Any = mechanism
+    released = validation.array(ndim=1, released=source.release(values, label))
+    if released.shape != values.shape:
+        raise LedgerError("ledger: the mechanism returned an answer of another length; nothing was recorded")
+    return released
+
+
+def graph_digest(graph: NeighborGraph) -> str:
+    """SHA-256 over the labels and the edges, whatever order they were given in."""
+    total = hashlib.sha256()
+    order = sorted(range(graph.n_labels), key=lambda i: graph.labels[i])
+    rank = {i: position for position, i in enumerate(order)}
+    for i in order:
+        name = graph.labels[i].encode("utf-8", "surrogatepass")
+        total.update(f"{len(name)}:".encode() + name)
+    if graph.labels == tuple(graph.labels[i] for i in order):
+        edges = [(int(i), int(j)) for i, j in graph.edges]
+    else:
+        edges = sorted((min(rank[i], rank[j]), max(rank[i], rank[j])) for i, j in graph.edges.tolist())
+    total.update(b"edges")
+    total.update(",".join(f"{i}-{j}" for i, j in edges).encode())
+    return total.hexdigest()
+
+
+class Registry:
+    """Mechanisms by digest, each read from the database once per process while memory allows."""
+
+    def __init__(self) -> None:
+        self._known: Recent[Mechanism] = Recent(256 * 2**20)
+
+    def mechanism(self, transaction: Transaction, digest: str) -> Mechanism:
+        """A recorded mechanism, its digest derived anew when it is read."""
+        found = self._known.get(digest)
+        if found is None:
+            content = transaction.value("SELECT content FROM mechanisms WHERE digest = :digest", digest=digest)
+            if content is None:
+                raise LedgerError("ledger: a mechanism that was used is missing; run verify() and restore a backup")
+            found = restored(bytes(content), digest)
+            self._known.put(digest, found, _size(found))
+        return found
+
+    def trusted(self, mechanism: Mechanism) -> Mechanism:
+        """A copy that is what its digest says: arrays of the caller's own object can change under our hands."""
+        found = self._known.get(mechanism.digest)
+        if found is None:
+            found = Mechanism.from_bytes(mechanism.to_bytes(), "mechanism")
+            if found.digest != mechanism.digest:
+                raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
+            self._known.put(found.digest, found, _size(found))
+        return found
+
+    def admit(self, transaction: Transaction, journal: Journal, mechanism: Mechanism) -> None:
+        """Record a mechanism at its first use, and its graph; refuse a graph that contradicts a recorded one."""
+        digest = mechanism.digest
+        if transaction.one("SELECT 1 FROM mechanisms WHERE digest = :digest", digest=digest) is not None:
+            return
+        graph = compatible(transaction, mechanism)
+        if graph is None:
+            for name in mechanism.graph.labels:
+                word(label=name)
+            graph = graph_digest(mechanism.graph)
+            journal.append("graph", {"graph": graph, "labels": mechanism.graph.n_labels})
+            transaction.run_many(
+                "INSERT INTO labels (label, graph) VALUES (:label, :graph)",
+                [{"label": name, "graph": graph} for name in mechanism.graph.labels],
+            )
+        content = mechanism.to_bytes()
+        transaction.run(
+            "INSERT INTO mechanisms (digest, content) VALUES (:digest, :content)", digest=digest, content=content
+        )
+        journal.append(
+            "mechanism",
+            {"mechanism": digest, "graph": graph, "content": hashlib.sha256(content).hexdigest()},
+        )
+
+
+def compatible(transaction: Transaction, mechanism: Mechanism) -> str | None:
+    """The recorded graph that is the mechanism's own; None where all its labels are new; anything else is refused."""
+    names = list(mechanism.graph.labels)
+    found: set[str] = set()
+    count = 0
+    for start in range(0, len(names), CHUNK):
+        part = {f"n{i}": name for i, name in enumerate(names[start : start + CHUNK])}
+        places = ", ".join(f":{key}" for key in part)
+        rows = transaction.rows(f"SELECT graph FROM labels WHERE label IN ({places})", **part)
+        count += len(rows)
+        found.update(str(row[0]) for row in rows)
+    if not found:
+        return None
+    digest = graph_digest(mechanism.graph)
+    if found != {digest} or count != len(names):
+        raise InputError(
+            "mechanism: its graph differs from the one this ledger has recorded for some of its labels. A ledger fixes "
+            "every label's neighbors at first use; design the mechanism on the recorded graph, or on new labels only"
+        )
+    return digest
+
+
+def restored(content: bytes, digest: str) -> Mechanism:
+    """A mechanism from its stored file, which must be the one that the digest names."""
+    try:
+        mechanism = Mechanism.from_bytes(content, "mechanism")
+    except InputError:
+        raise LedgerError("ledger: a recorded mechanism is damaged; run verify() and restore a backup") from None
+    if mechanism.digest != digest:
+        raise LedgerError("ledger: a recorded mechanism is not the one its digest names; restore a backup")
+    return mechanism
+
+
+def is_random(mechanism: Mechanism) -> bool:
+    """Whether the answer itself is random given the label, so that its own randomness was counted as protection."""
+    return bool(mechanism.classes.stored_variances.any())
+
+
+def _size(mechanism: Mechanism) -> int:
+    """Bytes that a mechanism and its laws take, roughly."""
+    arrays: list[Any] = [mechanism.noise_cov, mechanism.gain, mechanism.classes.means, mechanism.shift]
+    n, k = mechanism.classes.means.shape
+    return int(sum(a.nbytes for a in arrays if a is not None) + 24 * n * k * k + mechanism.graph.edges.nbytes)

@@ -1,0 +1,106 @@
+"""The ledger's tables, and how an older database becomes a newer one.
+
+``MIGRATIONS[v - 1]`` leads from version v − 1 to version v; a new database takes all of them. They run in one
+transaction under a lock, so two processes that open an old ledger at once migrate it once. A released migration is
+never edited: what changes is a new one at the end.
+
+| table | holds |
+| --- | --- |
+| meta | schema version, identity, the key of the answer digests |
+| entries | the chain; columns after ``hash`` repeat parts of the payload for lookup |
+| head | one row: number and hash of the last entry; locked by whoever writes |
+| mechanisms | mechanism files by digest |
+| labels | the graph that each label belongs to |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shoal.errors import LedgerError
+
+if TYPE_CHECKING:
+    from shoal.release.storage import Transaction
+
+
+def _tables(transaction: Transaction) -> None:
+    """Version 1: the tables."""
+    blob = "BYTEA" if transaction.postgres else "BLOB"
+    for statement in (
+        """CREATE TABLE entries (
+            seq BIGINT PRIMARY KEY, kind TEXT NOT NULL, payload TEXT NOT NULL, previous TEXT NOT NULL,
+            hash TEXT NOT NULL, label TEXT, query_id TEXT, analyst TEXT, mechanism TEXT, answer TEXT,
+            release BIGINT, times BIGINT, tv DOUBLE PRECISION)""",
+        "CREATE UNIQUE INDEX entries_question ON entries (label, query_id) WHERE kind = 'release'",
+        "CREATE INDEX entries_kind ON entries (kind, seq)",
+        "CREATE TABLE head (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), seq BIGINT NOT NULL, hash TEXT)",
+        f"CREATE TABLE mechanisms (digest TEXT PRIMARY KEY, content {blob} NOT NULL)",
+        "CREATE TABLE labels (label TEXT PRIMARY KEY, graph TEXT NOT NULL)",
+    ):
+        transaction.run(statement)
+
+
+def _guards(transaction: Transaction) -> None:
+    """Version 2: what is recorded cannot be changed by mistake, and a label's entries are found at once."""
+    transaction.run("CREATE INDEX entries_label ON entries (label, kind, mechanism)")
+    transaction.run("CREATE INDEX entries_answer ON entries (label, answer)")
+    if transaction.postgres:
+        transaction.run(
+            """CREATE FUNCTION shoal_append_only() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$"""
+        )
+    for table in ("entries", "mechanisms", "labels"):
+        for action in ("UPDATE", "DELETE"):
+            name = f"{table}_no_{action.lower()}"
+            if transaction.postgres:
+                transaction.run(
+                    f"CREATE TRIGGER {name} BEFORE {action} ON {table} EXECUTE FUNCTION shoal_append_only()"
+                )
+            else:
+                transaction.run(
+                    f"CREATE TRIGGER {name} BEFORE {action} ON {table} "
+                    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+                )
+    if transaction.postgres:
+        transaction.run(
+            "CREATE TRIGGER entries_no_truncate BEFORE TRUNCATE ON entries EXECUTE FUNCTION shoal_append_only()"
+        )
+
+
+MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards)
+#: The version this shoal writes.
+NEWEST = len(MIGRATIONS)
+
+
+def version(transaction: Transaction) -> int:
+    """The database's schema version; 0 where there is no ledger yet."""
+    if transaction.postgres:
+        # Not to_regclass: its answer may be older than the lock that was just waited for.
+        there = transaction.value(
+            "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = ANY (current_schemas(false)) AND tablename = 'meta'"
+        )
+    else:
+        there = transaction.value("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'")
+    if there is None:
+        return 0
+    stated = transaction.value("SELECT value FROM meta WHERE name = 'schema_version'")
+    if stated is None or not str(stated).isdigit():
+        raise LedgerError("the database has a table 'meta' that is not a ledger's; give the ledger its own database")
+    if int(stated) > NEWEST:
+        raise LedgerError(
+            f"the ledger has schema version {int(stated)}, newer than this shoal knows ({NEWEST}); upgrade shoal"
+        )
+    return int(stated)
+
+
+def migrate(transaction: Transaction) -> int:
+    """Bring the database to the newest version; returns the version it had."""
+    had = version(transaction)
+    if had == 0:
+        transaction.run("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        transaction.run("INSERT INTO meta (name, value) VALUES ('schema_version', '0')")
+    for number in range(had, NEWEST):
+        MIGRATIONS[number](transaction)
+        transaction.run("UPDATE meta SET value = :value WHERE name = 'schema_version'", value=str(number + 1))
+    return had

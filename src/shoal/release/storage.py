@@ -1,0 +1,222 @@
+"""Transactions on SQLite or PostgreSQL: one writer at a time, durable when they end well, gone when they do not.
+
+SQLite writes ahead (WAL: readers never wait for a writer) with ``synchronous=EXTRA``, and a writer takes the write lock
+at once with BEGIN IMMEDIATE. PostgreSQL writers lock the ledger's head row (an advisory lock while migrating);
+``synchronous_commit`` is turned on if the server has it off. Transactions are spelled out here rather than left to a
+library, because everything rests on where they begin and end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import InputError, LedgerError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL, Connection, Engine
+
+#: Key of the advisory lock that serializes migrations on PostgreSQL ("shoal" in ASCII).
+ADVISORY = 0x73686F616C
+#: Rows fetched at a time when walking the chain.
+CHUNK = 500
+
+
+class Transaction:
+    """Statements inside one transaction; parameters are named, ``:label``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.postgres = connection.dialect.name == "postgresql"
+
+    def rows(self, statement: str, **parameters: Any) -> Sequence[Any]:
+        from sqlalchemy import text
+
+        return self._connection.execute(text(statement), parameters).fetchall()
+
+    def one(self, statement: str, **parameters: Any) -> Any:
+        """The first row, or None."""
+        from sqlalchemy import text
+
+        return self._connection.execute(text(statement), parameters).first()
+
+    def value(self, statement: str, **parameters: Any) -> Any:
+        """The first column of the first row, or None."""
+        row = self.one(statement, **parameters)
+        return None if row is None else row[0]
+
+    def run(self, statement: str, **parameters: Any) -> None:
+        from sqlalchemy import text
+
+        self._connection.execute(text(statement), parameters)
+
+    def run_many(self, statement: str, parameters: list[dict[str, Any]]) -> None:
+        from sqlalchemy import text
+
+        if parameters:
+            self._connection.execute(text(statement), parameters)
+
+
+class Storage:
+    """A database that holds one ledger."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._process = os.getpid()
+        self._inherited: list[object] = []
+        self.postgres = engine.dialect.name == "postgresql"
+
+    @classmethod
+    def open(cls, url: str | Path, timeout: float) -> Storage:
+        """Connect; a new SQLite file is created readable by its owner only."""
+        try:
+            from sqlalchemy.engine import make_url
+            from sqlalchemy.exc import ArgumentError
+        except ImportError:
+            raise InputError("the ledger needs SQLAlchemy: pip install 'shoal[ledger]'") from None
+        try:
+            address = make_url(f"sqlite:///{url}" if isinstance(url, Path) else str(url))
+        except ArgumentError:
+            raise InputError("url must look like sqlite:///ledger.db or postgresql://user@host/database") from None
+        if address.drivername == "sqlite":
+            return cls(_sqlite(address, timeout))
+        if address.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+            return cls(_postgres(address.set(drivername="postgresql+psycopg"), timeout))
+        raise InputError("url must begin with sqlite:/// or postgresql://; other databases are not supported")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A consistent view that waits for no writer."""
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if self.postgres else "BEGIN"
+        with self._transaction(begin) as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def writing(self, *, migrating: bool = False) -> Iterator[Transaction]:
+        """The only writer until the block ends; committed durably if it ends well, undone if it raises."""
+        with self._transaction("BEGIN" if self.postgres else "BEGIN IMMEDIATE") as transaction:
+            if self.postgres and migrating:
+                transaction.run("SELECT pg_advisory_xact_lock(:key)", key=ADVISORY)
+            elif self.postgres:
+                transaction.run("SELECT seq FROM head WHERE only_row = 1 FOR UPDATE")
+            yield transaction
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[Transaction]:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        if os.getpid() != self._process:
+            # A connection must not be shared across a fork, nor closed by the child.
+            self._inherited.append(self._engine.pool)
+            self._engine.dispose(close=False)
+            self._process = os.getpid()
+        committing = False
+        try:
+            with self._engine.connect() as connection:
+                try:
+                    connection.exec_driver_sql(begin)
+                    yield Transaction(connection)
+                    committing = True
+                    connection.exec_driver_sql("COMMIT")
+                except BaseException:
+                    try:
+                        connection.exec_driver_sql("ROLLBACK")
+                    except SQLAlchemyError:
+                        connection.invalidate()
+                    raise
+        except SQLAlchemyError as error:
+            raise _explained(error, committing) from None
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _explained(error: Exception, committing: bool) -> LedgerError:
+    """What the database said, by its code only: its own texts may quote what was being written."""
+    original = getattr(error, "orig", None)
+    code = getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None) or type(error).__name__
+    if code == "SQLITE_FULL" or code == "53100":
+        told = "the disk is full"
+    elif code in ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"):
+        told = "another writer held the ledger for too long; try again"
+    elif str(code).startswith("SQLITE_READONLY") or code == "25006":
+        told = "the ledger is read-only"
+    elif code in ("SQLITE_CORRUPT", "SQLITE_NOTADB") or str(code).startswith("XX"):
+        told = "the file is damaged, or is not a ledger"
+    elif str(code).startswith(("SQLITE_CANTOPEN", "08", "57")) or type(error).__name__ == "OperationalError":
+        told = "the database cannot be reached or does not work"
+    else:
+        told = "the database refused a statement"
+    after = (
+        "It is not known whether the last step was recorded: ask again with the same query_id and find out, at no cost"
+        if committing
+        else "Nothing was recorded"
+    )
+    return LedgerError(f"ledger: {told} ({code}). {after}")
+
+
+def _sqlite(address: URL, timeout: float) -> Engine:
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.exc import SQLAlchemyError
+
+    if not address.database or address.database == ":memory:":
+        raise InputError("url must name a file: a ledger in memory would be forgotten, and with it what was spent")
+    if not address.database.startswith("file:"):
+        try:
+            os.close(os.open(address.database, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass
+        except OSError:
+            raise LedgerError("ledger: the database file cannot be created; does its folder exist?") from None
+    engine = create_engine(
+        address, isolation_level="AUTOCOMMIT", hide_parameters=True, connect_args={"timeout": timeout}
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA synchronous = EXTRA")
+
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            with engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+            return engine
+        except SQLAlchemyError as error:
+            explained = _explained(error, committing=False)
+            # Several processes may be turning a new file to write-ahead at once; a read-only file keeps its mode.
+            if "read-only" in str(explained):
+                return engine
+            if "try again" not in str(explained) or time.monotonic() > deadline:
+                raise explained from None
+            time.sleep(0.01)
+
+
+def _postgres(address: URL, timeout: float) -> Engine:
+    from sqlalchemy import create_engine, event
+
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise InputError("a ledger on PostgreSQL needs psycopg: pip install 'shoal[postgres]'") from None
+    engine = create_engine(
+        address,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+        pool_pre_ping=True,
+        connect_args={"client_encoding": "utf8", "connect_timeout": max(2, int(timeout))},
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        connection.execute(f"SET lock_timeout = {max(1, int(timeout * 1000))}")
+        connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        connection.commit()
+
+    return engine

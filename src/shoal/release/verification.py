@@ -1,0 +1,270 @@
+"""Checking a whole ledger against itself, from the first entry to the last.
+
+Everything is derived anew from the payloads: the chain, the columns the database looks things up by, the mechanisms and
+their digests, which graph each label belongs to, and whether every release was within the budgets in force when it was
+made. Nothing is taken from what a release remembers.
+
+Budgets: δ never falls as releases are added, so between two changes of the budgets only the last release of each label
+needs to be composed. What was declared, or a budget that was lowered, may overdraw an account; that is noted, and no
+release may follow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal.errors import InputError, LedgerError
+from shoal.mechanisms.mechanism import Mechanism
+from shoal.release import journal
+from shoal.release.accounts import account
+from shoal.release.budgets import Budgets, Limit
+from shoal.release.chain import START, Entry, Head
+from shoal.release.composition import Charges, Composer
+from shoal.release.registry import graph_digest, restored
+from shoal.release.storage import Transaction
+
+#: Room for the rounding of another machine when a δ is computed again.
+SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether the record holds; ``problem`` says what is wrong first, at the entry ``bad_entry`` where there is one."""
+
+    ok: bool
+    entries: int
+    head: Head
+    bad_entry: int | None = None
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        where = "" if self.bad_entry is None else f" at entry {self.bad_entry}"
+        verdict = "intact" if self.ok else f"NOT intact{where}: {self.problem}"
+        return "\n".join([f"{self.entries} entries, {verdict}", *(f"note: {note}" for note in self.notes)])
+
+
+class _Broken(Exception):
+    """Carries the first problem found."""
+
+    def __init__(self, seq: int | None, problem: str) -> None:
+        super().__init__(problem)
+        self.seq, self.problem = seq, problem
+
+
+@dataclass
+class _Charge:
+    seq: int
+    content: dict[str, Any]
+    shown: set[str | None]
+
+
+@dataclass
+class _Replay:
+    """The ledger's state, entry by entry."""
+
+    mechanisms: dict[str, Mechanism] = field(default_factory=dict)
+    graphs: dict[str, str] = field(default_factory=dict)
+    announced: str = ""
+    budgets: Budgets = field(default_factory=Budgets)
+    charges: dict[str, list[_Charge]] = field(default_factory=dict)
+    releases: dict[int, _Charge] = field(default_factory=dict)
+    questions: set[tuple[str, str]] = field(default_factory=set)
+    #: (label, analyst, whether the label itself was charged) -> entries since the budgets last changed
+    pending: dict[tuple[str, str | None, bool], list[int]] = field(default_factory=dict)
+
+    def charged(self, limit: Limit, until: int) -> Charges:
+        """What counted against a limit right after entry ``until``."""
+        used, claims = [], []
+        for label in limit.counted:
+            for charge in self.charges.get(label, ()):
+                if charge.seq > until or (limit.analyst is not None and not charge.shown & {None, limit.analyst}):
+                    continue
+                content = charge.content
+                times = int(content.get("times", 1))
+                if "mechanism" in content:
+                    used.append((content["mechanism"], float(content.get("tv", 0.0)), times))
+                else:
+                    claims.append((float(content["epsilon"]), float(content["delta"]), times))
+        return Charges.of(used, claims)
+
+
+def verified(transaction: Transaction, composer: Composer, seal: Head | None) -> Verification:
+    """Walk the chain and report."""
+    notes: list[str] = []
+    count, last = 0, Head(0, START)
+    replay = _Replay()
+    try:
+        before = ""
+        for entry, columns in journal.entries(transaction):
+            _chained(last, entry, columns)
+            count, last = count + 1, entry.head
+            if seal is not None and seal.seq == entry.seq and seal != entry.head:
+                raise _Broken(entry.seq, "it is not the entry that the given head seals: the chain was rewritten")
+            time = str(entry.content.get("time", ""))
+            if time < before:
+                notes.append(f"the clock went backwards before entry {entry.seq}; nothing depends on it")
+            before = time
+            try:
+                _replayed(transaction, composer, replay, entry)
+            except (KeyError, TypeError, ValueError) as error:
+                raise _Broken(entry.seq, "its content does not make sense") from error
+        _ended(transaction, last, seal)
+        _flush(composer, replay)
+        _derived(transaction, replay)
+    except _Broken as broken:
+        return Verification(False, count, last, broken.seq, broken.problem, tuple(notes))
+    except LedgerError as error:
+        return Verification(False, count, last, None, str(error), tuple(notes))
+    notes.extend(_overdrawn(composer, replay, last.seq))
+    if transaction.postgres and transaction.value("SHOW fsync") == "off":
+        notes.append("the server runs with fsync off: a power failure can lose what was recorded")
+    if seal is None:
+        notes.append("without a head kept elsewhere, a chain rewritten or cut short as a whole cannot be told")
+    return Verification(True, count, last, None, "", tuple(notes))
+
+
+def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> None:
+    expected = last.seq + 1
+    if entry.seq != expected:
+        raise _Broken(expected, f"it is missing: entry {entry.seq} follows entry {last.seq}")
+    if entry.previous != last.hash:
+        raise _Broken(entry.seq, "it does not follow the entry before it: one of the two was replaced or moved")
+    if not entry.intact:
+        raise _Broken(entry.seq, "it was altered: its content does not give its hash")
+    try:
+        same = entry.columns() == columns
+    except ValueError:
+        same = False
+    if not same:
+        raise _Broken(entry.seq, "what the database looks up differs from what was recorded")
+
+
+def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, entry: Entry) -> None:
+    content = entry.content
+    if (entry.kind == "created") != (entry.seq == 1):
+        raise _Broken(entry.seq, "a ledger begins with the entry 'created', once")
+    if entry.kind == "created":
+        key = bytes.fromhex(transaction.value("SELECT value FROM meta WHERE name = 'answer_key'") or "")
+        identity = transaction.value("SELECT value FROM meta WHERE name = 'ledger'")
+        if identity != content["ledger"] or hashlib.sha256(key).hexdigest() != content["key"]:
+            raise _Broken(entry.seq, "the database's identity or key is not the one recorded")
+    elif entry.kind == "budget":
+        _flush(composer, replay)
+        replay.budgets = replay.budgets.after(content)
+    elif entry.kind == "graph":
+        replay.announced = content["graph"]
+    elif entry.kind == "mechanism":
+        _admitted(transaction, replay, entry)
+    elif entry.kind in ("release", "declared"):
+        _charged(replay, entry)
+    elif entry.kind == "shown":
+        charge = replay.releases.get(content["release"])
+        if charge is None or charge.content["label"] != content["label"]:
+            raise _Broken(entry.seq, "it shows an answer that was not released")
+        charge.shown.add(content.get("analyst"))
+        key_ = (content["label"], content.get("analyst"), False)
+        replay.pending.setdefault(key_, []).append(entry.seq)
+    else:
+        raise _Broken(entry.seq, "its kind is unknown")
+
+
+def _admitted(transaction: Transaction, replay: _Replay, entry: Entry) -> None:
+    content = entry.content
+    digest = content["mechanism"]
+    stored = transaction.value("SELECT content FROM mechanisms WHERE digest = :digest", digest=digest)
+    if stored is None:
+        raise _Broken(entry.seq, "the mechanism it records is missing")
+    if hashlib.sha256(bytes(stored)).hexdigest() != content["content"]:
+        raise _Broken(entry.seq, "the mechanism it records was altered")
+    mechanism = restored(bytes(stored), digest)
+    graph = graph_digest(mechanism.graph)
+    known = {replay.graphs.get(name) for name in mechanism.graph.labels}
+    if graph != content["graph"] or known not in ({graph}, {None}) or (known == {None} and replay.announced != graph):
+        raise _Broken(entry.seq, "the mechanism's graph contradicts the one recorded for its labels")
+    replay.mechanisms[digest] = mechanism
+    replay.graphs.update(dict.fromkeys(mechanism.graph.labels, graph))
+
+
+def _charged(replay: _Replay, entry: Entry) -> None:
+    content = entry.content
+    label = content["label"]
+    charge = _Charge(entry.seq, content, {content.get("analyst")})
+    if "mechanism" in content:
+        mechanism = replay.mechanisms.get(content["mechanism"])
+        if mechanism is None or label not in mechanism.classes.labels:
+            raise _Broken(entry.seq, "it uses a mechanism that was not recorded before it, or not for this label")
+        if entry.kind == "release" and len(content["released"]) != mechanism.classes.n_dims:
+            raise _Broken(entry.seq, "its answer has another length than the mechanism's")
+    if entry.kind == "release":
+        question = (label, content["query_id"])
+        if question in replay.questions:
+            raise _Broken(entry.seq, "its question had been answered before")
+        replay.questions.add(question)
+        replay.releases[entry.seq] = charge
+        replay.pending.setdefault((label, content.get("analyst"), True), []).append(entry.seq)
+    replay.charges.setdefault(label, []).append(charge)
+
+
+def _flush(composer: Composer, replay: _Replay) -> None:
+    """Compare the releases since the budgets last changed with the budgets that were in force."""
+    found: list[tuple[int, str]] = []
+    for (label, analyst, charged), entries in replay.pending.items():
+        if charged:
+            limits = replay.budgets.limits(label, analyst)
+        else:
+            limits = list(replay.budgets.of_analysts(label, analyst))
+        if charged and all(limit.analyst is not None for limit in limits):
+            found.append((entries[0], "it was released without a budget"))
+        for limit in limits:
+            if _exceeds(composer, replay, limit, entries[-1]):
+                first = next(seq for seq in entries if _exceeds(composer, replay, limit, seq))
+                found.append((first, f"it exceeds the budget of {limit.name}"))
+    if found:
+        raise _Broken(*min(found))
+    replay.pending.clear()
+
+
+def _exceeds(composer: Composer, replay: _Replay, limit: Limit, until: int) -> bool:
+    spent = account(composer, replay.charged(limit, until), limit, replay.mechanisms.__getitem__).spent
+    return spent > limit.delta * (1 + SLACK)
+
+
+def _overdrawn(composer: Composer, replay: _Replay, until: int) -> Iterator[str]:
+    limits = {}
+    for label in replay.charges:
+        for limit in replay.budgets.limits(label, None):
+            limits[limit.name] = limit
+    for limit in limits.values():
+        try:
+            over = _exceeds(composer, replay, limit, until)
+        except InputError:
+            continue
+        if over:
+            yield f"{limit.name} is overdrawn, by what was declared or by a lowered budget; nothing more is released"
+
+
+def _ended(transaction: Transaction, last: Head, seal: Head | None) -> None:
+    stated = journal.head(transaction)
+    if stated.seq > last.seq:
+        raise _Broken(last.seq + 1, f"it is missing: the head names {stated.seq} entries, there are {last.seq}")
+    if stated != last:
+        raise _Broken(last.seq, "it is not the entry that the head names as the last")
+    if seal is not None and seal.seq > last.seq:
+        raise _Broken(last.seq + 1, f"it is missing: the given head seals {seal.seq} entries, there are {last.seq}")
+
+
+def _derived(transaction: Transaction, replay: _Replay) -> None:
+    """Tables that are not in the chain must say what the chain says."""
+    stored = {str(row[0]) for row in transaction.rows("SELECT digest FROM mechanisms")}
+    if stored != set(replay.mechanisms):
+        raise _Broken(None, "the table of mechanisms holds one that was never recorded")
+    labels = {str(row[0]): str(row[1]) for row in transaction.rows("SELECT label, graph FROM labels")}
+    if labels != replay.graphs:
+        raise _Broken(None, "the table of labels differs from what was recorded")

@@ -1,0 +1,62 @@
+"""Ledgers on both databases, and mechanisms to release with."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from releasing import benchmark
+
+from shoal import Ledger, Mechanism
+
+_names = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Callable[[], str]]:
+    """Gives the URL of a new database on a private server."""
+    module = benchmark("_postgres")
+    found = module.binaries()
+    if found is None:
+        pytest.skip("PostgreSQL is not installed: initdb was not found")
+    with module.server(found) as address:
+        yield lambda: str(module.database(address, f"ledger_{os.getpid()}_{next(_names)}"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without a ledger, on either system."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return str(request.getfixturevalue("postgres")())
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    """An open ledger on either system, with a budget that the tests' releases fit in."""
+    with Ledger.open(url, timeout=20) as opened:
+        opened.budget(epsilon=1.0, delta=0.01)
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws for trees in which a mechanism cannot release yet; the real method is used where there is one."""
+    if hasattr(Mechanism, "release"):
+        return
+    seeds = itertools.count()
+
+    def release(self: Mechanism, answer: Any, label: Any) -> Any:
+        return np.asarray(self.sample(answer, label, seed=os.getpid() * 1_000_003 + next(seeds)))
+
+    monkeypatch.setattr(Mechanism, "release", release, raising=False)

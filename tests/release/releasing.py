@@ -1,0 +1,46 @@
+"""Small mechanisms whose privacy is known, and the harnesses in benchmarks/, for the tests of the ledger."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from shoal import GaussianClasses, Mechanism, NeighborGraph, design
+
+ROOT = Path(__file__).parents[2]
+
+
+def benchmark(name: str) -> ModuleType:
+    """A module of the folder benchmarks/, which tests do not import otherwise."""
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def point(n: int = 3, k: int = 2, *, gap: float = 0.1, rho: float = 1.0, seed: int = 0, prefix: str = "h") -> Mechanism:
+    """Constants with equal noise for all labels, every pair joined: one release costs little and has a closed form."""
+    means = gap * np.random.default_rng(seed).standard_normal((n, k))
+    classes = GaussianClasses.deterministic(means, [f"{prefix}{i}" for i in range(n)])
+    return design(classes, NeighborGraph.complete(classes.labels), "white", 1.0, rho)
+
+
+def trajectory(n: int = 3, k: int = 2, *, gap: float = 0.1, seed: int = 1, prefix: str = "h") -> Mechanism:
+    """Random answers with unequal covariances."""
+    rng = np.random.default_rng(seed)
+    factors = rng.standard_normal((n, k, 4 * k))
+    covs = np.eye(k) + 0.1 * factors @ factors.transpose(0, 2, 1) / (4 * k)
+    classes = GaussianClasses(gap * rng.standard_normal((n, k)), covs, [f"{prefix}{i}" for i in range(n)])
+    return design(classes, NeighborGraph.complete(classes.labels), "white", 1.0, 1.0)
+
+
+def answer(mechanism: Mechanism, label: str) -> np.ndarray:
+    """The true answer of a label: its mean."""
+    return np.array(mechanism.classes.means[mechanism.classes.labels.index(label)])

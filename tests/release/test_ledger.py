@@ -1,0 +1,309 @@
+"""Releases through the ledger: charged once, shown again for nothing, refused without a trace."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from releasing import answer, point, trajectory
+
+import shoal
+from shoal import BudgetError, GaussianClasses, InputError, Ledger, LedgerError, Mechanism, NeighborGraph
+
+
+def untouched(ledger: Ledger, before: Any) -> bool:
+    return ledger.head == before and bool(ledger.verify())
+
+
+def test_the_contract(url: str) -> None:
+    mechanism = point()
+    ledger = shoal.Ledger.open(url)
+    ledger.budget(epsilon=1.0, delta=1e-6)
+    released = ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="monday")
+    assert released.shape == (2,)
+    assert released.dtype == np.float64
+    spent = ledger.spent()
+    exact = shoal.edge_brackets(mechanism.output, mechanism.graph, 1.0)[:2, :, 2].max()  # edges of h0: the first two
+    assert spent["h0"].spent == pytest.approx(np.exp(exact), rel=1e-12)
+    assert spent["h0"].spent >= np.exp(exact)
+    assert spent["h0"].releases == spent.releases == 1
+    assert 0 < spent["h0"].remaining <= 1e-6
+    assert ledger.verify()
+    ledger.close()
+    again = shoal.Ledger.open(url, create=False)
+    assert again.release(mechanism, answer(mechanism, "h0"), "h0", query_id="monday").tobytes() == released.tobytes()
+    assert [entry.kind for entry in again.entries()] == ["created", "budget", "graph", "mechanism", "release"]
+
+
+def test_the_same_question_is_free_and_another_is_not(ledger: Ledger) -> None:
+    mechanism = point()
+    first = ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")
+    head, cost = ledger.head, ledger.spent()["h1"].spent
+    for _ in range(3):
+        again = ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")
+        assert again.tobytes() == first.tobytes()
+    assert ledger.head == head
+    other = ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="b")
+    assert not np.array_equal(other, first)
+    assert ledger.spent()["h1"].spent > cost
+    assert ledger.spent()["h1"].releases == 2
+    assert "h0" not in ledger.spent().by_label
+
+
+def test_without_a_name_equal_answers_are_one_question(ledger: Ledger) -> None:
+    mechanism = point()
+    q = answer(mechanism, "h1")
+    first = ledger.release(mechanism, q, "h1")
+    assert np.array_equal(ledger.release(mechanism, q.copy(), "h1"), first)
+    assert not np.array_equal(ledger.release(mechanism, q + 1e-9, "h1"), first)
+    zero = ledger.release(mechanism, np.zeros(2), "h1")
+    assert np.array_equal(ledger.release(mechanism, -np.zeros(2), "h1"), zero)
+
+
+@pytest.mark.parametrize("change", ["answer", "mechanism"])
+def test_a_query_id_means_one_question(ledger: Ledger, change: str) -> None:
+    mechanism, other = point(), point(rho=2.0)
+    q = answer(mechanism, "h0")
+    ledger.release(mechanism, q, "h0", query_id="a")
+    ledger.register(other)
+    head = ledger.head
+    question = (mechanism, q + 1.0) if change == "answer" else (other, q)
+    with pytest.raises(InputError, match="query_id was already used"):
+        ledger.release(*question, "h0", query_id="a")
+    assert untouched(ledger, head)
+    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")  # another label, another question
+
+
+def bad_inputs() -> dict[str, tuple[Any, Any, Any, Any, str]]:
+    mechanism = point()
+    q = answer(mechanism, "h0")
+    lonely = GaussianClasses.deterministic([[0.0], [1.0], [2.0]], ["x", "y", "z"])
+    alone = shoal.design(lonely, NeighborGraph.from_edges(lonely.labels, [("x", "y")]), "white", 1.0, 1e4)
+    return {
+        "unknown label": (mechanism, q, "nobody", "a", "label is not one"),
+        "too short": (mechanism, q[:1], "h0", "a", "must have 2 entries"),
+        "too long": (mechanism, np.zeros(3), "h0", "a", "must have 2 entries"),
+        "matrix": (mechanism, np.zeros((2, 2)), "h0", "a", "dimension"),
+        "nan": (mechanism, [0.0, np.nan], "h0", "a", "finite"),
+        "inf": (mechanism, [0.0, np.inf], "h0", "a", "finite"),
+        "words": (mechanism, ["a", "b"], "h0", "a", "numbers"),
+        "empty id": (mechanism, q, "h0", "", "query_id"),
+        "null in id": (mechanism, q, "h0", "a\x00b", "query_id"),
+        "number as id": (mechanism, q, "h0", 7, "query_id"),
+        "not a mechanism": (mechanism.output, q, "h0", "a", "mechanism"),
+        "no neighbors": (alone, [2.0], "z", "a", "no neighbors"),
+    }
+
+
+@pytest.mark.parametrize("case", bad_inputs())
+def test_bad_input_leaves_no_trace(ledger: Ledger, case: str) -> None:
+    mechanism, q, label, query_id, message = bad_inputs()[case]
+    head = ledger.head
+    with pytest.raises(InputError, match=message):
+        ledger.release(mechanism, q, label, query_id=query_id)
+    assert untouched(ledger, head)
+
+
+def test_no_budget_no_release(url: str) -> None:
+    mechanism = point()
+    with Ledger.open(url) as ledger:
+        head = ledger.head
+        with pytest.raises(InputError, match="no budget"):
+            ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+        with pytest.raises(InputError, match="no budget"):
+            ledger.spent()
+        ledger.budget(1.0, 0.1, analyst="eve")  # says nothing of what all analysts together may learn
+        with pytest.raises(InputError, match="no budget"):
+            ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a", analyst="eve")
+        assert ledger.head.seq == head.seq + 1
+
+
+def test_an_exhausted_budget_refuses_and_says_what_remains(ledger: Ledger) -> None:
+    mechanism = point()
+    made = 0
+    while ledger.cost(mechanism, "h1").allowed:
+        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(made))
+        made += 1
+    with pytest.raises(BudgetError, match="Nothing was released") as refused:
+        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(made))
+    head, spent = ledger.head, ledger.spent()["h1"]
+    assert made >= 1
+    assert spent.releases == made
+    assert spent.spent <= 0.01
+    assert refused.value.remaining == spent.remaining
+    assert refused.value.remaining <= 0.01 - spent.spent
+    assert (refused.value.epsilon, refused.value.limit) == (1.0, "label h1")
+    # One more would really have been too much, by an account that shares nothing with the ledger's.
+    more = shoal.edge_deltas([mechanism] * (made + 1), mechanism.graph, 1.0)[[0, 2]].max()
+    assert more > 0.01
+    with pytest.raises(BudgetError):
+        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="more")
+    assert untouched(ledger, head)
+    assert ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="0").shape == (2,)
+
+
+def test_a_batch_is_all_or_nothing(ledger: Ledger) -> None:
+    mechanism = point()
+    q = mechanism.classes.means[[0, 1, 2]]
+    released = ledger.release_many(mechanism, q, ["h0", "h1", "h2"], query_ids=["a", "b", "c"])
+    assert released.shape == (3, 2)
+    one = ledger.release(mechanism, q[1], "h1", query_id="b")
+    assert np.array_equal(one, released[1])
+    head = ledger.head
+    many = 400
+    with pytest.raises(BudgetError):
+        ledger.release_many(
+            mechanism, np.repeat(q[:1], many, 0), ["h0"] * many, query_ids=[f"m{i}" for i in range(many)]
+        )
+    with pytest.raises(InputError, match="label"):
+        ledger.release_many(mechanism, q[:2], ["h0", "nobody"], query_ids=["x", "y"])
+    with pytest.raises(InputError, match="query_id was already used"):
+        ledger.release_many(mechanism, q[:2], ["h1", "h1"], query_ids=["same", "same"])
+    assert untouched(ledger, head)
+    for wrong in ({"labels": ["h0"]}, {"labels": "h0"}, {"labels": ["h0", "h1"], "query_ids": ["a"]}):
+        with pytest.raises(InputError, match=r"one (label|name) per answer"):
+            ledger.release_many(mechanism, q[:2], **{"query_ids": ["x", "y"], **wrong})  # type: ignore[arg-type]
+
+
+def test_fresh_noise_on_a_random_answer_is_refused(ledger: Ledger) -> None:
+    """The answer's own randomness was counted as protection; the second time it is the same draw."""
+    random, constant = trajectory(), point()
+    q = answer(random, "h0") + 0.3
+    ledger.release(random, q, "h0", query_id="a")
+    head = ledger.head
+    with pytest.raises(InputError, match="already released"):
+        ledger.release(random, q, "h0", query_id="b")
+    with pytest.raises(InputError, match="already released"):
+        ledger.release(constant, q, "h0", query_id="b")
+    assert untouched(ledger, head)
+    ledger.release(random, q + 0.1, "h0", query_id="b")
+    ledger.release(constant, answer(constant, "h1"), "h1", query_id="a")
+    ledger.release(constant, answer(constant, "h1"), "h1", query_id="b")  # a constant answer has no randomness to reuse
+    with pytest.raises(InputError, match="already released"):
+        ledger.release(random, answer(constant, "h1"), "h1", query_id="c")
+
+
+def test_an_answer_is_drawn_by_the_mechanism_as_recorded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = point()
+    seen: list[Mechanism] = []
+    draw = Mechanism.release  # type: ignore[attr-defined]
+
+    def watched(self: Mechanism, q: Any, label: Any) -> Any:
+        seen.append(self)
+        return draw(self, q, label)
+
+    monkeypatch.setattr(Mechanism, "release", watched, raising=False)
+    honest = ledger.cost(mechanism, "h0").after[0].spent
+    ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+    mechanism.noise_cov.flags.writeable = True
+    mechanism.noise_cov[...] *= 1e-9  # a caller's object changes under the ledger's hands
+    ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="b")
+    assert len(seen) == 2
+    assert all(m is not mechanism and m.noise_cov.max() > 0.1 for m in seen)
+    flattered = point(seed=8)
+    assert flattered.digest  # taken before the change
+    flattered.noise_cov.flags.writeable = True
+    flattered.noise_cov[...] *= 1e9
+    for call in (ledger.cost, lambda m, label: ledger.release(m, [0.0, 0.0], label, query_id="c")):
+        with pytest.raises(InputError, match="changed after it was made"):
+            call(flattered, "h0")
+    assert honest > 0
+    assert ledger.verify()
+
+
+def test_a_failed_draw_charges_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = point()
+    ledger.register(mechanism)
+    head = ledger.head
+    for wrong in (lambda *_: np.array([np.nan, 0.0]), lambda *_: np.zeros(5)):
+        monkeypatch.setattr(Mechanism, "release", wrong, raising=False)
+        with pytest.raises((InputError, LedgerError)):
+            ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+        assert untouched(ledger, head)
+
+
+def test_two_graphs_for_one_label_are_refused(ledger: Ledger, url: str) -> None:
+    """Also when two processes with different graphs share a ledger."""
+    first = point()
+    ledger.release(first, answer(first, "h0"), "h0", query_id="a")
+    head = ledger.head
+    fewer = NeighborGraph.from_edges(first.graph.labels, [("h0", "h1")])
+    larger = point(n=4)
+    other = Ledger.open(url)
+    for mechanism in (shoal.design(first.classes, fewer, "white", 1.0, 1.0), larger):
+        for reader in (other, ledger):
+            with pytest.raises(InputError, match="graph differs"):
+                reader.release(mechanism, answer(mechanism, "h0"), "h0", query_id="b")
+            with pytest.raises(InputError, match="graph differs"):
+                reader.cost(mechanism, "h0")
+    assert untouched(ledger, head)
+    elsewhere = point(prefix="flat")  # a cluster of its own
+    ledger.release(elsewhere, answer(elsewhere, "flat0"), "flat0", query_id="a")
+    order = [2, 0, 1]
+    turned = first.classes.take(order)
+    same = shoal.design(
+        turned, NeighborGraph.complete(turned.labels), "white", 1.0, 1.0
+    )  # the same graph, spelled anew
+    other.release(same, answer(same, "h0"), "h0", query_id="b")
+    assert other.verify()
+    other.close()
+
+
+def test_an_altered_mechanism_file_never_reaches_the_ledger(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "m.shoal"
+    point().save(path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+    head = ledger.head
+    with pytest.raises(InputError, match=r"damaged|digest"):
+        ledger.release(Mechanism.load(path), [0.0, 0.0], "h0", query_id="a")
+    assert untouched(ledger, head)
+
+
+def test_digest_names_the_mechanism(tmp_path: Path) -> None:
+    mechanism = point()
+    mechanism.save(tmp_path / "m.shoal")
+    assert Mechanism.load(tmp_path / "m.shoal").digest == mechanism.digest
+    assert Mechanism.from_bytes(mechanism.to_bytes()).digest == mechanism.digest
+    assert point().digest == mechanism.digest
+    assert point(rho=1.0000001).digest != mechanism.digest
+    assert dataclasses.replace(mechanism, method="other").digest != mechanism.digest
+
+
+def test_a_new_file_is_for_its_owner_only(sqlite_url: str, tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        with Ledger.open(sqlite_url) as ledger:
+            ledger.budget(1.0, 0.01)
+            for path in tmp_path.glob("ledger.db*"):
+                assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    finally:
+        os.umask(mask)
+
+
+def test_messages_and_entries_carry_no_true_answer(ledger: Ledger) -> None:
+    mechanism = point()
+    q = np.array([123.456789, -0.987654321])
+    ledger.release(mechanism, q, "h0", query_id="a")
+    record = " ".join(entry.payload for entry in ledger.entries())
+    assert "123.456789" not in record
+    with pytest.raises(InputError) as error:
+        ledger.release(mechanism, [98765.4321, np.nan], "h0", query_id="b")
+    assert "98765" not in str(error.value)
+
+
+def test_labels_of_every_alphabet(ledger: Ledger) -> None:
+    names = ["été", "日本", "quo\"te's; --"]
+    classes = GaussianClasses.deterministic(0.1 * np.eye(3)[:, :2], names)
+    mechanism = shoal.design(classes, NeighborGraph.complete(names), "white", 1.0, 1.0)
+    for name in names:
+        first = ledger.release(mechanism, answer(mechanism, name), name, query_id="%s :x {}")
+        assert np.array_equal(ledger.release(mechanism, answer(mechanism, name), name, query_id="%s :x {}"), first)
+    assert set(ledger.spent().by_label) == set(names)
+    assert ledger.verify()

@@ -1,0 +1,215 @@
+"""Writers that race, and writers that are killed: nothing lost, nothing uncharged, nothing overspent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from releasing import answer, benchmark, point
+
+import shoal
+from shoal import BudgetError, Ledger, Mechanism
+from shoal.release import answering
+from shoal.release import ledger as ledger_module
+from shoal.release.journal import Journal
+from shoal.release.storage import Transaction
+
+#: Kills per database; the full count is ``SHOAL_KILLS=1000``.
+KILLS = int(os.environ.get("SHOAL_KILLS", "25"))
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Run ``work`` in a forked process; returns its process id."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:  # noqa: BLE001 - whatever it was, the process must not go on as a second test run
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def last_unit(ledger: Ledger, mechanism: Mechanism) -> int:
+    """Spend h1's budget until exactly one more release fits; returns how many were made."""
+    made = 0
+    while ledger.cost(mechanism, "h1", times=2).allowed:
+        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=f"before {made}")
+        made += 1
+    assert ledger.cost(mechanism, "h1").allowed
+    return made
+
+
+def test_threads_racing_for_the_last_unit(ledger: Ledger) -> None:
+    mechanism = point()
+    made = last_unit(ledger, mechanism)
+    outcomes: list[str] = []
+    barrier = threading.Barrier(8)
+
+    def race(number: int) -> None:
+        barrier.wait()
+        try:
+            ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=f"race {number}")
+            outcomes.append("released")
+        except BudgetError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=race, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["refused"] * 7 + ["released"]
+    assert ledger.spent()["h1"].releases == made + 1
+    assert ledger.spent()["h1"].spent <= 0.01
+    assert ledger.verify()
+
+
+def test_processes_racing_for_the_last_unit(ledger: Ledger, url: str, tmp_path: Path) -> None:
+    mechanism = point()
+    made = last_unit(ledger, mechanism)
+
+    def race(number: int) -> None:
+        try:
+            with Ledger.open(url) as own:
+                own.release(mechanism, answer(mechanism, "h1"), "h1", query_id=f"race {number}")
+            (tmp_path / f"released{number}").touch()
+        except BudgetError:
+            (tmp_path / f"refused{number}").touch()
+
+    children = [in_child(lambda i=i: race(i)) for i in range(6)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
+    assert (len(list(tmp_path.glob("released*"))), len(list(tmp_path.glob("refused*")))) == (1, 5)
+    assert ledger.spent()["h1"].releases == made + 1
+    assert ledger.verify()
+
+
+def test_threads_asking_one_question_get_one_answer(ledger: Ledger) -> None:
+    mechanism = point()
+    found: list[bytes] = []
+
+    def ask() -> None:
+        found.append(ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="the one").tobytes())
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert ledger.spent()["h0"].releases == 1
+
+
+def test_an_open_ledger_survives_a_fork(ledger: Ledger, tmp_path: Path) -> None:
+    """A connection is not shared with the child."""
+    mechanism = point()
+    first = ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="0")
+
+    def work() -> None:
+        for i in range(5):
+            ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id=f"child {i}")
+
+    child = in_child(work)
+    for i in range(5):
+        ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id=f"parent {i}")
+    assert os.waitpid(child, 0)[1] == 0
+    assert ledger.spent()["h0"].releases == 11
+    assert np.array_equal(ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="0"), first)
+    assert ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("instant", "charged"),
+    [("locked", False), ("drawn", False), ("inserted", False), ("appended", False), ("committed", True)],
+)
+def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charged: bool, tmp_path: Path) -> None:
+    mechanism = point()
+    ledger.register(mechanism)
+    head = ledger.head
+
+    def die(*_: Any, **__: Any) -> None:
+        (tmp_path / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def after(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            die()
+
+        setattr(owner, name, wrapped)
+
+    def work() -> None:
+        own = Ledger.open(url)
+        if instant == "locked":
+            ledger_module.answered = die  # type: ignore[assignment]
+        elif instant == "drawn":
+            after(answering, "drawn")
+        elif instant == "inserted":
+            run = Transaction.run
+
+            def stop(self: Any, statement: str, **parameters: Any) -> None:
+                if statement.startswith("UPDATE head"):
+                    die()
+                run(self, statement, **parameters)
+
+            Transaction.run = stop  # type: ignore[method-assign]
+        elif instant == "appended":
+            after(Journal, "append")
+        else:
+            after(Ledger, "release_many")
+        shown = own.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+        (tmp_path / "shown").write_bytes(shown.tobytes())
+
+    status = os.waitpid(in_child(work), 0)[1]
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert (tmp_path / "died").exists()
+    assert not (tmp_path / "shown").exists()
+    assert ledger.head.seq == head.seq + charged
+    assert ledger.verify(head=head)
+    again = ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+    assert ledger.head.seq == head.seq + 1  # charged once, whether before the kill or now
+    assert ledger.entries()[-1].content["released"] == again.tolist()
+
+
+def test_random_kills_lose_nothing_and_overspend_nothing(url: str, tmp_path: Path) -> None:
+    found = benchmark("ledger_faults").torment(url, KILLS, tmp_path)
+    assert found.kills == KILLS
+    assert found.shown > 0
+    assert found.intact
+    assert (found.lost, found.altered, found.recharged, found.overspent, found.errors) == (0, 0, 0, 0, 0)
+    assert found.recorded >= found.unshown
+
+
+def test_the_fault_checker_finds_faults(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness above must be able to fail: an answer shown without a record, one altered, one overspent."""
+    faults = benchmark("ledger_faults")
+    tools = faults.mechanisms(5)
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.budget(faults.EPSILON, faults.DELTA)
+        first = ledger.release(tools[0], tools[0].classes.means[0], "h0", query_id="q0")
+    (tmp_path / "shown-1").write_text(f"h0 q0 {first.tobytes().hex()}\n")
+    assert faults.checked(sqlite_url, tools, 0, tmp_path, 0.0).ok
+    (tmp_path / "shown-2").write_text(f"h0 q0 {(first + 1).tobytes().hex()}\n")
+    assert faults.checked(sqlite_url, tools, 0, tmp_path, 0.0).altered == 1
+    (tmp_path / "shown-2").write_text(f"h1 q2 {first.tobytes().hex()}\n")
+    found = faults.checked(sqlite_url, tools, 0, tmp_path, 0.0)
+    assert found.lost == 1
+    assert not found.ok
+    monkeypatch.setattr(faults, "DELTA", 1e-300)
+    assert faults.checked(sqlite_url, tools, 0, tmp_path, 0.0).overspent > 0
+    exact = shoal.edge_deltas([tools[0]] * 3 + [tools[1]] * 2, tools[0].graph, 1.0)
+    mine = max(faults.spent(tools, [3, 2], i) for i in range(faults.N_LABELS))
+    assert mine == pytest.approx(exact.max(), rel=1e-9)

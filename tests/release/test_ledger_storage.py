@@ -1,0 +1,351 @@
+"""Databases as they come: old, new, damaged, full, read-only, away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from releasing import answer, point
+
+from shoal import InputError, Ledger, LedgerError
+from shoal.release import schema
+from shoal.release.storage import Storage
+
+
+def ask(ledger: Ledger, query: object, label: str = "h0") -> np.ndarray:
+    mechanism = point()
+    return ledger.release(mechanism, answer(mechanism, label), label, query_id=str(query))
+
+
+# ---------------------------------------------------------------------- versions
+
+#: The tables of version 1, written out: what an old database looks like must not follow the code.
+VERSION_1 = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE entries (seq BIGINT PRIMARY KEY, kind TEXT NOT NULL, payload TEXT NOT NULL, previous TEXT NOT NULL,
+    hash TEXT NOT NULL, label TEXT, query_id TEXT, analyst TEXT, mechanism TEXT, answer TEXT, release BIGINT,
+    times BIGINT, tv DOUBLE PRECISION);
+CREATE UNIQUE INDEX entries_question ON entries (label, query_id) WHERE kind = 'release';
+CREATE INDEX entries_kind ON entries (kind, seq);
+CREATE TABLE head (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), seq BIGINT NOT NULL, hash TEXT);
+CREATE TABLE mechanisms (digest TEXT PRIMARY KEY, content {blob} NOT NULL);
+CREATE TABLE labels (label TEXT PRIMARY KEY, graph TEXT NOT NULL)
+"""
+TABLES = ("meta", "entries", "head", "mechanisms", "labels")
+
+
+def downgraded(source: Ledger, url: str) -> None:
+    """A version-1 database by hand, with the content of a ledger."""
+    old = Storage.open(url, 10.0)
+    with source._storage.reading() as from_, old.writing(migrating=True) as into:
+        for statement in VERSION_1.format(blob="BYTEA" if into.postgres else "BLOB").split(";"):
+            into.run(statement)
+        for table in TABLES:
+            for row in from_.rows(f"SELECT * FROM {table}"):
+                values = {f"v{i}": value for i, value in enumerate(row)}
+                into.run(f"INSERT INTO {table} VALUES ({', '.join(':' + name for name in values)})", **values)
+        into.run("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
+    old.close()
+
+
+def test_version_1_becomes_the_newest(url: str, tmp_path: Path) -> None:
+    with Ledger.open(f"sqlite:///{tmp_path / 'source.db'}") as source:
+        source.budget(1.0, 0.01)
+        first, head = ask(source, "a"), source.head
+        downgraded(source, url)
+    with Ledger.open(url, create=False) as ledger:
+        with ledger._storage.reading() as transaction:
+            assert schema.version(transaction) == schema.NEWEST == 2
+        assert ledger.head == head
+        assert ask(ledger, "a").tobytes() == first.tobytes()
+        with pytest.raises(LedgerError), ledger._storage.writing() as transaction:
+            transaction.run("DELETE FROM entries")  # the guards of version 2 are there
+        ask(ledger, "b")
+        assert ledger.verify(head=head)
+    Ledger.open(url).close()  # and opening it again changes nothing
+
+
+def test_a_failed_migration_leaves_the_old_version(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger.open(f"sqlite:///{tmp_path / 'source.db'}") as source:
+        source.budget(1.0, 0.01)
+        downgraded(source, sqlite_url)
+
+    def fails(transaction: Any) -> None:
+        transaction.run("CREATE TABLE half_done (x INTEGER)")
+        transaction.run("this is not SQL")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", (schema.MIGRATIONS[0], fails))
+        with pytest.raises(LedgerError, match="Nothing was recorded"):
+            Ledger.open(sqlite_url)
+    storage = Storage.open(sqlite_url, 5.0)
+    with storage.reading() as transaction:
+        assert schema.version(transaction) == 1
+        assert transaction.one("SELECT 1 FROM sqlite_master WHERE name = 'half_done'") is None
+    storage.close()
+    with Ledger.open(sqlite_url) as ledger:
+        assert ledger.verify()
+
+
+def test_a_newer_ledger_is_refused_untouched(ledger: Ledger, url: str) -> None:
+    head = ledger.head
+    with ledger._storage.writing() as transaction:
+        transaction.run("UPDATE meta SET value = '3' WHERE name = 'schema_version'")
+    with pytest.raises(LedgerError, match="newer than this shoal knows"):
+        Ledger.open(url)
+    assert ledger.head == head
+
+
+def test_many_open_a_new_database_at_once(url: str) -> None:
+    failed: list[BaseException] = []
+
+    def opens() -> None:
+        try:
+            Ledger.open(url).close()
+        except BaseException as error:  # noqa: BLE001 - a thread must report, whatever it was
+            failed.append(error)
+
+    threads = [threading.Thread(target=opens) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    with Ledger.open(url, create=False) as ledger:
+        assert [entry.kind for entry in ledger.entries()] == ["created"]
+
+
+# ---------------------------------------------------------------------- addresses
+
+
+@pytest.mark.parametrize("wrong", ["sqlite://", "sqlite:///:memory:", "mysql://host/db", "no url", "", 7])
+def test_addresses_that_cannot_hold_a_ledger(wrong: Any) -> None:
+    with pytest.raises(InputError, match="url"):
+        Ledger.open(wrong)
+
+
+def test_a_path_is_an_address(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="create is False"):
+        Ledger.open(tmp_path / "ledger.db", create=False)
+    Ledger.open(tmp_path / "ledger.db").close()
+    Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}", create=False).close()
+    with pytest.raises(LedgerError, match="folder"):
+        Ledger.open(tmp_path / "absent" / "ledger.db")
+    with pytest.raises(InputError, match="timeout"):
+        Ledger.open(tmp_path / "ledger.db", timeout=0)
+
+
+def test_an_unreachable_server_is_an_error_without_secrets(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="cannot be reached") as error:
+        Ledger.open(f"postgresql://user:secret@/db?host={tmp_path}", timeout=1)
+    assert "secret" not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+def test_a_server_that_goes_away(postgres: Callable[[], str]) -> None:
+    """Connections cut while idle are renewed; a connection cut within a release loses nothing."""
+    ledger = Ledger.open(postgres())
+    ledger.budget(1.0, 0.01)
+    first = ask(ledger, "a")
+
+    def cut() -> None:
+        import psycopg
+
+        address = ledger._storage._engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+
+    cut()
+    assert np.array_equal(ask(ledger, "a"), first)
+    head = ledger.head
+
+    def cut_within() -> None:
+        with ledger._storage.writing() as transaction:
+            transaction.run("UPDATE head SET seq = 0")
+            cut()
+            transaction.run("SELECT 1")
+
+    with pytest.raises(LedgerError, match="cannot be reached"):
+        cut_within()
+    assert ledger.head == head
+    ask(ledger, "b")
+    assert ledger.verify()
+    ledger.close()
+
+
+# ---------------------------------------------------------------------- SQLite files
+
+
+def test_a_read_only_file(sqlite_url: str, tmp_path: Path) -> None:
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.budget(1.0, 0.01)
+        ask(ledger, "a")
+        head = ledger.head
+        only = Ledger.open(f"sqlite:///file:{tmp_path / 'ledger.db'}?mode=ro&uri=true", timeout=1)
+        assert only.spent()["h0"].releases == 1  # reading works
+        assert only.verify()
+        with pytest.raises(LedgerError, match="read-only"):
+            ask(only, "b")
+        with pytest.raises(LedgerError, match="read-only"):
+            only.budget(2.0, 0.5)
+        only.close()
+        assert ledger.head == head
+
+
+def test_a_file_that_is_not_a_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"these are not the bytes you are looking for" * 100)
+    with pytest.raises(LedgerError, match="damaged"):
+        Ledger.open(path)
+    assert path.read_bytes().startswith(b"these are")
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE meta (name TEXT, value TEXT)")
+    with pytest.raises(LedgerError, match="its own database"):
+        Ledger.open(other)
+
+
+def test_flipped_bytes_never_pass(sqlite_url: str, tmp_path: Path) -> None:
+    """A damaged file is refused or reported, or the damage lies in what nobody reads; what was spent never changes."""
+    path = tmp_path / "ledger.db"
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.budget(1.0, 0.01)
+        for i in range(40):
+            ask(ledger, i, f"h{i % 3}")
+        spent = {name: account.spent for name, account in ledger.spent().by_label.items()}
+        head = ledger.head
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    content = path.read_bytes()
+    found = 0
+    for number, position in enumerate(np.random.default_rng(0).permutation(len(content))[:60]):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << number % 8
+        copy = tmp_path / f"copy{number}.db"
+        copy.write_bytes(bytes(damaged))
+        try:
+            with Ledger.open(copy, create=False, timeout=1) as ledger:
+                report = ledger.verify(head=head)
+                if report:
+                    assert {name: a.spent for name, a in ledger.spent().by_label.items()} == spent
+                else:
+                    found += 1
+        except LedgerError:
+            found += 1
+    assert found > 10
+
+
+def test_a_truncated_file(sqlite_url: str, tmp_path: Path) -> None:
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.budget(1.0, 0.01)
+        for i in range(20):
+            ask(ledger, i)
+        head = ledger.head
+    path = tmp_path / "ledger.db"
+    content = path.read_bytes()
+    for length in (len(content) // 2, len(content) - 4096, 4096, 100):
+        path.write_bytes(content[:length])
+        with pytest.raises((LedgerError, AssertionError)), Ledger.open(path, create=False) as ledger:
+            assert ledger.verify(head=head)
+    path.write_bytes(b"")
+    with pytest.raises(LedgerError, match="create is False"):
+        Ledger.open(path, create=False)
+
+
+def fill(ledger: Ledger, shown: dict[str, np.ndarray], count: int) -> None:
+    for i in range(len(shown), count):
+        shown[str(i)] = ask(ledger, i)
+
+
+def test_a_full_disk_charges_and_shows_nothing(sqlite_url: str) -> None:
+    from sqlalchemy import event
+
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.budget(1.0, 0.01)
+        shown = {"0": ask(ledger, 0)}
+        ledger._storage._engine.dispose()
+        pages = {"limit": 0}
+
+        def small(connection: Any, _record: Any) -> None:
+            size = connection.execute("PRAGMA page_count").fetchone()[0]
+            connection.execute(f"PRAGMA max_page_count = {pages['limit'] or size + 3}")
+
+        event.listen(ledger._storage._engine, "connect", small)
+        with pytest.raises(LedgerError, match=r"disk is full.*Nothing was recorded"):
+            fill(ledger, shown, 200)
+        made = len(shown)
+        assert 1 < made < 200
+        assert ledger.spent()["h0"].releases == made
+        assert ledger.verify()
+        pages["limit"] = 10**6  # someone made room
+        ledger._storage._engine.dispose()
+        ask(ledger, "more")
+        for query, content in shown.items():
+            assert ask(ledger, query).tobytes() == content.tobytes()
+        assert ledger.spent()["h0"].releases == made + 1
+        assert ledger.verify()
+
+
+def test_a_really_full_disk(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = shutil.which("mount") and os.geteuid() == 0 and not subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)], capture_output=True
+    ).returncode  # fmt: skip
+    if not mounted:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        with Ledger.open(folder / "ledger.db") as ledger:
+            ledger.budget(1.0, 0.01)
+            shown: dict[str, np.ndarray] = {}
+            with pytest.raises(LedgerError, match=r"full|does not work"):
+                fill(ledger, shown, 400)
+            made = ledger.spent()["h0"].releases
+            assert len(shown) <= made <= len(shown) + 1  # a failed commit may have reached the disk
+            assert ledger.verify()
+            subprocess.run(["mount", "-o", "remount,size=4m", str(folder)], check=True)
+            for query, content in shown.items():
+                assert ask(ledger, query).tobytes() == content.tobytes()
+            ask(ledger, "more")
+            assert ledger.verify()
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_writer_in_the_way_is_waited_for_then_reported(ledger: Ledger, url: str) -> None:
+    ask(ledger, "a")
+    impatient = Ledger.open(url, timeout=0.2)
+    with ledger._storage.writing():
+        assert impatient.spent()["h0"].releases == 1  # readers do not wait
+        assert impatient.verify()
+        with pytest.raises(LedgerError, match="another writer"):
+            ask(impatient, "b")
+    ask(impatient, "b")
+    assert ledger.verify()
+    impatient.close()
+
+
+def test_importing_the_ledger_needs_no_database_package() -> None:
+    code = (
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "import shoal; shoal.Ledger\n"
+        "try: shoal.Ledger.open('sqlite:///x.db')\n"
+        "except shoal.InputError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "shoal[ledger]" in done.stdout
