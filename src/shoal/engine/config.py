@@ -29,7 +29,9 @@ class Config:
     interval: int | None = _setting("meters", None, "minutes between readings; by default the most common distance")
     time_zone: str | None = _setting("meters", None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
     max_kw: float | None = _setting("meters", None, "readings above it are taken for meter faults")
-    household_column: str | None = _setting("meters", None, "column that names the household, if its name does not tell")
+    household_column: str | None = _setting(
+        "meters", None, "column that names the household, if its name does not tell"
+    )
     timestamp_column: str | None = _setting("meters", None, "column of timestamps, if its name does not tell")
     value_column: str | None = _setting("meters", None, "column of readings, if its name does not tell")
     only: tuple[str, ...] = _setting("meters", (), "households to use; by default all")
@@ -38,7 +40,9 @@ class Config:
     horizon: int = _setting("forecast", 12, "steps to forecast")
     order: tuple[int, ...] = _setting("forecast", (6, 5), "order (p, q) of the ARMA models")
     season: str = _setting("forecast", "auto", '"day", "week", or "auto": by day below four weeks of training')
-    origin: str | None = _setting("forecast", None, "first instant to forecast, ISO 8601; by default after the last reading")
+    origin: str | None = _setting(
+        "forecast", None, "first instant to forecast, ISO 8601; by default after the last reading"
+    )
 
     clusters: int = _setting("neighbors", 6, "groups inside which households must stay indistinguishable")
     cluster_by: str = _setting("neighbors", "profile", '"profile" (mean day) or "forecast"; ignored with a table')
@@ -46,7 +50,9 @@ class Config:
     column: str | None = _setting("neighbors", None, "its column to group by: feeder, postcode, dwelling type")
 
     query: str = _setting("privacy", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
-    method: str = _setting("privacy", "transport", '"transport", "additive", "covariance", "center", "paper" or "white"')
+    method: str = _setting(
+        "privacy", "transport", '"transport", "additive", "covariance", "center", "paper" or "white"'
+    )
     epsilon: float = _setting("privacy", 1.0, "ε of the guarantee")
     delta: float | None = _setting("privacy", None, "δ to reach, at the least error; 1e-5 if neither δ nor ρ is given")
     rho: float | None = _setting("privacy", None, "or: mean squared error per step, in (ln kW)², to spend")

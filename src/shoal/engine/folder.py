@@ -21,6 +21,8 @@ from shoal.errors import InputError
 #: Version of the state file; a newer one is refused.
 VERSION = 1
 STATE = "state.json"
+#: Stages of a run, in order.
+STAGES = ("fit", "design", "release", "audit", "card", "report")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Folder:
             raise InputError(f"out: {self.path.name} is a file; name a folder")
         if self.is_run:
             return
-        if self.path.is_dir() and any(entry.name != ".lock" for entry in self.path.iterdir()):
+        mine = {".lock", f".{STATE}.part"}  # all that a run killed at its very beginning leaves
+        if self.path.is_dir() and any(entry.name not in mine for entry in self.path.iterdir()):
             raise InputError(
                 f"out: the folder {self.path.name} exists and is not a shoal run; name a new or an empty folder"
             )
@@ -94,7 +97,9 @@ class Folder:
                 f"dir: {self.path.name} is not a shoal run; `shoal run METERS --out {self.path.name}` makes one"
             ) from None
         except (ValueError, UnicodeDecodeError):
-            raise InputError(f"dir: the {STATE} in {self.path.name} is damaged; restore it or use a new folder") from None
+            raise InputError(
+                f"dir: the {STATE} in {self.path.name} is damaged; restore it or use a new folder"
+            ) from None
         if not isinstance(content, dict) or content.get("format") != "shoal run":
             raise InputError(f"dir: the {STATE} in {self.path.name} is not that of a shoal run")
         if content.get("version") != VERSION:
@@ -109,8 +114,7 @@ class Folder:
     def remember(self, state: State) -> None:
         """Write the state."""
         content = {"format": "shoal run", "version": VERSION, **asdict(state)}
-        text = json.dumps(content, indent=1, ensure_ascii=False)
-        self.write(STATE, lambda path: path.write_text(text))
+        self.put(STATE, json.dumps(content, indent=1, ensure_ascii=False))
 
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
         """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
@@ -128,13 +132,17 @@ class Folder:
         self._settle()
         return target
 
+    def put(self, name: str, content: str | bytes) -> Path:
+        """Write a file with this content, whole or not at all."""
+        data = content.encode() if isinstance(content, str) else content
+        return self.write(name, lambda path: path.write_bytes(data))
+
     def archive(self, names: list[str], under: str) -> None:
         """Copy files aside before they are replaced."""
         for name in names:
             if (self / name).is_file():
                 (self / under).mkdir(parents=True, exist_ok=True)
-                content = (self / name).read_bytes()
-                self.write(f"{under}/{name}", lambda path, content=content: path.write_bytes(content))
+                self.put(f"{under}/{name}", (self / name).read_bytes())
 
     def digest(self, name: str) -> str:
         return file_digest(self / name)

@@ -3,7 +3,7 @@
 Connected components share no edge, so each is calibrated for itself and no household pays for a group that is harder to
 hide in. The price of perfection of a group (:func:`shoal.perfect_rho`) always meets the target; the search then looks
 for something cheaper: first a little below that price, since where δ jumps up there the rest need not be tried (point
-forecasts are such a case), then by bisection. Certificates are those of the finished mechanism, whatever the search did.
+forecasts are such a case), then by bisection. Certificates are those of the finished mechanism.
 """
 
 from __future__ import annotations
