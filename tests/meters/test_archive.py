@@ -37,6 +37,12 @@ def test_round_trip(forecasts, tmp_path):
     assert np.array_equal(back.classes("trajectory").covs, forecasts.classes("trajectory").covs)
 
 
+def test_equal_forecasts_make_equal_files(forecasts, tmp_path):
+    forecasts.save(tmp_path / "f.zip")
+    shoal.Forecasts.load(tmp_path / "f.zip").save(tmp_path / "g.zip")
+    assert (tmp_path / "f.zip").read_bytes() == (tmp_path / "g.zip").read_bytes()
+
+
 def _rewritten(source, target, change):
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shoal.engine.folder import Folder, State
+from shoal.engine.folder import Done, Folder, State
 from shoal.errors import InputError, ShoalError
 from shoal.privacy.curve import round_up
 
@@ -37,10 +37,14 @@ def adopt(run: Run) -> None:
     for stage in ("fit", "design"):
         done = made.stages.get(stage)
         if done is not None and done.key == run.key(stage) and folder.intact(done) and not run.is_done(stage):
-            for name in done.files:
-                run.folder.put(name, (folder / name).read_bytes())
+            _copied(folder, run.folder, done)
             run._remember(replace(run.state, stages={**run.state.stages, stage: done}))
     shutil.rmtree(folder.path)
+
+
+def _copied(source: Folder, target: Folder, done: Done) -> None:
+    for name in done.files:
+        target.put(name, (source / name).read_bytes())
 
 
 def _cost(run: Run) -> str:
@@ -58,6 +62,10 @@ def _cost(run: Run) -> str:
         fresh = State(source=run.state.source, config=run.config.to_dict(), run=run.state.run)
         if folder.is_run:
             fresh = replace(fresh, stages=folder.state().stages)
+        if run.is_done("fit"):
+            done = run.state.stages["fit"]
+            _copied(run.folder, folder, done)
+            fresh = replace(fresh, stages={"fit": done, **{k: v for k, v in fresh.stages.items() if k != "fit"}})
         folder.remember(fresh)
         other = Run(folder, fresh, run.progress)
         other.fit()
@@ -71,8 +79,9 @@ def _cost(run: Run) -> str:
     except ShoalError as error:
         return f"A new release would be refused: {error}."
     worst = max(zip(cost.before, cost.after, strict=True), key=lambda pair: pair[1].spent)
-    verdict = "within" if cost.allowed else "above, so it would be refused; raise the budget first:"
+    verdict = "within" if cost.allowed else "so it would be refused (`shoal ledger budget` raises one): above"
     return (
         f"A new release would raise δ({worst[1].epsilon:g}) of the household hardest to hide from "
-        f"{round_up(worst[0].spent):.4g} to {round_up(worst[1].spent):.4g}, {verdict} its budget of {worst[1].budget:g}."
+        f"{round_up(worst[0].spent):.4g} to {round_up(worst[1].spent):.4g}, {verdict} its budget of "
+        f"{worst[1].budget:g}."
     )

@@ -1,7 +1,8 @@
 """The third stage: every household's answer through the ledger, once.
 
-The ledger is asked under a name that belongs to this release of this folder. Whatever interrupts the stage, asking again
-returns the recorded answers and charges nothing; a draw that is part of an answer is on disk before the ledger sees it.
+The ledger is asked under a name that belongs to this release of this folder. Whatever interrupts the stage, asking
+again returns the recorded answers and charges nothing; a draw that is part of an answer is on disk before the ledger
+sees it.
 """
 
 from __future__ import annotations

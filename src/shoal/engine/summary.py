@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
 from shoal.engine.folder import STAGES
-from shoal.privacy.curve import round_up
 
 if TYPE_CHECKING:
     from shoal.engine.run import Run
@@ -86,15 +86,15 @@ def _well(design: dict[str, Any]) -> list[str]:
             "its accounting does not match what is released" if design["query"] == "as_in_paper" else "δ is above 0.01"
         )
         return [
-            f"NO meaningful guarantee: δ ≤ {round_up(delta):.4g} at ε = {epsilon:g}; {why}. "
+            f"NO meaningful guarantee: δ ≤ {_up(delta)} at ε = {epsilon:g}; {why}. "
             "Allow more error (--rho), or ask for a guarantee (--delta 1e-5)."
         ]
     a, b = design["worst_edge"]
     factor = math.ceil(math.exp(epsilon) * 100) / 100
     lines = [
-        f"(ε, δ) = ({epsilon:g}, {round_up(delta):.4g}), {design['method']}: seeing a release changes the odds between "
+        f"(ε, δ) = ({epsilon:g}, {_up(delta)}), {design['method']}: seeing a release changes the odds between "
         f"any two households of a group by a factor of at most {factor:g}, but for a probability of at most "
-        f"{round_up(delta):.1g}.",
+        f"{_up(delta)}.",
         f"Hardest to hide: {a} from {b}.",
     ]
     if design["target"] is not None:
@@ -113,18 +113,18 @@ def _cost(design: dict[str, Any], report: dict[str, Any]) -> list[str]:
     if not design:
         return []
     lines = [
-        f"Released power is off the true forecast by {round_up(design['added_rmse_kw']):.3g} kW (root mean square; "
-        f"household hardest hit {round_up(design['added_rmse_kw_largest']):.3g} kW; forecasts average "
+        f"Released power is off the true forecast by {_up(design['added_rmse_kw'])} kW (root mean square; "
+        f"household hardest hit {_up(design['added_rmse_kw_largest'])} kW; forecasts average "
         f"{design['forecast_kw']:.3g} kW), with a bias of {design['bias_kw']:+.2g} kW.",
     ]
     if report.get("mae_released_kw") is not None:
         lines.append(
-            f"Against what was later metered: {report['mae_released_kw']:.3g} kW mean absolute error as released, "
+            f"Against what was later metered: {_up(report['mae_released_kw'])} kW mean absolute error as released, "
             f"{report['mae_forecast_kw']:.3g} kW without protection."
         )
     lines.append(
-        f"Equal noise with the same mean squared error (ρ = {round_up(design['rho_mean']):.3g}) would leave "
-        f"δ = {design['equal_noise_delta']:.4g}."
+        f"Equal noise with the same mean squared error (ρ = {_up(design['rho_mean'])}) would leave "
+        f"δ = {_up(design['equal_noise_delta'])}."
     )
     return lines
 
@@ -144,11 +144,7 @@ def _attacked(audit: dict[str, Any]) -> list[str]:
         limit = audit["detectable_delta"]
         lines.append(
             "Audit: consistent with the promise. "
-            + (
-                f"This many answers would have shown a δ of {round_up(limit):.2g}; less may pass unseen."
-                if limit < 1
-                else ""
-            )
+            + (f"This many answers would have shown a δ of {_up(limit)}; less may pass unseen." if limit < 1 else "")
         )
     else:
         lines.append(f"Audit: VIOLATED ({audit['violations']} finding(s), audit.json). Do not use this release.")
@@ -160,11 +156,16 @@ def _percent_up(share: float) -> str:
     return f"{min(math.ceil(share * 1000) / 10, 100.0):.1f}%"
 
 
+def _up(value: float, digits: int = 3) -> str:
+    """A number of at least 0 rounded up to some significant digits."""
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(value)):.{digits}g}"
+
+
 def _spent(release: dict[str, Any]) -> list[str]:
     if not release or "spent" not in release:
         return []
     lines = [
-        f"δ({release['budget_epsilon']:g}) ≤ {round_up(release['spent']):.4g} of a budget of "
+        f"δ({release['budget_epsilon']:g}) ≤ {_up(release['spent'])} of a budget of "
         f"{release['budget_delta']:g} for the household with most spent; {release['releases_each']} release(s) each."
     ]
     if release["budget_set"]:
@@ -184,7 +185,7 @@ def _files(run: Run) -> list[str]:
     folder = run.folder.path
     known = {
         "report.html": "the report, for the data owner: it shows true forecasts",
-        "released.csv": "the released figures (also .parquet); the household column is your key: drop it to pass rows on",
+        "released.csv": "the released figures (also .parquet); its household column is your key: drop it to pass on",
         "card.md": "the release card, to publish with the figures (also .json, .yaml)",
         "ledger.db": "what was spent; keep it, and keep it private",
     }

@@ -54,12 +54,19 @@ def save_forecasts(forecasts: Forecasts, path: str | Path) -> None:
     }
     header["digest"] = _digest(header, arrays, table.getvalue())
     with zipfile.ZipFile(Path(path), "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", json.dumps(header, sort_keys=True))
-        archive.writestr("quality.parquet", table.getvalue())
+        _put(archive, "header.json", json.dumps(header, sort_keys=True).encode())
+        _put(archive, "quality.parquet", table.getvalue())
         for name, values in arrays.items():
             buffer = io.BytesIO()
             np.save(buffer, values, allow_pickle=False)
-            archive.writestr(f"{name}.npy", buffer.getvalue())
+            _put(archive, f"{name}.npy", buffer.getvalue())
+
+
+def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """An entry without the time of day: equal forecasts make equal files."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, content)
 
 
 def load_forecasts(path: str | Path) -> Forecasts:
