@@ -181,6 +181,10 @@ class Mechanism:
         out = exact.released(np.atleast_2d(answers), positions, standard_normals(answers.size))
         return out.reshape(answers.shape)
 
+    def prepare(self) -> None:
+        """Compute now what the first release would: every label's factors and the cost of finite precision."""
+        _ = self._exact, self.precision_tv
+
     def sample(self, answers: Any, label: Any, *, seed: int) -> NotPrivate:
         """Answers with noise from a seeded generator: for experiments and tests, NOT private, and marked as such.
 

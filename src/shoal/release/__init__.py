@@ -1,1 +1,1 @@
-"""Operating a mechanism: the record of what leaves, the audit of it, and the card that describes it."""
+"""Before and after a release: the audit of what leaves, and the card that describes it."""

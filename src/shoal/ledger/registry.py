@@ -13,23 +13,17 @@ from typing import Any
 from shoal import validation
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
+from shoal.ledger.journal import Journal
+from shoal.ledger.questions import word
+from shoal.ledger.recent import Recent
+from shoal.ledger.storage import CHUNK, Transaction
 from shoal.mechanisms.mechanism import Mechanism
-from shoal.release.journal import Journal
-from shoal.release.questions import word
-from shoal.release.recent import Recent
-from shoal.release.storage import CHUNK, Transaction
 from shoal.validation import FloatArray
-
-
-def finite_precision_tv(mechanism: Mechanism) -> float:
-    """Total variation between what a computer releases and the ideal law, for the worst label of a mechanism."""
-    return float(getattr(mechanism, "finite_precision_tv", 0.0))
 
 
 def drawn(mechanism: Mechanism, values: FloatArray, label: str) -> FloatArray:
     """A released answer, with noise from the mechanism's cryptographic source."""
-    source: Any = mechanism
-    released = validation.array(ndim=1, released=source.release(values, label))
+    released = validation.array(ndim=1, released=mechanism.release(values, label))
     if released.shape != values.shape:
         raise LedgerError("ledger: the mechanism returned an answer of another length; nothing was recorded")
     return released

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.errors import InputError, LedgerError
+from shoal.ledger import journal
+from shoal.ledger.accounts import account
+from shoal.ledger.budgets import Budgets, Limit
+from shoal.ledger.chain import START, Entry, Head
+from shoal.ledger.composition import Charges, Composer
+from shoal.ledger.registry import graph_digest, restored
+from shoal.ledger.storage import Transaction
 from shoal.mechanisms.mechanism import Mechanism
-from shoal.release import journal
-from shoal.release.accounts import account
-from shoal.release.budgets import Budgets, Limit
-from shoal.release.chain import START, Entry, Head
-from shoal.release.composition import Charges, Composer
-from shoal.release.registry import graph_digest, restored
-from shoal.release.storage import Transaction
 
 #: Room for the rounding of another machine when a δ is computed again.
 SLACK = 1e-9

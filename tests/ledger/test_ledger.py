@@ -197,7 +197,7 @@ def test_an_answer_is_drawn_by_the_mechanism_as_recorded(ledger: Ledger, monkeyp
         seen.append(self)
         return draw(self, q, label)
 
-    monkeypatch.setattr(Mechanism, "release", watched, raising=False)
+    monkeypatch.setattr(Mechanism, "release", watched)
     honest = ledger.cost(mechanism, "h0").after[0].spent
     ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
     mechanism.noise_cov.flags.writeable = True
@@ -221,7 +221,7 @@ def test_a_failed_draw_charges_nothing(ledger: Ledger, monkeypatch: pytest.Monke
     ledger.register(mechanism)
     head = ledger.head
     for wrong in (lambda *_: np.array([np.nan, 0.0]), lambda *_: np.zeros(5)):
-        monkeypatch.setattr(Mechanism, "release", wrong, raising=False)
+        monkeypatch.setattr(Mechanism, "release", wrong)
         with pytest.raises((InputError, LedgerError)):
             ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
         assert untouched(ledger, head)

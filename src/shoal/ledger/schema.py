@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from shoal.errors import LedgerError
 
 if TYPE_CHECKING:
-    from shoal.release.storage import Transaction
+    from shoal.ledger.storage import Transaction
 
 
 def _tables(transaction: Transaction) -> None:

@@ -6,13 +6,11 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from releasing import benchmark
 
-from shoal import Ledger, Mechanism
+from shoal import Ledger
 
 _names = itertools.count()
 
@@ -47,16 +45,3 @@ def ledger(url: str) -> Iterator[Ledger]:
     with Ledger.open(url, timeout=20) as opened:
         opened.budget(epsilon=1.0, delta=0.01)
         yield opened
-
-
-@pytest.fixture(autouse=True)
-def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws for trees in which a mechanism cannot release yet; the real method is used where there is one."""
-    if hasattr(Mechanism, "release"):
-        return
-    seeds = itertools.count()
-
-    def release(self: Mechanism, answer: Any, label: Any) -> Any:
-        return np.asarray(self.sample(answer, label, seed=os.getpid() * 1_000_003 + next(seeds)))
-
-    monkeypatch.setattr(Mechanism, "release", release, raising=False)

@@ -13,8 +13,8 @@ from releasing import answer, point
 
 import shoal
 from shoal import InputError, Ledger, LedgerError
-from shoal.release import journal
-from shoal.release.chain import Entry, Head, canonical, follow, link
+from shoal.ledger import journal
+from shoal.ledger.chain import Entry, Head, canonical, follow, link
 
 
 def unguarded(ledger: Ledger, *statements: str, **parameters: Any) -> None:

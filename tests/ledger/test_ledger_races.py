@@ -16,10 +16,10 @@ from releasing import answer, benchmark, point
 
 import shoal
 from shoal import BudgetError, Ledger, Mechanism
-from shoal.release import answering
-from shoal.release import ledger as ledger_module
-from shoal.release.journal import Journal
-from shoal.release.storage import Transaction
+from shoal.ledger import answering
+from shoal.ledger import ledger as ledger_module
+from shoal.ledger.journal import Journal
+from shoal.ledger.storage import Transaction
 
 #: Kills per database; the full count is ``SHOAL_KILLS=1000``.
 KILLS = int(os.environ.get("SHOAL_KILLS", "25"))

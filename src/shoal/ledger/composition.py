@@ -33,11 +33,11 @@ from typing import Any
 
 import numpy as np
 
+from shoal.ledger.recent import Recent
+from shoal.ledger.storage import Transaction
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.privacy.incident import IncidentReleases, SpectraOf, incident_spectra
 from shoal.privacy.spectrum import EdgeSpectra
-from shoal.release.recent import Recent
-from shoal.release.storage import Transaction
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)

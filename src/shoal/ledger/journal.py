@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shoal.errors import LedgerError
-from shoal.release.chain import COLUMNS, START, Entry, Head, follow
-from shoal.release.storage import CHUNK, Transaction
+from shoal.ledger.chain import COLUMNS, START, Entry, Head, follow
+from shoal.ledger.storage import CHUNK, Transaction
 
 _FIELDS = "seq, kind, payload, previous, hash"
 _INSERT = (

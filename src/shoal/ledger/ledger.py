@@ -24,20 +24,20 @@ from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
+from shoal.ledger import composition, journal, schema
+from shoal.ledger.accounts import Cost, Spent
+from shoal.ledger.answering import OTHER_QUESTION, answered, was_shown
+from shoal.ledger.books import NO_BUDGET, Books
+from shoal.ledger.budgets import Budgets, Limit
+from shoal.ledger.chain import Entry, Head
+from shoal.ledger.composition import Composed
+from shoal.ledger.declared import as_mechanism
+from shoal.ledger.journal import Journal
+from shoal.ledger.questions import known_label, questions, word
+from shoal.ledger.registry import compatible
+from shoal.ledger.storage import Storage, Transaction
+from shoal.ledger.verification import Verification, verified
 from shoal.mechanisms.mechanism import Mechanism
-from shoal.release import composition, journal, schema
-from shoal.release.accounts import Cost, Spent
-from shoal.release.answering import OTHER_QUESTION, answered, was_shown
-from shoal.release.books import NO_BUDGET, Books
-from shoal.release.budgets import Budgets, Limit
-from shoal.release.chain import Entry, Head
-from shoal.release.composition import Composed
-from shoal.release.declared import as_mechanism
-from shoal.release.journal import Journal
-from shoal.release.questions import known_label, questions, word
-from shoal.release.registry import compatible, finite_precision_tv
-from shoal.release.storage import Storage, Transaction
-from shoal.release.verification import Verification, verified
 from shoal.validation import FloatArray
 
 
@@ -230,7 +230,7 @@ class Ledger:
                 limits = [limit for limit in limits if limit.analyst is not None]
                 before = before[-len(limits) :] if limits else ()
                 times = 1
-            extra = (mechanism.digest, finite_precision_tv(mechanism), times)
+            extra = (mechanism.digest, mechanism.finite_precision_tv, times)
             after = tuple(self._books.account(transaction, limit, lookup, extra) for limit in limits)
             return Cost(all(a.spent <= a.budget for a in after), False, before, after)
 
@@ -280,7 +280,7 @@ class Ledger:
             mechanism = self._books.prepared(as_mechanism(released, graph))
             content["label"] = known_label(mechanism, label)
             content["mechanism"] = mechanism.digest
-            content["tv"] = finite_precision_tv(mechanism)
+            content["tv"] = mechanism.finite_precision_tv
         with self._storage.writing() as transaction:
             writer = Journal(transaction)
             if mechanism is not None:

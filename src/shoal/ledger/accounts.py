@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import InputError
+from shoal.ledger.budgets import Limit
+from shoal.ledger.composition import Charges, Composer, Lookup
 from shoal.privacy.curve import round_up
-from shoal.release.budgets import Limit
-from shoal.release.composition import Charges, Composer, Lookup
 
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 

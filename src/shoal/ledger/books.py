@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.errors import BudgetError, InputError
+from shoal.ledger import accounts, composition
+from shoal.ledger.accounts import Account, round_down
+from shoal.ledger.budgets import Budgets, Limit
+from shoal.ledger.chain import Entry
+from shoal.ledger.composition import Composer, Lookup
+from shoal.ledger.questions import Question
+from shoal.ledger.registry import Registry, is_random
+from shoal.ledger.storage import Transaction
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.privacy.curve import round_up
-from shoal.release import accounts, composition
-from shoal.release.accounts import Account, round_down
-from shoal.release.budgets import Budgets, Limit
-from shoal.release.chain import Entry
-from shoal.release.composition import Composer, Lookup
-from shoal.release.questions import Question
-from shoal.release.registry import Registry, finite_precision_tv, is_random
-from shoal.release.storage import Transaction
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
 
@@ -30,7 +30,7 @@ class Books:
     def prepared(self, mechanism: Mechanism, labels: Iterable[str] = ()) -> Mechanism:
         """A trusted copy of a mechanism, with all that can be computed before anything is locked."""
         own = self.registry.trusted(mechanism)
-        finite_precision_tv(own)
+        own.prepare()
         for label in labels:
             self.composer.prepare(own, label)
         return own

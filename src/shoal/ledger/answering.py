@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.errors import InputError
+from shoal.ledger import journal
+from shoal.ledger.books import Books
+from shoal.ledger.chain import Entry
+from shoal.ledger.journal import Journal
+from shoal.ledger.questions import Question
+from shoal.ledger.registry import drawn
+from shoal.ledger.storage import Transaction
 from shoal.mechanisms.mechanism import Mechanism
-from shoal.release import journal
-from shoal.release.books import Books
-from shoal.release.chain import Entry
-from shoal.release.journal import Journal
-from shoal.release.questions import Question
-from shoal.release.registry import drawn, finite_precision_tv
-from shoal.release.storage import Transaction
 from shoal.validation import FloatArray
 
 OTHER_QUESTION = (
@@ -30,7 +30,7 @@ def answered(
     books.registry.admit(transaction, writer, mechanism)
     books.refuse_reuse(transaction, mechanism, question)
     limits = books.limits(transaction, question.label, question.analyst)
-    tv = finite_precision_tv(mechanism)
+    tv = mechanism.finite_precision_tv
     books.within(transaction, limits, (mechanism.digest, tv, 1))
     released = drawn(mechanism, question.values, question.label)
     content = {

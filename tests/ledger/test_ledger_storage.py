@@ -17,8 +17,8 @@ import pytest
 from releasing import answer, point
 
 from shoal import InputError, Ledger, LedgerError
-from shoal.release import schema
-from shoal.release.storage import Storage
+from shoal.ledger import schema
+from shoal.ledger.storage import Storage
 
 
 def ask(ledger: Ledger, query: object, label: str = "h0") -> np.ndarray:
