@@ -11,8 +11,8 @@ import typer
 from shoal.cli.screen import Debug, Json, Outcome, command
 
 if TYPE_CHECKING:
-    from shoal.release.accounts import Account
-    from shoal.release.ledger import Ledger
+    from shoal.ledger.accounts import Account
+    from shoal.ledger.ledger import Ledger
 
 Target = Annotated[str, typer.Argument(metavar="URL|DIR", help="sqlite:///…, postgresql://…, or the folder of a run.")]
 Label = Annotated[str | None, typer.Option(help="Only this household.")]
@@ -111,7 +111,7 @@ def _open(target: str, *, create: bool = False) -> Ledger:
     from shoal.engine.folder import Folder
     from shoal.engine.releasing import ledger_url
     from shoal.errors import InputError
-    from shoal.release.ledger import Ledger
+    from shoal.ledger.ledger import Ledger
 
     if "://" in target:
         if not create and target.startswith("sqlite:///") and not Path(target.removeprefix("sqlite:///")).is_file():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import shoal
 from shoal.engine.config import Config
 from shoal.engine.cost import error_against
 from shoal.engine.designing import MECHANISM, laws
@@ -22,7 +23,6 @@ from shoal.meters.forecast import Forecasts
 from shoal.release.audit import audit as audit_mechanism
 from shoal.release.card import release_card
 from shoal.release.guard import model_guard
-from shoal.report.page import write_report
 from shoal.validation import FloatArray
 
 AUDIT, GUARD, REPORT = "audit.json", "guard.json", "report.html"
@@ -103,7 +103,7 @@ def report(folder: Folder, config: Config, timings: Mapping[str, float]) -> tupl
         spent, verification = ledger.spent(), ledger.verify()
 
     def put(path: Any) -> None:
-        write_report(
+        shoal.write_report(
             path,
             mechanism=mechanism,
             graph=mechanism.graph,

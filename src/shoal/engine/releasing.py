@@ -21,7 +21,7 @@ from shoal.mechanisms.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
 from shoal.privacy.curve import round_up
-from shoal.release.ledger import Ledger
+from shoal.ledger.ledger import Ledger
 from shoal.validation import FloatArray
 
 LEDGER, CSV, PARQUET, DRAWS = "ledger.db", "released.csv", "released.parquet", "draws.npy"
