@@ -212,3 +212,12 @@ def test_a_parquet_file_works_like_a_csv(meters, tmp_path):
     done = call("fit", tmp_path / "m.parquet", "--out", tmp_path / "x", "--order", "1,0", "--clusters", "3", "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["households"] == 12
+
+
+def test_a_violated_audit_is_a_guarantee_not_met(january):
+    state = json.loads((january / "state.json").read_text())
+    state["stages"]["audit"]["facts"] |= {"verdict": "violated", "violations": 1}
+    (january / "state.json").write_text(json.dumps(state))
+    done = call("run", "--out", january)
+    assert done.code == 4
+    assert "Do not use this release" in done.out

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shoal.cli import options
 from shoal.cli.screen import Debug, Json, Outcome, Stages, command
+
+if TYPE_CHECKING:
+    from shoal.engine.run import Run
 
 #: Length of the simulated readings, and when the demo's forecasts begin: the evening after 16 days.
 DEMO_DAYS, DEMO_ORIGIN = 17, "2024-01-17T18:00"
@@ -161,4 +164,9 @@ def _everything(
         parts = summary(going)
         if not going.did:
             parts.insert(0, ("Nothing to do", [f"{out} holds a finished run; nothing was released again."]))
-        return Outcome(to_dict(going), parts=parts)
+        return Outcome(to_dict(going), parts=parts, code=verdict(going))
+
+
+def verdict(going: Run) -> int:
+    """Exit code of a run: an audit that found a violation is a guarantee not met."""
+    return 4 if going.is_done("audit") and going.facts("audit").get("verdict") == "violated" else 0

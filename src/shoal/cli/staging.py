@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from shoal.cli import options
-from shoal.cli.running import configured, meter_source
+from shoal.cli.running import configured, meter_source, verdict
 from shoal.cli.screen import Debug, Json, Outcome, Stages, command
 
 
@@ -157,4 +157,4 @@ def _stage(
         parts = summary(going)
         if not going.did:
             parts.insert(0, ("Nothing to do", [f"The stage {stage!r} of {folder} is done as configured."]))
-        return Outcome(to_dict(going), parts=parts)
+        return Outcome(to_dict(going), parts=parts, code=verdict(going))
