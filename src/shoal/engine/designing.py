@@ -68,7 +68,9 @@ def design(folder: Folder, config: Config, progress: Progress | None = None) -> 
     folder.write(MECHANISM, mechanism.save)
     certificate = mechanism.certificate
     cost = cost_facts(mechanism, forecasts)
-    equal = design_mechanism(classes, graph, "white", config.epsilon, cost["rho_mean"])
+    equal = mechanism
+    if cost["rho_mean"] > 0:
+        equal = design_mechanism(classes, graph, "white", config.epsilon, cost["rho_mean"])
     return [MECHANISM], {
         "method": mechanism.method,
         "query": config.query,

@@ -29,8 +29,8 @@ AUDIT, GUARD, REPORT = "audit.json", "guard.json", "report.html"
 CARDS = ("card.json", "card.md", "card.yaml")
 #: Budgets of the frontier, as shares of the price of perfection.
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0 + 1e-7)
-#: Seconds for each design that is only there to be compared with.
-GLANCE = 1.5
+#: Seconds, at most and as a share of the design's own, for each design that is only there to be compared with.
+GLANCE, GLANCE_SHARE = 1.5, 0.1
 
 
 def audit(folder: Folder, config: Config) -> tuple[list[str], dict[str, Any]]:
@@ -89,15 +89,16 @@ def report(folder: Folder, config: Config, timings: Mapping[str, float]) -> tupl
     known = bool(np.isfinite(truth).any())
     classes = laws(forecasts, config.query)
     rho = float(mechanism.rho.mean())
+    glance = min(GLANCE, GLANCE_SHARE * config.design_seconds)
     others = {
-        method: design(classes, mechanism.graph, method, config.epsilon, rho, seed=config.seed, time_limit=GLANCE)
+        method: design(classes, mechanism.graph, method, config.epsilon, rho, seed=config.seed, time_limit=glance)
         for method in ("none", "white", "paper")
-        if method != mechanism.method
+        if method != mechanism.method and rho > 0
     }
     price = perfect_rho(classes, mechanism.graph)
     budgets = [price * share for share in SHARES]
     compared = frontier(
-        classes, mechanism.graph, ("white", "transport"), config.epsilon, budgets, seed=config.seed, time_limit=GLANCE
+        classes, mechanism.graph, ("white", "transport"), config.epsilon, budgets, seed=config.seed, time_limit=glance
     )
     with open_ledger(folder, config) as ledger:
         spent, verification = ledger.spent(), ledger.verify()
