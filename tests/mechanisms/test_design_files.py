@@ -13,7 +13,7 @@ import pytest
 from design_cases import family
 
 import shoal
-from shoal import GaussianClasses, InputError, Mechanism, NeighborGraph
+from shoal import GaussianClasses, InputError, Mechanism, NeighborGraph, archive
 
 
 def mechanisms() -> dict[str, Mechanism]:
@@ -166,3 +166,32 @@ def test_file_holds_no_pickle(saved: Path) -> None:
         for name in archive.namelist():
             assert name.endswith((".npy", ".json"))
             assert b"|O" not in archive.read(name)[:128]
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("epsilon", np.nan),
+        ("epsilon", -1.0),
+        ("shift", np.inf),
+        ("noise_cov", np.nan),
+        ("weights", 0.0),
+        ("gain", np.nan),
+    ],
+)
+def test_impossible_parameters_under_a_fresh_seal(saved: Path, part: str, value: float) -> None:
+    """Someone who recomputes the digest gets no further than the parameters allow."""
+    header, arrays = archive.unpacked(saved.read_bytes(), "shoal mechanism", 1, "file")
+    arrays[part] = np.full_like(arrays[part], value)
+    with pytest.raises(InputError, match="no mechanism has"):
+        Mechanism.from_bytes(archive.packed(header, arrays))
+
+
+def test_other_shapes_under_a_fresh_seal(saved: Path) -> None:
+    header, arrays = archive.unpacked(saved.read_bytes(), "shoal mechanism", 1, "file")
+    arrays["epsilon"] = arrays["epsilon"][:1]
+    with pytest.raises(InputError, match="no mechanism has"):
+        Mechanism.from_bytes(archive.packed(header, arrays))
+    header["notion"] = "none"
+    with pytest.raises(InputError, match="no mechanism has"):
+        Mechanism.from_bytes(archive.packed(header, arrays))

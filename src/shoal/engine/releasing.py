@@ -17,11 +17,11 @@ from shoal.engine.designing import MECHANISM
 from shoal.engine.fitting import FORECASTS
 from shoal.engine.folder import Folder, digest_of
 from shoal.errors import InputError, UnreachableError
+from shoal.ledger.ledger import Ledger
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
 from shoal.privacy.curve import round_up
-from shoal.ledger.ledger import Ledger
 from shoal.validation import FloatArray
 
 LEDGER, CSV, PARQUET, DRAWS = "ledger.db", "released.csv", "released.parquet", "draws.npy"

@@ -10,11 +10,6 @@ came from.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal import validation
+from shoal import archive, validation
 from shoal.classes import GaussianClasses
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
@@ -35,12 +30,13 @@ from shoal.noise.factor import JITTER, jittered
 from shoal.noise.grid import Grid
 from shoal.noise.precision import edge_loss, label_tv
 from shoal.noise.source import standard_normals
-from shoal.privacy.curve import PrivacyCurve, privacy_curve, worst_over_edges
+from shoal.privacy.curve import NOTIONS, PrivacyCurve, privacy_curve, worst_over_edges
 from shoal.privacy.releases import Releases
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Version of the file format; files of a newer version are refused.
 VERSION = 1
+FORMAT = "shoal mechanism"
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -306,7 +302,7 @@ class Mechanism:
     def digest(self) -> str:
         """SHA-256 over every parameter and the graph: the mechanism's name wherever it is recorded."""
         arrays, header = self._parts()
-        return _digest(header, arrays)
+        return archive.digest(header, arrays)
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle."""
@@ -315,56 +311,51 @@ class Mechanism:
     def to_bytes(self) -> bytes:
         """The content of the file that :meth:`save` writes."""
         arrays, header = self._parts()
-        header["digest"] = _digest(header, arrays)
-        content = io.BytesIO()
-        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("header.json", json.dumps(header, sort_keys=True))
-            for name, values in arrays.items():
-                buffer = io.BytesIO()
-                np.save(buffer, values, allow_pickle=False)
-                archive.writestr(f"{name}.npy", buffer.getvalue())
-        return content.getvalue()
+        return archive.packed(header, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Mechanism:
         """Read a file back; one that is damaged, altered or of a newer version is refused.
 
-        The digest guards against damage and careless edits, not against someone who recomputes it. What is claimed is
-        recomputed from the parameters, so an altered file can never carry a better certificate than it deserves.
+        What is claimed is recomputed from the parameters, so a file that was altered and sealed anew can never carry a
+        better certificate than it deserves.
         """
-        name = Path(path).name
-        try:
-            content = Path(path).read_bytes()
-        except FileNotFoundError:
-            raise InputError(f"path: there is no file {name}") from None
-        except OSError as error:
-            raise InputError(f"path: {name} is not a mechanism file, or it is damaged") from error
-        return cls.from_bytes(content, f"path: {name}")
+        return cls.from_bytes(archive.content_of(path, FORMAT), f"path: {Path(path).name}")
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Mechanism:
         """A mechanism from the content of its file; ``name`` is what messages call it."""
+        header, arrays = archive.unpacked(content, FORMAT, VERSION, name)
         try:
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                header = json.loads(archive.read("header.json"))
-                arrays = {
-                    entry.removesuffix(".npy"): np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)
-                    for entry in archive.namelist()
-                    if entry.endswith(".npy")
-                }
-        except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError) as error:
-            raise InputError(f"{name} is not a mechanism file, or it is damaged") from error
-        if not isinstance(header, dict) or header.get("format") != "shoal mechanism":
-            raise InputError(f"{name} is not a mechanism file")
-        if header.get("version") != VERSION:
-            raise InputError(f"{name} has another format version than this shoal reads ({VERSION}); upgrade shoal")
-        stated = header.pop("digest", None)
-        if stated != _digest(header, arrays):
-            raise InputError(f"{name} does not match its digest: it was altered or damaged")
-        try:
-            return cls._from_parts(header, arrays)
+            mechanism = cls._from_parts(header, arrays)
         except (KeyError, TypeError, IndexError) as error:
             raise InputError(f"{name} lacks a part of a mechanism") from error
+        if not mechanism._possible:
+            raise InputError(f"{name} holds parameters that no mechanism has")
+        return mechanism
+
+    @property
+    def _possible(self) -> bool:
+        """Whether shapes, signs and finiteness are those of a mechanism."""
+        n, k = self.classes.means.shape
+        floats: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
+            "epsilon": (self.epsilon, ((self.graph.n_edges,),)),
+            "shift": (self.shift, ((n, k), (1, k))),
+            "noise_cov": (self.noise_cov, ((n, k, k), (1, k, k))),
+            "budget": (self.budget, ((n,),)),
+            "weights": (self.weights, ((k,),)),
+        }
+        if self.gain is not None:
+            floats["gain"] = self.gain, ((n, k, k),)
+        return (
+            all(v.dtype == np.float64 and v.shape in shapes and np.isfinite(v).all() for v, shapes in floats.values())
+            and bool((self.epsilon >= 0).all())
+            and bool((self.weights > 0).all())
+            and isinstance(self.method, str)
+            and self.notion in NOTIONS
+            and isinstance(self.lower_bound, float)
+            and 0.0 <= self.lower_bound <= 1.0
+        )
 
     def _parts(self) -> tuple[dict[str, FloatArray], dict[str, Any]]:
         arrays: dict[str, Any] = {
@@ -384,7 +375,7 @@ class Mechanism:
         if self.gain is not None:
             arrays["gain"] = self.gain
         header = {
-            "format": "shoal mechanism",
+            "format": FORMAT,
             "version": VERSION,
             "method": self.method,
             "notion": self.notion,
@@ -453,13 +444,3 @@ def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, 
     outside = moves.map @ (vectors * (~there)[:, None, :])
     noise = noise + outside @ np.swapaxes(outside, 1, 2)
     return gain, 0.5 * (noise + np.swapaxes(noise, 1, 2))
-
-
-def _digest(header: dict[str, Any], arrays: dict[str, Any]) -> str:
-    """SHA-256 over the header and every array with its name, type and shape."""
-    total = hashlib.sha256(json.dumps({k: v for k, v in header.items() if k != "digest"}, sort_keys=True).encode())
-    for name in sorted(arrays):
-        values = np.ascontiguousarray(arrays[name])
-        total.update(f"{name}:{values.dtype.str}:{values.shape}:".encode())
-        total.update(values.tobytes())
-    return total.hexdigest()

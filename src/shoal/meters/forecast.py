@@ -112,15 +112,15 @@ class Forecasts:
         return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
 
     def save(self, path: str | Path) -> None:
-        """Write a versioned file without pickle; see :mod:`shoal.meters.archive`."""
-        from shoal.meters.archive import save_forecasts
+        """Write a versioned file without pickle; see :mod:`shoal.meters.forecast_file`."""
+        from shoal.meters.forecast_file import save_forecasts
 
         save_forecasts(self, path)
 
     @staticmethod
     def load(path: str | Path) -> Forecasts:
         """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
-        from shoal.meters.archive import load_forecasts
+        from shoal.meters.forecast_file import load_forecasts
 
         return load_forecasts(path)
 

@@ -84,5 +84,5 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(shoal.InputError, match="there is no file nothing"):
         shoal.Forecasts.load(tmp_path / "nothing")
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(shoal.InputError, match="not a forecast file"):
+    with pytest.raises(shoal.InputError, match="not a forecasts file"):
         shoal.Forecasts.load(tmp_path / "text")

@@ -1,0 +1,91 @@
+"""Files of arrays and a JSON header in one zip, with a digest over all of it; no pickle is written or read.
+
+The digest guards against damage and careless edits, not against someone who recomputes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.errors import InputError
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def digest(header: Mapping[str, Any], arrays: Arrays) -> str:
+    """SHA-256 over the header and every array with its name, type and shape."""
+    total = hashlib.sha256(json.dumps({k: v for k, v in header.items() if k != "digest"}, sort_keys=True).encode())
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name])
+        total.update(f"{name}:{values.dtype.str}:{values.shape}:".encode())
+        total.update(values.tobytes())
+    return total.hexdigest()
+
+
+def packed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """The content of a file; ``header`` names its ``format`` and ``version``."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        sealed = json.dumps({**header, "digest": digest(header, arrays)}, sort_keys=True)
+        archive.writestr(_entry("header.json"), sealed)
+        for name, values in arrays.items():
+            buffer = io.BytesIO()
+            np.save(buffer, values, allow_pickle=False)
+            archive.writestr(_entry(f"{name}.npy"), buffer.getvalue())
+    return content.getvalue()
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """An entry without the time of day: equal content makes equal files."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
+
+
+def unpacked(
+    content: bytes, form: str, version: int, name: str, remedy: str = "upgrade shoal"
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays of a file of this format; one that is damaged, altered or of another version is refused.
+
+    ``name`` is what messages call the file, and ``remedy`` what to do about another version.
+    """
+    kind = form.removeprefix("shoal ")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            header = json.loads(archive.read("header.json"))
+            arrays = {
+                entry.removesuffix(".npy"): np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)
+                for entry in archive.namelist()
+                if entry.endswith(".npy")
+            }
+    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError) as error:
+        raise InputError(f"{name} is not a {kind} file, or it is damaged") from error
+    if not isinstance(header, dict) or header.get("format") != form:
+        raise InputError(f"{name} is not a {kind} file")
+    if header.get("version") != version:
+        raise InputError(f"{name} has another format version than this shoal reads ({version}); {remedy}")
+    stated = header.pop("digest", None)
+    if stated != digest(header, arrays):
+        raise InputError(f"{name} does not match its digest: it was altered or damaged")
+    return header, arrays
+
+
+def content_of(path: str | Path, form: str) -> bytes:
+    """The bytes of a file."""
+    name, kind = Path(path).name, form.removeprefix("shoal ")
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"path: there is no file {name}") from None
+    except OSError as error:
+        raise InputError(f"path: {name} is not a {kind} file, or it cannot be read") from error
