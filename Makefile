@@ -11,7 +11,7 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 demo: $(VENV)/installed
-	$(BIN)/python examples/demo.py
+	$(BIN)/shoal demo --out out/demo
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -34,6 +34,7 @@ _HOME = {
     "BudgetError": "shoal.errors",
     "LedgerError": "shoal.errors",
     "Ledger": "shoal.ledger.ledger",
+    "Run": "shoal.engine.run",
     "PrivacyCurve": "shoal.privacy.curve",
     "privacy_curve": "shoal.privacy.curve",
     "edge_deltas": "shoal.privacy.curve",

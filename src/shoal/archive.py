@@ -36,12 +36,20 @@ def packed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     """The content of a file; ``header`` names its ``format`` and ``version``."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", json.dumps({**header, "digest": digest(header, arrays)}, sort_keys=True))
+        sealed = json.dumps({**header, "digest": digest(header, arrays)}, sort_keys=True)
+        archive.writestr(_entry("header.json"), sealed)
         for name, values in arrays.items():
             buffer = io.BytesIO()
             np.save(buffer, values, allow_pickle=False)
-            archive.writestr(f"{name}.npy", buffer.getvalue())
+            archive.writestr(_entry(f"{name}.npy"), buffer.getvalue())
     return content.getvalue()
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """An entry without the time of day: equal content makes equal files."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
 
 
 def unpacked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,6 +156,19 @@ class Forecasts:
         level = validation.probability(level=level, below_one=True, above_zero=True)
         reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
         return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned file without pickle; see :mod:`shoal.meters.forecast_file`."""
+        from shoal.meters.forecast_file import save_forecasts
+
+        save_forecasts(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Forecasts:
+        """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
+        from shoal.meters.forecast_file import load_forecasts
+
+        return load_forecasts(path)
 
 
 def forecast(

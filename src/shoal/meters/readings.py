@@ -87,7 +87,7 @@ def load_meters(
     if unit is not None:
         validation.choice(("kw", "kwh"), unit=unit)
     zone = clock.zone(time_zone)
-    files = _files(path)
+    files = meter_files(path)
     parts: dict[str, pl.LazyFrame] = {}
     energies: set[bool] = set()
     for file in files:
@@ -99,10 +99,10 @@ def load_meters(
     return repair(_stack(parts, zone), interval=interval, max_kw=max_kw, energy=energies.pop())
 
 
-def _files(path: Paths) -> list[Path]:
+def meter_files(path: Paths) -> list[Path]:
     """Every file that a path, a pattern or a folder stands for, in sorted order."""
     if not isinstance(path, (str, os.PathLike)):
-        found = [file for each in path for file in _files(each)]
+        found = [file for each in path for file in meter_files(each)]
         if not found:
             raise InputError("path must name at least one file")
         return list(dict.fromkeys(found))

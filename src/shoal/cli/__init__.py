@@ -1,0 +1,1 @@
+"""The command ``shoal``: thin commands over the public API."""

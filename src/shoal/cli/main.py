@@ -1,0 +1,55 @@
+"""The command ``shoal`` and its subcommands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from shoal.cli import figures, ledgers, reproducing, running, staging
+
+app = typer.Typer(
+    name="shoal",
+    help="Answer questions about one member of a group so that nobody can tell which member it was.\n\n"
+    "Start with `shoal demo`; then `shoal run METERS --out DIR` on your own file.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+ledger = typer.Typer(help="What has been spent, whether the record is intact, what is left.", no_args_is_help=True)
+reproduce = typer.Typer(help="The paper's experiments, its figures, and ours beside them.", no_args_is_help=True)
+
+for group, functions in (
+    (app, (running.demo, running.run, running.init)),
+    (app, (staging.fit, staging.design, staging.release, staging.audit, staging.report)),
+    (app, (figures.curve, figures.frontier)),
+    (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
+    (reproduce, (reproducing.synthetic, reproducing.meters)),
+):
+    for function in functions:
+        group.command()(function)
+app.add_typer(ledger, name="ledger")
+app.add_typer(reproduce, name="reproduce")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import shoal
+
+        print(f"shoal {shoal.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def shoal_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run() -> None:
+    """Entry point of the installed command."""
+    app()

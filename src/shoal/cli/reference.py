@@ -1,0 +1,82 @@
+"""The reference page of the commands, made from the commands: ``python -m shoal.cli.reference > docs/cli.md``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from typer.main import get_command
+
+from shoal.cli.main import app
+
+HEAD = """# Command line
+
+Made from the commands by `python -m shoal.cli.reference`; a test checks that it is up to date.
+
+Every command takes `--json` (one JSON object on standard output, messages on standard error) and `--debug` (the
+traceback of an error). Exit codes: 0 done, 2 bad input, 3 refused by the budget, 4 the guarantee asked for cannot be
+met, 130 interrupted. `shoal --install-completion` sets up completion for your shell.
+
+A run lives in a folder. Its stages (fit, design, release, audit, card, report) are done once each and recorded in
+`state.json`; whatever interrupts a run, the same command continues it. What was released is never released again
+because a setting changed: that takes `--again`, and is charged.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for name, command in commands():
+        parts.append(f"## {name}\n\n{_text(command)}\n\n{_parameters(command)}")
+    return "\n".join(parts)
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command with its full name, in the order of the help."""
+    yield from _under("shoal", get_command(app))
+
+
+def _under(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    inside = getattr(command, "commands", None)
+    if inside is None:
+        yield name, command
+        return
+    for part, below in inside.items():
+        yield from _under(f"{name} {part}", below)
+
+
+def _text(command: Any) -> str:
+    """Docstring, its examples as a block."""
+    text = inspect.cleandoc(command.help or "")
+    words, _, examples = text.partition("Examples:")
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+    return "\n".join([words.strip(), "", "```sh", *lines, "```"])
+
+
+def _parameters(command: Any) -> str:
+    rows = ["| argument or option | what it does |", "| --- | --- |"]
+    for one in command.params:
+        if one.name in ("as_json", "debug", "help"):
+            continue
+        flags = ", ".join(f"`{flag}`" for flag in one.opts) if one.param_type_name == "option" else f"`{_name(one)}`"
+        rows.append(f"| {flags} | {_help(one)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _name(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper()).replace("|", " or ")
+
+
+def _help(one: Any) -> str:
+    text = str(one.help or "").replace("|", "\\|")
+    default = one.default
+    if default is not None and not isinstance(default, (bool, list, tuple)) and not callable(default) and one.opts:
+        shown = str(default)
+        if "[default" not in text and not one.required and shown and "UNSET" not in shown.upper():
+            text += f" [default: {shown}]"
+    return text
+
+
+if __name__ == "__main__":
+    print(page(), end="")

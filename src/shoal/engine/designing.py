@@ -1,0 +1,94 @@
+"""The second stage: forecasts to a mechanism, by an error to spend or by a guarantee to reach."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shoal.classes import GaussianClasses
+from shoal.engine.config import Config
+from shoal.engine.cost import cost_facts
+from shoal.engine.fitting import FORECASTS, GRAPH, load_graph
+from shoal.engine.folder import Folder
+from shoal.engine.target import interruptible, meet
+from shoal.mechanisms.design import design as design_mechanism
+from shoal.mechanisms.design import perfect_rho
+from shoal.meters.forecast import Forecasts
+from shoal.meters.queries import AccountingWarning
+from shoal.privacy.curve import round_up
+
+MECHANISM = "mechanism.shoal"
+#: Above this δ the guarantee means little: an event of this probability may reveal the household.
+MEANINGLESS = 1e-2
+
+#: Called with (done, total).
+Progress = Callable[[int, int], None]
+
+
+def laws(forecasts: Forecasts, query: str) -> GaussianClasses:
+    """The class laws of a query; what is wrong with ``as_in_paper`` is said in the facts, once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccountingWarning)
+        return forecasts.classes(query)
+
+
+def design(folder: Folder, config: Config, progress: Progress | None = None) -> tuple[list[str], dict[str, Any]]:
+    """Write the mechanism."""
+    forecasts = Forecasts.load(folder / FORECASTS)
+    graph = load_graph(folder / GRAPH)
+    classes = laws(forecasts, config.query)
+    if config.target is not None:
+        mechanism = meet(
+            classes,
+            graph,
+            method=config.method,
+            epsilon=config.epsilon,
+            delta=config.target,
+            seed=config.seed,
+            seconds=config.design_seconds,
+            progress=progress,
+        )
+    else:
+        report = None if progress is None else lambda done, total, _: progress(done, total)
+        mechanism = interruptible(
+            design_mechanism(
+                classes,
+                graph,
+                config.method,
+                config.epsilon,
+                config.rho,
+                seed=config.seed,
+                time_limit=config.design_seconds,
+                progress=report,
+            )
+        )
+    folder.write(MECHANISM, mechanism.save)
+    certificate = mechanism.certificate
+    cost = cost_facts(mechanism, forecasts)
+    equal = mechanism
+    if cost["rho_mean"] > 0:
+        equal = design_mechanism(classes, graph, "white", config.epsilon, cost["rho_mean"])
+    return [MECHANISM], {
+        "method": mechanism.method,
+        "query": config.query,
+        "epsilon": config.epsilon,
+        "target": config.target,
+        "delta": round_up(certificate.delta_upper),
+        "notion": certificate.released_notion,
+        "worst_edge": list(certificate.worst_edge),
+        "meaningful": certificate.delta_upper <= MEANINGLESS and config.query != "as_in_paper",
+        "all_alike": _all_alike(mechanism.output),
+        "perfect_rho": perfect_rho(classes, graph),
+        "equal_noise_delta": round_up(equal.certificate.delta_upper),
+        "notes": list(mechanism.notes),
+        **cost,
+    }
+
+
+def _all_alike(output: GaussianClasses) -> bool:
+    """Whether the noise is small beside the common answer: the release is then a group's answer, not a household's."""
+    width = np.sqrt(np.maximum(output.stored_variances, 0.0)).max()
+    return bool(width < 1e-2)

@@ -1,0 +1,268 @@
+"""A run: stages over one folder, each done once, in order, whatever interrupts them.
+
+| stage | reads | writes |
+| --- | --- | --- |
+| fit | the meter files | forecasts.zip, graph.json, truth.npy, quality.csv |
+| design | forecasts, graph | mechanism.shoal |
+| release | mechanism, forecasts | ledger.db, released.csv, released.parquet |
+| audit | mechanism, forecasts | audit.json, guard.json |
+| card | all of these | card.json, card.md, card.yaml |
+| report | all of these | report.html |
+
+A stage is known by a key: the digest of its settings, of the files it reads and of shoal's version. Where the state
+has the stage with this key and its files are intact, it is not done again. The release is never done again because
+something changed: that takes ``again=True``, and is charged.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import shoal
+from shoal.engine import preview
+from shoal.engine.config import Config
+from shoal.engine.folder import STAGES, STATE, Done, Folder, State, digest_of, without
+from shoal.errors import InputError
+
+#: Stage -> its settings.
+SETTINGS = {
+    "fit": (
+        "unit", "interval", "time_zone", "max_kw", "household_column", "timestamp_column", "value_column", "only",
+        "train_days", "horizon", "order", "season", "origin", "clusters", "cluster_by", "table", "column", "seed",
+    ),
+    "design": ("query", "method", "epsilon", "delta", "rho", "design_seconds", "seed"),
+    "release": ("query", "ledger"),
+    "audit": ("query", "audit_samples", "confidence", "seed"),
+    "card": ("query", "seed"),
+    "report": ("title", "query", "epsilon", "seed"),
+}  # fmt: skip
+
+#: Stage -> the stages whose files it reads.
+NEEDS = {
+    "fit": (),
+    "design": ("fit",),
+    "release": ("fit", "design"),
+    "audit": ("fit", "design"),
+    "card": ("fit", "design", "release", "audit"),
+    "report": ("fit", "design", "release", "audit", "card"),
+}
+
+#: Called with (stage, what is happening, done, total); total 0 where it is not known.
+Progress = Callable[[str, str, int, int], None]
+
+
+class Run:
+    """One folder and what has been done in it. Made by :meth:`start` and :meth:`open`."""
+
+    def __init__(self, folder: Folder, state: State, progress: Progress | None = None) -> None:
+        self.folder = folder
+        self.state = state
+        self._saved = folder.state() if folder.is_run else None
+        self.config = Config.from_dict(state.config, "state.json")
+        self.progress = progress
+        self.did: list[str] = []
+
+    @classmethod
+    @contextmanager
+    def start(
+        cls,
+        out: str | Path,
+        source: dict[str, Any] | None,
+        config: Config | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[Run]:
+        """Begin a run in a new or empty folder, or continue the one that is there, and hold the folder meanwhile.
+
+        ``config`` None keeps the settings that are there; ``source`` None keeps the readings.
+        """
+        folder = Folder(out)
+        if not folder.is_run and source is None:
+            raise InputError(f"meters: {folder.path.name} is not a shoal run yet; name a meter file")
+        folder.create()
+        with folder.locked():
+            if folder.is_run:
+                old = folder.state()
+                settings = old.config if config is None else config.to_dict()
+                state = replace(old, source=source or old.source, config=settings)
+            else:
+                settings = (config or Config()).to_dict()
+                state = State(source=source or {}, config=settings, created=_now(), run=uuid.uuid4().hex)
+            run = cls(folder, state, progress)
+            if not folder.is_run:
+                run._remember(state)  # from here on the folder is a run, however it ends
+            yield run
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: str | Path, progress: Progress | None = None) -> Iterator[Run]:
+        """The run in a folder."""
+        folder = Folder(path)
+        folder.state()
+        with cls.start(path, None, None, progress) as run:
+            yield run
+
+    # ------------------------------------------------------------------ stages
+
+    def everything(self, *, again: bool = False) -> None:
+        """Every stage that is not done."""
+        self._settle(again)
+        self.fit()
+        self.design()
+        self.release()
+        self.audit()
+        self.card()
+        self.report()
+
+    def fit(self, *, again: bool = False) -> None:
+        from shoal.engine.fitting import fit
+
+        self._settle(again)
+        self._stage(
+            "fit", lambda: fit(self.folder, self.state.source, self.config), "reading meters, fitting forecasts"
+        )
+
+    def design(self, *, again: bool = False) -> None:
+        from shoal.engine.designing import design
+
+        self._settle(again)
+
+        def work() -> tuple[list[str], dict[str, Any]]:
+            return design(self.folder, self.config, lambda done, total: self._tell("design", "searching", done, total))
+
+        self._stage("design", work, "designing the mechanism")
+
+    def release(self, *, again: bool = False) -> None:
+        """Release every answer through the ledger. With ``again``, a new release, charged, where there is one."""
+        from shoal.engine.releasing import release
+
+        self._settle(again)
+        self.require("release")
+        if not self.is_done("release"):
+            # Written before the ledger is asked: a release that may have happened counts as one.
+            self._remember(replace(self.state, releasing=self.key("release")))
+        name = f"run {self.state.run} release {self.state.release}"
+        self._stage("release", lambda: release(self.folder, self.config, name), "releasing through the ledger")
+
+    def audit(self) -> None:
+        from shoal.engine.evidence import audit
+
+        self._stage("audit", lambda: audit(self.folder, self.config), "attacking released answers")
+
+    def card(self) -> None:
+        from shoal.engine.evidence import card
+
+        self._stage("card", lambda: card(self.folder, self.config), "writing the release card")
+
+    def report(self) -> None:
+        from shoal.engine.evidence import report
+
+        timings = {name: self.state.stages[name].seconds for name in STAGES if name in self.state.stages}
+        self._stage("report", lambda: report(self.folder, self.config, timings), "writing the report")
+
+    # ------------------------------------------------------------------ what is done
+
+    def key(self, stage: str) -> str:
+        """The digest of all that goes into a stage."""
+        made_from: dict[str, Any] = {
+            "stage": stage,
+            "shoal": shoal.__version__,
+            "settings": self.config.part(*SETTINGS[stage]),
+            "files": {name: self.state.stages[name].files for name in NEEDS[stage] if name in self.state.stages},
+        }
+        if stage == "fit":
+            made_from["source"] = self.state.source["digest"]
+        if stage == "release":
+            made_from["release"] = self.state.release
+        return digest_of(made_from)
+
+    def is_done(self, stage: str) -> bool:
+        """Whether a stage and all that it rests on are done, as now configured, and their files intact."""
+        done = self.state.stages.get(stage)
+        return (
+            all(self.is_done(name) for name in NEEDS[stage])
+            and done is not None
+            and done.key == self.key(stage)
+            and self.folder.intact(done)
+        )
+
+    @property
+    def released(self) -> bool:
+        """Whether this folder has released, or may have: a release that was begun counts."""
+        return "release" in self.state.stages or self.state.releasing is not None
+
+    def facts(self, stage: str) -> dict[str, Any]:
+        """What a finished stage has to tell; empty where it is not done."""
+        done = self.state.stages.get(stage)
+        return dict(done.facts) if done is not None else {}
+
+    # ------------------------------------------------------------------ how it is done
+
+    def _stage(self, stage: str, work: Callable[[], tuple[list[str], dict[str, Any]]], text: str) -> None:
+        self.require(stage)
+        if self.is_done(stage):
+            self._tell(stage, "already done", 1, 1)
+            return
+        self._tell(stage, text, 0, 0)
+        begun = time.monotonic()
+        files, facts = work()
+        digests = {name: self.folder.digest(name) for name in files}
+        done = Done(self.key(stage), digests, round(time.monotonic() - begun, 3), _now(), facts)
+        stages = {**self.state.stages, stage: done}
+        self._remember(
+            replace(self.state, stages=stages, releasing=None if stage == "release" else self.state.releasing)
+        )
+        self.did.append(stage)
+        self._tell(stage, text, 1, 1)
+
+    def require(self, stage: str) -> None:
+        """Raise unless all that comes before a stage is done."""
+        missing = next((name for name in NEEDS[stage] if not self.is_done(name)), None)
+        if missing is not None:
+            where = self.folder.path.name
+            raise InputError(
+                f"dir: the stage {missing!r} comes before {stage!r} and is not done as now configured; "
+                f"run `shoal {missing} {where}`, or `shoal run --out {where}` for all of them"
+            )
+
+    def _settle(self, again: bool) -> None:
+        """Before fit, design or release: refuse to redo what a release rests on, unless a new one is wanted.
+
+        A release that was begun and interrupted is continued, since the ledger gives the same answers again.
+        """
+        if self.released:
+            recorded = self.state.stages.get("release")
+            made = self.state.releasing if recorded is None else recorded.key
+            same = self.is_done("design") and self.key("release") == made
+            if not same and not again:
+                raise InputError(preview.refusal(self))
+            if again and (recorded is not None or not same):
+                self._put_aside()
+        if self.state != self._saved:
+            self._remember(self.state)
+
+    def _put_aside(self) -> None:
+        """Copy the files of the release to earlier/, and count the next one."""
+        files = [name for done in self.state.stages.values() for name in done.files]
+        self.folder.archive([*files, STATE], f"earlier/{self.state.release}")
+        gone = without(self.state, "release", "audit", "card", "report")
+        self._remember(replace(gone, release=self.state.release + 1, releasing=None))
+        preview.adopt(self)
+
+    def _remember(self, state: State) -> None:
+        self.folder.remember(state)
+        self.state = self._saved = state
+
+    def _tell(self, stage: str, text: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(stage, text, done, total)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

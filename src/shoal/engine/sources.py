@@ -1,0 +1,66 @@
+"""Where a run's readings come from: files, or households that do not exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from shoal.engine.config import Config
+from shoal.engine.folder import digest_of, file_digest
+from shoal.errors import InputError
+from shoal.meters.quality import Readings
+
+
+def files(path: str | Path) -> dict[str, Any]:
+    """Meter files, by path and digest."""
+    from shoal.meters.readings import meter_files
+
+    found = meter_files(path)
+    return {
+        "kind": "files",
+        "path": str(Path(path).resolve()) if Path(path).exists() else str(path),
+        "digest": digest_of([[file.name, file_digest(file)] for file in found]),
+    }
+
+
+def simulated(households: int, days: int, step_minutes: int, seed: int) -> dict[str, Any]:
+    """A simulated neighborhood."""
+    values = {"households": households, "days": days, "step_minutes": step_minutes, "seed": seed}
+    return {"kind": "simulated", **values, "digest": digest_of(values)}
+
+
+def load(source: dict[str, Any], config: Config) -> Readings:
+    """The readings, with their quality table."""
+    import polars as pl
+
+    from shoal.meters.quality import repair
+    from shoal.meters.readings import load_meters
+    from shoal.meters.simulate import simulate_meters
+
+    if source["kind"] == "simulated":
+        sizes = source["households"], source["days"], source["step_minutes"]
+        readings = repair(simulate_meters(*sizes, seed=source["seed"]))
+    else:
+        readings = load_meters(
+            source["path"],
+            unit=config.unit,
+            interval=config.interval,
+            time_zone=config.time_zone,
+            columns=config.columns or None,
+            max_kw=config.max_kw,
+        )
+    if not config.only:
+        return readings
+    known = set(readings.quality["household"].to_list())
+    strange = [name for name in config.only if name not in known]
+    if strange:
+        raise InputError(f"only: there is no household {strange[0]!r} among the {len(known)} in the readings")
+    chosen = pl.col("household").is_in(list(config.only))
+    return Readings(readings.frame.filter(chosen), readings.quality.filter(chosen), readings.step)
+
+
+def describe(source: dict[str, Any]) -> str:
+    """The source in a few words."""
+    if source["kind"] == "simulated":
+        return f"{source['households']} simulated households, {source['days']} days (nobody real is behind them)"
+    return str(Path(source["path"]).name)

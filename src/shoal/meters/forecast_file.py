@@ -1,0 +1,87 @@
+"""Forecasts as files: sealed archives of arrays (:mod:`shoal.archive`), the quality table among them as Parquet.
+
+A forecast file holds what the forecasts were made from in all but name: guard it like the readings.
+"""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal import archive
+from shoal.errors import InputError
+from shoal.meters.arma.models import ArmaModels
+from shoal.meters.checks import Checks
+from shoal.meters.forecast import Forecasts
+from shoal.meters.season import Season
+
+FORMAT = "shoal forecasts"
+#: Version of the file format; files of another version are refused.
+VERSION = 1
+
+_LAWS = ("log_mean", "error_cov", "mean_cov", "season_part")
+_MODELS = ("ar", "ma", "innovation_var", "log_likelihood", "ok", "converged", "status", "n_obs")
+_CHECKS = ("skewness", "excess_kurtosis", "gaussian_p", "white_p", "level_p", "spread_p", "spread_ratio")
+
+
+def save_forecasts(forecasts: Forecasts, path: str | Path) -> None:
+    """Write a versioned forecast file."""
+    arrays: dict[str, Any] = {name: getattr(forecasts, name) for name in _LAWS}
+    arrays |= {f"model_{name}": getattr(forecasts.models, name) for name in _MODELS}
+    arrays |= {f"check_{name}": getattr(forecasts.checks, name) for name in _CHECKS}
+    arrays["profile"], arrays["repeats"] = forecasts.season.profile, forecasts.season.repeats
+    arrays["timestamps"] = forecasts.timestamps.dt.epoch("us").to_numpy()
+    table = io.BytesIO()
+    forecasts.quality.write_parquet(table)
+    arrays["quality"] = np.frombuffer(table.getvalue(), dtype=np.uint8)
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "households": list(forecasts.households),
+        "time_zone": getattr(forecasts.timestamps.dtype, "time_zone", None),
+        "season": forecasts.season.period,
+        "floor": forecasts.season.floor,
+        "order": list(forecasts.models.order),
+        "level": forecasts.checks.level,
+        "left_out": dict(forecasts.left_out),
+        "step_us": forecasts.step // timedelta(microseconds=1),
+        "train_days": forecasts.train_days,
+    }
+    Path(path).write_bytes(archive.packed(header, arrays))
+
+
+def load_forecasts(path: str | Path) -> Forecasts:
+    """Read a file back; one that is damaged, altered or of another version is refused."""
+    name = f"path: {Path(path).name}"
+    content = archive.content_of(path, FORMAT)
+    header, arrays = archive.unpacked(content, FORMAT, VERSION, name, "fit again")
+    try:
+        return _assembled(header, arrays)
+    except (KeyError, TypeError, IndexError) as error:
+        raise InputError(f"{name} lacks a part of a forecast file") from error
+
+
+def _assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Forecasts:
+    import polars as pl
+
+    stamps = pl.from_epoch(pl.Series("timestamp", arrays["timestamps"]), time_unit="us")
+    if header["time_zone"] is not None:
+        stamps = stamps.dt.replace_time_zone("UTC").dt.convert_time_zone(header["time_zone"])
+    households = tuple(header["households"])
+    p, q = header["order"]
+    return Forecasts(
+        households=households,
+        timestamps=stamps,
+        **{name: arrays[name] for name in _LAWS},
+        season=Season(header["season"], header["floor"], arrays["profile"], arrays["repeats"]),
+        models=ArmaModels(order=(p, q), **{name: arrays[f"model_{name}"] for name in _MODELS}),
+        checks=Checks(households, header["level"], **{name: arrays[f"check_{name}"] for name in _CHECKS}),
+        quality=pl.read_parquet(io.BytesIO(arrays["quality"].tobytes())),
+        left_out=header["left_out"],
+        step=timedelta(microseconds=header["step_us"]),
+        train_days=header["train_days"],
+    )

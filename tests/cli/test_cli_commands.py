@@ -1,0 +1,214 @@
+"""Every command: one JSON object, help with an example, its place on the reference page; a quick start."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from calls import SMALL, call
+from typer.testing import CliRunner
+
+import shoal
+from shoal.cli import reference
+from shoal.cli.main import app
+from shoal.engine.config import Config, template
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = dict(reference.commands())
+CONTRACT = {
+    "demo", "run", "init", "fit", "design", "release", "audit", "report", "curve", "frontier", "ledger show",
+    "ledger verify", "ledger budget", "reproduce synthetic", "reproduce meters",
+}  # fmt: skip
+
+
+def test_the_commands_of_the_contract():
+    assert set(COMMANDS) == {f"shoal {name}" for name in CONTRACT}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help_with_an_example(name):
+    shown = CliRunner().invoke(app, [*name.split()[1:], "--help"])
+    assert shown.exit_code == 0
+    assert "Examples:" in shown.stdout
+    assert f"{name} " in shown.stdout.partition("Examples:")[2] or f"{name}\n" in shown.stdout
+    assert "--json" in shown.stdout
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_examples_use_options_that_exist(name):
+    options = {flag for one in COMMANDS[name].params for flag in one.opts}
+    for line in reference._text(COMMANDS[name]).splitlines():
+        for part in line.split("&&"):
+            if part.strip().startswith(name):
+                assert {word for word in part.split() if word.startswith("--")} <= options
+
+
+def test_the_reference_page_is_up_to_date():
+    assert (ROOT / "docs" / "cli.md").read_text() == reference.page(), "run python -m shoal.cli.reference > docs/cli.md"
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom shoal.cli.main import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules}), file=sys.stderr)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    for heavy in ("numpy", "numba", "scipy", "polars", "sklearn", "sqlalchemy", "opendp", "matplotlib"):
+        assert f"'{heavy}'" not in loaded
+
+
+def test_the_installed_command_and_its_version():
+    done = subprocess.run([sys.executable, "-m", "shoal", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"shoal {shoal.__version__}\n"
+
+
+def test_completion_is_offered():
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
+
+
+def test_demo_as_a_process_gives_one_json_object(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "shoal", "demo", "--out", tmp_path / "d", "--households", "9", *SMALL, "--json"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["stages"]["audit"]["verdict"] == "consistent"
+    assert found["stages"]["design"]["delta"] <= 1e-5
+    assert found["stages"]["fit"]["truth_known"] is True
+    assert "attacking released answers" in done.stderr
+
+
+def test_summary_for_people(january):
+    text = call("run", "--out", january).out
+    for heading in ("What is protected", "How well", "At what cost", "What an attacker achieved", "Time", "Files"):
+        assert heading in text
+    assert "kW" in text
+    assert "season by day" in " ".join(text.split())
+
+
+def test_curve(january):
+    done = call("curve", january, "--epsilon", "0.1:2:20", "--json").json
+    assert len(done["epsilon"]) == len(done["delta_upper"]) == 20
+    mechanism = shoal.Mechanism.load(january / "mechanism.shoal")
+    assert done["delta_upper"] == pytest.approx(mechanism.released_curve(done["epsilon"]).delta_upper.tolist())
+    ideal = call("curve", january / "mechanism.shoal", "--epsilon", "1", "--notion", "pdp", "--json").json
+    assert ideal["notion"] == "pdp"
+    assert "δ at most" in call("curve", january).out
+
+
+def test_frontier(january):
+    arguments = ("frontier", january, "--rho", "0.05,0.2", "--method", "white,center", "--seconds", "1")
+    done = call(*arguments, "--json").json
+    assert set(done["delta_upper"]) == {"white", "center"}
+    assert done["delta_upper"]["white"][0] >= done["delta_upper"]["white"][1]
+    assert "white" in call(*arguments).out
+
+
+def test_ledger_commands(january):
+    shown = call("ledger", "show", january, "--json").json
+    assert shown["releases"] == 12
+    one = call("ledger", "show", january, "--label", "H0003", "--json").json
+    assert [account["name"] for account in one["accounts"]] == ["label H0003"]
+    good = call("ledger", "verify", f"sqlite:///{january / 'ledger.db'}", "--head", shown["head"], "--json")
+    assert good.code == 0
+    assert good.json["ok"] is True
+    left = call("ledger", "budget", january, "--json").json
+    assert left["set"] is False
+    assert all(0 < account["remaining"] <= account["budget"] for account in left["accounts"])
+    set_ = call("ledger", "budget", january, "--epsilon", "1", "--delta", "0.5", "--json").json
+    assert {account["budget"] for account in set_["accounts"]} == {0.5}
+    assert "δ(1)" in call("ledger", "show", january).out
+
+
+@dataclass(frozen=True)
+class Study:
+    seed: int
+
+    def to_dict(self) -> dict[str, float]:
+        return {"seed": self.seed, "delta": math.inf}
+
+    def __str__(self) -> str:
+        return "a table"
+
+
+def test_reproduce_hands_over_and_shows_the_study(monkeypatch, tmp_path, meters):
+    seen = {}
+
+    def synthetic(out, *, seed, quick, progress):
+        seen["synthetic"] = (out, seed, quick)
+        progress("curves", 1, 2)
+        return Study(seed)
+
+    def homes(readings, out, *, quick, seed, progress):
+        seen["meters"] = (None if readings is None else readings.columns, out, quick)
+        return Study(seed)
+
+    monkeypatch.setattr(shoal, "reproduce_synthetic", synthetic, raising=False)
+    monkeypatch.setattr(shoal, "reproduce_meters", homes, raising=False)
+    done = call("reproduce", "synthetic", "--out", tmp_path / "s", "--quick", "--seed", "3", "--json")
+    assert done.json == {"out": str(tmp_path / "s"), "seed": 3, "delta": None}
+    assert "curves: 1 of 2" in done.err
+    assert seen["synthetic"] == (tmp_path / "s", 3, True)
+    assert "a table" in call("reproduce", "meters", "--out", tmp_path / "m").out
+    assert seen["meters"] == (None, tmp_path / "m", False)
+    assert call("reproduce", "meters", meters, "--out", tmp_path / "m").code == 0
+    assert seen["meters"][0] == ["household", "timestamp", "kw"]
+
+
+def test_init_writes_a_file_that_reads_back(tmp_path):
+    path = tmp_path / "shoal.toml"
+    assert call("init", path, "--json").json == {"file": str(path)}
+    assert Config.read(path) == Config()
+    assert call("init", path).code == 2
+    assert call("init", path, "--force").code == 0
+
+
+def test_every_setting_reads_back_when_uncommented(tmp_path):
+    lines = [
+        line[1:] if line.startswith("#") and not line.startswith("# ") else line for line in template().splitlines()
+    ]
+    path = tmp_path / "all.toml"
+    path.write_text("\n".join(lines))
+    assert Config.read(path) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[privacy]\nepsilonn = 1\n", "there is no such setting"),
+        ("[forecast]\nepsilon = 1\n", "belongs in [privacy]"),
+        ("epsilon = 1\n", "stands outside the sections"),
+        ("[privacy]\nepsilon = 'one'\n", "must be a number"),
+        ("[forecast]\nhorizon = 1.5\n", "must be a whole number"),
+        ("[forecast]\norder = 'p'\n", "list of whole numbers"),
+        ("[privacy\n", "not valid TOML"),
+        ("[privacy]\ndelta = 0.1\nrho = 0.1\n", "exclude each other"),
+    ],
+)
+def test_bad_configuration(text, says, tmp_path):
+    (tmp_path / "c.toml").write_text(text)
+    with pytest.raises(shoal.InputError) as error:
+        Config.read(tmp_path / "c.toml")
+    assert says in str(error.value)
+
+
+def test_options_displace_each_other():
+    assert Config(delta=0.1).changed(rho=0.2).delta is None
+    assert Config(rho=0.1).changed(delta=0.2).rho is None
+    assert Config(rho=0.1).changed(epsilon=2.0).rho == 0.1
+    assert Config().target == 1e-5
+    assert Config(rho=1.0).target is None
+
+
+def test_season_by_default():
+    assert Config().period == "day"
+    assert Config(train_days=28).period == "week"
+    assert Config(season="week").period == "week"

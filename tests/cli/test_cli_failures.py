@@ -1,0 +1,225 @@
+"""What goes wrong ends with a sentence that says what to do, the right exit code, and no traceback."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+from calls import SMALL, call
+
+import shoal
+from shoal.cli.screen import exit_code, explained
+from shoal.engine.run import Run
+
+
+def refused(*arguments: object, code: int, says: str) -> str:
+    done = call(*arguments)
+    assert done.code == code, done.err
+    assert says in done.err
+    assert "Traceback" not in done.err + done.out
+    assert done.out == ""
+    return done.err
+
+
+def test_missing_file(tmp_path):
+    refused("run", tmp_path / "none.csv", "--out", tmp_path / "x", code=2, says="none.csv is not a file")
+    assert not (tmp_path / "x").exists()
+
+
+def test_no_meters_for_a_new_folder(tmp_path):
+    refused("run", "--out", tmp_path / "x", code=2, says="name a meter file")
+
+
+def test_wrong_columns_say_which_were_found(tmp_path):
+    (tmp_path / "m.csv").write_text("alpha,beta\n1,2\n")
+    refused("run", tmp_path / "m.csv", "--out", tmp_path / "x", code=2, says="found 'alpha', 'beta'")
+
+
+def test_unknown_household(meters, tmp_path):
+    out = tmp_path / "x"
+    refused("run", meters, "--out", out, *SMALL, "--household", "H9999", code=2, says="no household 'H9999'")
+    done = call("fit", out, "--household", "H0001", "--household", "H0002", "--clusters", "1", "--json")
+    assert done.code == 0, done.err
+    assert done.json["stages"]["fit"]["households"] == 2
+
+
+def test_too_short_a_file(tmp_path):
+    shoal.simulate_meters(3, 3).write_csv(tmp_path / "m.csv")
+    refused("run", tmp_path / "m.csv", "--out", tmp_path / "x", code=2, says="train_days=15")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--delta", "1e-60"], "finite precision"),
+        (["--delta", "1e-6", "--method", "none"], "choose a method"),
+    ],
+)
+def test_a_guarantee_that_cannot_be_met(unreleased, options, says):
+    done = call("design", unreleased, *options)
+    assert done.code == 4, done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_design_without_a_promise_is_not_released(unreleased):
+    assert call("design", unreleased, "--rho", "1e-9", "--method", "none").code == 0
+    refused("release", unreleased, code=4, says="promises nothing")
+    assert not (unreleased / "ledger.db").exists()
+
+
+def test_as_in_paper_is_not_released(unreleased):
+    assert call("design", unreleased, "--query", "as_in_paper", "--rho", "0.5", "--method", "white").code == 0
+    refused("release", unreleased, code=2, says="as_in_paper")
+    assert not (unreleased / "ledger.db").exists()
+
+
+def test_a_release_beyond_the_budget(unreleased):
+    assert call("ledger", "budget", unreleased, "--epsilon", "1", "--delta", "1e-200").code == 0
+    done = call("release", unreleased, "--json")
+    assert done.code == 3
+    assert done.json["kind"] == "BudgetError"
+    assert done.json["exit_code"] == 3
+    assert "budget" in done.err
+    assert not (unreleased / "released.csv").exists()
+    # The refusal is not the end: with room in the budget the same command goes on.
+    assert call("ledger", "budget", unreleased, "--epsilon", "1", "--delta", "1e-5").code == 0
+    assert call("release", unreleased, "--json").json["did"] == ["release"]
+
+
+def test_a_folder_that_is_not_a_run(tmp_path, meters):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    refused("run", meters, "--out", tmp_path, code=2, says="is not a shoal run")
+    refused("design", tmp_path, code=2, says="is not a shoal run")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_in_place_of_a_folder(tmp_path, meters):
+    (tmp_path / "x").write_text("")
+    refused("run", meters, "--out", tmp_path / "x", code=2, says="is a file")
+
+
+def test_no_write_permission(tmp_path, meters, monkeypatch):
+    def deny(self: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", deny)
+    refused("run", meters, "--out", tmp_path / "x", code=2, says="no permission")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_no_write_permission_for_real(tmp_path, meters):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    refused("run", meters, "--out", tmp_path / "closed" / "x", code=2, says="no permission")
+
+
+def test_a_full_disk_loses_nothing(unreleased, monkeypatch):
+    before = {path.name: path.read_bytes() for path in unreleased.iterdir() if path.name != ".lock"}
+    real = os.fsync
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    refused("design", unreleased, "--epsilon", "3", code=2, says="disk is full")
+    monkeypatch.setattr(os, "fsync", real)
+    assert {path.name: path.read_bytes() for path in unreleased.iterdir() if path.name != ".lock"} == before
+    assert call("design", unreleased, "--epsilon", "3", "--json").json["did"] == ["design"]
+
+
+def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
+    def interrupted(self: Run) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "audit", interrupted)
+        refused("run", "--out", unreleased, code=130, says="the same `shoal run` continues")
+    assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "card", "report"]
+
+
+def test_two_at_once(january):
+    with Run.open(january):
+        refused("run", "--out", january, code=2, says="another shoal is working")
+
+
+def test_a_damaged_state(january):
+    (january / "state.json").write_text("{")
+    refused("run", "--out", january, code=2, says="state.json in january is damaged")
+    (january / "state.json").write_text(json.dumps({"format": "shoal run", "version": 99}))
+    refused("run", "--out", january, code=2, says="another version")
+
+
+def test_a_foreign_ledger(january):
+    (january / "ledger.db").write_bytes(b"not a database, but long enough to be looked at" * 100)
+    done = call("ledger", "verify", january)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+
+
+def test_a_tampered_ledger_is_found(january):
+    import sqlite3
+
+    with sqlite3.connect(january / "ledger.db") as database:
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            database.execute(f'DROP TRIGGER "{name}"')
+        database.execute("UPDATE entries SET payload = replace(payload, 'H0001', 'H0002') WHERE seq = 8")
+    done = call("ledger", "verify", january, "--json")
+    assert done.code == 2
+    assert done.json["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "--delta", "0.1", "--rho", "0.1"], "exclude each other"),
+        (["run", "--order", "six"], "order must be"),
+        (["run", "--method", "magic"], "method must be one of"),
+        (["run", "--epsilon", "-1"], "epsilon must not be negative"),
+        (["run", "--config", "no.toml"], "there is no file no.toml"),
+    ],
+)
+def test_bad_options(arguments, says, meters, tmp_path):
+    refused(arguments[0], meters, "--out", tmp_path / "x", *arguments[1:], code=2, says=says)
+
+
+def test_bad_numbers(january):
+    for text in ("1:2", "b", "2:1:5", "0:1:1"):
+        refused("curve", january, "--epsilon", text, code=2, says="epsilon must be numbers")
+
+
+def test_usage_errors_end_with_two():
+    assert call("run", "--no-such-option").code == 2
+    assert call("no-such-command").code == 2
+
+
+def test_debug_shows_the_error(tmp_path):
+    with pytest.raises(shoal.InputError):
+        call("run", tmp_path / "none.csv", "--out", tmp_path / "x", "--debug")
+
+
+def test_exit_codes():
+    assert exit_code(shoal.InputError("")) == 2
+    assert exit_code(shoal.UnreachableError("")) == 4
+    assert exit_code(shoal.BudgetError("")) == 3
+    assert exit_code(KeyboardInterrupt()) == 130
+    assert "memory" in explained(MemoryError())
+    assert "check the path" in explained(FileNotFoundError(errno.ENOENT, "No such file", "x.csv"))
+
+
+def test_a_parquet_file_works_like_a_csv(meters, tmp_path):
+    pl.read_csv(meters, try_parse_dates=True).write_parquet(tmp_path / "m.parquet")
+    done = call("fit", tmp_path / "m.parquet", "--out", tmp_path / "x", "--order", "1,0", "--clusters", "3", "--json")
+    assert done.code == 0, done.err
+    assert done.json["stages"]["fit"]["households"] == 12
+
+
+def test_a_violated_audit_is_a_guarantee_not_met(january):
+    state = json.loads((january / "state.json").read_text())
+    state["stages"]["audit"]["facts"] |= {"verdict": "violated", "violations": 1}
+    (january / "state.json").write_text(json.dumps(state))
+    done = call("run", "--out", january)
+    assert done.code == 4
+    assert "Do not use this release" in done.out

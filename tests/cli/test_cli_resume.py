@@ -1,0 +1,92 @@
+"""Killed in the middle, a run continues: nothing lost, nothing charged twice. Real processes, real SIGKILL."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from calls import call
+
+import shoal
+
+#: Run the command in a process that kills itself as a stage begins, or right after the ledger has committed.
+KILLED = """
+import os, signal, sys
+where, folder = sys.argv[1:]
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if where == "committed":
+    from shoal.engine import releasing
+    releasing._table = die
+else:
+    from shoal.engine.run import Run
+    setattr(Run, where, die)
+from shoal.cli.main import app
+app(["run", "--out", folder])
+"""
+
+
+def killed(where: str, folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, where, str(folder)], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "left"),
+    [
+        ("release", ["release", "audit", "card", "report"]),
+        ("committed", ["release", "audit", "card", "report"]),
+        ("audit", ["audit", "card", "report"]),
+    ],
+)
+def test_killed_and_continued(where, left, unreleased, charges):
+    killed(where, unreleased)
+    if where == "committed":
+        assert charges(unreleased) == 12
+        assert not (unreleased / "released.csv").exists()
+    done = call("run", "--out", unreleased, "--json")
+    assert done.code == 0, done.err
+    assert done.json["did"] == left
+    assert charges(unreleased) == 12
+    table = pl.read_parquet(unreleased / "released.parquet")
+    with shoal.Ledger.open(unreleased / "ledger.db", create=False) as ledger:
+        recorded = [e.content["released"] for e in ledger.entries() if e.kind == "release"]
+    assert np.array_equal(table["released_kw"].to_numpy(), np.exp(np.concatenate(recorded)))
+
+
+def test_a_release_that_may_have_happened_counts_as_one(unreleased, charges):
+    killed("committed", unreleased)
+    refused = call("run", "--out", unreleased, "--epsilon", "0.7")
+    assert refused.code == 2
+    assert "--again" in refused.err
+    assert charges(unreleased) == 12
+    done = call("run", "--out", unreleased, "--epsilon", "0.7", "--again", "--json")
+    assert done.code == 0, done.err
+    assert done.json["release"] == 2
+    assert charges(unreleased) == 24
+
+
+def test_half_a_file_is_no_file(unreleased):
+    (unreleased / ".mechanism.shoal.part").write_bytes(b"half")
+    (unreleased / "mechanism.shoal").unlink()
+    done = call("design", unreleased, "--json")
+    assert done.json["did"] == ["design"]
+    assert not (unreleased / ".mechanism.shoal.part").exists()
+
+
+def test_killed_at_its_very_beginning(tmp_path, meters):
+    out = tmp_path / "x"
+    out.mkdir()
+    (out / ".lock").touch()
+    (out / ".state.json.part").touch()
+    done = call("fit", meters, "--out", out, "--order", "1,0", "--horizon", "2", "--json")
+    assert done.code == 0, done.err
+    assert json.loads((out / "state.json").read_text())["stages"].keys() == {"fit"}
