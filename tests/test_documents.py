@@ -51,7 +51,7 @@ def test_architecture_names_every_module() -> None:
 def test_modules_import_downward_only() -> None:
     """The rooms of ARCHITECTURE.md in order: a module may import from earlier rooms, never from later ones."""
     rooms = ["errors", "validation", "compiled", "parallel", "classes", "graph", "supports", "privacy", "mechanisms",
-             "meters", "synthetic", "pictures"]  # fmt: skip
+             "meters", "synthetic", "pictures", "studies"]  # fmt: skip
     source = ROOT / "src" / "shoal"
     wrong = []
     for path in source.rglob("*.py"):
