@@ -61,7 +61,8 @@ def _draw(axes: Any, lines: Lines, edges: str, **wanted: Any) -> None:
             getattr(line, edges),
             color=COLORS[line.method],
             lw=2.2 if line.method == "transport" else 1.5,
-            ls=":" if line.method == "none" else "-",
+            ls={"none": ":", "paper": "--"}.get(line.method, "-"),
+            zorder=3 if line.method == "paper" else 2,
             label=NAMES.get(line.method, line.method),
         )
     axes.set_ylim(0, 1.03)
@@ -110,15 +111,15 @@ def meters_figure(lines: Lines, budgets: FloatArray) -> Any:
     return figure
 
 
-def queries_figure(lines: Lines, panels: Sequence[tuple[str, str, float]], method: str = "paper") -> Any:
+def queries_figure(lines: Lines, panels: Sequence[Any], method: str = "paper") -> Any:
     """What the paper's accounting claims beside what holds for the point forecast that is released.
 
-    ``panels`` are (title, convention, budget); solid lines are the worst pair, dashed lines the median pair.
+    ``panels`` are (title, query claimed, query released, convention, budget); solid lines are the worst pair, dashed
+    lines the median pair.
     """
-    shown = {"as_in_paper": ("claimed", "#e69f00"), "as_released": ("true of what is released", "#000000")}
     figure, axes = _blank(1, len(panels), (4.0 * len(panels), 3.9), sharey=True)
-    for panel, (title, convention, budget) in zip(axes[0], panels, strict=True):
-        for query, (name, color) in shown.items():
+    for panel, (title, claimed, true, convention, budget) in zip(axes[0], panels, strict=True):
+        for query, name, color in ((claimed, "claimed", "#e69f00"), (true, "true of what is released", "#000000")):
             line = lines.one(query=query, method=method, convention=convention, budget=budget, notion="dp")
             panel.plot(lines.epsilon, line.worst, color=color, lw=1.8, label=f"{name}, worst pair")
             panel.plot(lines.epsilon, line.median, color=color, lw=1.6, ls="--", label=f"{name}, median pair")

@@ -144,7 +144,7 @@ def edge_curves(released: Any, graph: NeighborGraph, epsilon: FloatArray, notion
         raise InputError("graph has no edges: there is no worst edge to report")
     found = brackets(releases, pairs, CODES[notion], epsilon, np.zeros((len(pairs), 2)))
     upper = trusted(found.reshape(-1, 3))[2].reshape(found.shape[:3])
-    return exp_up(upper).max(axis=1)
+    return np.asarray(exp_up(upper).max(axis=1))
 
 
 def shown(delta: float, digits: int = 3) -> str:

@@ -7,13 +7,14 @@ Which query a line is about:
 | ``as_in_paper`` | the forecast with its prediction error, as the paper has it; what it releases has no such error |
 | ``as_released`` | the point forecast with the very noise designed for ``as_in_paper``: what is true of the release |
 | ``no_season`` | ``as_in_paper`` for the residual without its seasonal mean, the paper's x̂ instead of x̂ + μ |
+| ``no_season_released`` | what is true of that release, as ``as_released`` is of ``as_in_paper`` |
 | ``trajectory`` | one draw of the predictive law: the same laws as ``as_in_paper``, but sound, with our mechanisms |
 | ``point`` | the point forecast with our mechanisms |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +25,6 @@ import numpy as np
 from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
 from shoal.mechanisms.design import design, frontier, perfect_rho
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.meters import window
@@ -34,6 +34,7 @@ from shoal.meters.quality import Readings
 from shoal.meters.simulate import simulate_meters
 from shoal.studies.homes import Home, three_homes
 from shoal.studies.lines import CONVENTIONS, Line, Lines, Progress, measure, per_entry
+from shoal.supports import RankWarning
 from shoal.synthetic import TOTAL_BUDGETS
 from shoal.validation import FloatArray
 
@@ -47,7 +48,7 @@ HOUSEHOLDS, TRAIN_DAYS, HORIZON, ORDER, CLUSTERS, SEASON = 100, 15, 12, (6, 5), 
 SEARCHED_BUDGETS = TOTAL_BUDGETS[[0, 1, 4, 7]]
 
 #: Steps per stage of a search: enough to show the order of the methods, not to reach each one's best.
-ITERATIONS = 10
+ITERATIONS = 6
 
 DESIGN_EPSILON = 1.0
 
@@ -119,43 +120,50 @@ def reproduce_meters(
     """
     seed = validation.count(seed=seed, at_least=0)
     data, source = _readings(readings, seed, 16 if quick else HOUSEHOLDS)
-    report = progress if progress is not None else lambda stage, done, total: None
     epsilon = np.array([0.1, 1.0]) if quick else np.array([0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
     budgets = TOTAL_BUDGETS[[0, 1]] if quick else TOTAL_BUDGETS
-    report("forecasts", 0, 10)
+    plan = _plan(budgets, quick)
+    steps = iter(range(len(plan) + 6))
+
+    def report(stage: str) -> None:
+        if progress is not None:
+            progress(stage, next(steps), len(plan) + 5)
+
+    report("forecasts")
     forecasts = forecast(data, ORDER, TRAIN_DAYS, HORIZON, SEASON, origin=_origin(data))
     graph = cluster_graph(forecasts, min(2 if quick else CLUSTERS, len(forecasts.households)), seed)
     laws, fixed = forecasts.classes("trajectory"), forecasts.classes("point")
+    without = forecasts.log_mean - forecasts.season_part
+    residual = GaussianClasses(without, laws.covs, laws.labels)
+    fixed_residual = GaussianClasses.deterministic(without, laws.labels)
     lines: list[Line] = []
-
-    report("no noise", 1, 10)
-    residual = GaussianClasses(forecasts.log_mean - forecasts.season_part, laws.covs, laws.labels)
     for query, law in (("as_in_paper", laws), ("no_season", residual)):
         bare = design(law, graph, "none", DESIGN_EPSILON, 1.0)
         lines += measure(bare, graph, epsilon, query=query, method="none", convention="any", budget=0.0, rho=0.0)
     bounds: dict[str, list[float]] = {name: [] for name in CONVENTIONS}
     first: Mechanism | None = None
-    done = 2
-    for method in ("white", "paper"):
-        for convention in CONVENTIONS:
-            report(f"{method}, budget {convention}", done, 10)
-            done += 1
-            for budget in map(float, budgets):
-                rho = per_entry(budget, convention, HORIZON)
-                named: dict[str, Any] = {"method": method, "convention": convention, "budget": budget, "rho": rho}
-                mechanism = design(laws, graph, method, DESIGN_EPSILON, rho)
-                lines += measure(mechanism, graph, epsilon, query="as_in_paper", **named)
-                lines += measure(replace(mechanism, classes=fixed), graph, epsilon, query="as_released", **named)
-                if method == "white":
-                    bounds[convention].append(mechanism.lower_bound)
-                elif first is None:
-                    first = mechanism
-                other = design(residual, graph, method, DESIGN_EPSILON, rho)
-                lines += measure(other, graph, epsilon, query="no_season", **named)
-    for query, method, found in _ours(laws, fixed, graph, budgets, seed, quick):
-        report(f"{method}, {query}", min(done, 9), 10)
-        done += 1
-        for rho, mechanism in found:
+    for method, convention in ((m, c) for m in ("white", "paper") for c in CONVENTIONS):
+        report(f"{method}, budget {convention}")
+        for budget in map(float, budgets):
+            rho = per_entry(budget, convention, HORIZON)
+            named: dict[str, Any] = {"method": method, "convention": convention, "budget": budget, "rho": rho}
+            mechanism = design(laws, graph, method, DESIGN_EPSILON, rho)
+            lines += measure(mechanism, graph, epsilon, query="as_in_paper", **named)
+            lines += _released(mechanism, fixed, epsilon, query="as_released", **named)
+            other = design(residual, graph, method, DESIGN_EPSILON, rho)
+            lines += measure(other, graph, epsilon, query="no_season", **named)
+            lines += _released(other, fixed_residual, epsilon, query="no_season_released", **named)
+            if method == "white":
+                bounds[convention].append(mechanism.lower_bound)
+            elif first is None:
+                first = mechanism
+    for query, method, rhos in plan:
+        report(f"{method}, {query}")
+        found = frontier(
+            laws if query == "trajectory" else fixed, graph, method, DESIGN_EPSILON, rhos.tolist(), seed=seed,
+            iterations=2 if quick else ITERATIONS,
+        )  # fmt: skip
+        for rho, mechanism in zip(map(float, rhos), found.mechanisms[method], strict=True):
             lines += measure(
                 mechanism, graph, epsilon, query=query, method=method, convention="per entry", budget=rho, rho=rho
             )
@@ -172,7 +180,7 @@ def reproduce_meters(
         lower_bounds={name: np.array(values) for name, values in bounds.items()},
         perfect={"trajectory": perfect_rho(laws, graph), "point": perfect_rho(fixed, graph)},
     )
-    report("done", 10, 10)
+    report("done")
     if out is None:
         return study
     from shoal.studies.meters_text import write
@@ -180,20 +188,25 @@ def reproduce_meters(
     return replace(study, files=write(study, Path(out)))
 
 
-def _ours(
-    laws: GaussianClasses, fixed: GaussianClasses, graph: NeighborGraph, budgets: FloatArray, seed: int, quick: bool
-) -> Iterator[tuple[str, str, list[tuple[float, Mechanism]]]]:
-    """(query, method, designs) of the sound queries, budgets per entry, each design started from the one below."""
+def _plan(budgets: FloatArray, quick: bool) -> list[tuple[str, str, FloatArray]]:
+    """(query, method, budgets per entry) of the designs for the sound queries."""
     searched = budgets[:1] if quick else SEARCHED_BUDGETS
-    options = {"iterations": 2 if quick else ITERATIONS}
-    wanted = [("trajectory", laws, m) for m in ("center", "covariance", "additive", "transport")]
-    wanted += [("point", fixed, m) for m in ("center", "additive")]
-    for query, law, method in wanted:
-        if quick and method in ("covariance", "additive"):
-            continue
-        rhos = budgets if method == "center" else searched
-        found = frontier(law, graph, method, DESIGN_EPSILON, rhos, seed=seed, **options)
-        yield query, method, list(zip(map(float, rhos), found.mechanisms[method], strict=True))
+    plan = [("trajectory", "center", budgets), ("trajectory", "transport", searched), ("point", "center", budgets)]
+    if not quick:
+        plan += [("trajectory", m, searched) for m in ("covariance", "additive")] + [("point", "additive", searched)]
+    return plan
+
+
+def _released(mechanism: Mechanism, fixed: GaussianClasses, epsilon: FloatArray, **named: Any) -> list[Line]:
+    """The noise of a mechanism on the point forecasts themselves.
+
+    Algorithm 1 often puts no noise at all in some directions. There the released forecast is seen as it is, δ = 1;
+    the warning that such a covariance is singular is what is being shown, so it is not repeated.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RankWarning)
+        same_noise = replace(mechanism, classes=fixed)
+        return measure(same_noise, mechanism.graph, epsilon, **named)
 
 
 def _readings(readings: pl.DataFrame | Readings | None, seed: int, most: int) -> tuple[Readings, str]:

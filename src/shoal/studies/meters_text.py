@@ -89,13 +89,14 @@ def _stated(study: MetersStudy) -> str:
 
 
 def _query_error(study: MetersStudy) -> str:
-    header = ["budget", *(f"{kind}, {c}" for c in CONVENTIONS for kind in ("claimed", "true"))]
+    kinds = (("as_in_paper", "as_released", "season in"), ("no_season", "no_season_released", "season out"))
+    header = ["budget per entry", *(f"{kind}, {name}" for _, _, name in kinds for kind in ("claimed", "true"))]
     rows = []
     for budget in study.budgets:
         cells = [
-            _pair(study, 1.0, query=query, convention=c, method="paper", budget=budget, notion="dp")
-            for c in CONVENTIONS
-            for query in ("as_in_paper", "as_released")
+            _pair(study, 1.0, query=query, convention="per entry", method="paper", budget=budget, notion="dp")
+            for claimed, true, _ in kinds
+            for query in (claimed, true)
         ]
         rows.append([f"{budget:.4g}", *cells])
     return as_text(header, rows)
@@ -139,11 +140,12 @@ def write(study: MetersStudy, out: Path) -> tuple[Path, ...]:
     files.append(figures.save(drawn, out / "meters_curves.png"))
     second = float(study.budgets[1])
     panels = [
-        (f"{second:.4g} in total", "total", second),
-        (f"{second:.4g} per entry", "per entry", second),
-        (f"{study.budgets[-1]:.4g} per entry", "per entry", float(study.budgets[-1])),
+        ("season in, {} per entry", "as_in_paper", "as_released", "per entry"),
+        ("season out, {} in total", "no_season", "no_season_released", "total"),
+        ("season out, {} per entry", "no_season", "no_season_released", "per entry"),
     ]
-    files.append(figures.save(figures.queries_figure(study.lines, panels), out / "meters_queries.png"))
+    named = [(title.format(f"{second:.4g}"), *rest, second) for title, *rest in panels]
+    files.append(figures.save(figures.queries_figure(study.lines, named), out / "meters_queries.png"))
     curves, said, everything = out / "meters_curves.csv", out / "meters_stated.csv", out / "meters.json"
     study.lines.write_csv(curves)
     write_rows(said, stated_rows(study))

@@ -140,8 +140,7 @@ def reproduce_synthetic(
             )
             continue
         rhos = [per_entry(float(b), convention, classes.n_dims) for b in budgets]
-        options = {"iterations": 5} if quick else {}
-        found = frontier(classes, graph, method, DESIGN_EPSILON, rhos, seed=seed, **options)
+        found = frontier(classes, graph, method, DESIGN_EPSILON, rhos, seed=seed, iterations=5 if quick else None)
         for budget, rho, mechanism in zip(budgets, rhos, found.mechanisms[method], strict=True):
             lines += measure(
                 mechanism, graph, epsilon, query="synthetic", method=method, convention=convention,
