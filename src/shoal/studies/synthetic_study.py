@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -173,15 +173,13 @@ def _draws(seeds: range, budgets: FloatArray) -> Draws:
 
 
 def _written(study: SyntheticStudy, out: Path) -> SyntheticStudy:
-    from dataclasses import replace
-
     from shoal.studies import figures
 
     out.mkdir(parents=True, exist_ok=True)
     files = [
         figures.save(figures.classes_figure(study.classes), out / "synthetic_classes.png"),
         figures.save(figures.budgets_figure(study.lines, study.budgets, METHODS), out / "synthetic_curves.png"),
-        figures.save(figures.notions_figure(study.lines, float(study.budgets[0 if len(study.budgets) == 2 else 1])),
+        figures.save(figures.notions_figure(study.lines, float(TOTAL_BUDGETS[1])),
                      out / "synthetic_notions.png"),
     ]  # fmt: skip
     table, everything = out / "synthetic_curves.csv", out / "synthetic.json"
