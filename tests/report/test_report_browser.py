@@ -48,9 +48,16 @@ def _screenshot(page: Any, path: Path, height: int) -> None:
     assert path.stat().st_size > 20_000
 
 
+def _settled(page: Any) -> None:
+    """Wait until what was asked for has been drawn, and the page has heard of its scrolling."""
+    page.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")
+
+
 def _inside(page: Any, selector: str) -> Any:
+    """Bring an element to the middle of the window, so that a pointer needs no scrolling to reach it."""
     found = page.find_element(By.CSS_SELECTOR, selector)
     page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", found)
+    _settled(page)
     return found
 
 
@@ -98,7 +105,7 @@ def test_hover_shows_the_value_that_the_card_states(opened: Callable[..., Any], 
     assert tip.is_displayed()
     assert f"ε: {curve['epsilon'][-1]:g}" in tip.text
     assert f"{curve['delta'][-1]:.4g}" in tip.text
-    _hover(page, page.find_element(By.CSS_SELECTOR, "#curves h2"))
+    _hover(page, page.find_element(By.CSS_SELECTOR, "#curves figcaption"))
     assert not tip.is_displayed()
 
 
@@ -123,7 +130,7 @@ def test_legend_hides_and_shows_a_line(opened: Callable[..., Any]) -> None:
     before = drawn()
     assert "equal noise" in before
     button = next(b for b in page.find_elements(By.CSS_SELECTOR, "#curves .legend button") if b.text == "equal noise")
-    page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", button)
+    _inside(page, "#curves .legend")
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
     assert drawn() == before - {"equal noise"}
@@ -197,7 +204,7 @@ def test_plots_follow_the_width(opened: Callable[..., Any]) -> None:
     wide = page.find_element(By.CSS_SELECTOR, "#curves svg").rect["width"]
     metrics = {"width": PHONE[0], "height": PHONE[1], "deviceScaleFactor": 1, "mobile": False}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    page.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")
+    _settled(page)
     svg = page.find_element(By.CSS_SELECTOR, "#curves svg")
     assert svg.rect["width"] < wide
     assert float(svg.get_dom_attribute("viewBox").split()[2]) == pytest.approx(svg.rect["width"], abs=1)
