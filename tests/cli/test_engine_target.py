@@ -76,7 +76,8 @@ def test_progress_counts_the_groups(two_groups):
 @pytest.mark.parametrize("method", ["white", "additive", "transport"])
 def test_cost_in_kw_agrees_with_sampling(two_groups, method):
     classes, graph = two_groups
-    mechanism = meet(classes, graph, method=method, epsilon=1.0, delta=0.05, seconds=1.0)
+    # A small error: the squares of wider log-normals have tails that no sample of this size settles.
+    mechanism = design(classes, graph, method, 1.0, 0.15, time_limit=1.0)
     error = added_error(mechanism)
     rng = np.random.default_rng(0)
     for i, name in enumerate(classes.labels[:5]):
