@@ -96,7 +96,7 @@ def test_another_guarantee_after_a_release_is_refused_with_its_cost(january, cha
     assert charges(january) == 12
 
     done = call("run", "--out", january, "--epsilon", "0.5", "--again", "--json")
-    assert done.code == 0, done.err
+    assert done.code == 0, (done.err, json.loads((january / "audit.json").read_text())["violations"])
     assert done.json["release"] == 2
     assert done.json["did"] == ["release", "audit", "card", "report"]  # fit and design were made for the preview
     assert done.json["stages"]["design"]["epsilon"] == 0.5

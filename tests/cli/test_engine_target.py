@@ -76,12 +76,13 @@ def test_progress_counts_the_groups(two_groups):
 @pytest.mark.parametrize("method", ["white", "additive", "transport"])
 def test_cost_in_kw_agrees_with_sampling(two_groups, method):
     classes, graph = two_groups
-    mechanism = meet(classes, graph, method=method, epsilon=1.0, delta=0.05, seconds=1.0)
+    # A small error: the squares of wider log-normals have tails that no sample of this size settles.
+    mechanism = design(classes, graph, method, 1.0, 0.15, time_limit=1.0)
     error = added_error(mechanism)
     rng = np.random.default_rng(0)
     for i, name in enumerate(classes.labels[:5]):
         q = rng.multivariate_normal(classes.means[i], classes.covs[i], size=200_000)
-        off = np.exp(np.asarray(mechanism.sample(q, name, seed=i))) - np.exp(q)
+        off = np.exp(np.asarray(mechanism.sample(q, name, seed=1000 + i))) - np.exp(q)
         spread = off.std(axis=0) / np.sqrt(len(off))
         assert (np.abs(off.mean(axis=0) - error.bias[i]) < 5 * spread).all()
         squares = off**2

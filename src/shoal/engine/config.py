@@ -63,7 +63,7 @@ class Config:
     budget_delta: float | None = _setting("ledger", None, "and its δ; by default what this one release may cost")
 
     audit_samples: int = _setting("audit", 400, "test answers per household; more find smaller faults")
-    confidence: float = _setting("audit", 0.95, "probability that nothing the audit says is false")
+    confidence: float = _setting("audit", 0.999, "probability that nothing the audit says is false")
 
     title: str | None = _setting("report", None, "title of the report")
     seed: int = _setting("run", 0, "seed of clusters, search and audit; releases take none")
