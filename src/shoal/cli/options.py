@@ -28,7 +28,7 @@ Origin = Annotated[
 ]
 Order = Annotated[str | None, typer.Option(help="Order of the ARMA models as p,q. [default: 6,5]")]
 Samples = Annotated[
-    int | None, typer.Option("--samples", help="Test answers per household in the audit. [default: 400]")
+    int | None, typer.Option("--samples", help="Test answers per household in the audit. [default: 200]")
 ]
 Seconds = Annotated[float | None, typer.Option("--seconds", help="Time for the search of the design. [default: 20]")]
 LedgerUrl = Annotated[

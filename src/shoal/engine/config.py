@@ -62,7 +62,7 @@ class Config:
     budget_epsilon: float | None = _setting("ledger", None, "budget per household if the ledger has none: its ε")
     budget_delta: float | None = _setting("ledger", None, "and its δ; by default what this one release may cost")
 
-    audit_samples: int = _setting("audit", 400, "test answers per household; more find smaller faults")
+    audit_samples: int = _setting("audit", 200, "test answers per household; more find smaller faults")
     confidence: float = _setting("audit", 0.999, "probability that nothing the audit says is false")
 
     title: str | None = _setting("report", None, "title of the report")

@@ -28,9 +28,9 @@ from shoal.validation import FloatArray
 AUDIT, GUARD, REPORT = "audit.json", "guard.json", "report.html"
 CARDS = ("card.json", "card.md", "card.yaml")
 #: Budgets of the frontier, as shares of the price of perfection.
-SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0 + 1e-7)
+SHARES = (0.1, 0.25, 0.5, 0.8, 1.0 + 1e-7)
 #: Seconds, at most and as a share of the design's own, for each design that is only there to be compared with.
-GLANCE, GLANCE_SHARE = 1.5, 0.1
+GLANCE, GLANCE_SHARE = 1.0, 0.1
 
 
 def audit(folder: Folder, config: Config) -> tuple[list[str], dict[str, Any]]:
@@ -41,7 +41,7 @@ def audit(folder: Folder, config: Config) -> tuple[list[str], dict[str, Any]]:
         mechanism, n_samples=config.audit_samples, confidence=config.confidence, seed=config.seed
     ).to_dict()
     guard = model_guard(
-        mechanism, forecasts, query=config.query, fitted_on_private_data=True, n_draws=50, seed=config.seed
+        mechanism, forecasts, query=config.query, fitted_on_private_data=True, n_draws=20, seed=config.seed
     ).to_dict()
     folder.put(AUDIT, as_json(found))
     folder.put(GUARD, as_json(guard))
