@@ -244,7 +244,7 @@ def test_the_result_reads_and_travels():
     assert json.loads(json.dumps(wrong.to_dict()))["violations"][0]["evidence"]["delta at least"] > 0
 
 
-def test_the_mechanisms_own_release_is_the_default(monkeypatch):
+def test_the_mechanisms_own_release_is_the_default(monkeypatch, fresh_releases):
     mechanism = cases.constants()
     inner = seeded_release(mechanism, 9)
     monkeypatch.setattr(shoal.Mechanism, "release", lambda self, q, label: inner(q, label))
@@ -293,3 +293,11 @@ def test_edges_without_a_promise_are_refused():
         shoal.audit(mechanism, shoal.NeighborGraph.complete(classes.labels), n_samples=200)
     with pytest.raises(InputError, match="no edges"):
         shoal.audit(mechanism, shoal.NeighborGraph.from_edges(classes.labels, []), n_samples=200)
+
+
+@pytest.mark.parametrize("method", ["white", "covariance", "transport"])
+def test_what_is_really_released_is_consistent(method, fresh_releases):
+    """Cryptographic noise, unseeded: at this confidence a false alarm in this test is a once-in-ten-thousand event."""
+    result = shoal.audit(cases.random_laws(method), n_samples=1000, confidence=0.9999)
+    assert result.source == "mechanism.release"
+    assert result.verdict == "consistent", str(result)

@@ -89,7 +89,7 @@ def audit(
         released = trials.given_releases(releases, mechanism.classes)
         again = None
     else:
-        chosen, source = trials.default_release(mechanism, seed) if release is None else (release, "given release")
+        chosen, source = (release, "given release") if release is not None else (mechanism.release, "mechanism.release")
         true = _true_answers(mechanism, answers, n_samples, rng)
         released = trials.release_all(chosen, true, mechanism.classes.labels)
         again = None

@@ -116,7 +116,7 @@ def observed_loss(
     held_out = trials.given_answers(answers, mechanism.classes, 1)
     if min(len(q) for q in held_out) < 1:
         raise InputError("answers must hold at least one held-out answer for every label")
-    chosen = trials.default_release(mechanism, seed)[0] if release is None else release
+    chosen = mechanism.release if release is None else release
     released = trials.release_all(chosen, [np.repeat(q, draws, axis=0) for q in held_out], output.labels)
     exceeded, hockey = _losses(Laws.of(output), released, pairs, cut, draws)
     error = (1.0 - confidence) / 2

@@ -30,14 +30,6 @@ def seeded_release(mechanism: Mechanism, seed: int = 0) -> Release:
     return release
 
 
-def default_release(mechanism: Mechanism, seed: int) -> tuple[Release, str]:
-    """The mechanism's own release, and what to call it in a report; seeded noise where it has none."""
-    own = getattr(mechanism, "release", None)
-    if callable(own):
-        return own, "mechanism.release"
-    return seeded_release(mechanism, seed), "seeded sample"
-
-
 def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.Generator) -> list[FloatArray]:
     """(n_samples, k) true answers per label, drawn from the class laws."""
     values, vectors = np.linalg.eigh(classes.stored_covs)
