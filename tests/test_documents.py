@@ -72,3 +72,14 @@ def test_code_on_a_page_runs(page: str, tmp_path: Path) -> None:
     code = "\n".join(_blocks((ROOT / "docs" / f"{page}.md").read_text(), "python"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_tutorial_runs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    (code,) = _blocks(text, "python")
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    for line in "".join(_blocks(text, "sh")).splitlines():
+        command = [sys.executable, "-m", *line.split()]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, (line, done.stderr[-1500:])
+    assert (tmp_path / "first" / "report.html").stat().st_size > 10_000
