@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -83,3 +84,13 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, (line, done.stderr[-1500:])
     assert (tmp_path / "first" / "report.html").stat().st_size > 10_000
+
+
+def test_the_reference_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text(encoding="utf-8") == module.page()
+    assert all(f"| `{name}` |  |" not in module.page() for name in module.shoal._HOME), "a name without a docstring"
