@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -86,3 +87,12 @@ def test_other_files_are_refused(tmp_path):
     (tmp_path / "text").write_text("hello")
     with pytest.raises(shoal.InputError, match="not a forecasts file"):
         shoal.Forecasts.load(tmp_path / "text")
+
+
+def test_the_past_day_comes_back(tmp_path: Path) -> None:
+    made = shoal.forecast(shoal.simulate_meters(3, 16, seed=5), order=(1, 0), horizon=2, season="day")
+    assert made.recent is not None
+    made.save(tmp_path / "forecasts.zip")
+    back = shoal.Forecasts.load(tmp_path / "forecasts.zip")
+    assert back.recent is not None
+    np.testing.assert_array_equal(back.recent, made.recent)

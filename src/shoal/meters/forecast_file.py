@@ -35,6 +35,8 @@ def save_forecasts(forecasts: Forecasts, path: str | Path) -> None:
     arrays |= {f"check_{name}": getattr(forecasts.checks, name) for name in _CHECKS}
     arrays["profile"], arrays["repeats"] = forecasts.season.profile, forecasts.season.repeats
     arrays["timestamps"] = forecasts.timestamps.dt.epoch("us").to_numpy()
+    if forecasts.recent is not None:
+        arrays["recent"] = forecasts.recent
     table = io.BytesIO()
     forecasts.quality.write_parquet(table)
     arrays["quality"] = np.frombuffer(table.getvalue(), dtype=np.uint8)
@@ -84,4 +86,5 @@ def _assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Forecasts:
         left_out=header["left_out"],
         step=timedelta(microseconds=header["step_us"]),
         train_days=header["train_days"],
+        recent=arrays.get("recent"),
     )
