@@ -33,6 +33,8 @@ _HOME = {
     "UnreachableError": "shoal.errors",
     "BudgetError": "shoal.errors",
     "LedgerError": "shoal.errors",
+    "StorageError": "shoal.errors",
+    "EngineError": "shoal.errors",
     "Ledger": "shoal.ledger.ledger",
     "Run": "shoal.engine.run",
     "PrivacyCurve": "shoal.privacy.curve",

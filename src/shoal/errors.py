@@ -5,7 +5,9 @@
     ├── CertificationError    a number could not be bounded tightly enough to be trusted
     ├── UnreachableError      the guarantee asked for cannot be met
     ├── BudgetError           a release would spend more than is left; carries what remains
-    └── LedgerError           the ledger cannot be reached, written or trusted
+    ├── LedgerError           the ledger cannot be reached, written or trusted
+    ├── StorageError          the disk is full; what is finished is kept
+    └── EngineError           workers do not start, or the cluster is gone; what is finished is kept
 
 No message carries data: an exception text can end up in a log, and in a privacy library a log is a release.
 Messages name arguments, shapes, labels of the *caller's own* arguments and limits, never values of means,
@@ -48,3 +50,11 @@ class BudgetError(ShoalError):
 
 class LedgerError(ShoalError):
     """The ledger cannot be reached, written or trusted."""
+
+
+class StorageError(ShoalError):
+    """The disk is full. What is finished is kept: make room and run again."""
+
+
+class EngineError(ShoalError):
+    """Workers do not start, or the cluster is gone. What is finished is kept: run again."""
