@@ -40,7 +40,11 @@ def children() -> set[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             state = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            if int(state[1]) == os.getpid() and state[0] != "Z" and b"executors.worker" in (entry / "cmdline").read_bytes():
+            if (
+                int(state[1]) == os.getpid()
+                and state[0] != "Z"
+                and b"executors.worker" in (entry / "cmdline").read_bytes()
+            ):
                 found.add(int(entry.name))
         except OSError:
             continue
@@ -111,9 +115,7 @@ def test_what_does_not_travel_is_a_bug(processes: Executor) -> None:
         list(processes.run(errands.unpicklable, [Errand(0)]))
 
 
-def test_workers_and_the_libraries_in_them_use_one_thread(
-    processes: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_and_the_libraries_in_them_use_one_thread(processes: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ONE_THREAD:
         monkeypatch.setenv(name, "2")
     ((_, found),) = processes.run(errands.settings, [Errand(0)])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -17,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError
+from shoal.files import digest_of as digest_of
+from shoal.files import file_digest as file_digest
+from shoal.files import write_whole
 
 #: Version of the state file; a newer one is refused.
 VERSION = 1
@@ -119,17 +121,7 @@ class Folder:
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
         """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
         target = self / name
-        rough = target.with_name(f".{target.name}.part")
-        rough.unlink(missing_ok=True)
-        os.close(os.open(rough, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        try:
-            put(rough)
-            with rough.open("rb") as file:
-                os.fsync(file.fileno())
-            os.replace(rough, target)
-        finally:
-            rough.unlink(missing_ok=True)
-        self._settle()
+        write_whole(target, target.with_name(f".{target.name}.part"), put)
         return target
 
     def put(self, name: str, content: str | bytes) -> Path:
@@ -151,25 +143,7 @@ class Folder:
         """Whether a stage's files are all there and as they were written."""
         return all((self / name).is_file() and self.digest(name) == digest for name, digest in done.files.items())
 
-    def _settle(self) -> None:
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
 
 def without(state: State, *stages: str) -> State:
     """The state with some stages forgotten."""
     return replace(state, stages={name: done for name, done in state.stages.items() if name not in stages})
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def digest_of(value: Any) -> str:
-    """SHA-256 of plain values."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

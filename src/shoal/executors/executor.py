@@ -37,9 +37,7 @@ class Executor(ABC):
     workers: int
 
     @abstractmethod
-    def run(
-        self, work: Callable[[Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[int, Result | Failure]]:
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
         """Yield (index of the task, what it returned) as tasks complete, each exactly once.
 
         A ``ShoalError`` of a task is a ``Failure``, as is a task that ends its worker ``TRIES`` times. A full disk is

@@ -146,9 +146,7 @@ class Processes(Executor):
         while len(self._staff) < wanted:
             self._staff.append(_Worker(self._alive[0]))
 
-    def _feed(
-        self, work: Callable[[Any], Any], tasks: Sequence[Any], ahead: Iterator[int], again: deque[int]
-    ) -> None:
+    def _feed(self, work: Callable[[Any], Any], tasks: Sequence[Any], ahead: Iterator[int], again: deque[int]) -> None:
         """Give every idle worker a task, first those whose worker has died."""
         for worker in [worker for worker in self._staff if worker.ready and worker.task is None]:
             index = again.popleft() if again else next(ahead, None)

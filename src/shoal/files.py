@@ -1,0 +1,44 @@
+"""Files that are there whole or not at all, and digests that say what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(target: Path, rough: Path, put: Callable[[Path], Any]) -> None:
+    """Let ``put`` write the file ``rough``, flush it to disk and rename it to ``target`` in the same folder."""
+    rough.unlink(missing_ok=True)
+    os.close(os.open(rough, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        put(rough)
+        with rough.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(rough, target)
+    finally:
+        rough.unlink(missing_ok=True)
+    _settle(target.parent)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of plain values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _settle(folder: Path) -> None:
+    """Flush a folder's entries, so that a rename survives a crash of the machine."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,57 @@
+"""A cluster that is not there, and a package that is not installed: what to do is said at once."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from shoal.errors import InputError
+from shoal.executors.executor import open_executor
+from shoal.executors.versions import differences
+
+
+def _closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_an_unreachable_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
+    address = f"ray://127.0.0.1:{_closed_port()}"
+    with pytest.raises(InputError, match=f"^engine: no Ray cluster answers at {address}; check host and port"):
+        open_executor(address)
+
+
+def test_something_else_that_listens_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("grpc", reason="Ray's client is not installed: pip install shoal[ray]")
+    client = pytest.importorskip("ray.util.client.worker", reason="Ray is not installed: pip install shoal[ray]")
+    monkeypatch.setattr(client, "INITIAL_TIMEOUT_SEC", 1)
+    monkeypatch.setattr(client, "MAX_TIMEOUT_SEC", 1)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        address = f"ray://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(InputError, match="^engine: no Ray cluster answers"):
+            open_executor(address)
+
+
+@pytest.mark.parametrize("engine", ["ray://", "ray://:10001", "ray://host:port", "ray://host:1/path", "ray://h:99999"])
+def test_a_malformed_address_is_refused(engine: str) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
+    with pytest.raises(InputError, match="^engine: a Ray cluster is named ray://host:port"):
+        open_executor(engine)
+
+
+def test_without_the_package_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"^engine: .*pip install 'shoal\[ray\]'"):
+        open_executor("ray")
+
+
+def test_differences_name_only_what_differs() -> None:
+    here = {"a": "1", "b": "2"}
+    assert differences(here, [here, here]) == []
+    assert differences(here, [here, {"a": "1"}, {"a": "1", "b": "3"}]) == ["b 2 here, 3 and missing on workers"]
