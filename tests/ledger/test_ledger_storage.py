@@ -64,7 +64,7 @@ def test_version_1_becomes_the_newest(url: str, tmp_path: Path) -> None:
         downgraded(source, url)
     with Ledger.open(url, create=False) as ledger:
         with ledger._storage.reading() as transaction:
-            assert schema.version(transaction) == schema.NEWEST == 2
+            assert schema.version(transaction) == schema.NEWEST == 3
         assert ledger.head == head
         assert ask(ledger, "a").tobytes() == first.tobytes()
         with pytest.raises(LedgerError), ledger._storage.writing() as transaction:
@@ -101,7 +101,7 @@ def test_a_failed_migration_leaves_the_old_version(
 def test_a_newer_ledger_is_refused_untouched(ledger: Ledger, url: str) -> None:
     head = ledger.head
     with ledger._storage.writing() as transaction:
-        transaction.run("UPDATE meta SET value = '3' WHERE name = 'schema_version'")
+        transaction.run("UPDATE meta SET value = '4' WHERE name = 'schema_version'")
     with pytest.raises(LedgerError, match="newer than this shoal knows"):
         Ledger.open(url)
     assert ledger.head == head
