@@ -91,7 +91,7 @@ class Books:
         """
         if len(limit.at) > 1 and not one_graph(transaction, limit.at):
             return 1.0
-        key = (charged, limit.epsilon)
+        key = (charged.used, charged.tv, limit.epsilon, charged if charged.claims else None)
         found = self._uppers.get(key)  # still a bound if more points have become known since
         if found is None:
             found = bounded(charged, limit.epsilon, lambda digest: self.registry.bound(transaction, digest))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -121,10 +122,8 @@ def matching(
     """Columns of the releases whose two named columns hold one of the wanted pairs."""
     distinct = list(dict.fromkeys(wanted))
     for start in range(0, len(distinct), CHUNK):
-        part = distinct[start : start + CHUNK]
-        places = ", ".join(f"(:a{i}, :b{i})" for i in range(len(part)))
-        parameters = {f"a{i}": a for i, (a, _) in enumerate(part)} | {f"b{i}": b for i, (_, b) in enumerate(part)}
         yield from transaction.rows(
-            f"SELECT {columns} FROM entries WHERE kind = 'release' AND ({names[0]}, {names[1]}) IN (VALUES {places})",
-            **parameters,
+            f"SELECT {columns} FROM entries WHERE kind = 'release' AND ({names[0]}, {names[1]}) IN "
+            f"({transaction.listed_pairs('wanted')})",
+            wanted=json.dumps(distinct[start : start + CHUNK]),
         )

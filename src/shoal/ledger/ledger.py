@@ -250,7 +250,7 @@ class Ledger:
         ids = repeated(query_ids, len(labels))
         if isinstance(labels, (str, bytes)) or len(ids) != len(labels):
             raise InputError(f"query_ids must hold one name per label: expected {len(labels)}")
-        asked = [(str(label), word(query_id=query_id)) for label, query_id in zip(labels, ids, strict=True)]
+        asked = [(word(label=str(label)), word(query_id=query_id)) for label, query_id in zip(labels, ids, strict=True)]
         with self._storage.reading() as transaction:
             found = journal.recorded_many(transaction, asked)
             shown = {name: entry for name, entry in found.items() if was_shown(transaction, entry, analyst)}

@@ -41,7 +41,7 @@ def questions(
         raise InputError(f"labels must hold one label per answer: expected {len(values)}")
     if query_ids is not None and (isinstance(query_ids, (str, bytes)) or len(query_ids) != len(values)):
         raise InputError(f"query_ids must hold one name per answer: expected {len(values)}")
-    names = known_labels(mechanism, labels)
+    names = [word(label=name) for name in known_labels(mechanism, labels)]
     if values.shape[1] != mechanism.classes.n_dims:
         raise InputError(f"answer must have {mechanism.classes.n_dims} entries, got {values.shape[1]}")
     who = None if analyst is None else word(analyst=analyst)

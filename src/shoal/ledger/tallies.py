@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import Charges, claim
@@ -61,14 +61,14 @@ class Tallies:
         self._coming.clear()
 
     def _fetch(self, into: dict[str, _Tally], labels: list[str], analyst: str | None) -> None:
-        parameters: dict[str, Any] = {f"l{i}": label for i, label in enumerate(labels)}
-        places = ", ".join(f":{name}" for name in parameters)
-        where = f"label IN ({places}) AND kind IN ('release', 'declared')"
+        parameters = {"labels": json.dumps(labels)}
+        these = self._transaction.listed("labels")
+        where = f"label IN ({these}) AND kind IN ('release', 'declared')"
         if analyst is not None:
             parameters["analyst"] = analyst
             where += (
                 " AND (analyst = :analyst OR analyst IS NULL OR seq IN (SELECT release FROM entries WHERE "
-                f"kind = 'shown' AND label IN ({places}) AND (analyst = :analyst OR analyst IS NULL)))"
+                f"kind = 'shown' AND label IN ({these}) AND (analyst = :analyst OR analyst IS NULL)))"
             )
         for label, digest, tv, times in self._transaction.rows(
             f"SELECT label, mechanism, COALESCE(tv, 0), SUM(COALESCE(times, 1)) FROM entries WHERE {where} "
