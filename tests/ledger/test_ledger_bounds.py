@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from releasing import answer, point, trajectory
 from test_ledger_composition import mixed
 
-from shoal import CertificationError, InputError, Ledger, MechanismBound, mechanism_bound
+from shoal import (
+    CertificationError,
+    GaussianClasses,
+    InputError,
+    Ledger,
+    MechanismBound,
+    NeighborGraph,
+    design,
+    mechanism_bound,
+)
 from shoal.ledger import bounds, overview
 from shoal.ledger.bounds import bounded
 from shoal.ledger.composition import Charges, Composer
@@ -236,6 +245,22 @@ def test_overview_is_above_every_account(ledger: Ledger) -> None:
     assert seen.largest_share == pytest.approx(largest, rel=1e-12)
     assert seen.worst[0].name == max(spent, key=lambda a: a.spent / a.budget).name
     assert "release(s) about" in str(seen)
+
+
+def test_overview_covers_what_it_did_not_compose(ledger: Ledger) -> None:
+    """The account with the largest bound is not the worst: the worst one still counts, by its own bound."""
+    means = np.array([[0.0], [0.001], [0.0], [1.0]])
+    laws = GaussianClasses.deterministic(means, ["near0", "near1", "far0", "far1"])
+    pairs = NeighborGraph.within_groups(laws.labels, [0, 0, 1, 1])
+    uneven = design(laws, pairs, "white", 1.0, 4.0)
+    ledger.budget(0.0, 0.9)
+    for i in range(4):
+        ledger.release(uneven, np.array([float(i)]), "near0", query_id=str(i))
+    ledger.release(uneven, np.ones(1), "far0", query_id="once")
+    seen = ledger.overview(1)
+    assert seen.worst[0].name == "label near0"
+    assert seen.worst[0].spent < ledger.spent()["far0"].spent
+    assert seen.largest_share >= ledger.spent()["far0"].spent / 0.9
 
 
 def test_overview_of_little(url: str) -> None:

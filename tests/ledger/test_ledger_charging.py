@@ -216,6 +216,27 @@ def test_analysts_are_charged_for_what_they_are_shown(ledger: Ledger) -> None:
     assert ledger.verify()
 
 
+def test_what_is_shown_anew_counts_for_the_rest_of_the_batch(ledger: Ledger) -> None:
+    """An analyst is shown an old answer and asks for new ones at once: all of it counts."""
+    mechanism = point()
+    ledger.budget(1.0, 0.01, analyst="ann")
+    allowed = 0
+    while ledger.cost(mechanism, "h0", times=allowed + 1).allowed:
+        allowed += 1
+    ledger.budget(1.0, 0.9)
+    labels, ids = ["h0"] * (allowed + 1), [str(i) for i in range(allowed + 1)]
+    true = answer(mechanism, "h0") + np.arange(allowed + 1)[:, None]
+    drawn = mechanism.release(true, labels)
+    ledger.charge(mechanism, true[:1], drawn[:1], labels[:1], query_ids=ids[:1], analyst="bob")
+    head = ledger.head
+    with pytest.raises(BudgetError, match="analyst ann"):
+        ledger.charge(mechanism, true, drawn, labels, query_ids=ids, analyst="ann")
+    assert ledger.head == head
+    ledger.charge(mechanism, true[:-1], drawn[:-1], labels[:-1], query_ids=ids[:-1], analyst="ann")
+    assert ledger.spent("h0", "ann")["h0"].releases == allowed
+    assert ledger.verify()
+
+
 def test_few_statements_whatever_the_number_of_labels(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[str] = []
     for name in ("rows", "one", "run", "run_many"):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from releasing import answer, point
 
-from shoal import InputError, Ledger, LedgerError
+from shoal import InputError, Ledger, LedgerError, mechanism_bound
 from shoal.ledger import schema
 from shoal.ledger.storage import Storage
 
@@ -70,6 +70,19 @@ def test_version_1_becomes_the_newest(url: str, tmp_path: Path) -> None:
         with pytest.raises(LedgerError), ledger._storage.writing() as transaction:
             transaction.run("DELETE FROM entries")  # the guards of version 2 are there
         ask(ledger, "b")
+        with ledger._storage.reading() as transaction:  # the table and the indexes of version 3
+            assert transaction.rows("SELECT * FROM bounds") == []
+            catalog = "indexname FROM pg_indexes" if transaction.postgres else "name FROM sqlite_master"
+            names = {str(row[0]) for row in transaction.rows(f"SELECT {catalog}")}
+        assert {"entries_question", "entries_kind", "entries_account", "entries_answer"} <= names
+        assert "entries_label" not in names
+        mechanism = point()
+        true = answer(mechanism, "h1")[None]
+        drawn = mechanism.release(true, ["h1"])
+        bound = mechanism_bound(mechanism, 1.0)
+        ledger.charge(mechanism, true, drawn, ["h1"], query_ids="c", bounds=bound)
+        with ledger._storage.reading() as transaction:
+            assert transaction.value("SELECT COUNT(*) FROM bounds") == len(bound.epsilons) + len(bound.orders)
         assert ledger.verify(head=head)
     Ledger.open(url).close()  # and opening it again changes nothing
 
