@@ -2,18 +2,25 @@
 
 Answers of 12 entries about one of 13 labels, every pair joined, unequal covariances. A release takes the lock, composes
 everything about the label, draws, writes, and waits until the disk has it.
+
+"Charging shards": 1,000 labels in groups of 25, 12,000 edges, each shard with its own mechanism. ``release_many``
+composes every label and draws; ``charge`` gets answers that were drawn elsewhere, with the mechanism's bound, and
+decides by it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import resource
 import tempfile
 import time
 
 import numpy as np
 
-from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
+from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design, mechanism_bound
 
 N_LABELS, N_DIMS, MEASURED = 13, 12, 200
+SHARD, GROUP, FILLED, SHARDS = 1000, 25, 200_000, 5
 
 
 def mechanism(seed: int) -> Mechanism:
@@ -59,9 +66,81 @@ def measured(url: str, earlier: int, kinds: int) -> tuple[float, float, float, f
         return single, busy, batch, time.perf_counter() - start
 
 
+class Shards:
+    """Shards whose laws differ in their labels only, so that one bound and one draw serve all of them."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        factors = rng.standard_normal((SHARD, N_DIMS, 3 * N_DIMS))
+        self._covs = np.eye(N_DIMS) + 0.01 * factors @ factors.transpose(0, 2, 1) / (3 * N_DIMS)
+        self.answers = 0.01 * rng.standard_normal((SHARD, N_DIMS))
+        first = self.mechanism(0)
+        self._bound = mechanism_bound(first, 1.0)
+        self._drawn = first.release(self.answers, list(first.classes.labels))
+
+    def mechanism(self, number: int) -> Mechanism:
+        labels = [f"{number:06d}-{i:04d}" for i in range(SHARD)]
+        graph = NeighborGraph.within_groups(labels, [i // GROUP for i in range(SHARD)])
+        return design(GaussianClasses(self.answers, self._covs, labels), graph, "white", 1.0, 1.0)
+
+    def charge(self, ledger: Ledger, mechanism: Mechanism, query: int) -> tuple[float, float]:
+        """Seconds and CPU seconds to charge a shard."""
+        content, labels = mechanism.to_bytes(), list(mechanism.classes.labels)
+        bound = dataclasses.replace(self._bound, digest=mechanism.digest)
+        start, cpu = time.perf_counter(), time.process_time()
+        ledger.charge(content, self.answers + query, self._drawn, labels, query_ids=str(query), bounds=bound)
+        return time.perf_counter() - start, time.process_time() - cpu
+
+    def release(self, ledger: Ledger, mechanism: Mechanism, query: int) -> tuple[float, float]:
+        """The same for release_many."""
+        labels = list(mechanism.classes.labels)
+        start, cpu = time.perf_counter(), time.process_time()
+        ledger.release_many(mechanism, self.answers + query, labels, query_ids=[str(query)] * SHARD)
+        return time.perf_counter() - start, time.process_time() - cpu
+
+
+def charging(url: str) -> None:
+    """Rates on an empty ledger and on a full one; what opening, the head and an overview of the full one take."""
+    shards = Shards()
+    print("| entries before | how | labels/s | labels per CPU second | largest memory, MB |")
+    print("| ---: | --- | ---: | ---: | ---: |")
+
+    def row(before: int, how: str, taken: list[tuple[float, float]]) -> None:
+        wall, cpu = SHARD / np.mean(taken, axis=0)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"| {before:,} | {how} | {wall:,.0f} | {cpu:,.0f} | {memory:,.0f} |", flush=True)
+
+    with Ledger.open(url) as ledger:
+        ledger.budget(1.0, 0.999999)
+        fill = FILLED // SHARD
+        for before in (0, fill):
+            for number in range(1 if before else 0, before):
+                shards.charge(ledger, shards.mechanism(1000 + number), 0)
+            entries = ledger.head.seq
+            tools = [shards.mechanism(10_000 + before + i) for i in range(SHARDS)]
+            shards.charge(ledger, shards.mechanism(20_000 + before), 0)
+            row(entries, "charge, mechanism new", [shards.charge(ledger, tool, 0) for tool in tools])
+            row(entries, "charge, the second time", [shards.charge(ledger, tool, 1) for tool in tools])
+            row(entries, "release_many", [shards.release(ledger, shards.mechanism(30_000 + before), 0)])
+    start = time.perf_counter()
+    with Ledger.open(url) as ledger:
+        opened = time.perf_counter()
+        entries = ledger.head.seq
+        told = time.perf_counter()
+        seen = ledger.overview()
+        print(
+            f"\n{entries:,} entries: opened in {1e3 * (opened - start):.0f} ms, "
+            f"head in {1e3 * (told - opened):.1f} ms, "
+            f"overview of {seen.labels:,} labels in {time.perf_counter() - told:.1f} s\n"
+        )
+
+
 def main() -> None:
     from benchmarks import _postgres
 
+    print("## Ledger: charging shards\n")
+    with tempfile.TemporaryDirectory() as folder:
+        charging(f"sqlite:///{folder}/ledger.db")
     print("## Ledger\n")
     print("| database | earlier releases | mechanisms | releases/s | CPU ms each | in batches of 100 | verify, s |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")

@@ -36,6 +36,8 @@ _HOME = {
     "StorageError": "shoal.errors",
     "EngineError": "shoal.errors",
     "Ledger": "shoal.ledger.ledger",
+    "MechanismBound": "shoal.ledger.bounds",
+    "mechanism_bound": "shoal.ledger.bounds",
     "Run": "shoal.engine.run",
     "PrivacyCurve": "shoal.privacy.curve",
     "privacy_curve": "shoal.privacy.curve",

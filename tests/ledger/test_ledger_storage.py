@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from releasing import answer, point
 
-from shoal import InputError, Ledger, LedgerError
+from shoal import InputError, Ledger, LedgerError, mechanism_bound
 from shoal.ledger import schema
 from shoal.ledger.storage import Storage
 
@@ -64,12 +64,25 @@ def test_version_1_becomes_the_newest(url: str, tmp_path: Path) -> None:
         downgraded(source, url)
     with Ledger.open(url, create=False) as ledger:
         with ledger._storage.reading() as transaction:
-            assert schema.version(transaction) == schema.NEWEST == 2
+            assert schema.version(transaction) == schema.NEWEST == 3
         assert ledger.head == head
         assert ask(ledger, "a").tobytes() == first.tobytes()
         with pytest.raises(LedgerError), ledger._storage.writing() as transaction:
             transaction.run("DELETE FROM entries")  # the guards of version 2 are there
         ask(ledger, "b")
+        with ledger._storage.reading() as transaction:  # the table and the indexes of version 3
+            assert transaction.rows("SELECT * FROM bounds") == []
+            catalog = "indexname FROM pg_indexes" if transaction.postgres else "name FROM sqlite_master"
+            names = {str(row[0]) for row in transaction.rows(f"SELECT {catalog}")}
+        assert {"entries_question", "entries_kind", "entries_account", "entries_answer"} <= names
+        assert "entries_label" not in names
+        mechanism = point()
+        true = answer(mechanism, "h1")[None]
+        drawn = mechanism.release(true, ["h1"])
+        bound = mechanism_bound(mechanism, 1.0)
+        ledger.charge(mechanism, true, drawn, ["h1"], query_ids="c", bounds=bound)
+        with ledger._storage.reading() as transaction:
+            assert transaction.value("SELECT COUNT(*) FROM bounds") == len(bound.epsilons) + len(bound.orders)
         assert ledger.verify(head=head)
     Ledger.open(url).close()  # and opening it again changes nothing
 
@@ -101,7 +114,7 @@ def test_a_failed_migration_leaves_the_old_version(
 def test_a_newer_ledger_is_refused_untouched(ledger: Ledger, url: str) -> None:
     head = ledger.head
     with ledger._storage.writing() as transaction:
-        transaction.run("UPDATE meta SET value = '3' WHERE name = 'schema_version'")
+        transaction.run("UPDATE meta SET value = '4' WHERE name = 'schema_version'")
     with pytest.raises(LedgerError, match="newer than this shoal knows"):
         Ledger.open(url)
     assert ledger.head == head

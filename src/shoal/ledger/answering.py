@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from shoal.errors import InputError
 from shoal.ledger import journal
-from shoal.ledger.books import Books
+from shoal.ledger.books import Books, limits_on
 from shoal.ledger.chain import Entry
 from shoal.ledger.journal import Journal
 from shoal.ledger.questions import Question
 from shoal.ledger.registry import drawn
 from shoal.ledger.storage import Transaction
+from shoal.ledger.tallies import Tallies
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.validation import FloatArray
 
@@ -25,44 +28,59 @@ def answered(
     books: Books, transaction: Transaction, writer: Journal, mechanism: Mechanism, question: Question
 ) -> FloatArray:
     entry = journal.recorded(transaction, question.label, question.query_id)
+    tallies = Tallies(transaction)
     if entry is not None:
-        return _again(books, transaction, writer, mechanism, question, entry)
+        released, shown = again(books, transaction, tallies, mechanism, question, entry)
+        if shown is not None:
+            writer.append("shown", shown)
+        return released
     books.registry.admit(transaction, writer, mechanism)
-    books.refuse_reuse(transaction, mechanism, question)
-    limits = books.limits(transaction, question.label, question.analyst)
+    earlier = journal.matching(transaction, "mechanism", ("label", "answer"), [(question.label, question.answer)])
+    books.refuse_reuse(transaction, mechanism, {str(row[0]) for row in earlier})
+    limits = limits_on(books.in_force(transaction), question.label, question.analyst)
     tv = mechanism.finite_precision_tv
-    books.within(transaction, limits, (mechanism.digest, tv, 1))
+    books.within(transaction, limits, tallies, (mechanism.digest, tv, 1))
     released = drawn(mechanism, question.values, question.label)
-    content = {
+    writer.append("release", content(mechanism, tv, question, released.tolist()))
+    return released
+
+
+def content(mechanism: Mechanism, tv: float, question: Question, released: list[float]) -> dict[str, Any]:
+    """The entry of a release."""
+    found = {
         "label": question.label,
         "query_id": question.query_id,
         "mechanism": mechanism.digest,
         "answer": question.answer,
         "tv": tv,
-        "released": released.tolist(),
+        "released": released,
     }
     if question.analyst is not None:
-        content["analyst"] = question.analyst
-    writer.append("release", content)
-    return released
+        found["analyst"] = question.analyst
+    return found
 
 
-def _again(
-    books: Books, transaction: Transaction, writer: Journal, mechanism: Mechanism, question: Question, entry: Entry
-) -> FloatArray:
-    """The recorded answer; showing it to someone new counts for them."""
-    content = entry.content
-    if content["mechanism"] != mechanism.digest or content["answer"] != question.answer:
+def again(
+    books: Books,
+    transaction: Transaction,
+    tallies: Tallies,
+    mechanism: Mechanism,
+    question: Question,
+    entry: Entry,
+) -> tuple[FloatArray, dict[str, Any] | None]:
+    """The recorded answer, and the entry to write where it is shown to someone new: that counts for them."""
+    found = entry.content
+    if found["mechanism"] != mechanism.digest or found["answer"] != question.answer:
         raise InputError(OTHER_QUESTION)
+    shown = None
     if not was_shown(transaction, entry, question.analyst):
         budgets = books.in_force(transaction)
         limits = list(budgets.of_analysts(question.label, question.analyst))
-        books.within(transaction, limits, (content["mechanism"], content["tv"], 1))
-        shown = {"label": question.label, "release": entry.seq, "mechanism": content["mechanism"]}
+        books.within(transaction, limits, tallies, (found["mechanism"], found["tv"], 1))
+        shown = {"label": question.label, "release": entry.seq, "mechanism": found["mechanism"]}
         if question.analyst is not None:
             shown["analyst"] = question.analyst
-        writer.append("shown", shown)
-    return np.array(content["released"], dtype=np.float64)
+    return np.array(found["released"], dtype=np.float64), shown
 
 
 def was_shown(transaction: Transaction, entry: Entry, analyst: str | None) -> bool:

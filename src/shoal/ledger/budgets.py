@@ -14,9 +14,13 @@ with the same scope and name replaces the earlier one; every budget that applies
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.ledger.questions import word
 
 SCOPES = ("all", "label", "group", "analyst")
 
@@ -88,3 +92,30 @@ class Budgets:
         own = self.of_label(label)
         first = [] if own is None else [own]
         return [*first, *self.of_groups(label), *self.of_analysts(label, analyst)]
+
+
+def as_entry(
+    epsilon: float, delta: float, label: Any, group: str | None, members: Sequence[Any] | None, analyst: str | None
+) -> dict[str, Any]:
+    """A budget as the ledger records it."""
+    content: dict[str, Any] = {
+        "epsilon": validation.non_negative(epsilon=epsilon),
+        "delta": validation.probability(delta=delta, below_one=True),
+    }
+    if sum(x is not None for x in (label, group, analyst)) > 1:
+        raise InputError("budget: give one of label, group and analyst, or none for every label")
+    if (group is None) != (members is None):
+        raise InputError("members must be given together with group")
+    if label is not None:
+        names = [label] if isinstance(label, (str, int)) else list(label)
+        content |= {"scope": "label", "names": sorted({word(label=str(name)) for name in names})}
+    elif group is not None and members is not None:
+        inside = sorted({word(members=str(name)) for name in members})
+        content |= {"scope": "group", "names": [word(group=group)], "members": inside}
+    elif analyst is not None:
+        content |= {"scope": "analyst", "names": [word(analyst=analyst)]}
+    else:
+        content |= {"scope": "all"}
+    if not content.get("names", True) or not content.get("members", True):
+        raise InputError("label and members must name at least one label")
+    return content

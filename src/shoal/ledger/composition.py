@@ -18,6 +18,8 @@ and by induction for several. Where ε₀ > ε nothing is claimed to be left: δ
 *Finite precision.* If what is released differs from the ideal law by at most τ in total variation, under either label,
 then P(E) ≤ e^ε (Q(E) + τ) + δ + τ; total variation adds over releases.
 
+A cheaper figure that is never below this one is in :mod:`shoal.ledger.bounds`.
+
 The sum is over the sequence as it happened. It is a guarantee for mechanisms that were not chosen in the light of
 earlier answers about the same label (sharp edges: adaptive choice).
 """
@@ -29,12 +31,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from shoal.ledger.recent import Recent
-from shoal.ledger.storage import Transaction
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.privacy.incident import IncidentReleases, SpectraOf, incident_spectra
 from shoal.privacy.spectrum import EdgeSpectra
@@ -120,11 +120,10 @@ class Composer:
         claimed = _up_fraction(charges.claimed_delta)
         precision = np.array([_imprecise(charges.tv, float(e)) for e in epsilons])
         nothing_left = np.array([x < 0 for x in left])
-        added = np.where(claimed + precision > 0, _up_array(_up_array(claimed + precision) + upper), upper)
         return Composed(
             epsilon=np.asarray(epsilons),
             delta=np.where(nothing_left, 1.0, np.minimum(value + claimed + precision, 1.0)),
-            delta_upper=np.where(nothing_left, 1.0, np.minimum(added, 1.0)),
+            delta_upper=np.array([covered(charges, float(e), float(u)) for e, u in zip(epsilons, upper, strict=True)]),
             worst_edge=tuple(worst),
             releases=charges.releases,
         )
@@ -148,29 +147,12 @@ class Composer:
         return spectra
 
 
-def charges(transaction: Transaction, labels: tuple[str, ...], analyst: str | None = None) -> Charges:
-    """Everything recorded about any of ``labels``; for an analyst, what that analyst was shown.
-
-    What was released to nobody in particular counts for every analyst.
-    """
-    parameters: dict[str, Any] = {f"l{i}": label for i, label in enumerate(labels)}
-    places = ", ".join(f":{name}" for name in parameters)
-    where = f"label IN ({places}) AND kind IN ('release', 'declared')"
-    if analyst is not None:
-        parameters["analyst"] = analyst
-        where += (
-            " AND (analyst = :analyst OR analyst IS NULL OR seq IN (SELECT release FROM entries WHERE kind = 'shown' "
-            f"AND label IN ({places}) AND (analyst = :analyst OR analyst IS NULL)))"
-        )
-    used = transaction.rows(
-        f"SELECT mechanism, COALESCE(tv, 0), SUM(COALESCE(times, 1)) FROM entries WHERE {where} "
-        "AND mechanism IS NOT NULL GROUP BY mechanism, COALESCE(tv, 0)",
-        **parameters,
-    )
-    claims = transaction.rows(f"SELECT payload FROM entries WHERE {where} AND mechanism IS NULL", **parameters)
-    return Charges.of(
-        [(str(digest), float(tv), int(times)) for digest, tv, times in used], [claim(row[0]) for row in claims]
-    )
+def covered(charges: Charges, epsilon: float, together: float) -> float:
+    """δ₀ + ``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε − ε₀."""
+    if Fraction(epsilon) < charges.claimed_epsilon:
+        return 1.0
+    added = _up_fraction(charges.claimed_delta) + _imprecise(charges.tv, epsilon)
+    return min(_up(_up(added) + together) if added > 0 else together, 1.0)
 
 
 def claim(payload: str) -> tuple[float, float, int]:
@@ -187,10 +169,6 @@ def _imprecise(tv: float, epsilon: float) -> float:
 
 def _up(value: float) -> float:
     return math.nextafter(value * (1 + 4 * EPS), math.inf) if value > 0 else 0.0
-
-
-def _up_array(values: FloatArray) -> FloatArray:
-    return np.nextafter(values * (1 + 4 * EPS), np.inf)
 
 
 def _up_fraction(value: Fraction) -> float:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.ledger.questions import known_label, word
 from shoal.mechanisms.mechanism import Mechanism
 
 
@@ -36,3 +40,31 @@ def as_mechanism(released: Mechanism | GaussianClasses, graph: NeighborGraph | N
         weights=np.ones(k),
         lower_bound=0.0,
     )
+
+
+def declaration(
+    label: Any,
+    mechanism: Mechanism | None,
+    epsilon: float | None,
+    delta: float | None,
+    times: int,
+    analyst: str | None,
+    note: str,
+) -> dict[str, Any]:
+    """Releases made elsewhere as the ledger records them: by their mechanism, or by the (ε, δ) that is known."""
+    content: dict[str, Any] = {"times": validation.count(times=times), "note": str(note)}
+    if analyst is not None:
+        content["analyst"] = word(analyst=analyst)
+    if mechanism is None:
+        if epsilon is None or delta is None:
+            raise InputError("declare needs a mechanism, the laws of what was released, or epsilon and delta")
+        content["label"] = word(label=str(label))
+        content["epsilon"] = validation.non_negative(epsilon=epsilon)
+        content["delta"] = validation.probability(delta=delta)
+        return content
+    if epsilon is not None or delta is not None:
+        raise InputError("declare takes either what was released or epsilon and delta, not both")
+    content["label"] = known_label(mechanism, label)
+    content["mechanism"] = mechanism.digest
+    content["tv"] = mechanism.finite_precision_tv
+    return content

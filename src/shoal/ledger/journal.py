@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,8 @@ _INSERT = (
     f"VALUES (:seq, :kind, :payload, :previous, :hash, {', '.join(':' + name for name in COLUMNS)})"
 )
 
+ALTERED = "ledger: the recorded answer was altered; run verify() and restore a backup"
+
 
 class Journal:
     """The end of the chain, held by the only writer."""
@@ -24,22 +27,26 @@ class Journal:
         self._transaction = transaction
         self._head = checked_head(transaction)
 
-    def append(self, kind: str, content: dict[str, Any]) -> Entry:
+    def append(self, kind: str, content: dict[str, Any]) -> None:
         """Add an entry. The time is told, and nothing depends on it."""
-        stamped = {**content, "time": datetime.now(UTC).isoformat(timespec="microseconds")}
-        entry = follow(self._head, kind, stamped)
-        self._transaction.run(
-            _INSERT,
-            seq=entry.seq,
-            kind=entry.kind,
-            payload=entry.payload,
-            previous=entry.previous,
-            hash=entry.hash,
-            **entry.columns(),
-        )
-        self._transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=entry.seq, hash=entry.hash)
-        self._head = entry.head
-        return entry
+        self.extend([(kind, content)])
+
+    def extend(self, several: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Add entries of the given kinds and contents, in their order."""
+        time = datetime.now(UTC).isoformat(timespec="microseconds")
+        head, rows = self._head, []
+        for kind, content in several:
+            stamped = {**content, "time": time}
+            entry = follow(head, kind, stamped)
+            row = {name: stamped.get(name) for name in COLUMNS}
+            row |= {"seq": entry.seq, "kind": kind, "payload": entry.payload}
+            row |= {"previous": entry.previous, "hash": entry.hash}
+            rows.append(row)
+            head = entry.head
+        if rows:
+            self._transaction.run_many(_INSERT, rows)
+            self._transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
+            self._head = head
 
 
 def begin(transaction: Transaction, content: dict[str, Any]) -> None:
@@ -94,5 +101,29 @@ def recorded(transaction: Transaction, label: str, query_id: str) -> Entry | Non
         return None
     entry = Entry(*row)
     if not entry.intact:
-        raise LedgerError("ledger: the recorded answer was altered; run verify() and restore a backup")
+        raise LedgerError(ALTERED)
     return entry
+
+
+def recorded_many(transaction: Transaction, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
+    """The releases that answered questions (label, query_id), where there are any."""
+    found = {}
+    for row in matching(transaction, f"label, query_id, {_FIELDS}", ("label", "query_id"), asked):
+        entry = Entry(*row[2:])
+        if not entry.intact:
+            raise LedgerError(ALTERED)
+        found[str(row[0]), str(row[1])] = entry
+    return found
+
+
+def matching(
+    transaction: Transaction, columns: str, names: tuple[str, str], wanted: Sequence[tuple[str, str]]
+) -> Iterator[Any]:
+    """Columns of the releases whose two named columns hold one of the wanted pairs."""
+    distinct = list(dict.fromkeys(wanted))
+    for start in range(0, len(distinct), CHUNK):
+        yield from transaction.rows(
+            f"SELECT {columns} FROM entries WHERE kind = 'release' AND ({names[0]}, {names[1]}) IN "
+            f"({transaction.listed_pairs('wanted')})",
+            wanted=json.dumps(distinct[start : start + CHUNK]),
+        )

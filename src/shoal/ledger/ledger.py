@@ -24,18 +24,22 @@ from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
-from shoal.ledger import composition, journal, schema
+from shoal.ledger import journal, schema
 from shoal.ledger.accounts import Cost, Spent
 from shoal.ledger.answering import OTHER_QUESTION, answered, was_shown
-from shoal.ledger.books import NO_BUDGET, Books
-from shoal.ledger.budgets import Budgets, Limit
+from shoal.ledger.books import NO_BUDGET, Books, limits_on
+from shoal.ledger.bounds import MechanismBound
+from shoal.ledger.budgets import Budgets, Limit, as_entry
 from shoal.ledger.chain import Entry, Head
+from shoal.ledger.charging import bound_for, charged, released_values
 from shoal.ledger.composition import Composed
-from shoal.ledger.declared import as_mechanism
+from shoal.ledger.declared import as_mechanism, declaration
 from shoal.ledger.journal import Journal
-from shoal.ledger.questions import known_label, questions, word
+from shoal.ledger.overview import Overview, overviewed
+from shoal.ledger.questions import known_label, questions, repeated, word
 from shoal.ledger.registry import compatible
 from shoal.ledger.storage import Storage, Transaction
+from shoal.ledger.tallies import Tallies
 from shoal.ledger.verification import Verification, verified
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.validation import FloatArray
@@ -107,26 +111,7 @@ class Ledger:
             members: the labels of ``group``.
             analyst: what this analyst is shown about a label, for every label.
         """
-        content: dict[str, Any] = {
-            "epsilon": validation.non_negative(epsilon=epsilon),
-            "delta": validation.probability(delta=delta, below_one=True),
-        }
-        if sum(x is not None for x in (label, group, analyst)) > 1:
-            raise InputError("budget: give one of label, group and analyst, or none for every label")
-        if (group is None) != (members is None):
-            raise InputError("members must be given together with group")
-        if label is not None:
-            names = [label] if isinstance(label, (str, int)) else list(label)
-            content |= {"scope": "label", "names": sorted({word(label=str(name)) for name in names})}
-        elif group is not None and members is not None:
-            inside = sorted({word(members=str(name)) for name in members})
-            content |= {"scope": "group", "names": [word(group=group)], "members": inside}
-        elif analyst is not None:
-            content |= {"scope": "analyst", "names": [word(analyst=analyst)]}
-        else:
-            content |= {"scope": "all"}
-        if not content.get("names", True) or not content.get("members", True):
-            raise InputError("label and members must name at least one label")
+        content = as_entry(epsilon, delta, label, group, members, analyst)
         with self._storage.writing() as transaction:
             Journal(transaction).append("budget", content)
 
@@ -155,8 +140,19 @@ class Ledger:
         """The composed δ(ε) of everything released about a label, or of what an analyst was shown of it."""
         grid, _ = validation.grid(epsilon=epsilon)
         with self._storage.reading() as transaction:
-            charged = composition.charges(transaction, (str(label),), analyst)
-            return self._books.composer.curve(charged, str(label), grid, self._books.lookup(transaction))
+            charges = Tallies(transaction).charges(Limit("", 0.0, 0.0, (str(label),), (str(label),), analyst))
+            return self._books.composer.curve(charges, str(label), grid, self._books.lookup(transaction))
+
+    def overview(self, exact: int = 5) -> Overview:
+        """The whole ledger in a few numbers, in bounded memory however many labels there are.
+
+        Args:
+            exact: for how many of the accounts that look worst what was spent is composed exactly; the others are
+                judged by upper bounds.
+        """
+        number = validation.count(exact=exact)
+        with self._storage.reading() as transaction:
+            return overviewed(self._books, transaction, number)
 
     # ------------------------------------------------------------------ releases
 
@@ -203,6 +199,63 @@ class Ledger:
             released = [answered(self._books, transaction, writer, own, question) for question in asked]
         return np.array(released).reshape(len(asked), own.classes.n_dims)
 
+    def charge(
+        self,
+        mechanism: Mechanism | bytes,
+        answers: Any,
+        drawn: Any,
+        labels: Sequence[Any],
+        *,
+        query_ids: str | Sequence[str],
+        analyst: str | None = None,
+        bounds: MechanismBound | None = None,
+    ) -> FloatArray:
+        """Charge answers that were drawn elsewhere with ``mechanism.release``; all or none, in one transaction.
+
+        Returns, once the charge is durable, what may be shown: for a question on record the recorded answer (the drawn
+        one is thrown away), otherwise the drawn one. Everything else is as in :meth:`release_many`, refusals included.
+        Nothing of ``drawn`` may be shown or kept before this returns.
+
+        The caller vouches that ``drawn`` came from this mechanism's ``release``, for these answers and labels, and that
+        ``bounds`` came from :func:`mechanism_bound`: whoever draws is part of what is trusted. What can be checked is
+        checked: the shape, that every entry is a value the mechanism can release, and that the bound names it.
+
+        Args:
+            mechanism: the mechanism, or the content of its file, which spares packing it again.
+            answers: (m, k) the true answers.
+            drawn: (m, k) the noisy answers.
+            labels: m labels.
+            query_ids: one name per answer, or one for all.
+            analyst: who is shown the answers; None means anyone.
+            bounds: what the mechanism costs at most. Without it, the bound is computed here if most of the mechanism's
+                labels are asked about, and otherwise every label is composed exactly.
+        """
+        books = self._books
+        own = books.registry.trusted(mechanism)
+        asked = questions(own, answers, labels, repeated(query_ids, len(labels)), analyst, self._key)
+        values = released_values(own, drawn, len(asked))
+        with self._storage.reading() as transaction:
+            bound = bound_for(books, transaction, own, asked, bounds)
+        with self._storage.writing() as transaction:
+            return charged(books, transaction, Journal(transaction), own, asked, values, bound)
+
+    def recorded(
+        self, labels: Sequence[Any], query_ids: str | Sequence[str], *, analyst: str | None = None
+    ) -> list[FloatArray | None]:
+        """Answers on record, None where there is none: what is left to draw when a release goes on.
+
+        Only answers that ``analyst`` (None: anyone) was already shown are given; showing them to someone new is a
+        charge. Whether the question was the same is not looked at: :meth:`charge` does.
+        """
+        ids = repeated(query_ids, len(labels))
+        if isinstance(labels, (str, bytes)) or len(ids) != len(labels):
+            raise InputError(f"query_ids must hold one name per label: expected {len(labels)}")
+        asked = [(word(label=str(label)), word(query_id=query_id)) for label, query_id in zip(labels, ids, strict=True)]
+        with self._storage.reading() as transaction:
+            found = journal.recorded_many(transaction, asked)
+            shown = {name: entry for name, entry in found.items() if was_shown(transaction, entry, analyst)}
+        return [np.array(shown[name].content["released"]) if name in shown else None for name in asked]
+
     def cost(
         self,
         mechanism: Mechanism,
@@ -221,7 +274,7 @@ class Ledger:
             entry = None if query_id is None else journal.recorded(transaction, name, query_id)
             if entry is not None and entry.content["mechanism"] != mechanism.digest:
                 raise InputError(OTHER_QUESTION)
-            limits = self._books.limits(transaction, name, analyst)
+            limits = limits_on(self._books.in_force(transaction), name, analyst)
             lookup = self._books.lookup(transaction, mechanism)
             before = tuple(self._books.account(transaction, limit, lookup) for limit in limits)
             if entry is not None and was_shown(transaction, entry, analyst):
@@ -264,27 +317,12 @@ class Ledger:
             analyst: who was shown them; None means anyone.
             note: free text for the record.
         """
-        content: dict[str, Any] = {"times": validation.count(times=times), "note": str(note)}
-        if analyst is not None:
-            content["analyst"] = word(analyst=analyst)
-        if released is None:
-            if epsilon is None or delta is None:
-                raise InputError("declare needs a mechanism, the laws of what was released, or epsilon and delta")
-            content["label"] = word(label=str(label))
-            content["epsilon"] = validation.non_negative(epsilon=epsilon)
-            content["delta"] = validation.probability(delta=delta)
-            mechanism = None
-        else:
-            if epsilon is not None or delta is not None:
-                raise InputError("declare takes either what was released or epsilon and delta, not both")
-            mechanism = self._books.prepared(as_mechanism(released, graph))
-            content["label"] = known_label(mechanism, label)
-            content["mechanism"] = mechanism.digest
-            content["tv"] = mechanism.finite_precision_tv
+        own = None if released is None else self._books.prepared(as_mechanism(released, graph))
+        content = declaration(label, own, epsilon, delta, times, analyst, note)
         with self._storage.writing() as transaction:
             writer = Journal(transaction)
-            if mechanism is not None:
-                self._books.registry.admit(transaction, writer, mechanism)
+            if own is not None:
+                self._books.registry.admit(transaction, writer, own)
             elif transaction.one("SELECT 1 FROM labels WHERE label = :label", label=content["label"]) is None:
                 raise InputError("label is not known to this ledger yet: register() a mechanism that has it first")
             writer.append("declared", content)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from shoal import validation
 from shoal.errors import InputError
 from shoal.mechanisms.mechanism import Mechanism
@@ -39,7 +41,7 @@ def questions(
         raise InputError(f"labels must hold one label per answer: expected {len(values)}")
     if query_ids is not None and (isinstance(query_ids, (str, bytes)) or len(query_ids) != len(values)):
         raise InputError(f"query_ids must hold one name per answer: expected {len(values)}")
-    names = [known_label(mechanism, label) for label in labels]
+    names = [word(label=name) for name in known_labels(mechanism, labels)]
     if values.shape[1] != mechanism.classes.n_dims:
         raise InputError(f"answer must have {mechanism.classes.n_dims} entries, got {values.shape[1]}")
     who = None if analyst is None else word(analyst=analyst)
@@ -57,14 +59,20 @@ def questions(
 
 def known_label(mechanism: Mechanism, label: Any) -> str:
     """The label's name, if it is the mechanism's and has neighbors to hide among."""
+    return known_labels(mechanism, [label])[0]
+
+
+def known_labels(mechanism: Mechanism, labels: Sequence[Any]) -> list[str]:
+    """The labels' names, if all are the mechanism's and have neighbors to hide among."""
     if not isinstance(mechanism, Mechanism):
         raise InputError("mechanism must be a Mechanism, as design() and calibrate() return it")
-    name = str(label)
-    if name not in mechanism.classes.labels:
+    names = [str(label) for label in labels]
+    if not set(names).issubset(mechanism.classes.labels):
         raise InputError("label is not one of this mechanism's labels")
-    if not mechanism.graph.neighbors(name):
+    graph = mechanism.graph
+    if not {graph.labels[i] for i in np.unique(graph.edges)}.issuperset(names):
         raise InputError("label has no neighbors in the mechanism's graph: nothing would hide it. Join it to others")
-    return name
+    return names
 
 
 def word(**named: Any) -> str:
@@ -75,3 +83,8 @@ def word(**named: Any) -> str:
     if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
         raise InputError(f"{name} must not contain null or unpaired surrogate characters")
     return value
+
+
+def repeated(query_ids: str | Sequence[str], count: int) -> Sequence[str]:
+    """One name for all questions, or the names as given."""
+    return [query_ids] * count if isinstance(query_ids, str) else query_ids

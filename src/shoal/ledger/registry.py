@@ -8,17 +8,22 @@ is about edges, and edges that came and went between releases would leave nothin
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from shoal import validation
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
+from shoal.ledger.bounds import MechanismBound
 from shoal.ledger.journal import Journal
 from shoal.ledger.questions import word
 from shoal.ledger.recent import Recent
 from shoal.ledger.storage import CHUNK, Transaction
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.validation import FloatArray
+
+#: Kinds of points in the table of bounds.
+KINDS = ("delta", "renyi")
 
 
 def drawn(mechanism: Mechanism, values: FloatArray, label: str) -> FloatArray:
@@ -51,6 +56,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._known: Recent[Mechanism] = Recent(256 * 2**20)
+        self._contents: Recent[bytes] = Recent(32 * 2**20)
+        self._bounds: Recent[MechanismBound] = Recent(32 * 2**20)
 
     def mechanism(self, transaction: Transaction, digest: str) -> Mechanism:
         """A recorded mechanism, its digest derived anew when it is read."""
@@ -63,15 +70,58 @@ class Registry:
             self._known.put(digest, found, _size(found))
         return found
 
-    def trusted(self, mechanism: Mechanism) -> Mechanism:
-        """A copy that is what its digest says: arrays of the caller's own object can change under our hands."""
-        found = self._known.get(mechanism.digest)
-        if found is None:
-            found = Mechanism.from_bytes(mechanism.to_bytes(), "mechanism")
-            if found.digest != mechanism.digest:
-                raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
-            self._known.put(found.digest, found, _size(found))
+    def trusted(self, mechanism: Mechanism | bytes) -> Mechanism:
+        """A copy that is what its digest says: arrays of the caller's own object can change under our hands.
+
+        The content of a mechanism's file is read as it is, and is what will be recorded.
+        """
+        if isinstance(mechanism, Mechanism):
+            known = self._known.get(mechanism.digest)
+            if known is not None:
+                return known
+            content = mechanism.to_bytes()
+        elif isinstance(mechanism, bytes):
+            content = mechanism
+        else:
+            raise InputError("mechanism must be a Mechanism, as design() and calibrate() return it")
+        found = Mechanism.from_bytes(content, "mechanism")
+        if isinstance(mechanism, Mechanism) and found.digest != mechanism.digest:
+            raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
+        self._known.put(found.digest, found, _size(found))
+        self._contents.put(found.digest, content, len(content))
         return found
+
+    def bound(self, transaction: Transaction, digest: str) -> MechanismBound | None:
+        """What is known of a mechanism's cost at a few points; None where nothing is stored."""
+        found = self._bounds.get(digest)
+        if found is None:
+            found = stored_bound(transaction, digest)
+            if found is not None:
+                self.remember(found)
+        return found
+
+    def remember(self, bound: MechanismBound) -> None:
+        """Keep a bound in memory, with the points known before."""
+        known = self._bounds.get(bound.digest)
+        merged = bound if known is None else known.with_points_of(bound)
+        self._bounds.put(bound.digest, merged, 64 * (len(merged.epsilons) + len(merged.orders)) + 1000)
+
+    def keep(self, transaction: Transaction, bound: MechanismBound) -> None:
+        """Store the points of a bound that are not stored yet; the mechanism must have been admitted."""
+        stored = stored_bound(transaction, bound.digest)
+        if stored is not None:
+            self.remember(stored)
+        self.remember(bound)
+        old = {kind: dict(stored.points(kind)) if stored is not None else {} for kind in KINDS}
+        transaction.run_many(
+            "INSERT INTO bounds (mechanism, kind, point, value) VALUES (:mechanism, :kind, :point, :value)",
+            [
+                {"mechanism": bound.digest, "kind": kind, "point": point, "value": value}
+                for kind in KINDS
+                for point, value in bound.points(kind)
+                if point not in old[kind]
+            ],
+        )
 
     def admit(self, transaction: Transaction, journal: Journal, mechanism: Mechanism) -> None:
         """Record a mechanism at its first use, and its graph; refuse a graph that contradicts a recorded one."""
@@ -88,7 +138,7 @@ class Registry:
                 "INSERT INTO labels (label, graph) VALUES (:label, :graph)",
                 [{"label": name, "graph": graph} for name in mechanism.graph.labels],
             )
-        content = mechanism.to_bytes()
+        content = self._contents.get(digest) or mechanism.to_bytes()
         transaction.run(
             "INSERT INTO mechanisms (digest, content) VALUES (:digest, :content)", digest=digest, content=content
         )
@@ -100,24 +150,49 @@ class Registry:
 
 def compatible(transaction: Transaction, mechanism: Mechanism) -> str | None:
     """The recorded graph that is the mechanism's own; None where all its labels are new; anything else is refused."""
-    names = list(mechanism.graph.labels)
-    found: set[str] = set()
-    count = 0
-    for start in range(0, len(names), CHUNK):
-        part = {f"n{i}": name for i, name in enumerate(names[start : start + CHUNK])}
-        places = ", ".join(f":{key}" for key in part)
-        rows = transaction.rows(f"SELECT graph FROM labels WHERE label IN ({places})", **part)
-        count += len(rows)
-        found.update(str(row[0]) for row in rows)
+    found, count = _graphs(transaction, mechanism.graph.labels)
     if not found:
         return None
     digest = graph_digest(mechanism.graph)
-    if found != {digest} or count != len(names):
+    if found != {digest} or count != mechanism.graph.n_labels:
         raise InputError(
             "mechanism: its graph differs from the one this ledger has recorded for some of its labels. A ledger fixes "
             "every label's neighbors at first use; design the mechanism on the recorded graph, or on new labels only"
         )
     return digest
+
+
+def one_graph(transaction: Transaction, labels: Sequence[str]) -> bool:
+    """Whether all labels are recorded, and as labels of one graph."""
+    found, count = _graphs(transaction, labels)
+    return len(found) == 1 and count == len(labels)
+
+
+def _graphs(transaction: Transaction, labels: Sequence[str]) -> tuple[set[str], int]:
+    """The graphs recorded for some labels, and for how many of the labels there is one."""
+    found: set[str] = set()
+    count = 0
+    for start in range(0, len(labels), CHUNK):
+        part = {f"n{i}": name for i, name in enumerate(labels[start : start + CHUNK])}
+        places = ", ".join(f":{key}" for key in part)
+        rows = transaction.rows(f"SELECT graph FROM labels WHERE label IN ({places})", **part)
+        count += len(rows)
+        found.update(str(row[0]) for row in rows)
+    return found, count
+
+
+def stored_bound(transaction: Transaction, digest: str) -> MechanismBound | None:
+    """The bound of a mechanism as the database has it; one that makes no sense is refused."""
+    points: dict[str, dict[float, float]] = {kind: {} for kind in KINDS}
+    rows = transaction.rows("SELECT kind, point, value FROM bounds WHERE mechanism = :digest", digest=digest)
+    try:
+        for kind, point, value in rows:
+            points[kind][float(point)] = float(value)
+        return MechanismBound.of_points(digest, points["delta"], points["renyi"]) if rows else None
+    except (KeyError, TypeError, InputError):
+        raise LedgerError(
+            "ledger: the stored bound of a mechanism makes no sense; run verify() and delete it from the table bounds"
+        ) from None
 
 
 def restored(content: bytes, digest: str) -> Mechanism:

@@ -11,6 +11,7 @@ never edited: what changes is a new one at the end.
 | head | one row: number and hash of the last entry; locked by whoever writes |
 | mechanisms | mechanism files by digest |
 | labels | the graph that each label belongs to |
+| bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
 """
 
 from __future__ import annotations
@@ -68,7 +69,21 @@ def _guards(transaction: Transaction) -> None:
         )
 
 
-MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards)
+def _bounds(transaction: Transaction) -> None:
+    """Version 3: bounds of mechanisms; an account is read from an index alone, an earlier answer found at once."""
+    transaction.run(
+        """CREATE TABLE bounds (
+            mechanism TEXT NOT NULL, kind TEXT NOT NULL, point DOUBLE PRECISION NOT NULL,
+            value DOUBLE PRECISION NOT NULL, PRIMARY KEY (mechanism, kind, point))"""
+    )
+    transaction.run("CREATE INDEX entries_account ON entries (label, kind, mechanism, tv, times)")
+    transaction.run("DROP INDEX entries_label")
+    transaction.run("DROP INDEX entries_answer")
+    # After the other: of two that look alike to it, SQLite takes the newer.
+    transaction.run("CREATE INDEX entries_answer ON entries (label, answer) WHERE kind = 'release'")
+
+
+MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards, _bounds)
 #: The version this shoal writes.
 NEWEST = len(MIGRATIONS)
 

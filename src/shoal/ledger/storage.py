@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 ADVISORY = 0x73686F616C
 #: Rows fetched at a time when walking the chain.
 CHUNK = 500
+#: A named parameter as statements here spell it.
+_NAMED = re.compile(r":(\w+)")
 
 
 class Transaction:
@@ -55,10 +58,22 @@ class Transaction:
         self._connection.execute(text(statement), parameters)
 
     def run_many(self, statement: str, parameters: list[dict[str, Any]]) -> None:
-        from sqlalchemy import text
-
+        """One statement for many rows, handed to the driver as it is: a row costs no more than the driver takes."""
         if parameters:
-            self._connection.execute(text(statement), parameters)
+            spelled = _NAMED.sub(r"%(\1)s", statement) if self.postgres else statement
+            self._connection.exec_driver_sql(spelled, parameters)
+
+    def listed(self, name: str) -> str:
+        """A query whose rows are the texts of a JSON array, the parameter ``name``: for IN, whatever their number."""
+        if self.postgres:
+            return f"SELECT json_array_elements_text(CAST(:{name} AS json))"
+        return f"SELECT value FROM json_each(:{name})"
+
+    def listed_pairs(self, name: str) -> str:
+        """The same for a JSON array of arrays of two."""
+        if self.postgres:
+            return f"SELECT value->>0, value->>1 FROM json_array_elements(CAST(:{name} AS json))"
+        return f"SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:{name})"
 
 
 class Storage:

@@ -1,8 +1,8 @@
 """Checking a whole ledger against itself, from the first entry to the last.
 
 Everything is derived anew from the payloads: the chain, the columns the database looks things up by, the mechanisms and
-their digests, which graph each label belongs to, and whether every release was within the budgets in force when it was
-made. Nothing is taken from what a release remembers.
+their digests and bounds, which graph each label belongs to, and whether every release was within the budgets in force
+when it was made. Nothing is taken from what a release remembers: a bound is used here as computed here.
 
 Budgets: δ never falls as releases are added, so between two changes of the budgets only the last release of each label
 needs to be composed. What was declared, or a budget that was lowered, may overdraw an account; that is noted, and no
@@ -12,6 +12,7 @@ release may follow.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,12 +20,14 @@ from typing import Any
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
 from shoal.ledger.accounts import account
+from shoal.ledger.bounds import MechanismBound, bound_at, bounded
 from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import START, Entry, Head
 from shoal.ledger.composition import Charges, Composer
-from shoal.ledger.registry import graph_digest, restored
+from shoal.ledger.registry import KINDS, graph_digest, restored, stored_bound
 from shoal.ledger.storage import Transaction
 from shoal.mechanisms.mechanism import Mechanism
+from shoal.privacy.curve import TINIEST
 
 #: Room for the rounding of another machine when a δ is computed again.
 SLACK = 1e-9
@@ -70,6 +73,7 @@ class _Replay:
     """The ledger's state, entry by entry."""
 
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
+    bounds: dict[str, MechanismBound] = field(default_factory=dict)
     graphs: dict[str, str] = field(default_factory=dict)
     announced: str = ""
     budgets: Budgets = field(default_factory=Budgets)
@@ -189,7 +193,21 @@ def _admitted(transaction: Transaction, replay: _Replay, entry: Entry) -> None:
     if graph != content["graph"] or known not in ({graph}, {None}) or (known == {None} and replay.announced != graph):
         raise _Broken(entry.seq, "the mechanism's graph contradicts the one recorded for its labels")
     replay.mechanisms[digest] = mechanism
+    stated = stored_bound(transaction, digest)
+    if stated is not None:
+        replay.bounds[digest] = _rebounded(entry.seq, mechanism, stated)
     replay.graphs.update(dict.fromkeys(mechanism.graph.labels, graph))
+
+
+def _rebounded(seq: int, mechanism: Mechanism, stated: MechanismBound) -> MechanismBound:
+    """The stored bound of a mechanism computed anew; a stored one must not be below it."""
+    found = bound_at(mechanism, list(stated.epsilons), stated.orders)
+    for kind in KINDS:
+        anew = dict(found.points(kind))
+        for point, value in stated.points(kind):
+            if anew.get(point, math.inf) > value * (1 + SLACK) + TINIEST:
+                raise _Broken(seq, "the stored bound of its mechanism is below what the mechanism costs")
+    return found
 
 
 def _charged(replay: _Replay, entry: Entry) -> None:
@@ -232,7 +250,11 @@ def _flush(composer: Composer, replay: _Replay) -> None:
 
 
 def _exceeds(composer: Composer, replay: _Replay, limit: Limit, until: int) -> bool:
-    spent = account(composer, replay.charged(limit, until), limit, replay.mechanisms.__getitem__).spent
+    charged = replay.charged(limit, until)
+    one_graph = len({replay.graphs.get(label) for label in limit.at}) == 1
+    if one_graph and bounded(charged, limit.epsilon, replay.bounds.get) <= limit.delta:
+        return False
+    spent = account(composer, charged, limit, replay.mechanisms.__getitem__).spent
     return spent > limit.delta * (1 + SLACK)
 
 
@@ -265,6 +287,8 @@ def _derived(transaction: Transaction, replay: _Replay) -> None:
     stored = {str(row[0]) for row in transaction.rows("SELECT digest FROM mechanisms")}
     if stored != set(replay.mechanisms):
         raise _Broken(None, "the table of mechanisms holds one that was never recorded")
+    if {str(row[0]) for row in transaction.rows("SELECT DISTINCT mechanism FROM bounds")} != set(replay.bounds):
+        raise _Broken(None, "the table of bounds holds one of a mechanism that was never recorded")
     labels = {str(row[0]): str(row[1]) for row in transaction.rows("SELECT label, graph FROM labels")}
     if labels != replay.graphs:
         raise _Broken(None, "the table of labels differs from what was recorded")

@@ -204,6 +204,10 @@ class Mechanism:
         """
         return self._grid.steps
 
+    def can_release(self, values: FloatArray) -> bool:
+        """Whether every row of ``values``, (m, k), lies on the grid of released answers."""
+        return values.shape[1:] == (self.classes.n_dims,) and self._grid.holds(values)
+
     @cached_property
     def _grid(self) -> Grid:
         std = np.sqrt(np.broadcast_to(self.output.stored_variances, self.output.means.shape))

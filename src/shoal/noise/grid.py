@@ -44,3 +44,13 @@ class Grid:
     def steps(self) -> FloatArray:
         """(k,) distance between neighboring values of each entry."""
         return np.array([math.ldexp(1.0, e) for e in self.exponents])
+
+    def holds(self, values: FloatArray) -> bool:
+        """Whether every row of ``values``, (m, k), is one that can be released: indices that are whole and in range."""
+        if not np.isfinite(values).all():
+            return False
+        exponents = np.array(self.exponents, dtype=np.intc)
+        with np.errstate(over="ignore", under="ignore"):
+            indices = np.ldexp(values, -exponents)
+            inside = (np.abs(indices) <= LIMIT).all() and (np.ldexp(indices, exponents) == values).all()
+        return bool(inside and (indices % 1.0 == 0.0).all())

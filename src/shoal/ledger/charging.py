@@ -1,0 +1,113 @@
+"""Answers that were drawn elsewhere, charged together: a few statements for all of them.
+
+The outcome is that of asking for one after the other, in their order. What is decided for a question counts for those
+after it before it is written; everything is written at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.ledger import journal
+from shoal.ledger.answering import OTHER_QUESTION, again, content
+from shoal.ledger.books import Books, limits_on
+from shoal.ledger.bounds import MechanismBound, mechanism_bound
+from shoal.ledger.journal import Journal
+from shoal.ledger.questions import Question
+from shoal.ledger.storage import Transaction
+from shoal.ledger.tallies import Tallies
+from shoal.mechanisms.mechanism import Mechanism
+from shoal.validation import FloatArray
+
+
+def released_values(mechanism: Mechanism, drawn: Any, count: int) -> FloatArray:
+    """``drawn`` as (count, k) numbers that the mechanism can release."""
+    values = validation.array(ndim=2, drawn=drawn)
+    if values.shape != (count, mechanism.classes.n_dims):
+        raise InputError(f"drawn must hold one row of {mechanism.classes.n_dims} entries per answer, {count} rows")
+    if not mechanism.can_release(values):
+        raise InputError("drawn: an entry does not lie on the mechanism's grid; draw with mechanism.release")
+    return values
+
+
+def bound_for(
+    books: Books, transaction: Transaction, mechanism: Mechanism, asked: list[Question], given: MechanismBound | None
+) -> MechanismBound | None:
+    """The bound to decide by: the one given, or a new one where that is less work than composing label by label.
+
+    Where there is none, what the labels' own compositions share is computed instead, before anything is locked.
+    """
+    if given is not None:
+        if not isinstance(given, MechanismBound) or given.digest != mechanism.digest:
+            raise InputError("bounds must be the mechanism_bound of this very mechanism")
+        return given
+    labels = {question.label for question in asked}
+    budgets = books.in_force(transaction)
+    epsilons = {limit.epsilon for q in asked for limit in budgets.limits(q.label, q.analyst)}
+    known = books.registry.bound(transaction, mechanism.digest)
+    if not epsilons or (known is not None and epsilons.issubset(known.epsilons)):
+        return None
+    graph = mechanism.graph
+    inside = np.array([name in labels for name in graph.labels])
+    # Composing label by label looks at an edge from each end that is asked about.
+    if int(inside[graph.edges].sum()) >= graph.n_edges and len(epsilons) <= 4:
+        return mechanism_bound(mechanism, sorted(epsilons))
+    for label in labels:
+        books.composer.prepare(mechanism, label)
+    return None
+
+
+def charged(
+    books: Books,
+    transaction: Transaction,
+    writer: Journal,
+    mechanism: Mechanism,
+    asked: list[Question],
+    drawn: FloatArray,
+    bound: MechanismBound | None,
+) -> FloatArray:
+    """One answer per question: the recorded one, or the drawn one within all budgets. Entries are written."""
+    on_record = journal.recorded_many(transaction, [(q.label, q.query_id) for q in asked])
+    fresh = [q for q in asked if (q.label, q.query_id) not in on_record]
+    if fresh:
+        books.registry.admit(transaction, writer, mechanism)
+        if bound is not None:
+            books.registry.keep(transaction, bound)
+    earlier: dict[tuple[str, str], set[str]] = {}
+    for label, answer, digest in journal.matching(
+        transaction, "label, answer, mechanism", ("label", "answer"), [(q.label, q.answer) for q in fresh]
+    ):
+        earlier.setdefault((str(label), str(answer)), set()).add(str(digest))
+    budgets, tallies = books.in_force(transaction), Tallies(transaction)
+    tallies.read(q.label for q in fresh)
+    tv = mechanism.finite_precision_tv
+    extra = (mechanism.digest, tv, 1)
+    coming: list[tuple[str, dict[str, Any]]] = []
+    done: dict[tuple[str, str], tuple[str, FloatArray]] = {}
+    for question, values, plain in zip(asked, drawn, drawn.tolist(), strict=True):
+        name = (question.label, question.query_id)
+        if name in done:
+            if done[name][0] != question.answer:
+                raise InputError(OTHER_QUESTION)
+            continue
+        if name in on_record:
+            recorded, shown = again(books, transaction, tallies, mechanism, question, on_record[name])
+            if shown is not None:
+                writer.extend([*coming, ("shown", shown)])
+                coming.clear()
+                tallies.clear()
+            done[name] = (question.answer, recorded)
+            continue
+        same = (question.label, question.answer)
+        books.refuse_reuse(transaction, mechanism, earlier.get(same, ()))
+        books.within(transaction, limits_on(budgets, question.label, question.analyst), tallies, extra)
+        coming.append(("release", content(mechanism, tv, question, plain)))
+        tallies.add(question.label, mechanism.digest, tv, question.analyst)
+        earlier.setdefault(same, set()).add(mechanism.digest)
+        done[name] = (question.answer, values)
+    writer.extend(coming)
+    return np.array([done[q.label, q.query_id][1] for q in asked]).reshape(len(asked), mechanism.classes.n_dims)

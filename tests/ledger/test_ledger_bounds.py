@@ -1,0 +1,288 @@
+"""Bounds that decide without spectra: never below the exact figure, and checked like everything else."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from releasing import answer, point, trajectory
+from test_ledger_composition import mixed
+
+from shoal import (
+    CertificationError,
+    GaussianClasses,
+    InputError,
+    Ledger,
+    MechanismBound,
+    NeighborGraph,
+    design,
+    mechanism_bound,
+)
+from shoal.ledger import bounds, overview
+from shoal.ledger.bounds import bounded
+from shoal.ledger.composition import Charges, Composer
+
+TOOLS = [*mixed(), trajectory(4, 2, gap=0.3, seed=9), trajectory(4, 3, gap=0.01, seed=10)]
+BY_DIGEST = {tool.digest: tool for tool in TOOLS}
+BOUNDS = {tool.digest: mechanism_bound(tool, [0.5, 1.0]) for tool in TOOLS}
+COMPOSER = Composer()
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(
+    st.dictionaries(st.integers(0, len(TOOLS) - 1), st.integers(1, 40), min_size=1, max_size=4),
+    st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0]),
+    st.sampled_from([0.0, 1e-9, 1e-4]),
+    st.lists(st.tuples(st.floats(0.0, 0.4), st.floats(0.0, 0.01), st.integers(1, 2)), max_size=2),
+    st.sampled_from(["h0", "h1", "h2", "h3"]),
+)
+def test_never_below_the_exact_composition(
+    uses: dict[int, int], epsilon: float, tv: float, claims: list[tuple[float, float, int]], label: str
+) -> None:
+    charges = Charges.of([(TOOLS[i].digest, tv, times) for i, times in uses.items()], claims)
+    upper = bounded(charges, epsilon, BOUNDS.get)
+    exact = COMPOSER.curve(charges, label, np.array([epsilon]), BY_DIGEST.__getitem__)
+    assert upper >= exact.delta[0] * (1 - 1e-12)
+    # One edge computed from its two ends differs by rounding.
+    assert upper >= exact.delta_upper[0] * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("tool", TOOLS[:3], ids=["point", "another", "unequal"])
+def test_one_use_is_the_certificate(tool: Any) -> None:
+    """A single use costs what the whole graph's worst edge does: nothing is lost where it matters most."""
+    once = Charges.of([(tool.digest, tool.finite_precision_tv, 1)])
+    upper = bounded(once, 1.0, BOUNDS.get)
+    assert upper == pytest.approx(tool.released_curve(1.0).delta_upper, rel=1e-9, abs=1e-300)
+    worst = max(
+        COMPOSER.curve(once, label, np.array([1.0]), BY_DIGEST.__getitem__).delta_upper[0]
+        for label in tool.classes.labels
+    )
+    assert upper == pytest.approx(worst, rel=1e-9, abs=1e-300)
+
+
+def test_many_uses_are_within_an_order_of_magnitude() -> None:
+    """Three thousand releases: the sum of δ's would say nothing."""
+    tool = point(4, 2, rho=400.0)
+    bound = mechanism_bound(tool, 1.0)
+    charges = Charges.of([(tool.digest, 0.0, 3000)])
+    exact = COMPOSER.curve(charges, "h0", np.array([1.0]), lambda _: tool).delta_upper[0]
+    upper = bounded(charges, 1.0, {tool.digest: bound}.get)
+    assert 1e-12 < exact < 1e-2
+    assert exact <= upper < 20 * exact
+
+
+def test_the_parts_by_hand() -> None:
+    a = MechanismBound("a" * 64, (0.0, 0.5, 1.0), (0.1, 0.03, 0.01))
+    b = MechanismBound("b" * 64, (0.0, 1.0), (0.2, 0.001))
+    known = {a.digest: a, b.digest: b}.get
+
+    def total(uses: list[tuple[str, float, int]], epsilon: float = 1.0, claims: Any = ()) -> float:
+        return bounded(Charges.of(uses, claims), epsilon, known)
+
+    assert total([(a.digest, 0.0, 1)]) == 0.01
+    assert total([(a.digest, 0.0, 2)]) == 0.06  # ½ + ½
+    assert total([(a.digest, 0.0, 3)]) == pytest.approx(0.3)  # a third of ε is worth nothing here
+    assert total([(a.digest, 0.0, 1), (b.digest, 0.0, 1)]) == pytest.approx(0.101)  # all of ε to the second
+    assert total([(a.digest, 0.0, 1)], 0.999) == 0.03
+    assert total([(a.digest, 0.0, 1)], 1.0, [(0.5, 0.125, 1)]) == pytest.approx(0.155)
+    assert Fraction(total([(a.digest, 0.0, 1)], 1.0, [(0.5, 0.125, 1)])) >= Fraction(0.03) + Fraction(0.125)
+    assert total([(a.digest, 0.0, 1)], 1.0, [(1.5, 0.0, 1)]) == 1.0
+    assert total([(a.digest, 0.01, 1)]) >= 0.01 + (1 + np.e) * 0.01
+    assert total([("c" * 64, 0.0, 1)]) == 1.0
+    assert total([]) == 0.0
+    assert a.delta_at(0.7) == 0.03
+    assert MechanismBound("a" * 64, (0.5,), (0.03,)).delta_at(0.25) == 1.0
+
+
+def test_moments_are_the_gaussian_formula() -> None:
+    """Equal covariances: D_α = α μ²/2, and the formula for δ worked out independently."""
+    tool = point(2, 1, gap=1.0, rho=4.0)
+    bound = mechanism_bound(tool, 1.0)
+    gap = float(np.abs(np.diff(tool.classes.means[:, 0]))[0]) / 2.0
+    for order, divergence in zip(bound.orders, bound.divergence_upper, strict=True):
+        assert divergence == pytest.approx(order * gap**2 / 2, rel=1e-9)
+        assert divergence >= order * gap**2 / 2 * (1 - 1e-15)
+    only = dataclasses.replace(bound, epsilons=(), delta_upper=())
+    best = min(
+        np.exp(min((a - 1) * (3 * a * gap**2 / 2 - 1.0), 9.0)) / (a - 1) * (1 - 1 / a) ** a  # Canonne, Kamath & Steinke
+        for a in bound.orders
+    )
+    found = bounded(Charges.of([(tool.digest, 0.0, 3)]), 1.0, {tool.digest: only}.get)
+    assert found == pytest.approx(min(best, 1.0), rel=1e-6)
+    assert found >= min(best, 1.0) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"digest": "short"},
+        {"delta_upper": (0.1,)},
+        {"delta_upper": (0.1, 1.5)},
+        {"delta_upper": (0.1, float("nan"))},
+        {"epsilons": (1.0, 0.0)},
+        {"epsilons": (-1.0, 0.0)},
+        {"orders": (0.5,), "divergence_upper": (1.0,)},
+        {"orders": (2.0,), "divergence_upper": (float("inf"),)},
+        {"orders": (2.0,), "divergence_upper": (-0.1,)},
+    ],
+)
+def test_bounds_that_make_no_sense(wrong: dict[str, Any]) -> None:
+    good: dict[str, Any] = {"digest": "a" * 64, "epsilons": (0.0, 1.0), "delta_upper": (0.2, 0.1)}
+    MechanismBound(**good)
+    with pytest.raises(InputError, match="bounds"):
+        MechanismBound(**{**good, **wrong})
+
+
+def test_what_cannot_be_certified_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def void(*_: Any) -> None:
+        raise CertificationError("void")
+
+    monkeypatch.setattr(bounds, "privacy_curve", void)
+    assert set(mechanism_bound(point(), 1.0).delta_upper) == {1.0}
+
+
+# ---------------------------------------------------------------------- in the ledger
+
+
+def charged(ledger: Ledger, bound: MechanismBound | None = None, query: str = "a", **named: Any) -> None:
+    mechanism = point(**named)
+    labels = list(mechanism.classes.labels)
+    true = np.array([answer(mechanism, label) for label in labels])
+    bound = mechanism_bound(mechanism, 1.0) if bound is None else bound
+    ledger.charge(mechanism, true, mechanism.release(true, labels), labels, query_ids=query, bounds=bound)
+
+
+def test_a_bound_above_the_budget_decides_nothing(ledger: Ledger) -> None:
+    """A useless bound is not a refusal, and does not replace what is stored."""
+    mechanism = point()
+    useless = MechanismBound(mechanism.digest, (0.0,), (1.0,))
+    charged(ledger, useless)
+    charged(ledger, None, "b")
+    assert ledger.spent()["h0"].releases == 2
+    assert ledger.verify()
+
+
+def test_stored_once_and_read_by_the_next_process(ledger: Ledger, url: str) -> None:
+    charged(ledger)
+    charged(ledger, None, "b")
+    bound = mechanism_bound(point(), 1.0)
+    with Ledger.open(url) as other, other._storage.reading() as transaction:
+        assert other._books.registry.bound(transaction, bound.digest) == bound
+        count = transaction.value("SELECT COUNT(*) FROM bounds")
+        assert count == len(bound.epsilons) + len(bound.orders)
+
+
+@pytest.mark.parametrize("kind", ["delta", "renyi"])
+def test_a_stored_bound_that_was_lowered_is_found(ledger: Ledger, kind: str) -> None:
+    charged(ledger)
+    assert ledger.verify()
+    with ledger._storage.writing() as transaction:
+        transaction.run("UPDATE bounds SET value = value * 1.01 WHERE kind = :kind", kind=kind)
+    assert ledger.verify()  # larger than need be: safe
+    with ledger._storage.writing() as transaction:
+        transaction.run("UPDATE bounds SET value = value * 0.98 WHERE kind = :kind", kind=kind)
+    report = ledger.verify()
+    assert not report
+    assert "bound" in report.problem
+    with ledger._storage.writing() as transaction:
+        transaction.run("DELETE FROM bounds")  # derived: nothing is lost
+    assert ledger.verify()
+
+
+def test_a_bound_of_nothing_is_found(ledger: Ledger) -> None:
+    charged(ledger)
+    with ledger._storage.writing() as transaction:
+        transaction.run("INSERT INTO bounds (mechanism, kind, point, value) VALUES ('x', 'delta', 0, 1)")
+    assert "never recorded" in ledger.verify().problem
+
+
+def test_an_overspent_ledger_is_found_behind_a_false_bound(ledger: Ledger) -> None:
+    """Whoever hands in a false bound can overspend; verify() composes anew and finds it even if the bound is gone."""
+    mechanism = point(gap=1.0)
+    charged(ledger, MechanismBound(mechanism.digest, (0.0, 1.0), (1e-9, 1e-9)), gap=1.0)
+    assert "bound" in ledger.verify().problem
+    with ledger._storage.writing() as transaction:
+        transaction.run("DELETE FROM bounds")
+    assert "exceeds the budget" in ledger.verify().problem
+
+
+def test_group_budgets_are_decided_on_one_graph_only(ledger: Ledger) -> None:
+    charged(ledger)
+    charged(ledger, prefix="x")
+    ledger.budget(1.0, 0.01, group="both", members=["h0", "x0"])
+    with pytest.raises(InputError, match="one graph"):
+        charged(ledger, None, "b")
+    ledger.budget(1.0, 0.01, group="both", members=["h0", "h1"])
+    charged(ledger, None, "b")
+    assert next(a for a in ledger.spent() if a.name == "group both").releases == 4
+
+
+# ---------------------------------------------------------------------- overview
+
+
+def test_overview_is_above_every_account(ledger: Ledger) -> None:
+    for i, tool in enumerate(TOOLS[:4]):
+        for label in ("h0", "h1", "h2")[: i + 1]:
+            ledger.release(tool, answer(tool, label) + i, label, query_id=str(i))
+    charged(ledger, prefix="x")
+    ledger.budget(1.0, 0.02, label=["x1"])
+    ledger.declare("h2", epsilon=0.25, delta=1e-4)
+    ledger.budget(1.0, 0.05, group="g", members=["h0", "h1"])
+    spent = ledger.spent()
+    largest = max(a.spent / a.budget for a in spent)
+    for exact in (1, 3, 50):
+        seen = ledger.overview(exact)
+        assert seen.largest_share >= largest
+        assert len(seen.worst) == min(exact, len(spent))
+        assert (seen.labels, seen.releases) == (len(spent.by_label), spent.releases)
+        assert seen.mechanisms == 5
+        assert {(a.name, a.spent) for a in seen.worst} <= {(a.name, a.spent) for a in spent}
+    assert seen.largest_share == pytest.approx(largest, rel=1e-12)
+    assert seen.worst[0].name == max(spent, key=lambda a: a.spent / a.budget).name
+    assert "release(s) about" in str(seen)
+
+
+def test_overview_covers_what_it_did_not_compose(ledger: Ledger) -> None:
+    """The account with the largest bound is not the worst: the worst one still counts, by its own bound."""
+    means = np.array([[0.0], [0.001], [0.0], [1.0]])
+    laws = GaussianClasses.deterministic(means, ["near0", "near1", "far0", "far1"])
+    pairs = NeighborGraph.within_groups(laws.labels, [0, 0, 1, 1])
+    uneven = design(laws, pairs, "white", 1.0, 4.0)
+    ledger.budget(0.0, 0.9)
+    for i in range(4):
+        ledger.release(uneven, np.array([float(i)]), "near0", query_id=str(i))
+    ledger.release(uneven, np.ones(1), "far0", query_id="once")
+    seen = ledger.overview(1)
+    assert seen.worst[0].name == "label near0"
+    assert seen.worst[0].spent < ledger.spent()["far0"].spent
+    assert seen.largest_share >= ledger.spent()["far0"].spent / 0.9
+
+
+def test_overview_of_little(url: str) -> None:
+    with Ledger.open(url) as ledger:
+        assert ledger.overview().largest_share == 0.0
+        ledger.budget(1.0, 0.5, label="h1")
+        tool = point()
+        ledger.release(tool, answer(tool, "h1"), "h1")
+        ledger.declare("h0", epsilon=0.5, delta=0.1)
+        seen = ledger.overview()
+        assert (seen.labels, seen.without_budget) == (2, 1)
+        assert "1 label(s) have no budget" in str(seen)
+        ledger.budget(1.0, 0.0, label="h1")
+        assert ledger.overview().largest_share == float("inf")
+        with pytest.raises(InputError, match="exact"):
+            ledger.overview(0)
+
+
+def test_overview_walks_in_blocks(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(4):
+        charged(ledger, prefix=f"p{i}-")
+    whole = ledger.overview()
+    monkeypatch.setattr(overview, "CHUNK", 5)
+    assert ledger.overview() == whole
+    assert whole.labels == 12
