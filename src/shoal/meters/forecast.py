@@ -351,7 +351,7 @@ def rest(households: tuple[str, ...], reasons: Mapping[str, str]) -> NDArray[np.
 def varied(x: FloatArray, names: Sequence[str], reasons: dict[str, str]) -> NDArray[np.bool_]:
     """(n,) whether anything is left beyond the season; the others get a reason."""
     varies = np.asarray(np.nanstd(x, axis=1) > FLAT)
-    reasons.update({names[i]: "no variation beyond the season" for i in np.flatnonzero(~varies)})
+    reasons.update({names[i]: "no variation beyond the season" for i in np.flatnonzero(~varies).tolist()})
     return varies
 
 

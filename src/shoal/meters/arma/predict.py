@@ -31,6 +31,15 @@ class FilterState:
     mean: FloatArray
     cov: FloatArray
 
+    def take(self, rows: Any) -> FilterState:
+        """The states of some series: positions or a mask."""
+        return FilterState(self.mean[rows], self.cov[rows])
+
+    def beside(self, other: FilterState, rows: Any, other_rows: Any) -> FilterState:
+        """States of all series, from these at positions ``rows`` and those of ``other`` at ``other_rows``."""
+        order = np.argsort(np.concatenate([rows, other_rows]), kind="stable")
+        return FilterState(np.concatenate([self.mean, other.mean])[order], np.concatenate([self.cov, other.cov])[order])
+
 
 @dataclass(frozen=True)
 class ArmaForecast:
@@ -54,9 +63,7 @@ def filter_state(models: ArmaModels, series: Any, state: FilterState | None = No
     return filtered(models, series, state)[0]
 
 
-def filtered(
-    models: ArmaModels, series: Any, state: FilterState | None = None
-) -> tuple[FilterState, FloatArray]:
+def filtered(models: ArmaModels, series: Any, state: FilterState | None = None) -> tuple[FilterState, FloatArray]:
     """Run the Kalman filter over each row, from stationarity or from an earlier state.
 
     Filtering a series at once or piece by piece, each from the last state, gives the same result. With the state come
