@@ -137,7 +137,8 @@ def test_aimed_anew_the_output_laws_are_the_old_ones(classes, graph, method):
     old = shoal.design(classes, graph, method, 1.0, 0.5, iterations=8)
     new = _moved(classes, 0.03, 5)
     again = aimed(old, new)
-    np.testing.assert_allclose(again.output.means, old.output.means, atol=1e-12)
+    together = (new.means - classes.means).mean(axis=0)
+    np.testing.assert_allclose(again.output.means, old.output.means + together, atol=1e-12)
     if method == "transport":
         np.testing.assert_allclose(again.output.covs, old.output.covs, atol=1e-10)
         assert again.curve(1.0).delta == pytest.approx(old.curve(1.0).delta, rel=1e-6)
@@ -146,7 +147,7 @@ def test_aimed_anew_the_output_laws_are_the_old_ones(classes, graph, method):
             kept = (np.eye(3) + old.gain[i]) @ classes.covs[i] @ (np.eye(3) + old.gain[i]).T
             values = np.linalg.eigvals(new.covs[i] @ kept).real
             bures = np.trace(new.covs[i]) + np.trace(kept) - 2 * np.sqrt(np.maximum(values, 0)).sum()
-            spent = bures + np.trace(old.noise_cov[i]) + ((old.output.means[i] - new.means[i]) ** 2).sum()
+            spent = bures + np.trace(old.noise_cov[i]) + ((old.output.means[i] + together - new.means[i]) ** 2).sum()
             assert again.rho[i] == pytest.approx(spent / 3, rel=1e-6)
     # What leaves really has that law: a million seeded answers.
     i, m = 1, 1_000_000
@@ -177,6 +178,15 @@ def test_constants_are_aimed_at_their_center():
     found = shoal.reuse(old, moved, delta=1e-5)
     assert found.groups[0].decision == AIMED_ANEW
     assert _fresh(found.mechanism) <= 1e-5
+
+
+def test_moving_together_costs_nothing(mechanism, classes):
+    found = shoal.reuse(
+        mechanism, shoal.GaussianClasses(classes.means + np.array([3.0, -1, 0.5]), classes.covs), delta=DELTA
+    )
+    assert found.mechanism is not None
+    assert found.mechanism.rho == pytest.approx(mechanism.rho, rel=1e-9)
+    assert found.mechanism.certificate.delta_upper == pytest.approx(mechanism.certificate.delta_upper, rel=1e-6)
 
 
 def test_an_error_above_the_limit_is_caught(classes, graph):

@@ -5,10 +5,11 @@ the parameters that would be used and the new laws, and so is the error; a group
 candidates are looked at, in this order:
 
 - the parameters as they are, applied around the new means;
-- the parameters aimed anew at the old *output* laws N(μ̃, Σ̃): shift = μ̃ − μ, noise as before, and for methods that may
-  map the answer the Gaussian optimal transport Σ^{−1/2}(Σ^{1/2} K Σ^{1/2})^{1/2} Σ^{−1/2} to what noise leaves of Σ̃,
-  K = Σ̃ − noise_cov (Olkin & Pukelsheim 1982). Without a map the noise covariance becomes Σ̃ − Σ, its negative part cut
-  off. Privacy is then what it was, up to rounding or that cut, and only the error moves.
+- the parameters aimed anew at the old *output* laws N(μ̃ + c, Σ̃): shift = μ̃ + c − μ, noise as before, and for methods
+  that may map the answer the Gaussian optimal transport Σ^{−1/2}(Σ^{1/2} K Σ^{1/2})^{1/2} Σ^{−1/2} to what noise leaves
+  of Σ̃, K = Σ̃ − noise_cov (Olkin & Pukelsheim 1982). Without a map the noise covariance becomes Σ̃ − Σ, its negative part
+  cut off. c, one for the whole group, is how far its means moved on average: moving all laws together changes no pair's
+  privacy. That is then what it was, up to rounding or the cut, and only the error moves.
 
 Errors are held against (1 + tolerance) times what the design spent; a mechanism made here keeps those limits as its
 budget, so that a tolerance taken day after day does not add up.
@@ -167,10 +168,14 @@ def limits_of(mechanism: Mechanism, rho_tolerance: float) -> FloatArray:
 
 
 def aimed(old: Mechanism, classes: GaussianClasses) -> Mechanism:
-    """A mechanism for the new laws whose output laws are those of ``old``, as far as its method can reach them."""
+    """A mechanism for the new laws whose output laws are those of ``old``, as far as its method can reach them.
+
+    They move together by the average movement of the means, where the method shifts means at all.
+    """
     validation.choice(AIMED, method=old.method)
     covs, before = classes.covs, old.classes.covs
-    shift = old.classes.means + old.bias - classes.means if old.method in SHIFTED else old.bias
+    moves = classes.means - old.classes.means
+    shift = old.bias + (moves.mean(axis=0) - moves) if old.method in SHIFTED else old.bias
     eye = np.eye(classes.n_dims)
     kept = eye if old.gain is None else eye + old.gain
     target = kept @ before @ np.swapaxes(np.broadcast_to(kept, before.shape), 1, 2)
