@@ -143,7 +143,10 @@ def redesigned(
             continue
         position = {label: i for i, label in enumerate(found.problem.original.labels)}
         part = found.problem.part(np.array([position[label] for label in group.labels]))
-        known = set(group.labels) <= set(old.classes.labels)
+        warm = None
+        if set(group.labels) <= set(old.classes.labels):
+            warm = part_of(old, group.labels)
+            warm = aimed(warm, part.original) if warm.method in AIMED else replace(warm, classes=part.original)
         again = meet(
             part.original,
             part.graph,
@@ -153,7 +156,7 @@ def redesigned(
             seed=seed,
             seconds=0.0 if seconds is None else seconds / len(found.to_redesign),
             iterations=iterations if seconds is None else None,
-            start=part_of(old, group.labels) if known else None,
+            start=warm,
         )
         again = replace(again, budget=_at_least_tiny((1 + found.rho_tolerance) * again.weighted_rho))
         made.append(replace(group, part=again))
@@ -190,7 +193,7 @@ def aimed(old: Mechanism, classes: GaussianClasses) -> Mechanism:
         old,
         classes=classes,
         shift=shift,
-        gain=gain,
+        gain=gain if gain is not None and gain.any() else None,
         noise_cov=0.5 * (noise + np.swapaxes(noise, 1, 2)),
         lower_bound=0.0,
     )
