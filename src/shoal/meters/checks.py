@@ -11,6 +11,7 @@ without it. A large sample rejects small deviations: read the sizes (skewness, k
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from shoal import validation
+from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.validation import FloatArray
 
@@ -85,27 +87,52 @@ def innovations(x: FloatArray, ar: FloatArray, ma: FloatArray) -> FloatArray:
     A missing x_t is replaced by its prediction for the recursion. NaN marks what is not an innovation of unit spread:
     the start-up, the gaps, and the steps right after a gap.
     """
-    n, length = x.shape
-    p, q = ar.shape[1], ma.shape[1]
-    lead = max(p, q, 1)
+    length = x.shape[1]
+    lead = max(ar.shape[1], ma.shape[1], 1)
     missing = np.isnan(x)
-    past = np.zeros((n, lead + length))
-    errors = np.zeros((n, lead + length))
-    past[:, lead:] = x
-    for t in range(lead, lead + length):
-        guess = np.zeros(n)
-        if p:
-            guess += (ar * past[:, t - p : t][:, ::-1]).sum(axis=1)
-        if q:
-            guess += (ma * errors[:, t - q : t][:, ::-1]).sum(axis=1)
-        gap = missing[:, t - lead]
-        past[gap, t] = guess[gap]
-        errors[:, t] = past[:, t] - guess
+    errors = np.empty(x.shape)
+    _innovation_rows(np.ascontiguousarray(x), np.ascontiguousarray(ar), np.ascontiguousarray(ma), lead, errors)
     unsure = missing.copy()
     for lag in range(1, lead + 1):
         unsure[:, lag:] |= missing[:, :-lag]
     unsure[:, : min(4 * lead, length)] = True
-    return np.where(unsure, np.nan, errors[:, lead:])
+    return np.where(unsure, np.nan, errors)
+
+
+@kernel
+def _innovation_rows(x: FloatArray, ar: FloatArray, ma: FloatArray, lead: int, out: FloatArray) -> None:
+    length, p, q = x.shape[1], ar.shape[1], ma.shape[1]
+    past, errors = np.zeros(lead + length), np.zeros(lead + length)
+    for row in range(len(x)):
+        for t in range(lead, lead + length):
+            guess = 0.0
+            for i in range(p):
+                guess += ar[row, i] * past[t - 1 - i]
+            for j in range(q):
+                guess += ma[row, j] * errors[t - 1 - j]
+            value = x[row, t - lead]
+            past[t] = guess if math.isnan(value) else value
+            errors[t] = past[t] - guess
+            out[row, t - lead] = errors[t]
+
+
+@kernel
+def _ljung_box_rows(z: FloatArray, seen: FloatArray, lags: int, out: FloatArray) -> None:
+    """Σ_l r_l² · pairs per row; z is zero and seen is zero where there is no innovation.
+
+    With gaps the number of pairs takes the place of n − l; the two agree where nothing is missing.
+    """
+    length = z.shape[1]
+    for row in range(len(z)):
+        total = 0.0
+        for lag in range(1, lags + 1):
+            product, pairs = 0.0, 0.0
+            for t in range(lag, length):
+                product += z[row, t] * z[row, t - lag]
+                pairs += seen[row, t] * seen[row, t - lag]
+            pairs = max(pairs, 1.0)
+            total += (product / pairs) ** 2 * pairs
+        out[row] = total
 
 
 def check_models(
@@ -135,16 +162,13 @@ def _check(x: FloatArray, ar: FloatArray, ma: FloatArray, lags: int) -> tuple[Fl
     centered = np.where(seen, e - _mean(e, seen)[:, None], 0.0)
     spread = np.sqrt(np.maximum((centered**2).sum(axis=1) / n, np.finfo(float).tiny))
     z = centered / spread[:, None]
-    skewness = (z**3).sum(axis=1) / n
-    excess = (z**4).sum(axis=1) / n - 3
+    square = z * z  # powers above two are slow
+    skewness = (square * z).sum(axis=1) / n
+    excess = (square * square).sum(axis=1) / n - 3
     jarque_bera = n / 6 * (skewness**2 + excess**2 / 4)
 
     box = np.zeros(len(x))
-    for lag in range(1, lags + 1):
-        pairs = np.maximum((seen[:, lag:] & seen[:, :-lag]).sum(axis=1), 1)
-        r = (z[:, lag:] * z[:, :-lag]).sum(axis=1) / pairs
-        # With gaps the number of pairs takes the place of n − l; the two agree where nothing is missing.
-        box += r**2 * pairs
+    _ljung_box_rows(z, seen.astype(np.float64), lags, box)
     box *= (n + 2) / n
 
     half = x.shape[1] // 2

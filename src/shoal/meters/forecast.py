@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from shoal.meters.arma import ArmaModels
+    from shoal.meters.arma.predict import FilterState
 
 #: A household with fewer than this share of its training readings is left out.
 LEAST_OBSERVED = 0.8
@@ -55,6 +56,8 @@ class Forecasts:
     step: timedelta
     train_days: int
     recent: FloatArray | None = None  #: (n, steps of a day) readings before the origin, kW; NaN where missing
+    history: window.Window | None = None  #: the training window of every household read, those left out included
+    fitted_at: NDArray[np.int64] | None = None  #: (n,) origin of each model's fit, microseconds of the epoch
 
     def __repr__(self) -> str:
         """Sizes only: a printed object must not release readings."""
@@ -214,33 +217,75 @@ def forecast(
 
     at = window.place_origin(data, origin)
     past = window.cut(data, at, -length)
-    phase = phases(past.timestamps, season, data.step)
-    reasons = _unfit(past, length, floor, train_days)
-    chosen = _rest(past.households, reasons)
+    reasons = unfit(past, length, floor, train_days)
+    chosen = rest(past.households, reasons)
     if not len(chosen):
-        seen = int(np.isfinite(past.kw).sum(axis=1).max())
-        raise InputError(
-            f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
-            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
-        )
-    kw = past.kw[chosen]
-    profile = fit_season(kw, phase, period=season, step=data.step, floor=floor)
-    x = profile.remove(kw, phase)
-    names = tuple(past.households[i] for i in chosen)
-    models, fitted = _fit(x, (p, q), names, reasons)
-    keep = np.flatnonzero(fitted)
+        raise nothing_left(past, length, train_days)
+    profile, x = deseasonalized(past, chosen, season, data.step, floor)
+    varies = varied(x, [past.households[i] for i in chosen], reasons)
+    if not varies.any():
+        raise InputError("readings: no household varies beyond its season in the training window")
+
+    from shoal.meters.arma import fit_arma
+
+    models = fit_arma(x[varies], order=(p, q))
+    for i in np.flatnonzero(~models.ok):
+        reasons[past.households[chosen[varies][i]]] = f"model not fitted: {models.status[i]}"
+    keep = np.flatnonzero(varies)[models.ok]
     if not len(keep):
         raise InputError(f"order does not fit: no household's model of order ({p}, {q}) could be estimated")
-    names = tuple(names[i] for i in keep)
-    kw, x = kw[keep], x[keep]
-    profile = Season(season, floor, profile.profile[keep], profile.repeats[keep])
+    models = models.take(models.ok)
+    return concluded(
+        data,
+        past,
+        chosen[keep],
+        profile.take(keep),
+        models,
+        x[keep],
+        at=at,
+        horizon=horizon,
+        train_days=train_days,
+        reasons=reasons,
+        fitted_at=np.full(len(keep), at, dtype=np.int64),
+    )
 
+
+def deseasonalized(
+    past: window.Window, rows: NDArray[np.int64], season: str, step: timedelta, floor: float
+) -> tuple[Season, FloatArray]:
+    """Season and x of some households of a window."""
+    phase = phases(past.timestamps, season, step)
+    profile = fit_season(past.kw[rows], phase, period=season, step=step, floor=floor)
+    return profile, profile.remove(past.kw[rows], phase)
+
+
+def concluded(
+    data: Readings,
+    past: window.Window,
+    rows: NDArray[np.int64],
+    profile: Season,
+    models: ArmaModels,
+    x: FloatArray,
+    *,
+    at: int,
+    horizon: int,
+    train_days: int,
+    reasons: Mapping[str, str],
+    fitted_at: NDArray[np.int64],
+    state: FilterState | None = None,
+) -> Forecasts:
+    """Forecasts at ``at`` from season, models and x of the households at ``rows`` of the window ``past``.
+
+    ``state`` is what the filter leaves after x; ``fitted_at`` when each model was fitted.
+    """
     from shoal.meters.arma import predict
 
-    ahead = predict(models, x, horizon)
-    future = window.cut(data, at, horizon).timestamps
-    part = profile.at(phases(future, season, data.step))
+    names = tuple(past.households[i] for i in rows)
+    ahead = predict(models, x if state is None else state, horizon)
+    future = window.stamps(at, data.step, horizon, data.time_zone)
+    part = profile.at(phases(future, profile.period, data.step))
     checks = check_models(x, models.ar, models.ma, names)
+    known = set(past.households)
     return Forecasts(
         households=names,
         timestamps=future,
@@ -252,10 +297,21 @@ def forecast(
         models=models,
         checks=checks,
         quality=_account(data, past, names, reasons, profile, models, checks),
-        left_out=data.left_out | reasons,
+        left_out={name: why for name, why in data.left_out.items() if name not in known} | dict(reasons),
         step=data.step,
         train_days=train_days,
-        recent=kw[:, -int(timedelta(days=1) / data.step) :],
+        recent=past.kw[rows][:, -int(timedelta(days=1) / data.step) :],
+        history=past,
+        fitted_at=fitted_at,
+    )
+
+
+def nothing_left(past: window.Window, length: int, train_days: int) -> InputError:
+    """The error where the window rules out every household."""
+    seen = int(np.isfinite(past.kw).sum(axis=1).max(initial=0))
+    return InputError(
+        f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
+        f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
     )
 
 
@@ -270,7 +326,7 @@ def _order(order: Any) -> tuple[int, int]:
     return p, q
 
 
-def _unfit(past: window.Window, length: int, floor: float, train_days: int) -> dict[str, str]:
+def unfit(past: window.Window, length: int, floor: float, train_days: int) -> dict[str, str]:
     """Households that the training window rules out, with the reason."""
     seen = np.isfinite(past.kw)
     count = seen.sum(axis=1)
@@ -287,28 +343,16 @@ def _unfit(past: window.Window, length: int, floor: float, train_days: int) -> d
     return reasons
 
 
-def _rest(households: tuple[str, ...], reasons: Mapping[str, str]) -> NDArray[np.int64]:
+def rest(households: tuple[str, ...], reasons: Mapping[str, str]) -> NDArray[np.int64]:
+    """Positions of the households without a reason against them."""
     return np.array([i for i, name in enumerate(households) if name not in reasons], dtype=np.int64)
 
 
-def _fit(
-    x: FloatArray, order: tuple[int, int], names: tuple[str, ...], reasons: dict[str, str]
-) -> tuple[ArmaModels, NDArray[np.bool_]]:
-    """Models of the households that could be fitted, and which those are; the others get a reason."""
-    from shoal.meters.arma import fit_arma
-
-    varies = np.nanstd(x, axis=1) > FLAT
-    reasons.update({names[i]: "no variation beyond the season" for i in np.flatnonzero(~varies)})
-    if not varies.any():
-        raise InputError("readings: no household varies beyond its season in the training window")
-    models = fit_arma(x[varies], order=order)
-    fitted = varies.copy()
-    fitted[varies] = models.ok
-    for position, i in enumerate(np.flatnonzero(varies)):
-        if not models.ok[position]:
-            reasons[names[i]] = f"model not fitted: {models.status[position]}"
-    rows = {f.name: getattr(models, f.name)[models.ok] for f in fields(models) if f.name != "order"}
-    return replace(models, **rows), fitted
+def varied(x: FloatArray, names: Sequence[str], reasons: dict[str, str]) -> NDArray[np.bool_]:
+    """(n,) whether anything is left beyond the season; the others get a reason."""
+    varies = np.asarray(np.nanstd(x, axis=1) > FLAT)
+    reasons.update({names[i]: "no variation beyond the season" for i in np.flatnonzero(~varies).tolist()})
+    return varies
 
 
 def _account(
@@ -350,5 +394,5 @@ def _account(
     table = data.quality.join(trained, on="household", how="left").join(modeled, on="household", how="left")
     return table.with_columns(
         verdict=pl.when(pl.col("dropped").is_not_null()).then(pl.lit("left out")).otherwise(pl.col("verdict")),
-        reason=pl.coalesce("reason", "dropped"),
+        reason=pl.coalesce("dropped", "reason"),
     ).drop("dropped")

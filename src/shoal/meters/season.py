@@ -58,6 +58,10 @@ class Season:
         """(n, len(phase)) seasonal part in ln kW."""
         return np.asarray(self.profile[:, phase], dtype=np.float64)
 
+    def take(self, rows: NDArray[np.int64]) -> Season:
+        """The season of some households."""
+        return Season(self.period, self.floor, self.profile[rows], self.repeats[rows])
+
     def inflation(self, phase: NDArray[np.int64]) -> FloatArray:
         """(n, len(phase)) factor on the error variance for having estimated the season: (r + 1)/(r − 1).
 

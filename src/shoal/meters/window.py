@@ -48,10 +48,15 @@ def cut(readings: Readings, origin: int, steps: int) -> Window:
     kw = np.full((len(households), length), np.nan)
     row = np.searchsorted(households.to_numpy(), part["household"].to_numpy())
     kw[row, part["slot"].to_numpy()] = part["kw"].fill_null(float("nan")).to_numpy()
-    stamps = pl.from_epoch(pl.Series("timestamp", start + width * np.arange(length)), time_unit="us")
-    if readings.time_zone is not None:
-        stamps = stamps.dt.replace_time_zone("UTC").dt.convert_time_zone(readings.time_zone)
-    return Window(tuple(households.to_list()), stamps, kw)
+    return Window(tuple(households.to_list()), stamps(start, readings.step, length, readings.time_zone), kw)
+
+
+def stamps(start: int, step: timedelta, length: int, time_zone: str | None) -> pl.Series:
+    """``length`` instants from ``start``, microseconds of the epoch, on the clock of a zone or on none."""
+    import polars as pl
+
+    moments = pl.from_epoch(pl.Series("timestamp", start + step // _MICROSECOND * np.arange(length)), time_unit="us")
+    return moments if time_zone is None else moments.dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
 
 
 def place_origin(readings: Readings, origin: datetime | str | None) -> int:

@@ -80,16 +80,23 @@ def advance(
         f = 1.0
     else:
         f = max(cov[0, 0], 0.0) + 1.0
-        column = cov[:, 0].copy()
         for i in range(r):
-            mean[i] += column[i] * v / f
-            for j in range(r):
-                cov[i, j] -= column[i] * column[j] / f
+            mean[i] += cov[i, 0] * v / f
+        # B (P − k k' F) B' in one pass over the lower triangle; the filtered P has the first column k.
         for i in range(r):
-            cov[i, 0] = column[i] / f
-            cov[0, i] = column[i] / f
-        shifted(-theta, cov, next_cov)
-        cov[:, :] = next_cov
+            for j in range(i + 1):
+                total = theta[i] * theta[j] * (cov[0, 0] / f)
+                if i + 1 < r:
+                    total -= theta[j] * (cov[i + 1, 0] / f)
+                    if j + 1 < r:
+                        total += cov[i + 1, j + 1] - cov[i + 1, 0] * cov[j + 1, 0] / f
+                if j + 1 < r:
+                    total -= theta[i] * (cov[j + 1, 0] / f)
+                next_cov[i, j] = total
+        for i in range(r):
+            for j in range(i + 1):
+                cov[i, j] = next_cov[i, j]
+                cov[j, i] = next_cov[i, j]
         if is_settled(cov):
             cov[:, :] = 0.0
     first = mean[0]

@@ -19,6 +19,9 @@ RUNGS = ("full", "reduced", "ar1", "white")
 #: Why a series has no model at all.
 FAILURES = ("infinite", "empty", "constant", "short")
 
+#: What there is one of per series.
+COLUMNS = ("ar", "ma", "innovation_var", "log_likelihood", "ok", "converged", "status", "n_obs")
+
 
 @dataclass(frozen=True)
 class ArmaModels:
@@ -49,7 +52,7 @@ class ArmaModels:
     n_obs: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        for name in ("ar", "ma", "innovation_var", "log_likelihood", "ok", "converged", "status", "n_obs"):
+        for name in COLUMNS:
             getattr(self, name).setflags(write=False)
 
     def __len__(self) -> int:
@@ -64,6 +67,17 @@ class ArmaModels:
     def fallback(self) -> NDArray[np.bool_]:
         """(n,) whether a series got a smaller model than asked for; ``status`` says which."""
         return np.asarray(self.ok & (self.status != "full") & (self.status != "given"))
+
+    def take(self, rows: Any) -> ArmaModels:
+        """The models of some series: positions or a mask."""
+        return ArmaModels(self.order, *(getattr(self, name)[rows] for name in COLUMNS))
+
+    def followed_by(self, other: ArmaModels) -> ArmaModels:
+        """These models and then those of ``other``, of the same order."""
+        if self.order != other.order:
+            raise InputError(f"other must have order {self.order}, not {other.order}")
+        both = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in COLUMNS)
+        return ArmaModels(self.order, *both)
 
     @classmethod
     def from_coefficients(cls, ar: Any, ma: Any, var: Any) -> ArmaModels:

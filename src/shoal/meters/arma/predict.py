@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,9 @@ from shoal import validation
 from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.meters.arma.autocovariance import impulse_response
-from shoal.meters.arma.kalman import run_filter, stationary_start
+from shoal.meters.arma.kalman import advance, stationary_start
 from shoal.meters.arma.models import ArmaModels
+from shoal.meters.arma.state import padded
 from shoal.validation import FloatArray
 
 
@@ -28,6 +30,15 @@ class FilterState:
 
     mean: FloatArray
     cov: FloatArray
+
+    def take(self, rows: Any) -> FilterState:
+        """The states of some series: positions or a mask."""
+        return FilterState(self.mean[rows], self.cov[rows])
+
+    def beside(self, other: FilterState, rows: Any, other_rows: Any) -> FilterState:
+        """States of all series, from these at positions ``rows`` and those of ``other`` at ``other_rows``."""
+        order = np.argsort(np.concatenate([rows, other_rows]), kind="stable")
+        return FilterState(np.concatenate([self.mean, other.mean])[order], np.concatenate([self.cov, other.cov])[order])
 
 
 @dataclass(frozen=True)
@@ -48,9 +59,16 @@ class ArmaForecast:
 
 
 def filter_state(models: ArmaModels, series: Any, state: FilterState | None = None) -> FilterState:
+    """What :func:`filtered` leaves at the end."""
+    return filtered(models, series, state)[0]
+
+
+def filtered(models: ArmaModels, series: Any, state: FilterState | None = None) -> tuple[FilterState, FloatArray]:
     """Run the Kalman filter over each row, from stationarity or from an earlier state.
 
-    Filtering a series at once or piece by piece, each from the last state, gives the same result.
+    Filtering a series at once or piece by piece, each from the last state, gives the same result. With the state come
+    the standardized innovations (x_t − E[x_t | past]) / sd[x_t | past], (n, T), NaN where a sample is missing:
+    independent standard normals if the model is true.
 
     Args:
         models: n models.
@@ -70,8 +88,9 @@ def filter_state(models: ArmaModels, series: Any, state: FilterState | None = No
         raise InputError("state must belong to the same models: its shape does not match")
     mean, cov = before.mean.copy(), before.cov.copy()
     var = np.where(models.ok, models.innovation_var, 1.0)
-    _filter_rows(x, models.ar.copy(), models.ma.copy(), var, models.ok.copy(), mean, cov)
-    return FilterState(mean, cov)
+    z = np.full(x.shape, np.nan)
+    _filter_rows(x, models.ar.copy(), models.ma.copy(), var, models.ok.copy(), mean, cov, z)
+    return FilterState(mean, cov), z
 
 
 def stationary_state(models: ArmaModels) -> FilterState:
@@ -144,9 +163,16 @@ def _filter_rows(
     ok: NDArray[np.bool_],
     mean: FloatArray,
     cov: FloatArray,
+    z: FloatArray,
 ) -> None:
+    r = mean.shape[1]
+    work = np.empty((r, r))
     for row in range(len(ar)):
         if ok[row]:
+            phi, theta = padded(ar[row], r), padded(ma[row], r)
             cov[row] /= var[row]
-            run_filter(x[row], ar[row], ma[row], mean[row], cov[row])
+            for t in range(x.shape[1]):
+                v, f = advance(x[row, t], phi, theta, mean[row], cov[row], work)
+                if f > 0.0:
+                    z[row, t] = v / math.sqrt(f * var[row])
             cov[row] *= var[row]
