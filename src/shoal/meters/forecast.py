@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -179,6 +179,7 @@ def forecast(
     season: str = "week",
     origin: datetime | str | None = None,
     floor: float = FLOOR,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Forecasts:
     """Fit every household on the days before ``origin`` and predict the ``horizon`` steps from it on.
 
@@ -196,6 +197,7 @@ def forecast(
             seen twice, which makes predictive intervals too narrow; see :mod:`shoal.meters.season`.
         origin: first instant to predict; by default right after the last readings. Text is ISO 8601.
         floor: kW below which power is set to the floor before the logarithm.
+        progress: called with (households fitted, households to fit).
     """
     p, q = _order(order)
     train_days = validation.count(train_days=train_days)
@@ -227,7 +229,7 @@ def forecast(
     profile = fit_season(kw, phase, period=season, step=data.step, floor=floor)
     x = profile.remove(kw, phase)
     names = tuple(past.households[i] for i in chosen)
-    models, fitted = _fit(x, (p, q), names, reasons)
+    models, fitted = _fit(x, (p, q), names, reasons, progress)
     keep = np.flatnonzero(fitted)
     if not len(keep):
         raise InputError(f"order does not fit: no household's model of order ({p}, {q}) could be estimated")
@@ -292,7 +294,11 @@ def _rest(households: tuple[str, ...], reasons: Mapping[str, str]) -> NDArray[np
 
 
 def _fit(
-    x: FloatArray, order: tuple[int, int], names: tuple[str, ...], reasons: dict[str, str]
+    x: FloatArray,
+    order: tuple[int, int],
+    names: tuple[str, ...],
+    reasons: dict[str, str],
+    progress: Callable[[int, int], None] | None,
 ) -> tuple[ArmaModels, NDArray[np.bool_]]:
     """Models of the households that could be fitted, and which those are; the others get a reason."""
     from shoal.meters.arma import fit_arma
@@ -301,7 +307,7 @@ def _fit(
     reasons.update({names[i]: "no variation beyond the season" for i in np.flatnonzero(~varies)})
     if not varies.any():
         raise InputError("readings: no household varies beyond its season in the training window")
-    models = fit_arma(x[varies], order=order)
+    models = fit_arma(x[varies], order=order, progress=progress)
     fitted = varies.copy()
     fitted[varies] = models.ok
     for position, i in enumerate(np.flatnonzero(varies)):
