@@ -42,6 +42,11 @@ def test_links_lead_to_files(page: Path) -> None:
     assert missing == []
 
 
+def test_the_gallery_shows_every_picture_once() -> None:
+    shown = re.findall(r"!\[[^\]]+\]\(pictures/([^)]+)\)", (ROOT / "docs" / "gallery.md").read_text())
+    assert sorted(shown) == sorted(p.name for p in (ROOT / "docs" / "pictures").iterdir())
+
+
 def test_architecture_names_every_module() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     source = ROOT / "src" / "shoal"

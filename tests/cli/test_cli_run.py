@@ -163,3 +163,14 @@ def test_a_household_table_groups_by_its_column(unreleased, tmp_path, meters):
     assert fit["groups"] == [4, 7]
     assert list(fit["left_out"]) == ["H0011"]
     assert "nothing would hide it" in fit["left_out"]["H0011"]
+
+
+def test_stages_tell_how_far_they_are(january):
+    from shoal.engine.run import Run
+
+    (january / "audit.json").unlink()
+    told = []
+    with Run.open(january, lambda *report: told.append(report)) as going:
+        going.audit()
+    counted = [(done, total) for stage, _, done, total in told if stage == "audit" and total > 1]
+    assert counted[-1][0] == counted[-1][1] == len(counted)

@@ -207,3 +207,10 @@ def test_the_first_step_is_close_to_the_last_reading() -> None:
     last = x[-1] - result.season.profile[0, 95]
     ar = result.models.ar[0, 0]
     np.testing.assert_allclose(now, last * ar ** np.arange(1, 4), rtol=1e-6)
+
+
+def test_progress_counts_the_households(readings: pl.DataFrame) -> None:
+    told: list[tuple[int, int]] = []
+    forecast(readings, season="day", **SMALL, progress=lambda *step: told.append(step))
+    assert told[-1] == (6, 6)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)

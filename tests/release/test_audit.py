@@ -301,3 +301,15 @@ def test_what_is_really_released_is_consistent(method, fresh_releases):
     result = shoal.audit(cases.random_laws(method), n_samples=1000, confidence=0.9999)
     assert result.source == "mechanism.release"
     assert result.verdict == "consistent", str(result)
+
+
+@pytest.mark.parametrize("options", [{}, {"repeats": 1}, {"releases": True}])
+def test_progress_counts_every_step(options):
+    mechanism = cases.random_laws("white")
+    if options:
+        given = np.random.default_rng(0).normal(size=(mechanism.classes.n_classes, 100, mechanism.classes.n_dims))
+        options = {"releases": given} if "releases" in options else options
+    told: list[tuple[int, int]] = []
+    shoal.audit(mechanism, n_samples=100, **options, progress=lambda *step: told.append(step))
+    assert told == [(i, len(told)) for i in range(1, len(told) + 1)]
+    assert len(told) >= mechanism.graph.n_edges

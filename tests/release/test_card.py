@@ -65,6 +65,13 @@ def test_the_papers_accounting_is_never_a_guarantee(strong: shoal.Mechanism) -> 
     assert not shoal.release_card(strong, query="as_in_paper").meaningful
 
 
+def test_a_drawn_answer_says_what_is_not_counted(strong):
+    drawn = shoal.release_card(strong, query="trajectory")
+    assert "not in the figures" in drawn.to_dict()["query"]["not_counted"]
+    assert "not in the figures" in drawn.to_markdown()
+    assert "not in the figures" not in shoal.release_card(strong, query="point").to_markdown()
+
+
 def test_accuracy_is_that_of_simulated_releases(strong: shoal.Mechanism) -> None:
     found = shoal.release_card(strong).to_dict()["accuracy"]
     rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal.report.contents import Contents, gather
-from shoal.report.privacy import BARS, edge_deltas_upper, edges
+from shoal.report.privacy import BARS, curves, edge_deltas_upper, edges, frontier_section
 from shoal.report.section import Section
 
 
@@ -54,6 +54,23 @@ def test_the_chosen_point_is_the_card_s(contents: Contents, release: dict[str, A
     assert chosen["points"] == [
         [card["accuracy"]["rho_largest"], card["guarantee"]["delta"], f"{card['guarantee']['delta']:.4g}"]
     ]
+
+
+def test_a_search_that_ran_out_of_time_is_told_beside_the_plot(release: dict[str, Any]) -> None:
+    mechanism, graph = release["mechanism"], release["graph"]
+    options = {"epsilon": 1.0, "time_limit": 1e-9}
+    hurried = shoal.frontier(mechanism.classes, graph, ("white", "transport"), rho=[0.2], **options)
+    card = release["card"].to_dict()
+    says = " ".join(frontier_section(card, hurried).says)
+    assert "of 1 of the 1 points of “transport”" in says
+    assert "equal noise" not in says
+    beside = {"white": hurried.mechanisms["white"][0], "transport": hurried.mechanisms["transport"][0]}
+    assert "ended the search of transport:" in " ".join(curves(card, beside, public=False).says)
+    assert "ended" not in " ".join(curves(card, {"white": beside["white"]}, public=False).says)
+
+
+def test_a_drawn_answer_s_rounding_is_told(contents: Contents) -> None:
+    assert any("double precision" in note for note in _section(contents, "limits").notes)
 
 
 def test_edges_reach_the_promise_and_never_pass_it(contents: Contents, release: dict[str, Any]) -> None:

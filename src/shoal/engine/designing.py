@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from shoal.classes import GaussianClasses
 from shoal.engine.config import Config
 from shoal.engine.cost import cost_facts
-from shoal.engine.fitting import FORECASTS, GRAPH, load_graph
+from shoal.engine.fitting import FORECASTS, GRAPH, Progress, load_graph
 from shoal.engine.folder import Folder
 from shoal.engine.target import interruptible, meet
 from shoal.mechanisms.design import design as design_mechanism
@@ -23,9 +22,6 @@ from shoal.privacy.curve import round_up
 MECHANISM = "mechanism.shoal"
 #: Above this δ the guarantee means little: an event of this probability may reveal the household.
 MEANINGLESS = 1e-2
-
-#: Called with (done, total).
-Progress = Callable[[int, int], None]
 
 
 def laws(forecasts: Forecasts, query: str) -> GaussianClasses:

@@ -13,7 +13,7 @@ import shoal
 from shoal.engine.config import Config
 from shoal.engine.cost import error_against
 from shoal.engine.designing import MECHANISM, laws
-from shoal.engine.fitting import FORECASTS, TRUTH
+from shoal.engine.fitting import FORECASTS, TRUTH, Progress
 from shoal.engine.folder import Folder
 from shoal.engine.plain import as_json
 from shoal.engine.releasing import open_ledger, released_values
@@ -29,16 +29,20 @@ AUDIT, GUARD, REPORT = "audit.json", "guard.json", "report.html"
 CARDS = ("card.json", "card.md", "card.yaml")
 #: Budgets of the frontier, as shares of the price of perfection.
 SHARES = (0.1, 0.25, 0.5, 0.8, 1.0 + 1e-7)
-#: Seconds, at most and as a share of the design's own, for each design that is only there to be compared with.
+#: Seconds, at most and as a share of the design's own, for each point of the frontier.
 GLANCE, GLANCE_SHARE = 1.0, 0.1
 
 
-def audit(folder: Folder, config: Config) -> tuple[list[str], dict[str, Any]]:
+def audit(folder: Folder, config: Config, progress: Progress | None = None) -> tuple[list[str], dict[str, Any]]:
     """Attack answers released through the mechanism, and ask how much rests on the model."""
     mechanism = Mechanism.load(folder / MECHANISM)
     forecasts = Forecasts.load(folder / FORECASTS)
     found = audit_mechanism(
-        mechanism, n_samples=config.audit_samples, confidence=config.confidence, seed=config.seed
+        mechanism,
+        n_samples=config.audit_samples,
+        confidence=config.confidence,
+        seed=config.seed,
+        progress=progress,
     ).to_dict()
     guard = model_guard(
         mechanism, forecasts, query=config.query, fitted_on_private_data=True, n_draws=20, seed=config.seed
@@ -90,8 +94,9 @@ def report(folder: Folder, config: Config, timings: Mapping[str, float]) -> tupl
     classes = laws(forecasts, config.query)
     rho = float(mechanism.rho.mean())
     glance = min(GLANCE, GLANCE_SHARE * config.design_seconds)
+    # None of these is searched, so no time limit cuts them short.
     others = {
-        method: design(classes, mechanism.graph, method, config.epsilon, rho, seed=config.seed, time_limit=glance)
+        method: design(classes, mechanism.graph, method, config.epsilon, rho, seed=config.seed)
         for method in ("none", "white", "paper")
         if method != mechanism.method and rho > 0
     }

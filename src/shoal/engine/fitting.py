@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,14 @@ from shoal.meters.season import Season
 from shoal.validation import FloatArray
 
 FORECASTS, GRAPH, TRUTH, QUALITY = "forecasts.zip", "graph.json", "truth.npy", "quality.csv"
+#: Called with (done, total).
+Progress = Callable[[int, int], None]
 ALONE = "no neighbor in its group: nothing would hide it"
 
 
-def fit(folder: Folder, source: dict[str, Any], config: Config) -> tuple[list[str], dict[str, Any]]:
+def fit(
+    folder: Folder, source: dict[str, Any], config: Config, progress: Progress | None = None
+) -> tuple[list[str], dict[str, Any]]:
     """Write forecasts, graph, quality table and, where it is known, what came later."""
     readings = sources.load(source, config)
     forecasts = forecast(
@@ -39,6 +44,7 @@ def fit(folder: Folder, source: dict[str, Any], config: Config) -> tuple[list[st
         horizon=config.horizon,
         season=config.period,
         origin=config.origin,
+        progress=progress,
     )
     graph, forecasts = _neighbors(forecasts, config)
     truth = _later(readings, forecasts)

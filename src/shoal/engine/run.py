@@ -124,19 +124,15 @@ class Run:
         from shoal.engine.fitting import fit
 
         self._settle(again)
-        self._stage(
-            "fit", lambda: fit(self.folder, self.state.source, self.config), "reading meters, fitting forecasts"
-        )
+        tell = self._counted("fit", "fitting forecasts")
+        self._stage("fit", lambda: fit(self.folder, self.state.source, self.config, tell), "reading meters")
 
     def design(self, *, again: bool = False) -> None:
         from shoal.engine.designing import design
 
         self._settle(again)
-
-        def work() -> tuple[list[str], dict[str, Any]]:
-            return design(self.folder, self.config, lambda done, total: self._tell("design", "searching", done, total))
-
-        self._stage("design", work, "designing the mechanism")
+        tell = self._counted("design", "searching")
+        self._stage("design", lambda: design(self.folder, self.config, tell), "designing the mechanism")
 
     def release(self, *, again: bool = False) -> None:
         """Release every answer through the ledger. With ``again``, a new release, charged, where there is one."""
@@ -153,7 +149,8 @@ class Run:
     def audit(self) -> None:
         from shoal.engine.evidence import audit
 
-        self._stage("audit", lambda: audit(self.folder, self.config), "attacking released answers")
+        text = "attacking released answers"
+        self._stage("audit", lambda: audit(self.folder, self.config, self._counted("audit", text)), text)
 
     def card(self) -> None:
         from shoal.engine.evidence import card
@@ -258,6 +255,9 @@ class Run:
     def _remember(self, state: State) -> None:
         self.folder.remember(state)
         self.state = self._saved = state
+
+    def _counted(self, stage: str, text: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._tell(stage, text, done, total)
 
     def _tell(self, stage: str, text: str, done: int, total: int) -> None:
         if self.progress is not None:

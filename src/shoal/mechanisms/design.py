@@ -31,6 +31,8 @@ from shoal.validation import FloatArray
 
 METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center")
 SEARCHED = {"covariance": covariance, "additive": additive, "transport": transport}
+#: How the note of a design begins whose search was cut short.
+OUT_OF_TIME = "the time limit ended the search"
 
 
 def design(
@@ -132,7 +134,7 @@ def _solve(problem: Problem, method: str, settings: Settings, starts: Sequence[M
         if settings.interrupted.is_set():
             notes.append("an interrupt ended the search: this is the best design found until then")
         elif settings.late:
-            notes.append("the time limit ended the search: this is the best design found until then")
+            notes.append(f"{OUT_OF_TIME}: this is the best design found until then")
     bound = 0.0 if method == "none" else lower_bound(problem)
     return Mechanism.of(method, problem, moves, lower_bound=bound, notes=tuple(notes), history=history)
 

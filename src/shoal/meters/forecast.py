@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -182,6 +182,7 @@ def forecast(
     season: str = "week",
     origin: datetime | str | None = None,
     floor: float = FLOOR,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Forecasts:
     """Fit every household on the days before ``origin`` and predict the ``horizon`` steps from it on.
 
@@ -199,6 +200,7 @@ def forecast(
             seen twice, which makes predictive intervals too narrow; see :mod:`shoal.meters.season`.
         origin: first instant to predict; by default right after the last readings. Text is ISO 8601.
         floor: kW below which power is set to the floor before the logarithm.
+        progress: called with (households fitted, households to fit).
     """
     p, q = _order(order)
     train_days = validation.count(train_days=train_days)
@@ -228,7 +230,7 @@ def forecast(
 
     from shoal.meters.arma import fit_arma
 
-    models = fit_arma(x[varies], order=(p, q))
+    models = fit_arma(x[varies], order=(p, q), progress=progress)
     for i in np.flatnonzero(~models.ok):
         reasons[past.households[chosen[varies][i]]] = f"model not fitted: {models.status[i]}"
     keep = np.flatnonzero(varies)[models.ok]

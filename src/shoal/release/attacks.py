@@ -71,8 +71,12 @@ def count_events(
     epsilon: FloatArray,
     delta: float,
     error: float,
+    step: Callable[[], None] | None = None,
 ) -> Events:
-    """Choose and count events for all edges: one per ε (columns of ``epsilon``, (n_edges, E)) and one for ε at δ."""
+    """Choose and count events for all edges: one per ε (columns of ``epsilon``, (n_edges, E)) and one for ε at δ.
+
+    ``step`` is called after each edge.
+    """
     shape = (len(pairs), 2, len(attacks), epsilon.shape[1] + 1)
     threshold = np.zeros(shape)
     own, other, own_trials, other_trials = np.zeros((4, *shape), dtype=np.int64)
@@ -88,6 +92,8 @@ def count_events(
                 own[here] = (count[:, None] > at).sum(axis=0)
                 other[here] = (count_other[:, None] > at).sum(axis=0)
                 own_trials[here], other_trials[here] = len(count), len(count_other)
+        if step is not None:
+            step()
     return Events(
         attacks=attacks,
         threshold=threshold,

@@ -13,7 +13,9 @@ result says what size of violation these many answers would have shown.
 
 from __future__ import annotations
 
+import itertools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,7 @@ def audit(
     repeats: int = 4,
     repeated: Any = None,
     seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Audit:
     """Attack released answers and say whether they are consistent with what the mechanism claims.
 
@@ -71,6 +74,7 @@ def audit(
         repeats: how often each true answer is released in the attack on repeated releases; 1 leaves it out.
         repeated: repeated releases already made, per label (m, repeats, k).
         seed: seed of the simulated true answers.
+        progress: called with (steps done, steps in all); a step is one label's answers released, or one edge attacked.
     """
     graph = mechanism.graph if graph is None else graph
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
@@ -83,6 +87,11 @@ def audit(
     epsilons = _epsilons(mechanism, graph, pairs, epsilon)
     error = 1.0 - confidence
 
+    n = mechanism.classes.n_classes
+    draws = 0 if releases is not None else n * (1 + (repeats if repeats > 1 and repeated is None else 0))
+    replays = repeated is not None or draws > n
+    step = _steps(progress, draws + len(pairs) * (1 + replays))
+
     source = "given releases"
     rng = np.random.default_rng(seed)
     if releases is not None:
@@ -91,15 +100,26 @@ def audit(
     else:
         chosen, source = (release, "given release") if release is not None else (mechanism.release, "mechanism.release")
         true = _true_answers(mechanism, answers, n_samples, rng)
-        released = trials.release_all(chosen, true, mechanism.classes.labels)
+        released = trials.release_all(chosen, true, mechanism.classes.labels, step)
         again = None
         if repeats > 1 and repeated is None:
             few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
-            done = [trials.release_all(chosen, few, mechanism.classes.labels) for _ in range(repeats)]
+            done = [trials.release_all(chosen, few, mechanism.classes.labels, step) for _ in range(repeats)]
             again = [np.stack(parts, axis=1) for parts in zip(*done, strict=True)]
     if repeated is not None:
         again = trials.given_repeats(repeated, mechanism.classes)
-    return _judge(mechanism, graph, pairs, epsilons, released, again, error, source, seed)
+    return _judge(mechanism, graph, pairs, epsilons, released, again, error, source, seed, step)
+
+
+def _steps(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
+    """A function to call after each step, which tells how many are done."""
+    done = itertools.count(1)
+
+    def step() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    return step
 
 
 def _true_answers(mechanism: Mechanism, answers: Any, n_samples: int, rng: np.random.Generator) -> list[FloatArray]:
@@ -152,6 +172,7 @@ def _judge(
     error: float,
     source: str,
     seed: int,
+    step: Callable[[], None],
 ) -> Audit:
     labels = mechanism.output.labels
     certificate = mechanism.certificate
@@ -168,6 +189,7 @@ def _judge(
         epsilons,
         certificate.delta_upper,
         error * SHARES["events"],
+        step,
     )
     lower, findings = _event_findings(labels, pairs, epsilons, events, promise, edge_promise)
     # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
@@ -182,7 +204,7 @@ def _judge(
     findings += more
     replay = None
     if again is not None:
-        replay, more = _replay(mechanism, pairs, epsilons, again, error * SHARES["replay"])
+        replay, more = _replay(mechanism, pairs, epsilons, again, error * SHARES["replay"], step)
         findings += more
 
     fewest = min(len(y) for y in released)
@@ -278,7 +300,12 @@ def event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
 
 
 def _replay(
-    mechanism: Mechanism, pairs: IndexArray, epsilons: FloatArray, again: list[FloatArray], error: float
+    mechanism: Mechanism,
+    pairs: IndexArray,
+    epsilons: FloatArray,
+    again: list[FloatArray],
+    error: float,
+    step: Callable[[], None],
 ) -> tuple[Replay, list[Finding]]:
     labels = mechanism.output.labels
     claimed = Repeats.of(mechanism, again[0].shape[1])
@@ -287,7 +314,7 @@ def _replay(
         warnings.simplefilter("ignore", RankWarning)
         promise = edge_promises(claimed.releases, pairs, design)[:, :, 0]
         independent = edge_promises([mechanism.output] * claimed.times, pairs, design)[:, :, 0]
-    events = count_events(REPLAY_ATTACKS, claimed.scores(again), pairs, design, float(promise.max()), error)
+    events = count_events(REPLAY_ATTACKS, claimed.scores(again), pairs, design, float(promise.max()), error, step)
     lower, where = events.delta_lower(design[:, 0])
     found = []
     for e, d in np.argwhere(lower > promise):

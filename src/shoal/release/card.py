@@ -58,6 +58,11 @@ QUERIES = {
         "no attacker for whom the figures hold: they account for randomness that is not in the release",
     ),
 }
+#: Query -> what its figures leave out.
+NOT_COUNTED = {
+    "trajectory": "The draw from the predictive law is made in double precision. What its rounding adds to δ is not in "
+    "the figures; only the mechanism's own noise is drawn and rounded exactly.",
+}
 GENERAL = (
     "an answer with the stated law given its label, through the mechanism",
     "the laws of every label, but nothing more about this answer; the laws must be true",
@@ -237,7 +242,13 @@ def _graph(mechanism: Mechanism) -> dict[str, Any]:
 
 def _query(mechanism: Mechanism, query: str | None) -> dict[str, Any]:
     released, attacker = GENERAL if query is None else QUERIES[query]
-    return {"name": query, "entries": mechanism.classes.n_dims, "released": released, "attacker_may_know": attacker}
+    return {
+        "name": query,
+        "entries": mechanism.classes.n_dims,
+        "released": released,
+        "attacker_may_know": attacker,
+        "not_counted": None if query is None else NOT_COUNTED.get(query),
+    }
 
 
 def _curve(mechanism: Mechanism) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def _sections(card: Mapping[str, Any]) -> Iterator[str]:
         ("No mechanism of this kind reaches below", f"δ = {claim['best_possible_delta']:.3g} at this accuracy"),
     ]
     yield _table(("", ""), rows)
+    yield query.get("not_counted") or ""
     if claim["epsilons"]:
         yield f"Pairs have an ε of their own, {len(claim['epsilons'])} different ones; the largest is stated."
     yield "## How private"

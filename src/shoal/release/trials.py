@@ -65,14 +65,18 @@ def given_repeats(repeated: Any, classes: GaussianClasses) -> list[FloatArray]:
     return rows
 
 
-def release_all(release: Release, answers: list[FloatArray], labels: tuple[str, ...]) -> list[FloatArray]:
-    """Every label's true answers through the release."""
+def release_all(
+    release: Release, answers: list[FloatArray], labels: tuple[str, ...], step: Callable[[], None] | None = None
+) -> list[FloatArray]:
+    """Every label's true answers through the release; ``step`` is called after each label."""
     done = []
     for label, q in zip(labels, answers, strict=True):
         found = validation.array(ndim=2, release=np.asarray(release(q, label)))
         if found.shape != q.shape:
             raise InputError("release must return one released answer, with as many entries, per true answer")
         done.append(found)
+        if step is not None:
+            step()
     return done
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
-from shoal.mechanisms.design import Frontier
+from shoal.mechanisms.design import OUT_OF_TIME, Frontier
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.parallel import map_blocks
 from shoal.privacy import tails
@@ -65,6 +65,11 @@ def curves(card: Mapping[str, Any], alternatives: Mapping[str, Mechanism] | None
         )
     elif alternatives:
         says.append("All designs spend the same error budget ρ, but for “no noise”, which spends none.")
+        cut = [METHODS.get(name, name) for name, mechanism in alternatives.items() if _out_of_time(mechanism)]
+        if cut:
+            says.append(
+                f"The time limit ended the search of {' and of '.join(cut)}: given longer, that line may come lower."
+            )
     return Section("curves", "Privacy at every ε", tuple(says), (plot,))
 
 
@@ -110,11 +115,22 @@ def frontier_section(card: Mapping[str, Any], frontier: Frontier | None) -> Sect
         axis("δ, at most", "log", floor=floor_of(max(least, 1e-30)), most=1.0),
         drawn,
     )
-    says = (
+    says = [
         "What each method makes of an error budget ρ. A method further down hides better at the same error; "
-        "the dot is this release.",
-    )
-    return Section("frontier", heading, says, (plot,))
+        "the dot is this release."
+    ]
+    for name, designs in frontier.mechanisms.items():
+        cut = sum(_out_of_time(mechanism) for mechanism in designs)
+        if cut:
+            says.append(
+                f"The lines are a quick look: the time limit ended the search of {cut} of the {len(designs)} points of "
+                f"“{METHODS.get(name, name)}”. Given the time that this release's own design had, they may come lower."
+            )
+    return Section("frontier", heading, tuple(says), (plot,))
+
+
+def _out_of_time(mechanism: Mechanism) -> bool:
+    return any(note.startswith(OUT_OF_TIME) for note in mechanism.notes)
 
 
 def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -> Section:

@@ -108,6 +108,8 @@ def limits(card: Mapping[str, Any], *, public: bool) -> Section:
         "Noise must be drawn by the mechanism's own release, from a cryptographic source, and be used once.",
         "Observers may still learn what holds for the whole group, and what they knew before.",
     ]
+    if query.get("not_counted"):
+        notes.insert(2, str(query["not_counted"]))
     if card["model"]["fitted_on_private_data"]:
         notes.append(
             "The laws were fitted on the data they protect. Covered is whose answer it is, given the mechanism; the "

@@ -26,6 +26,8 @@ COLORS = {
     "center": "#0072b2",
     "transport": "#009e73",
 }
+#: Hours before the forecast that its figure shows: enough to see the load, few enough to see the forecast.
+PAST_HOURS = 9
 NAMES = {"none": "no noise", "white": "white noise", "paper": "the paper's method"}
 
 
@@ -106,6 +108,9 @@ def meters_figure(lines: Lines, budgets: FloatArray) -> Any:
         for query in ("as_in_paper", "trajectory"):
             _draw(axes, lines, "worst", query=query, convention="per entry", budget=budget, notion="dp")
         axes.set_title(f"budget {budget:.4g} per entry", fontsize=9)
+        if not lines.pick(method="transport", query="trajectory", convention="per entry", budget=budget):
+            words = "covariance, additive, transport:\nnot run at this budget"
+            axes.text(0.5, 0.06, words, transform=axes.transAxes, ha="center", fontsize=8, color="0.45")
     _label(figure, panels)
     figure.suptitle("Households: worst pair, hockey-stick DP, laws of the trajectory query", fontsize=11)
     return figure
@@ -121,8 +126,11 @@ def queries_figure(lines: Lines, panels: Sequence[Any], method: str = "paper") -
     for panel, (title, claimed, true, convention, budget) in zip(axes[0], panels, strict=True):
         for query, name, color in ((claimed, "claimed", "#e69f00"), (true, "true of what is released", "#000000")):
             line = lines.one(query=query, method=method, convention=convention, budget=budget, notion="dp")
-            panel.plot(lines.epsilon, line.worst, color=color, lw=1.8, label=f"{name}, worst pair")
-            panel.plot(lines.epsilon, line.median, color=color, lw=1.6, ls="--", label=f"{name}, median pair")
+            # Claimed on top and thinner, so that it shows where both lie together.
+            width, order = (1.4, 3) if query == claimed else (3.0, 2)
+            style = {"color": color, "lw": width, "zorder": order}
+            panel.plot(lines.epsilon, line.worst, label=f"{name}, worst pair", **style)
+            panel.plot(lines.epsilon, line.median, ls="--", label=f"{name}, median pair", **style)
         panel.set_title(title, fontsize=9)
         panel.set_ylim(0, 1.03)
         panel.grid(alpha=0.3)
@@ -132,13 +140,16 @@ def queries_figure(lines: Lines, panels: Sequence[Any], method: str = "paper") -
 
 
 def homes_figure(homes: Sequence[Home], title: str) -> Any:
-    """The paper's forecast figure: past day, truth, forecast and one released forecast of some homes, in kW."""
+    """The paper's forecast figure: past hours, truth, forecast and one released forecast of some homes, in kW."""
     figure, axes = _blank(1, len(homes), (3.7 * len(homes), 3.4))
     for number, (panel, home) in enumerate(zip(axes[0], homes, strict=True), start=1):
-        past = home.step_hours * np.arange(-len(home.past), 0)
+        shown = min(len(home.past), round(PAST_HOURS / home.step_hours))
+        past = home.step_hours * np.arange(-shown, 0)
         ahead = home.step_hours * np.arange(len(home.forecast))
-        panel.plot(past, home.past, color="0.6", lw=1.1, label="past day")
-        panel.plot(ahead, home.truth, color="tab:red", lw=1.6, label="truth")
+        panel.axvline(-home.step_hours / 2, color="0.8", lw=0.8)
+        panel.plot(past, home.past[-shown:], color="0.6", lw=1.1, label="readings before")
+        joined = np.concatenate([home.past[-1:], home.truth])
+        panel.plot(home.step_hours * np.arange(-1, len(home.truth)), joined, color="tab:red", lw=1.6, label="truth")
         panel.plot(ahead, home.forecast, color="tab:orange", lw=1.9, label="forecast")
         panel.plot(ahead, home.released, color="tab:blue", lw=1.4, label="released (the paper's method)")
         panel.set_title(f"Home {number}: normalized MSE {home.nmse_log_watts:.2g} in ln W", fontsize=9)
@@ -161,4 +172,7 @@ def _label(figure: Any, panels: Any) -> None:
     for axes in panels.flat:
         drawn, names = axes.get_legend_handles_labels()
         handles |= dict(zip(names, drawn, strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, fontsize=8, frameon=False)
+    order = [NAMES.get(method, method) for method in COLORS]
+    names = sorted(handles, key=lambda name: order.index(name) if name in order else len(order))
+    place = {"loc": "outside lower center", "ncols": len(names), "fontsize": 8, "frameon": False}
+    figure.legend([handles[name] for name in names], names, **place)
