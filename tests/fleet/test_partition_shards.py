@@ -180,6 +180,10 @@ def test_the_grid_is_that_of_the_whole(write: Write, tmp_path: Path) -> None:
     """A shard alone would find another interval and another phase than all of them together."""
     lines = [f"a,2024-01-01 0{h}:07,1" for h in range(9)]
     lines += [f"{h},2024-01-01 0{t}:{m:02d},1" for h in "bc" for t in range(9) for m in (0, 15, 30, 45)]
+    path = write("b.csv", "id,time,kw", *(line.replace(":07", ":08") for line in lines))
+    compare(path, tmp_path / "out")
+    path = write("c.csv", "id,time,kw", *(f"{h},2024-01-01 0{t}:{m},1" for h in "de" for t in "12" for m in (11, 26, 41)))
+    compare(path, tmp_path / "out")
     path = write("a.csv", "id,time,kw", *lines)
     pieces = sort_files(path, tmp_path / "pieces", shard_size=1)
     surveys = [survey(SurveyTask(pieces, i)) for i in range(3)]

@@ -94,15 +94,15 @@ def load_meters(
         validation.choice(("kw", "kwh"), unit=unit)
     zone = clock.zone(time_zone)
     files = meter_files(path)
-    parts: dict[str, pl.LazyFrame] = {}
+    parts: dict[str, Source] = {}
     energies: set[bool] = set()
     for file in files:
         source = open_source(file, columns, timestamp_format)
-        parts[file.name if file.name not in parts else str(file)] = _clocked(source, zone)
+        parts[file.name if file.name not in parts else str(file)] = source
         energies.add(source.layout.energy if unit is None else unit == "kwh")
     if len(energies) > 1:
         raise InputError(MIXED_UNITS)
-    return repair(_stack(parts), interval=interval, max_kw=max_kw, energy=energies.pop())
+    return repair(_stack(parts, zone), interval=interval, max_kw=max_kw, energy=energies.pop())
 
 
 def meter_files(path: Paths) -> list[Path]:
@@ -147,15 +147,17 @@ def common_zone(zones: set[str | None]) -> str | None:
     return "UTC"
 
 
-def _stack(parts: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+def _stack(parts: Mapping[str, Source], zone: str | None) -> pl.DataFrame:
     """All files as one frame."""
     import polars as pl
 
     frames: list[pl.DataFrame] = []
     zones: set[str | None] = set()
-    for name, lazy in parts.items():
+    for name, source in parts.items():
+        # The streaming engine unpivots batch by batch: a household in two rows would seem to be out of order.
+        in_memory = source.layout.shape == "times"
         try:
-            frame = lazy.collect()
+            frame = _clocked(source, zone).collect(engine="in-memory" if in_memory else "auto")
         except (pl.exceptions.PolarsError, OSError, UnicodeError):
             raise InputError(ODD_ROWS.format(name)) from None
         if not len(frame):
