@@ -28,7 +28,7 @@ def cut(points: FloatArray, most: int) -> NDArray[np.int64]:
 
     Cells with near numbers tend to be near: they were cut apart last.
     """
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     x = np.ascontiguousarray(points, dtype=np.float64)
     cell = np.zeros(len(x), dtype=np.int64)
@@ -75,8 +75,8 @@ def _lowest(values: FloatArray, size: int) -> NDArray[np.bool_]:
 def near_pairs(points: FloatArray, k: int, *, most: int = CELL, beside: int = BESIDE) -> NDArray[np.int64]:
     """(n k, 2) pairs: each row of (n, d) with the ``k`` nearest found in its own cell and the ``beside`` nearest cells.
 
-    Not certain to be the nearest of all. Memory beyond the points and the pairs: the points of ``beside`` + 1 cells, one
-    block of distances between them, ``most`` by (``beside`` + 1) ``most``, and the centers of all cells, twice.
+    Not certain to be the nearest of all. Memory beyond the points and the pairs: the points of ``beside`` + 1 cells,
+    one block of distances between them, ``most`` by (``beside`` + 1) ``most``, and the centers of all cells, twice.
     """
     from threadpoolctl import threadpool_limits
 

@@ -182,7 +182,9 @@ def test_the_grid_is_that_of_the_whole(write: Write, tmp_path: Path) -> None:
     lines += [f"{h},2024-01-01 0{t}:{m:02d},1" for h in "bc" for t in range(9) for m in (0, 15, 30, 45)]
     path = write("b.csv", "id,time,kw", *(line.replace(":07", ":08") for line in lines))
     compare(path, tmp_path / "out")
-    path = write("c.csv", "id,time,kw", *(f"{h},2024-01-01 0{t}:{m},1" for h in "de" for t in "12" for m in (11, 26, 41)))
+    path = write(
+        "c.csv", "id,time,kw", *(f"{h},2024-01-01 0{t}:{m},1" for h in "de" for t in "12" for m in (11, 26, 41))
+    )
     compare(path, tmp_path / "out")
     path = write("a.csv", "id,time,kw", *lines)
     pieces = sort_files(path, tmp_path / "pieces", shard_size=1)
@@ -231,7 +233,7 @@ def test_bad_shards(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="another metering interval"):
         readings_of(good, timedelta(minutes=15))
     cases = [
-        (rows.rename({"kw": "kwh"}), readings.step, "the column"),
+        (rows.rename({"kw": "kwh"}), readings.step, "no readings shard: kw are"),
         (rows.with_columns(kw=pl.lit(1.5)), readings.step, "kw are missing or of another type"),
         (rows, None, "metadata lacks step_us"),
         (pl.concat([rows, rows]), readings.step, "each household once"),

@@ -5,8 +5,8 @@ it depends on nothing else. The second appends the rows of each batch to the fil
 input. Memory: the names, and one batch (:data:`BATCH` readings; a Parquet row group or a compressed CSV is read whole).
 
 A file of pieces is a sequence of Arrow streams, one per batch. Its columns: ``code`` (rank of the household), ``file``,
-``turn`` (order of appearance where batches do not follow it), ``time`` (microseconds; of the wall clock where ``wall``),
-``kw`` and ``invalid``.
+``turn`` (order of appearance where batches do not follow it), ``time`` (microseconds; of the wall clock where
+``wall``), ``kw`` and ``invalid``.
 """
 
 from __future__ import annotations
@@ -68,8 +68,6 @@ def sort_files(
 
     The arguments are those of :func:`shoal.load_meters`; ``shard_size`` is the number of households per shard.
     """
-    import polars as pl
-
     if unit is not None:
         validation.choice(("kw", "kwh"), unit=unit)
     zone = clock.zone(time_zone)
@@ -111,7 +109,9 @@ def read_pieces(pieces: Pieces, number: int) -> pl.DataFrame:
                     parts.append(stream.read_all())
         rows = pl.DataFrame(pl.from_arrow(pa.concat_tables(parts)))
     except (pl.exceptions.PolarsError, OSError, pa.ArrowException):
-        raise InputError(f"shard: the rows of shard {number} ({path.name}) cannot be read; sort the input again") from None
+        raise InputError(
+            f"shard: the rows of shard {number} ({path.name}) cannot be read; sort the input again"
+        ) from None
     if rows["turn"].max():
         rows = rows.sort("file", "turn", maintain_order=True)
     stamp = pl.from_epoch(pl.col("time"), time_unit="us")

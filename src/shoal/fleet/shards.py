@@ -76,7 +76,7 @@ def read_shard(path: str | Path) -> tuple[pl.DataFrame, timedelta]:
     wanted = {"household": pl.String, "first": pl.Datetime, "kw": pl.List(pl.Float64)}
     wrong = [c for c, kind in wanted.items() if c not in schema or schema[c] != kind]
     if wrong:
-        raise InputError(f"shard: {name} is no readings shard: the column(s) {', '.join(wrong)} are missing or of another type")
+        raise InputError(f"shard: {name} is no readings shard: {', '.join(wrong)} are missing or of another type")
     if not str(notes.get(STEP, "")).isdigit() or int(notes[STEP]) <= 0:
         raise InputError(f"shard: {name} is no readings shard: its metadata lacks {STEP}")
     names = frame["household"]
