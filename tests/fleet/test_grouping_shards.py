@@ -267,7 +267,7 @@ def test_regrouping_refuses(shards: list[Path], tmp_path: Path) -> None:
     names = read_shard(shards[0])[0]["household"]
     known = pl.DataFrame({"household": names, "group": 0, "shard": 0}, schema_overrides={"group": pl.Int64})
     write_frame(assignment, known.filter(pl.col("household") != "H0007"))
-    with pytest.raises(InputError, match="1 household.* have no group, the first being 'H0007'"):
+    with pytest.raises(InputError, match=r"1 household.* have no group, the first being 'H0007'"):
         send(SendTask(str(shards[0]), str(assignment), str(sent)))
     write_frame(assignment, known)
     send(SendTask(str(shards[0]), str(assignment), str(sent)))
@@ -292,7 +292,8 @@ def test_shards_without_usable_households_pass_through(shards: list[Path], tmp_p
     write_shard(empty, rows.head(0), readings_of(shards[0]).quality.head(0), step)
     assert make_profiles(ProfileTask(str(empty), str(tmp_path / "p.parquet"))) == 0
     np.save(tmp_path / "c.npy", np.zeros((2, 24)))
-    assert assign_by_center(ClusterTask(str(tmp_path / "p.parquet"), str(tmp_path / "c.npy"), str(tmp_path / "s"))) == {}
+    task = ClusterTask(str(tmp_path / "p.parquet"), str(tmp_path / "c.npy"), str(tmp_path / "s"))
+    assert assign_by_center(task) == {}
     assert len(gather([tmp_path / "s"], [0])[0]) == 0
     write_frame(tmp_path / "a.parquet", pl.DataFrame({"household": ["x"], "group": [0], "shard": [0]}))
     assert send(SendTask(str(empty), str(tmp_path / "a.parquet"), str(tmp_path / "e.arrow"))) == {}

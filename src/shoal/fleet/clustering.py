@@ -51,8 +51,8 @@ def fit_centers(
     sizes: Sequence[int],
     n_clusters: int,
     out: str | Path,
-    *,
     seed: int = 0,
+    *,
     passes: int = 1,
 ) -> None:
     """Write the centers (n_clusters, d) of mini-batch k-means over profile shards with ``sizes`` rows each."""
