@@ -22,6 +22,9 @@ from shoal.validation import IntArray
 if TYPE_CHECKING:
     from shoal.classes import GaussianClasses
 
+#: Labels up to which the nearest are found among all others: a minute or less.
+EXACT = 10_000
+
 
 class NeighborGraph:
     """An undirected graph without self-loops over string labels.
@@ -80,14 +83,20 @@ class NeighborGraph:
         return cls(labels, np.concatenate(blocks))
 
     @classmethod
-    def nearest(cls, classes: GaussianClasses, n_neighbors: int) -> NeighborGraph:
+    def nearest(cls, classes: GaussianClasses, n_neighbors: int, *, exact: bool | None = None) -> NeighborGraph:
         """Join each label to its ``n_neighbors`` most alike labels (an edge if either names the other).
 
         Alike means a small distance between (μ, Σ^{1/2}) and (μ', Σ'^{1/2}), Euclidean and Frobenius. This is
         an upper bound of the 2-Wasserstein distance of the two laws, equal to it when the covariances commute,
         and it works for singular and zero covariances alike.
+
+        Up to :data:`EXACT` labels all others are considered, or where ``exact`` is true. Beyond, they are looked for
+        among a few thousand of the most alike (:mod:`shoal.cells`), which misses some; guarantees always speak about
+        the edges that are there.
         """
         from scipy.spatial import cKDTree
+
+        from shoal.cells import near_pairs
 
         n_neighbors = validation.count(n_neighbors=n_neighbors)
         if n_neighbors >= classes.n_classes:
@@ -95,6 +104,8 @@ class NeighborGraph:
                 f"n_neighbors must be below the number of labels ({classes.n_classes}); use complete() for all"
             )
         points = classes.embedding()
+        if not (classes.n_classes <= EXACT if exact is None else exact):
+            return cls(classes.labels, near_pairs(points, n_neighbors))
         _, found = cKDTree(points).query(points, k=n_neighbors + 1)
         source = np.repeat(np.arange(len(points)), n_neighbors + 1)
         target = found.ravel()

@@ -1,1 +1,1 @@
-"""Many households: readings in shards, every stage a function from shard to shard, on any executor."""
+"""Any number of households: shards, and the stages of a run over them."""

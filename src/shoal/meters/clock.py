@@ -9,6 +9,7 @@ changes: in the hour that autumn repeats, the first half of a household's rows w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -99,11 +100,14 @@ def has_offsets(sample: pl.Series) -> bool:
     return bool(len(ends)) and bool((ends & timed).mean() > 0.5)  # type: ignore[operator]
 
 
-def localize(frame: pl.LazyFrame, time_zone: str) -> pl.LazyFrame:
-    """Give wall-clock ``timestamp`` its zone; ``no_such_time`` marks what the spring change skips."""
+def localize(frame: pl.LazyFrame, time_zone: str, within: Sequence[str] = ()) -> pl.LazyFrame:
+    """Give wall-clock ``timestamp`` its zone; ``no_such_time`` marks what the spring change skips.
+
+    ``within`` names columns that tell files apart: each file repeats the autumn hour for itself.
+    """
     import polars as pl
 
-    same = ["household", "timestamp"]
+    same = [*within, "household", "timestamp"]
     late = 2 * pl.int_range(pl.len()).over(same) >= pl.len().over(same)
     repeated = (pl.len().over(same) > 1) & late
     which = pl.when(repeated).then(pl.lit("latest")).otherwise(pl.lit("earliest"))

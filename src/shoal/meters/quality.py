@@ -20,6 +20,8 @@ counted in the quality table, and a household that cannot be used keeps its row 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -115,6 +117,7 @@ def repair(
     interval: Any = None,
     max_kw: float | None = None,
     energy: bool = False,
+    phase: int | None = None,
 ) -> Readings:
     """Readings on a regular grid, from any polars or pandas frame with household, timestamp, kw.
 
@@ -123,6 +126,7 @@ def repair(
         interval: grid interval (timedelta or minutes); by default the most common one in the frame.
         max_kw: readings above it are taken for meter faults and become missing.
         energy: values are kWh per interval and are turned into mean kW.
+        phase: microseconds from midnight UTC to a grid point; by default where most readings lie.
     """
     import polars as pl
 
@@ -130,13 +134,14 @@ def repair(
     if not len(rows):
         raise InputError("readings must hold at least one row")
     ceiling = float("inf") if max_kw is None else validation.positive(max_kw=max_kw)
-    own = _own_intervals(rows)
-    step = clock.step(interval) or _common_interval(own)
+    own = own_intervals(rows)
+    step = clock.step(interval) or common_interval(Counter(own["own"].drop_nulls().to_list()))
     width = step // timedelta(microseconds=1)
     rows = rows.with_columns(kw=pl.col("kw") * (timedelta(hours=1) / step)) if energy else rows
 
     time = pl.col("timestamp").dt.epoch("us")
-    phase = int(rows.select((time % width).drop_nulls().mode().min()).item() or 0)
+    if phase is None:
+        phase = int(rows.select((time % width).drop_nulls().mode().min()).item() or 0)
     number = pl.col("kw")
     usable = number.is_finite() & (number >= 0) & (number <= ceiling)
     rows = rows.with_columns(
@@ -205,19 +210,19 @@ def _standard(frame: Any) -> pl.DataFrame:
     return rows.with_columns(bad_time=pl.col("bad_time") | (pl.col("timestamp").is_null() & ~known_before))
 
 
-def _own_intervals(rows: pl.DataFrame) -> pl.DataFrame:
-    """Most common distance between a household's successive instants, in microseconds."""
+def own_intervals(rows: pl.DataFrame) -> pl.DataFrame:
+    """Most common distance between a household's successive instants, in microseconds: household, own."""
     import polars as pl
 
     time = pl.col("timestamp").dt.epoch("us").drop_nulls()
     return rows.group_by("household").agg(own=time.unique().sort().diff().drop_nulls().mode().min())
 
 
-def _common_interval(own: pl.DataFrame) -> timedelta:
-    found = own["own"].drop_nulls()
-    if not len(found):
+def common_interval(counts: Mapping[int, int]) -> timedelta:
+    """The grid's interval, from how many households have which (in microseconds): the most common, then the least."""
+    if not counts:
         raise InputError("interval cannot be inferred: no household has two readings; pass interval=")
-    common = int(found.mode().min())  # type: ignore[arg-type]
+    common = min(counts, key=lambda own: (-counts[own], own))
     if (timedelta(days=1) // timedelta(microseconds=1)) % common:
         raise InputError(
             "interval cannot be inferred: the most common distance between readings does not divide one day; "

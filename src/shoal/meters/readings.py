@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING, Any
 from shoal import validation
 from shoal.errors import InputError
 from shoal.meters import clock
-from shoal.meters.columns import Layout, recognize
 from shoal.meters.quality import QualityWarning, Readings, repair
+from shoal.meters.source import Source, open_source
 
 if TYPE_CHECKING:
     import polars as pl
+
+#: What is said of files that cannot be used, here and where they are read in batches.
+MIXED_UNITS = "unit: some files name their values kWh and others kW; read them apart"
+ODD_ROWS = "path: {} cannot be read as a table: its rows do not fit its header"
+NO_ROWS = "path: {} has a header and no rows"
+NO_TIMES = "columns: no timestamp of {} can be read; pass timestamp_format="
 
 SUFFIXES = (".csv", ".csv.gz", ".txt", ".parquet", ".pq")
 
@@ -88,14 +94,14 @@ def load_meters(
         validation.choice(("kw", "kwh"), unit=unit)
     zone = clock.zone(time_zone)
     files = meter_files(path)
-    parts: dict[str, pl.LazyFrame] = {}
+    parts: dict[str, Source] = {}
     energies: set[bool] = set()
     for file in files:
-        frame, energy = _scan(file, columns, timestamp_format, zone)
-        parts[file.name if file.name not in parts else str(file)] = frame
-        energies.add(energy if unit is None else unit == "kwh")
+        source = open_source(file, columns, timestamp_format)
+        parts[file.name if file.name not in parts else str(file)] = source
+        energies.add(source.layout.energy if unit is None else unit == "kwh")
     if len(energies) > 1:
-        raise InputError("unit: some files name their values kWh and others kW; read them apart")
+        raise InputError(MIXED_UNITS)
     return repair(_stack(parts, zone), interval=interval, max_kw=max_kw, energy=energies.pop())
 
 
@@ -120,113 +126,47 @@ def meter_files(path: Paths) -> list[Path]:
     return matches
 
 
-def _scan(
-    file: Path, columns: Mapping[str, str] | None, timestamp_format: str | None, zone: str | None
-) -> tuple[pl.LazyFrame, bool]:
-    """One file as a lazy long frame with fault flags, and whether its values are named energy."""
+def _clocked(source: Source, zone: str | None) -> pl.LazyFrame:
+    """A file's standard rows, on the clock asked for."""
     import polars as pl
 
-    try:
-        raw, decimal_comma = _open(file)
-        schema = raw.collect_schema()
-        layout = recognize(list(schema), columns, file.name)
-        long = _melt(raw, layout, file)
-        types = long.collect_schema()
-        offsets = False
-        forms: tuple[str, ...] = (timestamp_format,) if timestamp_format else ()
-        if isinstance(types["timestamp"], pl.String):
-            sample = long.select("timestamp").head(200).collect()["timestamp"]
-            offsets, forms = clock.has_offsets(sample), forms or clock.layouts(sample)
-    except (pl.exceptions.PolarsError, OSError, UnicodeError):  # their texts may quote readings
-        raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
-
-    dtype = types["timestamp"]
-    stamp = pl.col("timestamp")
-    if isinstance(dtype, pl.String):
-        # Each distinct text is parsed once: households share their timestamps.
-        parsed = clock.parse(stamp, forms, offsets=offsets, named=timestamp_format is not None)
-        known = long.select("timestamp").unique().with_columns(_stamp=parsed)
-        long = long.join(known, on="timestamp", how="left", maintain_order="left")
-        stamp = pl.col("_stamp")
-    elif isinstance(dtype, (pl.Datetime, pl.Date)):
-        stamp = stamp.cast(pl.Datetime("us", getattr(dtype, "time_zone", None)))
-    else:
-        raise InputError(f"columns: {layout.timestamp!r} of {file.name} must hold text or datetimes")
-    value = pl.col("kw")
-    if isinstance(types["kw"], pl.String):
-        value = value.str.strip_chars()
-        value = value.str.replace(",", ".", literal=True) if decimal_comma else value
-        number = value.cast(pl.Float64, strict=False)
-        invalid = number.is_null() & value.is_not_null() & (value != "")
-    elif types["kw"].is_numeric():
-        number = value.cast(pl.Float64)
-        invalid = pl.lit(False)
-    else:
-        raise InputError(f"columns: the values of {file.name} must be numbers")
-    lazy = long.select(
-        pl.col("household").cast(pl.String).str.strip_chars(),
-        timestamp=stamp,
-        kw=number,
-        invalid=invalid,
-        bad_time=stamp.is_null(),
-        no_such_time=pl.lit(False),
-    )
-    zoned = offsets or getattr(dtype, "time_zone", None) is not None
-    if zoned and zone is not None:
-        lazy = lazy.with_columns(pl.col("timestamp").dt.convert_time_zone(zone))
-    elif zone is not None:
-        lazy = clock.localize(lazy, zone)
-    return lazy, layout.energy
+    lazy = source.standard(source.melt(source.raw))
+    if zone is None:
+        return lazy
+    if source.time_zone is not None:
+        return lazy.with_columns(pl.col("timestamp").dt.convert_time_zone(zone))
+    return clock.localize(lazy, zone)
 
 
-def _open(file: Path) -> tuple[pl.LazyFrame, bool]:
-    """A lazy table; CSV columns stay text. The flag says that numbers may use a decimal comma."""
-    import polars as pl
-
-    if file.name.lower().endswith((".parquet", ".pq")):
-        return pl.scan_parquet(file), False
-    separator = ","
-    if not file.name.lower().endswith(".gz"):
-        with file.open(encoding="utf-8-sig") as handle:
-            header = handle.readline()
-        separator = max(",;\t", key=header.count)
-    return pl.scan_csv(file, separator=separator, infer_schema=False, truncate_ragged_lines=False), separator != ","
+def common_zone(zones: set[str | None]) -> str | None:
+    """The zone of files with these zones together; wall-clock and zoned timestamps do not mix."""
+    if len(zones) == 1:
+        return next(iter(zones))
+    if None in zones:
+        raise InputError("time_zone: some files have zoned timestamps and others not; pass time_zone=")
+    return "UTC"
 
 
-def _melt(raw: pl.LazyFrame, layout: Layout, file: Path) -> pl.LazyFrame:
-    """Any layout as household, timestamp, kw, still in the types of the file."""
-    import polars as pl
-
-    if layout.shape == "long":
-        return raw.select(household=pl.col(layout.household or ""), timestamp=layout.timestamp, kw=layout.value)
-    if layout.shape == "single":
-        return raw.select(household=pl.lit(file.name.split(".")[0]), timestamp=layout.timestamp, kw=layout.value)
-    index = layout.timestamp if layout.shape == "households" else layout.household
-    names = ("household", "timestamp") if layout.shape == "households" else ("timestamp", "household")
-    return raw.unpivot(on=list(layout.across), index=index, variable_name=names[0] + "_", value_name="kw_").select(
-        pl.col(names[0] + "_").alias(names[0]), pl.col(str(index)).alias(names[1]), kw="kw_"
-    )
-
-
-def _stack(parts: Mapping[str, pl.LazyFrame], zone: str | None) -> pl.DataFrame:
-    """All files as one frame; wall-clock and zoned timestamps do not mix."""
+def _stack(parts: Mapping[str, Source], zone: str | None) -> pl.DataFrame:
+    """All files as one frame."""
     import polars as pl
 
     frames: list[pl.DataFrame] = []
     zones: set[str | None] = set()
-    for name, lazy in parts.items():
+    for name, source in parts.items():
+        # The streaming engine unpivots batch by batch: a household in two rows would seem to be out of order.
+        in_memory = source.layout.shape == "times"
         try:
-            frame = lazy.collect()
+            frame = _clocked(source, zone).collect(engine="in-memory" if in_memory else "auto")
         except (pl.exceptions.PolarsError, OSError, UnicodeError):
-            raise InputError(f"path: {name} cannot be read as a table: its rows do not fit its header") from None
+            raise InputError(ODD_ROWS.format(name)) from None
         if not len(frame):
-            raise InputError(f"path: {name} has a header and no rows")
+            raise InputError(NO_ROWS.format(name))
         if frame["timestamp"].is_null().all() and not frame["no_such_time"].any():
-            raise InputError(f"columns: no timestamp of {name} can be read; pass timestamp_format=")
+            raise InputError(NO_TIMES.format(name))
         zones.add(frame.schema["timestamp"].time_zone)  # type: ignore[attr-defined]
         frames.append(frame)
+    shown = common_zone(zones)
     if len(zones) > 1:
-        if None in zones:
-            raise InputError("time_zone: some files have zoned timestamps and others not; pass time_zone=")
-        frames = [f.with_columns(pl.col("timestamp").dt.convert_time_zone("UTC")) for f in frames]
+        frames = [f.with_columns(pl.col("timestamp").dt.convert_time_zone(str(shown))) for f in frames]
     return pl.concat(frames)

@@ -34,7 +34,7 @@ FINE = 5
 
 
 def simulate_meters(
-    n_households: int, days: int, step_minutes: int = 15, seed: int = 0, *, start: str = "2024-01-01"
+    n_households: int, days: int, step_minutes: int = 15, seed: int = 0, *, start: str = "2024-01-01", first: int = 0
 ) -> pl.DataFrame:
     """Simulated readings: a polars frame with household, timestamp, kw.
 
@@ -46,6 +46,7 @@ def simulate_meters(
         step_minutes: metering interval; a multiple of 5 that divides an hour, or a number of hours that divides a
             day.
         seed: any whole number.
+        first: number of the first household, to simulate a stretch of many.
     """
     import polars as pl
 
@@ -53,27 +54,28 @@ def simulate_meters(
     days = validation.count(days=days)
     step = validation.count(step_minutes=step_minutes)
     seed = validation.count(at_least=0, seed=seed)
+    numbers = range(validation.count(at_least=0, first=first), first + n)
     if step % FINE or 1440 % step:
         raise InputError(f"step_minutes must be a multiple of {FINE} that divides a day")
     try:
-        first = datetime.fromisoformat(start)
+        begin = datetime.fromisoformat(start)
     except (TypeError, ValueError) as error:
         raise InputError("start must be ISO text such as '2024-01-01'") from error
-    first = first.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-    calendar = _calendar(first, days, seed)
+    begin = begin.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    calendar = _calendar(begin, days, seed)
     per_day = 1440 // step
     kw = np.empty((n, days * per_day))
-    for i in range(n):
+    for row, i in enumerate(numbers):
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, i)))
         fine = _household(rng, calendar)
-        kw[i] = _meter(rng, fine, step)
+        kw[row] = _meter(rng, fine, step)
     stamps = pl.datetime_range(
-        first, first + timedelta(days=days), timedelta(minutes=step), closed="left", eager=True, time_unit="us"
+        begin, begin + timedelta(days=days), timedelta(minutes=step), closed="left", eager=True, time_unit="us"
     )
     return pl.DataFrame(
         {
-            "household": np.repeat([f"H{i:04d}" for i in range(n)], len(stamps)),
-            "timestamp": pl.concat([stamps] * n) if n > 1 else stamps,
+            "household": pl.Series([f"H{i:04d}" for i in numbers]).gather(np.repeat(np.arange(n), len(stamps))),
+            "timestamp": stamps.gather(np.tile(np.arange(len(stamps)), n)),
             "kw": kw.ravel(),
         }
     )

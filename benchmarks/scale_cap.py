@@ -1,0 +1,52 @@
+"""How the largest size of a group changes δ and ρ: ``python -m benchmarks.scale_cap [households]``."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+
+from shoal.fleet.caps import cap_table
+from shoal.fleet.profiles import mean_days
+from shoal.fleet.shards import shard_of
+from shoal.meters.forecast import forecast
+from shoal.meters.quality import repair
+from shoal.meters.simulate import simulate_meters
+
+HOMES, DAYS, CAPS = 600, 16, (10, 25, 50, 100)
+RHO, EPSILON, DELTA = 0.2, 1.0, 1e-5
+#: Query, method: how forecasts are released by default, cheapest search; and with the model's uncertainty counted in.
+CASES = (("point", "center"), ("marginal", "center"), ("marginal", "white"))
+
+
+def main() -> None:
+    homes = int(sys.argv[1]) if len(sys.argv) > 1 else HOMES
+    readings = repair(simulate_meters(homes, DAYS, seed=0))
+    forecasts = forecast(readings, order=(2, 1), train_days=15, horizon=12, season="day")
+    kept = set(forecasts.households)
+    shard = shard_of(readings)
+    points = mean_days(shard, readings.step)[[name in kept for name in shard["household"]]]
+    print("## Scale: group cap\n")
+    print(f"`python -m benchmarks.scale_cap`: {len(kept)} simulated homes, ARMA(2, 1), 12 steps; one cluster cut into")
+    print(f"groups. δ at ε = {EPSILON:g} that ρ = {RHO:g} leaves; ρ that (ε, δ) = ({EPSILON:g}, {DELTA:g}) takes.\n")
+    print("| query | method | cap | groups | sizes | edges | median δ | worst δ | mean ρ | worst ρ | s |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for query, method in CASES:
+        for cap in CAPS:
+            begin = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                table = cap_table(
+                    forecasts.classes(query), points, [cap], rho=RHO, epsilon=EPSILON, delta=DELTA, method=method
+                )
+            r = table.row(0, named=True)
+            print(
+                f"| {query} | {method} | {cap} | {r['groups']} | {r['smallest']} to {r['largest']} | {r['edges']:,} | "
+                f"{r['delta_median']:.3g} | {r['delta_worst']:.3g} | {r['rho_mean']:.3g} | {r['rho_worst']:.3g} | "
+                f"{time.perf_counter() - begin:.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
