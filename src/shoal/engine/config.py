@@ -65,6 +65,17 @@ class Config:
     audit_samples: int = _setting("audit", 200, "test answers per household; more find smaller faults")
     confidence: float = _setting("audit", 0.999, "probability that nothing the audit says is false")
 
+    engine: str | None = _setting(
+        "scale", None, '"serial", "processes", "ray" or "ray://host:port": in shards; by default in one piece'
+    )
+    workers: int | None = _setting("scale", None, "processes or tasks at a time; by default one per core")
+    shard_size: int = _setting("scale", 1000, "households per shard: what a worker holds in memory at once")
+    group_cap: int = _setting("scale", 50, "largest group in shards: edges grow with its square")
+    search: int = _setting(
+        "scale", 0, "steps of the search per stage of a design in shards; 0 takes the straight way to the common law"
+    )
+    audit_groups: int = _setting("scale", 10, "groups that the audit of a run in shards attacks")
+
     title: str | None = _setting("report", None, "title of the report")
     seed: int = _setting("run", 0, "seed of clusters, search and audit; releases take none")
 
@@ -72,6 +83,12 @@ class Config:
         for one in ("train_days", "horizon", "clusters", "audit_samples"):
             validation.count(**{one: getattr(self, one)})
         validation.count(at_least=0, seed=self.seed)
+        validation.count(at_least=0, search=self.search)
+        for one in ("shard_size", "audit_groups"):
+            validation.count(**{one: getattr(self, one)})
+        validation.count(at_least=3, group_cap=self.group_cap)
+        if self.workers is not None:
+            validation.count(workers=self.workers)
         validation.non_negative(epsilon=self.epsilon)
         validation.positive(design_seconds=self.design_seconds)
         validation.probability(confidence=self.confidence, above_zero=True, below_one=True)

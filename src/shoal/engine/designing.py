@@ -12,9 +12,9 @@ from shoal.engine.config import Config
 from shoal.engine.cost import cost_facts
 from shoal.engine.fitting import FORECASTS, GRAPH, Progress, load_graph
 from shoal.engine.folder import Folder
-from shoal.engine.target import interruptible, meet
 from shoal.mechanisms.design import design as design_mechanism
 from shoal.mechanisms.design import perfect_rho
+from shoal.mechanisms.target import interruptible, meet
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
 from shoal.privacy.curve import round_up
@@ -76,7 +76,7 @@ def design(folder: Folder, config: Config, progress: Progress | None = None) -> 
         "notion": certificate.released_notion,
         "worst_edge": list(certificate.worst_edge),
         "meaningful": certificate.delta_upper <= MEANINGLESS and config.query != "as_in_paper",
-        "all_alike": _all_alike(mechanism.output),
+        "all_alike": all_alike(mechanism.output),
         "perfect_rho": perfect_rho(classes, graph),
         "equal_noise_delta": round_up(equal.certificate.delta_upper),
         "notes": list(mechanism.notes),
@@ -84,7 +84,7 @@ def design(folder: Folder, config: Config, progress: Progress | None = None) -> 
     }
 
 
-def _all_alike(output: GaussianClasses) -> bool:
+def all_alike(output: GaussianClasses) -> bool:
     """Whether the noise is small beside the common answer: the release is then a group's answer, not a household's."""
     width = np.sqrt(np.maximum(output.stored_variances, 0.0)).max()
     return bool(width < 1e-2)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,8 @@ def card(folder: Folder, config: Config) -> tuple[list[str], dict[str, Any]]:
             unit="household",
             forecasts=Forecasts.load(folder / FORECASTS),
             ledger=ledger,
-            audit=_Attacked(_read(folder, AUDIT)),
-            guard=_Recorded(_read(folder, GUARD)),
+            audit=Attacked(_read(folder, AUDIT)),
+            guard=Recorded(_read(folder, GUARD)),
             seed=config.seed,
         )
     for name, text in zip(CARDS, (made.to_json(), made.to_markdown(), made.to_yaml()), strict=True):
@@ -86,11 +87,38 @@ def card(folder: Folder, config: Config) -> tuple[list[str], dict[str, Any]]:
 
 def report(folder: Folder, config: Config, timings: Mapping[str, float]) -> tuple[list[str], dict[str, Any]]:
     """Write the page, with other designs beside the one that was used."""
-    mechanism = Mechanism.load(folder / MECHANISM)
     forecasts = Forecasts.load(folder / FORECASTS)
     truth = np.load(folder / TRUTH, allow_pickle=False)
     released = released_values(folder, forecasts)
-    known = bool(np.isfinite(truth).any())
+    with open_ledger(folder, config) as ledger:
+        spent, verification = ledger.spent(), ledger.verify()
+    put = page(
+        Mechanism.load(folder / MECHANISM),
+        forecasts,
+        truth,
+        released,
+        config,
+        card=_read(folder, CARDS[0]),
+        audit=_read(folder, AUDIT),
+        guard=Recorded(_read(folder, GUARD)),
+        spent=spent,
+        verification=verification,
+        timings=timings,
+        title=config.title,
+    )
+    folder.write(REPORT, put)
+    return [REPORT], {"ledger_intact": bool(verification.ok), **later_errors(forecasts, truth, released)}
+
+
+def page(
+    mechanism: Mechanism,
+    forecasts: Forecasts,
+    truth: FloatArray,
+    released: FloatArray,
+    config: Config,
+    **evidence: Any,
+) -> Callable[[Path], Any]:
+    """What writes the page of a release, once the other designs on it are made; ``evidence`` goes onto it as it is."""
     classes = laws(forecasts, config.query)
     rho = float(mechanism.rho.mean())
     glance = min(GLANCE, GLANCE_SHARE * config.design_seconds)
@@ -105,38 +133,35 @@ def report(folder: Folder, config: Config, timings: Mapping[str, float]) -> tupl
     compared = frontier(
         classes, mechanism.graph, ("white", "transport"), config.epsilon, budgets, seed=config.seed, time_limit=glance
     )
-    with open_ledger(folder, config) as ledger:
-        spent, verification = ledger.spent(), ledger.verify()
 
-    def put(path: Any) -> None:
+    def put(path: Path) -> None:
         shoal.write_report(
             path,
             mechanism=mechanism,
             graph=mechanism.graph,
-            card=_read(folder, CARDS[0]),
             released=released,
             forecasts=forecasts,
-            truth=truth if known else None,
+            truth=truth if np.isfinite(truth).any() else None,
             alternatives=others,
             frontier=compared,
-            audit=_read(folder, AUDIT),
-            guard=_Recorded(_read(folder, GUARD)),
-            spent=spent,
-            verification=verification,
-            timings=timings,
-            title=config.title,
+            **evidence,
         )
 
-    folder.write(REPORT, put)
-    facts: dict[str, Any] = {"ledger_intact": bool(verification.ok)}
-    if known:
-        facts["mae_forecast_kw"] = error_against(truth, forecasts.power)
-        facts["mae_released_kw"] = error_against(truth, forecasts.to_power(released))
-    return [REPORT], facts
+    return put
+
+
+def later_errors(forecasts: Forecasts, truth: FloatArray, released: FloatArray) -> dict[str, Any]:
+    """Errors against what was metered later, where that is known."""
+    if not np.isfinite(truth).any():
+        return {}
+    return {
+        "mae_forecast_kw": error_against(truth, forecasts.power),
+        "mae_released_kw": error_against(truth, forecasts.to_power(released)),
+    }
 
 
 @dataclass(frozen=True)
-class _Recorded:
+class Recorded:
     """A result read back from its file, for those who only want its dictionary."""
 
     content: dict[str, Any]
@@ -146,7 +171,7 @@ class _Recorded:
 
 
 @dataclass(frozen=True)
-class _Attacked(_Recorded):
+class Attacked(Recorded):
     """An audit read back from its file."""
 
     @property

@@ -6,7 +6,6 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ from shoal.engine.folder import Folder
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters import window
-from shoal.meters.arma.models import ArmaModels
-from shoal.meters.checks import Checks
 from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.neighborhoods import LonelyWarning, cluster_graph, column_graph
 from shoal.meters.quality import Readings
-from shoal.meters.season import Season
 from shoal.validation import FloatArray
 
 FORECASTS, GRAPH, TRUTH, QUALITY = "forecasts.zip", "graph.json", "truth.npy", "quality.csv"
@@ -47,7 +43,7 @@ def fit(
         progress=progress,
     )
     graph, forecasts = _neighbors(forecasts, config)
-    truth = _later(readings, forecasts)
+    truth = later(readings, forecasts)
     folder.write(FORECASTS, forecasts.save)
     listed = {"labels": list(graph.labels), "edges": graph.edges.tolist()}
     folder.put(GRAPH, json.dumps(listed))
@@ -92,6 +88,11 @@ def _neighbors(forecasts: Forecasts, config: Config) -> tuple[NeighborGraph, For
             graph = column_graph(forecasts, config.table, config.column)
         else:
             graph = cluster_graph(forecasts, config.clusters, config.seed, by=config.cluster_by)
+    return sheltered(graph, forecasts)
+
+
+def sheltered(graph: NeighborGraph, forecasts: Forecasts) -> tuple[NeighborGraph, Forecasts]:
+    """Only those who have a neighbor; the others are left out with the reason."""
     keep = np.unique(graph.edges)
     if not len(keep):
         raise InputError("clusters: every household is a group of its own, so nothing hides any; use fewer groups")
@@ -100,35 +101,11 @@ def _neighbors(forecasts: Forecasts, config: Config) -> tuple[NeighborGraph, For
     names = [forecasts.households[i] for i in keep]
     place = {int(i): position for position, i in enumerate(keep)}
     edges = np.array([[place[int(a)], place[int(b)]] for a, b in graph.edges])
-    return NeighborGraph(names, edges), _of(forecasts, keep)
+    alone = {name: ALONE for i, name in enumerate(forecasts.households) if i not in place}
+    return NeighborGraph(names, edges), forecasts.take(keep, alone)
 
 
-def _of(forecasts: Forecasts, keep: Any) -> Forecasts:
-    """The forecasts of some households, the rest being left out."""
-    alone = {name: ALONE for i, name in enumerate(forecasts.households) if i not in set(keep.tolist())}
-    names = tuple(forecasts.households[i] for i in keep)
-
-    def rows(value: Any) -> Any:
-        return value[keep] if isinstance(value, np.ndarray) else value
-
-    models = ArmaModels(**{name: rows(value) for name, value in vars(forecasts.models).items()})
-    checked = {name: rows(value) for name, value in vars(forecasts.checks).items()}
-    season = forecasts.season
-    return replace(
-        forecasts,
-        households=names,
-        log_mean=forecasts.log_mean[keep],
-        error_cov=forecasts.error_cov[keep],
-        mean_cov=forecasts.mean_cov[keep],
-        season_part=forecasts.season_part[keep],
-        season=Season(season.period, season.floor, season.profile[keep], season.repeats[keep]),
-        models=models,
-        checks=Checks(**{**checked, "households": names}),
-        left_out={**forecasts.left_out, **alone},
-    )
-
-
-def _later(readings: Readings, forecasts: Forecasts) -> FloatArray:
+def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
     """(n, h) readings of the horizon in kW; NaN where none is known."""
     at = window.place_origin(readings, forecasts.origin)
     part = window.cut(readings, at, forecasts.horizon)

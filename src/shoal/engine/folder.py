@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError
-from shoal.files import digest_of as digest_of
-from shoal.files import file_digest as file_digest
-from shoal.files import write_whole
+from shoal.files import file_digest, write_whole
 
 #: Version of the state file; a newer one is refused.
 VERSION = 1

@@ -49,10 +49,8 @@ def _copied(source: Folder, target: Folder, done: Done) -> None:
 
 def _cost(run: Run) -> str:
     """The cost of a new release about the household that is hardest to hide, in a sentence."""
-    from shoal.engine.designing import MECHANISM
     from shoal.engine.releasing import open_ledger, refuse_empty_claims
     from shoal.engine.run import Run
-    from shoal.mechanisms.mechanism import Mechanism
 
     folder = run.folder
     if not run.is_done("design"):
@@ -67,10 +65,10 @@ def _cost(run: Run) -> str:
             _copied(run.folder, folder, done)
             fresh = replace(fresh, stages={"fit": done, **{k: v for k, v in fresh.stages.items() if k != "fit"}})
         folder.remember(fresh)
-        other = Run(folder, fresh, run.progress)
+        other = Run(folder, fresh, run.progress, run.pipeline)
         other.fit()
         other.design()
-    mechanism = Mechanism.load(folder / MECHANISM)
+    mechanism = run.pipeline.hardest(folder)
     try:
         refuse_empty_claims(mechanism, run.config)
         with open_ledger(run.folder, run.config) as ledger:

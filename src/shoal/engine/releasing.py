@@ -15,8 +15,9 @@ import numpy as np
 from shoal.engine.config import Config
 from shoal.engine.designing import MECHANISM
 from shoal.engine.fitting import FORECASTS
-from shoal.engine.folder import Folder, digest_of
+from shoal.engine.folder import Folder
 from shoal.errors import InputError, UnreachableError
+from shoal.files import digest_of
 from shoal.ledger.ledger import Ledger
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts

@@ -18,31 +18,21 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import shoal
 from shoal.engine import preview
 from shoal.engine.config import Config
-from shoal.engine.folder import STAGES, STATE, Done, Folder, State, digest_of, without
+from shoal.engine.folder import STATE, Done, Folder, State, without
+from shoal.engine.whole import Whole
 from shoal.errors import InputError
-
-#: Stage -> its settings.
-SETTINGS = {
-    "fit": (
-        "unit", "interval", "time_zone", "max_kw", "household_column", "timestamp_column", "value_column", "only",
-        "train_days", "horizon", "order", "season", "origin", "clusters", "cluster_by", "table", "column", "seed",
-    ),
-    "design": ("query", "method", "epsilon", "delta", "rho", "design_seconds", "seed"),
-    "release": ("query", "ledger"),
-    "audit": ("query", "audit_samples", "confidence", "seed"),
-    "card": ("query", "seed"),
-    "report": ("title", "query", "epsilon", "seed"),
-}  # fmt: skip
+from shoal.files import digest_of
+from shoal.mechanisms.mechanism import Mechanism
 
 #: Stage -> the stages whose files it reads.
 NEEDS = {
@@ -54,16 +44,50 @@ NEEDS = {
     "report": ("fit", "design", "release", "audit", "card"),
 }
 
+#: Stage -> what it is doing, in words.
+DOING = {
+    "fit": "reading meters",
+    "design": "designing the mechanism",
+    "release": "releasing through the ledger",
+    "audit": "attacking released answers",
+    "card": "writing the release card",
+    "report": "writing the report",
+}
+
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, int, int], None]
+
+#: The files that a stage wrote, and what to tell about it.
+Made = tuple[list[str], dict[str, Any]]
+
+
+class Pipeline(Protocol):
+    """How the stages are done: in one piece, or over shards. ``settings`` are those that each stage depends on."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def settings(self) -> Mapping[str, tuple[str, ...]]: ...
+    def fit(self, run: Run) -> Made: ...
+    def design(self, run: Run) -> Made: ...
+    def release(self, run: Run) -> Made: ...
+    def audit(self, run: Run) -> Made: ...
+    def card(self, run: Run) -> Made: ...
+    def report(self, run: Run) -> Made: ...
+    def hardest(self, folder: Folder) -> Mechanism:
+        """The mechanism with the worst edge, for a preview of what a new release costs."""
+        ...
 
 
 class Run:
     """One folder and what has been done in it. Made by :meth:`start` and :meth:`open`."""
 
-    def __init__(self, folder: Folder, state: State, progress: Progress | None = None) -> None:
+    def __init__(
+        self, folder: Folder, state: State, progress: Progress | None = None, pipeline: Pipeline | None = None
+    ) -> None:
         self.folder = folder
         self.state = state
+        self.pipeline = pipeline or Whole()
         self._saved = folder.state() if folder.is_run else None
         self.config = Config.from_dict(state.config, "state.json")
         self.progress = progress
@@ -77,6 +101,7 @@ class Run:
         source: dict[str, Any] | None,
         config: Config | None = None,
         progress: Progress | None = None,
+        pipeline: Pipeline | None = None,
     ) -> Iterator[Run]:
         """Begin a run in a new or empty folder, or continue the one that is there, and hold the folder meanwhile.
 
@@ -94,18 +119,20 @@ class Run:
             else:
                 settings = (config or Config()).to_dict()
                 state = State(source=source or {}, config=settings, created=_now(), run=uuid.uuid4().hex)
-            run = cls(folder, state, progress)
+            run = cls(folder, state, progress, pipeline)
             if not folder.is_run:
                 run._remember(state)  # from here on the folder is a run, however it ends
             yield run
 
     @classmethod
     @contextmanager
-    def open(cls, path: str | Path, progress: Progress | None = None) -> Iterator[Run]:
+    def open(
+        cls, path: str | Path, progress: Progress | None = None, pipeline: Pipeline | None = None
+    ) -> Iterator[Run]:
         """The run in a folder."""
         folder = Folder(path)
         folder.state()
-        with cls.start(path, None, None, progress) as run:
+        with cls.start(path, None, None, progress, pipeline) as run:
             yield run
 
     # ------------------------------------------------------------------ stages
@@ -121,47 +148,35 @@ class Run:
         self.report()
 
     def fit(self, *, again: bool = False) -> None:
-        from shoal.engine.fitting import fit
-
         self._settle(again)
-        tell = self._counted("fit", "fitting forecasts")
-        self._stage("fit", lambda: fit(self.folder, self.state.source, self.config, tell), "reading meters")
+        self._stage("fit", self.pipeline.fit)
 
     def design(self, *, again: bool = False) -> None:
-        from shoal.engine.designing import design
-
         self._settle(again)
-        tell = self._counted("design", "searching")
-        self._stage("design", lambda: design(self.folder, self.config, tell), "designing the mechanism")
+        self._stage("design", self.pipeline.design)
 
     def release(self, *, again: bool = False) -> None:
         """Release every answer through the ledger. With ``again``, a new release, charged, where there is one."""
-        from shoal.engine.releasing import release
-
         self._settle(again)
         self.require("release")
         if not self.is_done("release"):
             # Written before the ledger is asked: a release that may have happened counts as one.
             self._remember(replace(self.state, releasing=self.key("release")))
-        name = f"run {self.state.run} release {self.state.release}"
-        self._stage("release", lambda: release(self.folder, self.config, name), "releasing through the ledger")
+        self._stage("release", self.pipeline.release)
 
     def audit(self) -> None:
-        from shoal.engine.evidence import audit
-
-        text = "attacking released answers"
-        self._stage("audit", lambda: audit(self.folder, self.config, self._counted("audit", text)), text)
+        self._stage("audit", self.pipeline.audit)
 
     def card(self) -> None:
-        from shoal.engine.evidence import card
-
-        self._stage("card", lambda: card(self.folder, self.config), "writing the release card")
+        self._stage("card", self.pipeline.card)
 
     def report(self) -> None:
-        from shoal.engine.evidence import report
+        self._stage("report", self.pipeline.report)
 
-        timings = {name: self.state.stages[name].seconds for name in STAGES if name in self.state.stages}
-        self._stage("report", lambda: report(self.folder, self.config, timings), "writing the report")
+    @property
+    def release_name(self) -> str:
+        """The name under which the ledger is asked: that of this release of this folder."""
+        return f"run {self.state.run} release {self.state.release}"
 
     # ------------------------------------------------------------------ what is done
 
@@ -170,7 +185,8 @@ class Run:
         made_from: dict[str, Any] = {
             "stage": stage,
             "shoal": shoal.__version__,
-            "settings": self.config.part(*SETTINGS[stage]),
+            "pipeline": self.pipeline.name,
+            "settings": self.config.part(*self.pipeline.settings[stage]),
             "files": {name: self.state.stages[name].files for name in NEEDS[stage] if name in self.state.stages},
         }
         if stage == "fit":
@@ -201,14 +217,15 @@ class Run:
 
     # ------------------------------------------------------------------ how it is done
 
-    def _stage(self, stage: str, work: Callable[[], tuple[list[str], dict[str, Any]]], text: str) -> None:
+    def _stage(self, stage: str, work: Callable[[Run], Made]) -> None:
         self.require(stage)
+        text = DOING[stage]
         if self.is_done(stage):
             self._tell(stage, "already done", 1, 1)
             return
         self._tell(stage, text, 0, 0)
         begun = time.monotonic()
-        files, facts = work()
+        files, facts = work(self)
         digests = {name: self.folder.digest(name) for name in files}
         done = Done(self.key(stage), digests, round(time.monotonic() - begun, 3), _now(), facts)
         stages = {**self.state.stages, stage: done}
@@ -256,8 +273,13 @@ class Run:
         self.folder.remember(state)
         self.state = self._saved = state
 
-    def _counted(self, stage: str, text: str) -> Callable[[int, int], None]:
+    def counted(self, stage: str, text: str) -> Callable[[int, int], None]:
+        """Takes (done, total) of a stage that does one thing."""
         return lambda done, total: self._tell(stage, text, done, total)
+
+    def told(self, stage: str) -> Callable[[str, int, int], None]:
+        """Takes (what is happening, done, total) of a stage that does several things."""
+        return lambda text, done, total: self._tell(stage, text, done, total)
 
     def _tell(self, stage: str, text: str, done: int, total: int) -> None:
         if self.progress is not None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.engine.config import Config
-from shoal.engine.folder import digest_of, file_digest
 from shoal.errors import InputError
+from shoal.files import digest_of, file_digest
 from shoal.meters.quality import Readings
 
 
@@ -15,11 +15,14 @@ def files(path: str | Path) -> dict[str, Any]:
     """Meter files, by path and digest."""
     from shoal.meters.readings import meter_files
 
-    found = meter_files(path)
+    listed = [
+        {"name": file.name, "digest": file_digest(file), "size": file.stat().st_size} for file in meter_files(path)
+    ]
     return {
         "kind": "files",
         "path": str(Path(path).resolve()) if Path(path).exists() else str(path),
-        "digest": digest_of([[file.name, file_digest(file)] for file in found]),
+        "files": listed,
+        "digest": digest_of([[one["name"], one["digest"]] for one in listed]),
     }
 
 

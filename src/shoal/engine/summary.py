@@ -60,7 +60,8 @@ def _protected(fit: dict[str, Any], design: dict[str, Any]) -> list[str]:
     span = f"{sizes[0]} to {sizes[-1]}" if sizes[0] != sizes[-1] else f"{sizes[0]}"
     hours = fit["horizon"] * fit["step_minutes"] / 60
     lines = [
-        f"Which household a released forecast is about: {fit['households']} households in {len(sizes)} groups of "
+        f"Which household a released forecast is about: {fit['households']} households in "
+        f"{fit.get('n_groups', len(sizes))} groups of "
         f"{span}; inside a group they must not be told apart. Group membership itself is not hidden.",
         f"Forecasts: {fit['horizon']} steps ({hours:g} h) from {fit['origin']}, trained on {fit['train_days']} days, "
         f"season by {fit['season']}"
@@ -68,8 +69,11 @@ def _protected(fit: dict[str, Any], design: dict[str, Any]) -> list[str]:
     ]
     if design:
         lines.append(f"Released: {QUERIES[design['query']]}.")
-    if fit["left_out"]:
-        lines.append(f"{len(fit['left_out'])} household(s) were left out; quality.csv and `--json` say why.")
+    gone = fit.get("left_out_count", len(fit["left_out"]))
+    if gone:
+        lines.append(f"{gone} household(s) were left out; the quality table and `--json` say why.")
+    for one in (*fit.get("failed", ()), *design.get("failed", ())):
+        lines.append(f"SHARD LEFT OUT, nothing of it is released: {one['stage']} {one['key'][:12]}: {one['message']}")
     return lines
 
 
@@ -122,10 +126,11 @@ def _cost(design: dict[str, Any], report: dict[str, Any]) -> list[str]:
             f"Against what was later metered: {_up(report['mae_released_kw'])} kW mean absolute error as released, "
             f"{report['mae_forecast_kw']:.3g} kW without protection."
         )
-    lines.append(
-        f"Equal noise with the same mean squared error (ρ = {_up(design['rho_mean'])}) would leave "
-        f"δ = {_up(design['equal_noise_delta'])}."
-    )
+    if design["equal_noise_delta"] is not None:
+        lines.append(
+            f"Equal noise with the same mean squared error (ρ = {_up(design['rho_mean'])}) would leave "
+            f"δ = {_up(design['equal_noise_delta'])}."
+        )
     return lines
 
 

@@ -19,7 +19,8 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.fleet.exchange import scatter
 from shoal.fleet.profiles import read_profiles
-from shoal.fleet.shards import put_whole, write_frame
+from shoal.fleet.shards import write_frame
+from shoal.fleet.store import put_whole
 from shoal.meters.quality import from_pandas, is_pandas
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import InputError
-from shoal.fleet.shards import put_whole
+from shoal.fleet.store import put_whole
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,15 +13,14 @@ and also names the households that could not be used.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shoal.errors import InputError
+from shoal.fleet.store import put_whole
 from shoal.meters.quality import Readings
 
 if TYPE_CHECKING:
@@ -35,19 +34,6 @@ MICROSECOND = timedelta(microseconds=1)
 def quality_path(path: str | Path) -> Path:
     """Where the quality table of a shard lies."""
     return Path(path).with_suffix(QUALITY)
-
-
-def put_whole(path: str | Path, write: Callable[[Path], Any]) -> None:
-    """Let ``write`` make a file under a temporary name in the same folder, then give it its own."""
-    target = Path(path)
-    rough = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        write(rough)
-        with rough.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(rough, target)
-    finally:
-        rough.unlink(missing_ok=True)
 
 
 def write_frame(path: str | Path, frame: pl.DataFrame, step: timedelta | None = None) -> None:

@@ -118,7 +118,6 @@ class Store:
 
     def _write(self, stage: str, key: str, suffix: str, put: Callable[[Path], Any]) -> str:
         target = self.file(stage, key, suffix)
-        rough = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
         digests = []
 
         def put_and_read(path: Path) -> None:
@@ -127,8 +126,15 @@ class Store:
 
         with disk_space():
             target.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(target, rough, put_and_read)
+        put_whole(target, put_and_read)
         return digests[0]
+
+
+def put_whole(path: str | Path, put: Callable[[Path], Any]) -> None:
+    """Let ``put`` write a file, whole or not at all, under a temporary name that no other worker uses."""
+    target = Path(path)
+    with disk_space():
+        write_whole(target, target.with_name(f".{target.name}.{uuid.uuid4().hex}.part"), put)
 
 
 def shard_of(content: Any) -> Shard:

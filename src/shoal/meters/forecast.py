@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,6 +159,27 @@ class Forecasts:
         level = validation.probability(level=level, below_one=True, above_zero=True)
         reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
         return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
+
+    def take(self, rows: Any, left_out: Mapping[str, str]) -> Forecasts:
+        """The forecasts of some households, by position; ``left_out`` says why the others are gone."""
+        keep = np.asarray(rows)
+        names = tuple(self.households[i] for i in keep)
+        checked = {f.name: getattr(self.checks, f.name) for f in fields(self.checks)}
+        arrays = {name: value[keep] for name, value in checked.items() if isinstance(value, np.ndarray)}
+        return replace(
+            self,
+            households=names,
+            log_mean=self.log_mean[keep],
+            error_cov=self.error_cov[keep],
+            mean_cov=self.mean_cov[keep],
+            season_part=self.season_part[keep],
+            season=self.season.take(keep),
+            models=self.models.take(keep),
+            checks=replace(self.checks, households=names, **arrays),
+            left_out={**self.left_out, **left_out},
+            recent=None if self.recent is None else self.recent[keep],
+            fitted_at=None if self.fitted_at is None else self.fitted_at[keep],
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file without pickle; see :mod:`shoal.meters.forecast_file`."""

@@ -9,7 +9,7 @@ import pytest
 
 import shoal
 from shoal.engine.cost import added_error
-from shoal.engine.target import INTERRUPTED, interruptible, meet
+from shoal.mechanisms.target import INTERRUPTED, interruptible, meet
 from shoal.mechanisms.design import design
 
 

@@ -1,0 +1,76 @@
+"""The fit of one shard: readings to forecasts, and to the groups that have someone to hide among."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.engine.cost import error_against
+from shoal.engine.fitting import later, sheltered
+from shoal.errors import InputError
+from shoal.fleet.shards import read_shard, readings_of
+from shoal.fleet.store import put_whole
+from shoal.graph import NeighborGraph
+from shoal.meters.forecast import Forecasts, forecast
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """Which shard to fit, how, and where to write. ``origin`` is ISO text: all shards share it."""
+
+    readings: str
+    out: str
+    order: tuple[int, int]
+    train_days: int
+    horizon: int
+    season: str
+    origin: str
+
+
+def fit_shard(task: FitTask) -> dict[str, Any]:
+    """Write the forecasts of a shard; what to tell about them."""
+    readings = readings_of(task.readings)
+    forecasts = forecast(
+        readings,
+        order=task.order,
+        train_days=task.train_days,
+        horizon=task.horizon,
+        season=task.season,
+        origin=datetime.fromisoformat(task.origin),
+    )
+    graph, forecasts = sheltered(group_graph(forecasts.households, groups_of(task.readings)), forecasts)
+    truth = later(readings, forecasts)
+    put_whole(task.out, forecasts.save)
+    return {
+        "households": len(forecasts.households),
+        "left_out": len(forecasts.left_out),
+        "repaired": int((forecasts.quality["verdict"] == "repaired").sum()),
+        "groups": len(set(graph.components.tolist())),
+        "edges": int(graph.n_edges),
+        "smaller_model": int(forecasts.models.fallback.sum()),
+        "model_holds": sum(verdict == "holds" for verdict in forecasts.checks.verdict),
+        "truth_known": int(np.isfinite(truth).sum()),
+        "mae_forecast_kw": error_against(truth, forecasts.power),
+    }
+
+
+def groups_of(readings: str | Path) -> dict[str, int]:
+    """Household -> group, as a regrouped shard has them."""
+    frame, _ = read_shard(readings)
+    if "group" not in frame.columns:
+        raise InputError(f"shard: {Path(readings).name} has no groups; it is not a regrouped readings shard")
+    return dict(zip(frame["household"].to_list(), frame["group"].to_list(), strict=True))
+
+
+def group_graph(households: tuple[str, ...], groups: dict[str, int]) -> NeighborGraph:
+    """Complete inside each group."""
+    return NeighborGraph.within_groups(households, [groups[name] for name in households])
+
+
+def shard_graph(forecasts: Forecasts, readings: str | Path) -> NeighborGraph:
+    """The graph of the households that a shard's forecasts are about."""
+    return group_graph(forecasts.households, groups_of(readings))

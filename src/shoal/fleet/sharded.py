@@ -1,0 +1,53 @@
+"""The stages of a run over shards, as :class:`shoal.engine.run.Run` calls them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shoal.engine.config import Config
+from shoal.engine.folder import Folder
+from shoal.engine.whole import Whole
+from shoal.fleet import pipeline
+from shoal.mechanisms.mechanism import Mechanism
+
+if TYPE_CHECKING:
+    from shoal.engine.run import Made, Pipeline, Run
+
+
+class Sharded:
+    """Stages whose files are lists of shards. Which engine runs them does not enter any key: it changes no result."""
+
+    name = "sharded"
+    settings = {  # noqa: RUF012 - shared by all, never changed
+        **Whole.settings,
+        "fit": (*(s for s in Whole.settings["fit"] if s != "cluster_by"), "shard_size", "group_cap"),
+        "design": ("query", "method", "epsilon", "delta", "rho", "search", "seed"),
+        "audit": ("query", "audit_samples", "confidence", "seed", "audit_groups"),
+    }
+
+    def fit(self, run: Run) -> Made:
+        return pipeline.fit(run.folder, run.state.source, run.config, run.told("fit"))
+
+    def design(self, run: Run) -> Made:
+        return pipeline.design(run.folder, run.config, run.told("design"))
+
+    def release(self, run: Run) -> Made:
+        return pipeline.release(run.folder, run.config, run.release_name, run.told("release"))
+
+    def audit(self, run: Run) -> Made:
+        return pipeline.audit(run.folder, run.config, run.told("audit"))
+
+    def card(self, run: Run) -> Made:
+        facts = {stage: run.facts(stage) for stage in ("fit", "design", "release", "audit")}
+        return pipeline.card(run.folder, run.config, facts, run.state.source)
+
+    def report(self, run: Run) -> Made:
+        return pipeline.report(run.folder, run.config, {stage: run.facts(stage) for stage in ("fit", "release")})
+
+    def hardest(self, folder: Folder) -> Mechanism:
+        return pipeline.hardest(folder)
+
+
+def pipeline_of(config: Config) -> Pipeline:
+    """In one piece, or over shards where an engine is named."""
+    return Whole() if config.engine is None else Sharded()
