@@ -20,6 +20,7 @@ from shoal.ledger import answering
 from shoal.ledger import ledger as ledger_module
 from shoal.ledger.journal import Journal
 from shoal.ledger.storage import Transaction
+from shoal.ledger.tallies import Tallies
 
 #: Kills per database; the full count is ``SHOAL_KILLS=1000``.
 KILLS = int(os.environ.get("SHOAL_KILLS", "25"))
@@ -182,6 +183,42 @@ def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charg
     again = ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
     assert ledger.head.seq == head.seq + 1  # charged once, whether before the kill or now
     assert ledger.entries()[-1].content["released"] == again.tolist()
+
+
+@pytest.mark.parametrize(("instant", "charged"), [("decided", 0), ("inserted", 0), ("committed", 3)])
+def test_killed_while_charging(ledger: Ledger, url: str, instant: str, charged: int, tmp_path: Path) -> None:
+    """All of a batch or none of it is charged, and none of it is shown before."""
+    mechanism = point()
+    ledger.register(mechanism)
+    labels = list(mechanism.classes.labels)
+    true = np.array([answer(mechanism, label) for label in labels])
+    head = ledger.head
+
+    def work() -> None:
+        own = Ledger.open(url)
+        owner: Any = {"decided": Tallies, "inserted": Transaction, "committed": Ledger}[instant]
+        name = {"decided": "add", "inserted": "run_many", "committed": "charge"}[instant]
+        original, calls = getattr(owner, name), []
+
+        def wrapped(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            calls.append(0)
+            if instant != "decided" or len(calls) == 2:  # after the second of three labels
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        setattr(owner, name, wrapped)
+        shown = own.charge(mechanism, true, mechanism.release(true, labels), labels, query_ids="a")
+        (tmp_path / "shown").write_bytes(shown.tobytes())
+
+    assert os.WTERMSIG(os.waitpid(in_child(work), 0)[1]) == signal.SIGKILL
+    assert not (tmp_path / "shown").exists()
+    assert ledger.head.seq == head.seq + charged
+    assert sum(found is not None for found in ledger.recorded(labels, "a")) == charged
+    assert ledger.verify(head=head)
+    shown = ledger.charge(mechanism, true, mechanism.release(true, labels), labels, query_ids="a")
+    assert ledger.head.seq == head.seq + 3  # charged once, whether before the kill or now
+    assert [entry.content["released"] for entry in ledger.entries()[-3:]] == shown.tolist()
+    assert ledger.verify(head=head)
 
 
 def test_random_kills_lose_nothing_and_overspend_nothing(url: str, tmp_path: Path) -> None:
