@@ -249,10 +249,10 @@ def test_auto_follows_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("engine", ["", "rays", "http://host", None, 3])
 def test_an_unknown_engine_is_refused(engine: str) -> None:
-    with pytest.raises(InputError, match="^engine must be"):
+    with pytest.raises(InputError, match=r"^engine must be"):
         open_executor(engine)
 
 
 def test_no_workers_is_refused() -> None:
-    with pytest.raises(InputError, match="^workers must be at least 1"):
+    with pytest.raises(InputError, match=r"^workers must be at least 1"):
         open_executor("processes", 0)

@@ -145,7 +145,7 @@ def test_a_full_disk_keeps_what_is_finished(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
-        with pytest.raises(StorageError, match="the disk is full.*free some space and run"):
+        with pytest.raises(StorageError, match=r"the disk is full.*free some space and run"):
             make(store, key=other)
     assert store.finished("fit", KEY) == done
     assert store.finished("fit", other) is None
@@ -178,7 +178,7 @@ def test_other_errors_are_not_taken_for_a_full_disk(store: Store) -> None:
     [("../fit", KEY, "txt"), ("fit", "../" + KEY, "txt"), ("fit", KEY, "../txt"), ("fit", KEY.upper() + "G", "txt")],
 )
 def test_names_cannot_leave_the_folder(store: Store, stage: str, key: str, suffix: str) -> None:
-    with pytest.raises(InputError, match="^shards: "):
+    with pytest.raises(InputError, match=r"^shards: "):
         store.file(stage, key, suffix)
 
 

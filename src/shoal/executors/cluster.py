@@ -1,7 +1,7 @@
 """Tasks on Ray: one started on this machine, one already running here, or a cluster elsewhere.
 
-Ray is told not to repeat anything by itself: a task whose worker, or whose machine, has died is submitted again here, so
-that the number of tries is the same as with local processes. Exceptions of tasks never reach Ray.
+Ray is told not to repeat anything by itself: a task whose worker or whose machine has died is submitted again here,
+so that the number of tries is the same as with local processes. Exceptions of tasks never reach Ray.
 """
 
 from __future__ import annotations
