@@ -159,11 +159,12 @@ def test_every_task_may_lose_its_worker_once(processes: Executor, tmp_path: Path
     assert sorted(found) == [(i, i) for i in range(8)]
 
 
-def test_a_task_that_always_ends_its_worker_is_given_up(processes: Executor) -> None:
-    found = dict(processes.run(errands.die_at_three, [Errand(i) for i in range(10)]))
+def test_a_task_that_always_ends_its_worker_is_given_up(processes: Executor, tmp_path: Path) -> None:
+    found = dict(processes.run(errands.die_at_three, [Errand(i, folder=str(tmp_path)) for i in range(10)]))
     failure = found.pop(3)
     assert isinstance(failure, Failure)
     assert f"died {TRIES} times" in failure.message
+    assert len(list(tmp_path.iterdir())) == TRIES
     assert "out of memory?" in failure.message
     assert found == {i: i for i in range(10) if i != 3}
 
