@@ -124,9 +124,11 @@ def test_what_killed_workers_leave_is_swept_away(store: Store) -> None:
 
 def test_two_writers_of_one_shard_do_not_disturb_each_other(store: Store) -> None:
     def slow(path: Path) -> None:
-        path.write_text("sa")
-        store.write("fit", KEY, "txt", lambda other: other.write_text("same"))
-        path.write_text("same")
+        with path.open("w") as file:
+            file.write("sa")
+            file.flush()
+            store.write("fit", KEY, "txt", lambda other: other.write_text("same"))
+            file.write("me")
 
     assert store.write("fit", KEY, "txt", slow) == file_digest(store.file("fit", KEY, "txt"))
     assert store.file("fit", KEY, "txt").read_text() == "same"
