@@ -86,6 +86,7 @@ def unpicklable(errand: Errand) -> object:
 
 def die_at_three(errand: Errand) -> int:
     if errand.number == 3:
+        (Path(errand.folder) / f"{os.getpid()}").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return errand.number
 

@@ -159,11 +159,12 @@ def test_every_task_may_lose_its_worker_once(processes: Executor, tmp_path: Path
     assert sorted(found) == [(i, i) for i in range(8)]
 
 
-def test_a_task_that_always_ends_its_worker_is_given_up(processes: Executor) -> None:
-    found = dict(processes.run(errands.die_at_three, [Errand(i) for i in range(10)]))
+def test_a_task_that_always_ends_its_worker_is_given_up(processes: Executor, tmp_path: Path) -> None:
+    found = dict(processes.run(errands.die_at_three, [Errand(i, folder=str(tmp_path)) for i in range(10)]))
     failure = found.pop(3)
     assert isinstance(failure, Failure)
     assert f"died {TRIES} times" in failure.message
+    assert len(list(tmp_path.iterdir())) == TRIES
     assert "out of memory?" in failure.message
     assert found == {i: i for i in range(10) if i != 3}
 
@@ -249,10 +250,10 @@ def test_auto_follows_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("engine", ["", "rays", "http://host", None, 3])
 def test_an_unknown_engine_is_refused(engine: str) -> None:
-    with pytest.raises(InputError, match="^engine must be"):
+    with pytest.raises(InputError, match=r"^engine must be"):
         open_executor(engine)
 
 
 def test_no_workers_is_refused() -> None:
-    with pytest.raises(InputError, match="^workers must be at least 1"):
+    with pytest.raises(InputError, match=r"^workers must be at least 1"):
         open_executor("processes", 0)

@@ -34,14 +34,14 @@ def test_something_else_that_listens_is_no_cluster(monkeypatch: pytest.MonkeyPat
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         address = f"ray://127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(InputError, match="^engine: no Ray cluster answers"):
+        with pytest.raises(InputError, match=r"^engine: no Ray cluster answers"):
             open_executor(address)
 
 
 @pytest.mark.parametrize("engine", ["ray://", "ray://:10001", "ray://host:port", "ray://host:1/path", "ray://h:99999"])
 def test_a_malformed_address_is_refused(engine: str) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
-    with pytest.raises(InputError, match="^engine: a Ray cluster is named ray://host:port"):
+    with pytest.raises(InputError, match=r"^engine: a Ray cluster is named ray://host:port"):
         open_executor(engine)
 
 

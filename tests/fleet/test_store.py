@@ -124,9 +124,11 @@ def test_what_killed_workers_leave_is_swept_away(store: Store) -> None:
 
 def test_two_writers_of_one_shard_do_not_disturb_each_other(store: Store) -> None:
     def slow(path: Path) -> None:
-        path.write_text("sa")
-        store.write("fit", KEY, "txt", lambda other: other.write_text("same"))
-        path.write_text("same")
+        with path.open("w") as file:
+            file.write("sa")
+            file.flush()
+            store.write("fit", KEY, "txt", lambda other: other.write_text("same"))
+            file.write("me")
 
     assert store.write("fit", KEY, "txt", slow) == file_digest(store.file("fit", KEY, "txt"))
     assert store.file("fit", KEY, "txt").read_text() == "same"
@@ -145,7 +147,7 @@ def test_a_full_disk_keeps_what_is_finished(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
-        with pytest.raises(StorageError, match="the disk is full.*free some space and run"):
+        with pytest.raises(StorageError, match=r"the disk is full.*free some space and run"):
             make(store, key=other)
     assert store.finished("fit", KEY) == done
     assert store.finished("fit", other) is None
@@ -178,7 +180,7 @@ def test_other_errors_are_not_taken_for_a_full_disk(store: Store) -> None:
     [("../fit", KEY, "txt"), ("fit", "../" + KEY, "txt"), ("fit", KEY, "../txt"), ("fit", KEY.upper() + "G", "txt")],
 )
 def test_names_cannot_leave_the_folder(store: Store, stage: str, key: str, suffix: str) -> None:
-    with pytest.raises(InputError, match="^shards: "):
+    with pytest.raises(InputError, match=r"^shards: "):
         store.file(stage, key, suffix)
 
 

@@ -1,7 +1,7 @@
 """Tasks on Ray: one started on this machine, one already running here, or a cluster elsewhere.
 
-Ray is told not to repeat anything by itself: a task whose worker, or whose machine, has died is submitted again here, so
-that the number of tries is the same as with local processes. Exceptions of tasks never reach Ray.
+Ray is told not to repeat anything by itself: a task whose worker or whose machine has died is submitted again here,
+so that the number of tries is the same as with local processes. Exceptions of tasks never reach Ray.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -157,24 +158,23 @@ def _connect(ray: Any, engine: str, workers: int | None) -> None:
         "logging_level": "ERROR",
         "runtime_env": _environment(engine),
     }
+    if engine.startswith("ray://"):
+        host, port = _reachable(engine)
+        common["address"] = f"ray://{host}:{port}"
+    else:
+        common["address"] = engine
+    if engine == "local":
+        common |= {
+            "num_cpus": workers or n_threads(),
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE,
+        }
     try:
-        if engine.startswith("ray://"):
-            host, port = _reachable(engine)
-            ray.init(f"ray://{host}:{port}", **common)
-        elif engine != "local":
-            ray.init(address=engine, **common)
-        else:
-            ray.init(
-                address="local",
-                num_cpus=workers or n_threads(),
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE,
-                **common,
-            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ray.init(**common)
     except ImportError:
         raise InputError("engine: this Ray cannot join a cluster; pip install 'shoal[ray]'") from None
-    except InputError:
-        raise
     except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         if engine == "auto" and isinstance(error, ConnectionError):
             _connect(ray, "local", workers)
@@ -210,6 +210,6 @@ def _reachable(engine: str) -> tuple[str, int]:
 
 def _unreachable(engine: str) -> InputError:
     return InputError(
-        f"engine: no Ray cluster answers at {engine}; check host and port (Ray's client server listens on {PORT}), "
-        "or use --engine processes"
+        f"engine: no Ray cluster answers at {engine}; check host and port (Ray's client server listens on {PORT}) and, "
+        "if the cluster asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN; or use --engine processes"
     )

@@ -100,16 +100,15 @@ class Processes(Executor):
             while left:
                 self._recruit(min(self.workers, left))
                 self._feed(work, tasks, ahead, again)
-                for index, answer in answers:  # workers have their next task before the driver handles an answer
+                for answer in answers:  # workers have their next task before the driver handles an answer
                     left -= 1
-                    yield index, answer
+                    yield answer
                 answers = []
                 if not left:
                     break
                 for worker in self._heard():
                     message = worker.hear()
-                    index = worker.task
-                    worker.task = None
+                    index, worker.task = worker.task, None
                     if message is None:
                         self._dismiss(worker)
                         if index is not None:

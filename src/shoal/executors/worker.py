@@ -1,8 +1,8 @@
 """The other end of ``processes``: a process that runs one task after the other until its driver is gone.
 
 Its environment is set before it starts, so that libraries find their thread settings when they are loaded. Two file
-descriptors come with it: a socket on which tasks arrive and outcomes leave, and a pipe on which nothing is ever written,
-which ends when the driver does, however that dies.
+descriptors come with it: a socket on which tasks arrive and outcomes leave, and a pipe on which nothing is ever
+written, which ends when the driver does, however that dies.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Inputs, versions, the step of the grid in microseconds once it is known, and stages in the order of their making."""
+    """Inputs, versions, the grid's step in microseconds once it is known, and stages in the order they were made."""
 
     inputs: tuple[Source, ...]
     versions: dict[str, str]
