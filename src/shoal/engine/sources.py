@@ -58,8 +58,8 @@ def load(source: dict[str, Any], config: Config) -> Readings:
     strange = [name for name in config.only if name not in known]
     if strange:
         raise InputError(
-            f"household: there is no household {strange[0]!r} among the {len(known)} in the readings; check --household, "
-            "or `only` in the settings"
+            f"household: there is no household {strange[0]!r} among the {len(known)} in the readings; "
+            "check --household, or `only` in the settings"
         )
     chosen = pl.col("household").is_in(list(config.only))
     return Readings(readings.frame.filter(chosen), readings.quality.filter(chosen), readings.step)
