@@ -6,6 +6,7 @@ from scipy.special import erf, erfinv, ndtr, ndtri
 
 import shoal
 from families import complete, loss_samples, random_family
+from shoal.privacy.tradeoff import worst_tpr
 
 RATES = np.array([0.0, 1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.7, 0.99, 1.0])
 
@@ -87,3 +88,15 @@ def test_extremes():
     assert shoal.tradeoff_curve(twice, "0", "1", RATES).tpr_upper == pytest.approx(
         shoal.tradeoff_curve(joint, "0", "1", RATES).tpr_upper, rel=1e-8
     )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_worst_edge_is_the_largest_of_all_edges(seed):
+    classes = random_family(9, 3, seed)
+    graph = complete(classes)
+    rates = RATES[:-1]
+    each = [shoal.tpr_at_fpr(classes, graph, rate).max() for rate in rates]
+    found = worst_tpr(classes, graph, rates)
+    assert (found >= np.array(each) * (1 - 1e-12)).all()
+    assert found == pytest.approx(each, rel=1e-9, abs=1e-300)
+    assert worst_tpr(classes, graph, [1.0]) == [1.0]

@@ -212,3 +212,16 @@ def test_season_by_default():
     assert Config().period == "day"
     assert Config(train_days=28).period == "week"
     assert Config(season="week").period == "week"
+
+
+def test_every_option_of_a_run_is_a_setting_or_about_the_command():
+    from shoal.cli.options import SETTINGS
+    from shoal.cli.reference import commands
+    from shoal.engine.config import Config
+
+    about = {"out", "config", "again", "as_json", "debug", "help", "meters", "target", "folder", "households"}
+    found = {name.removeprefix("shoal "): {p.name for p in command.params} for name, command in commands()}
+    for name in ("demo", "run", "fit", "design", "release", "audit", "report"):
+        assert found[name] - about <= set(SETTINGS), name
+    Config().changed(**{name: value for name, value in vars(Config()).items() if name in SETTINGS.values()})
+    assert set(SETTINGS.values()) <= set(vars(Config()))

@@ -36,7 +36,24 @@ def test_no_meters_for_a_new_folder(tmp_path):
 
 def test_wrong_columns_say_which_were_found(tmp_path):
     (tmp_path / "m.csv").write_text("alpha,beta\n1,2\n")
-    refused("run", tmp_path / "m.csv", "--out", tmp_path / "x", code=2, says="found 'alpha', 'beta'")
+    refused(
+        "run",
+        tmp_path / "m.csv",
+        "--out",
+        tmp_path / "x",
+        code=2,
+        says="found 'alpha', 'beta'. Name them: --household-column",
+    )
+
+
+def test_columns_are_named_on_the_command_line(meters, tmp_path):
+    names = {"household": "Zähler", "timestamp": "Zeit", "kw": "Wert"}
+    pl.read_csv(meters).rename(names).write_csv(tmp_path / "m.csv", separator=";")
+    named = ["--household-column", "Zähler", "--timestamp-column", "Zeit", "--value-column", "Wert", "--unit", "kw"]
+    small = ["--clusters", "3", "--horizon", "4", "--order", "2,1"]
+    done = call("fit", tmp_path / "m.csv", "--out", tmp_path / "x", *small, *named, "--json")
+    assert done.code == 0, done.err
+    assert done.json["stages"]["fit"]["households"] == 12
 
 
 def test_unknown_household(meters, tmp_path):

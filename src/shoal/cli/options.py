@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,17 +38,38 @@ LedgerUrl = Annotated[
 Household = Annotated[
     list[str] | None, typer.Option("--household", help="Use only this household; repeat for more. [default: all]")
 ]
+HouseholdColumn = Annotated[
+    str | None, typer.Option("--household-column", help="Column that names the household, if its name does not tell.")
+]
+TimestampColumn = Annotated[
+    str | None, typer.Option("--timestamp-column", help="Column of timestamps, if its name does not tell.")
+]
+ValueColumn = Annotated[
+    str | None, typer.Option("--value-column", help="Column of readings, if its name does not tell.")
+]
+Unit = Annotated[str | None, typer.Option(help="kw or kwh. [default: what the column of readings is called]")]
 Seed = Annotated[int | None, typer.Option(help="Seed of clusters, search and audit; releases take none. [default: 0]")]
 
 
-def settings(**given: Any) -> dict[str, Any]:
-    """Options as settings of a run; what was not given is left out."""
-    order, households = given.pop("order", None), given.pop("households", None)
-    if order is not None:
-        given["order"] = pair(order)
-    if households:
-        given["only"] = tuple(households)
-    return {name: value for name, value in given.items() if value is not None}
+#: Option -> the setting of a run that it changes.
+SETTINGS = {
+    "epsilon": "epsilon", "delta": "delta", "rho": "rho", "method": "method", "query": "query", "season": "season",
+    "clusters": "clusters", "horizon": "horizon", "train_days": "train_days", "origin": "origin", "order": "order",
+    "household": "only", "samples": "audit_samples", "confidence": "confidence", "seconds": "design_seconds",
+    "ledger": "ledger", "title": "title", "seed": "seed",
+    "household_column": "household_column", "timestamp_column": "timestamp_column", "value_column": "value_column",
+    "unit": "unit",
+}  # fmt: skip
+
+
+def settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a command as settings of a run; those that are no settings, or not given, are left out."""
+    chosen = {SETTINGS[name]: value for name, value in given.items() if name in SETTINGS and value not in (None, [])}
+    if "order" in chosen:
+        chosen["order"] = pair(chosen["order"])
+    if "only" in chosen:
+        chosen["only"] = tuple(chosen["only"])
+    return chosen
 
 
 def pair(text: str) -> tuple[int, int]:

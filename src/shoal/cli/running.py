@@ -48,10 +48,7 @@ def demo(
     """
     from shoal.engine import sources
 
-    chosen = options.settings(
-        epsilon=epsilon, delta=delta, rho=rho, method=method, query=query, clusters=clusters, horizon=horizon,
-        order=order, audit_samples=samples, design_seconds=seconds, seed=seed,
-    )  # fmt: skip
+    chosen = options.settings(locals())
     chosen.setdefault("origin", DEMO_ORIGIN)
     chosen.setdefault("title", "A simulated neighborhood")
     return _everything(out, sources.simulated(households, DEMO_DAYS, 15, seed or 0), None, chosen, again)
@@ -77,6 +74,10 @@ def run(
     origin: options.Origin = None,
     order: options.Order = None,
     household: options.Household = None,
+    household_column: options.HouseholdColumn = None,
+    timestamp_column: options.TimestampColumn = None,
+    value_column: options.ValueColumn = None,
+    unit: options.Unit = None,
     samples: options.Samples = None,
     seconds: options.Seconds = None,
     ledger: options.LedgerUrl = None,
@@ -95,13 +96,11 @@ def run(
 
         shoal run meters.parquet --out january --epsilon 2 --delta 1e-6 --clusters 8
 
+        shoal run meter.csv --out january --household-column Zähler --timestamp-column Zeit --value-column Verbrauch
+
         shoal run --out january
     """
-    chosen = options.settings(
-        epsilon=epsilon, delta=delta, rho=rho, method=method, query=query, season=season, clusters=clusters,
-        horizon=horizon, train_days=train_days, origin=origin, order=order, households=household,
-        audit_samples=samples, design_seconds=seconds, ledger=ledger, seed=seed,
-    )  # fmt: skip
+    chosen = options.settings(locals())
     return _everything(out, meter_source(meters), config, chosen, again)
 
 

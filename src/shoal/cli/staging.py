@@ -24,6 +24,10 @@ def fit(
     origin: options.Origin = None,
     order: options.Order = None,
     household: options.Household = None,
+    household_column: options.HouseholdColumn = None,
+    timestamp_column: options.TimestampColumn = None,
+    value_column: options.ValueColumn = None,
+    unit: options.Unit = None,
     seed: options.Seed = None,
     again: options.Again = False,
     as_json: Json = False,
@@ -37,10 +41,7 @@ def fit(
 
         shoal fit january --clusters 8
     """
-    chosen = options.settings(
-        season=season, clusters=clusters, horizon=horizon, train_days=train_days, origin=origin, order=order,
-        households=household, seed=seed,
-    )  # fmt: skip
+    chosen = options.settings(locals())
     if out is None:
         return _stage(target, "fit", chosen, config, again=again)
     return _stage(out, "fit", chosen, config, source=meter_source(target), again=again)
@@ -68,7 +69,7 @@ def design(
 
         shoal design january --rho 0.3 --method additive
     """
-    chosen = options.settings(epsilon=epsilon, delta=delta, rho=rho, method=method, query=query, design_seconds=seconds)
+    chosen = options.settings(locals())
     return _stage(folder, "design", chosen, config, again=again)
 
 
@@ -90,7 +91,7 @@ def release(
 
         shoal release january --again
     """
-    return _stage(folder, "release", options.settings(ledger=ledger), None, again=again)
+    return _stage(folder, "release", options.settings(locals()), None, again=again)
 
 
 @command
@@ -109,7 +110,7 @@ def audit(
 
         shoal audit january --samples 5000 --confidence 0.99
     """
-    return _stage(folder, "audit", options.settings(audit_samples=samples, confidence=confidence), None)
+    return _stage(folder, "audit", options.settings(locals()), None)
 
 
 @command
@@ -127,7 +128,7 @@ def report(
 
         shoal report january --title "January forecasts"
     """
-    return _stage(folder, "report", options.settings(title=title), None)
+    return _stage(folder, "report", options.settings(locals()), None)
 
 
 def _stage(

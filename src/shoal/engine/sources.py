@@ -44,22 +44,39 @@ def load(source: dict[str, Any], config: Config) -> Readings:
         sizes = source["households"], source["days"], source["step_minutes"]
         readings = repair(simulate_meters(*sizes, seed=source["seed"]))
     else:
-        readings = load_meters(
-            source["path"],
-            unit=config.unit,
-            interval=config.interval,
-            time_zone=config.time_zone,
-            columns=config.columns or None,
-            max_kw=config.max_kw,
-        )
+        try:
+            readings = load_meters(
+                source["path"],
+                unit=config.unit,
+                interval=config.interval,
+                time_zone=config.time_zone,
+                columns=config.columns or None,
+                max_kw=config.max_kw,
+            )
+        except InputError as error:
+            raise _for_a_run(error) from None
     if not config.only:
         return readings
     known = set(readings.quality["household"].to_list())
     strange = [name for name in config.only if name not in known]
     if strange:
-        raise InputError(f"only: there is no household {strange[0]!r} among the {len(known)} in the readings")
+        raise InputError(
+            f"household: there is no household {strange[0]!r} among the {len(known)} in the readings; "
+            "check --household, or `only` in the settings"
+        )
     chosen = pl.col("household").is_in(list(config.only))
     return Readings(readings.frame.filter(chosen), readings.quality.filter(chosen), readings.step)
+
+
+def _for_a_run(error: InputError) -> InputError:
+    """The error of a reader of files, in words of a run: its columns are named by settings."""
+    what, _, _ = str(error).partition(" Name them: ")
+    if not what.startswith("columns:"):
+        return error
+    return InputError(
+        f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "
+        "settings in a file that `shoal init` writes"
+    )
 
 
 def describe(source: dict[str, Any]) -> str:

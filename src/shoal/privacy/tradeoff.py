@@ -69,6 +69,24 @@ def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float) -> FloatArray:
     return np.concatenate(parts)[:, :, 0] if parts else np.empty((0, 2))
 
 
+def worst_tpr(classes: Any, graph: NeighborGraph, fpr: Any) -> FloatArray:
+    """Largest true-positive rate over all edges and directions at each false-positive rate, rounded up.
+
+    The maximum of :func:`tpr_at_fpr`, without its search on edges whose bound, at the ε of the worst edge so far,
+    already lies below that edge's: any ε gives a bound.
+    """
+    rates = _rates(fpr)
+    releases = Releases.of(classes)
+    pairs = releases.pairs(graph)
+
+    def work(part: slice) -> FloatArray:
+        worst = rates.copy()
+        _worst_block(rates, releases.spectra(pairs[part], precise=True), worst)
+        return worst
+
+    return np.asarray(np.max([rates, *map_blocks(work, len(pairs), BLOCK)], axis=0))
+
+
 def _tpr(releases: Releases, pairs: Any, rates: FloatArray) -> FloatArray:
     out = np.empty((len(pairs), 2, len(rates)))
     _tpr_block(rates, releases.spectra(pairs, precise=True), out)
@@ -98,18 +116,46 @@ def _tpr_block(rates: FloatArray, block: EdgeBlock, out: FloatArray) -> None:
                 continue
             forth, back = loss_law(block, e, direction), loss_law(block, e, 1 - direction)
             for j in range(len(rates)):
-                out[e, direction, j] = _best_rate(rates[j], forth, back)
+                out[e, direction, j] = _best_rate(rates[j], forth, back)[0]
 
 
 @kernel
-def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> float:
-    """min over ε of α e^ε + δ(ε), by bisection for the ε where Pr_X'(L > ε) = Pr(L' < −ε) equals α."""
+def _worst_block(rates: FloatArray, block: EdgeBlock, worst: FloatArray) -> None:
+    """Raise ``worst``, one per rate, to the largest rate of the block."""
+    at = np.full(len(rates), math.nan)
+    for e in range(len(block.disjoint)):
+        if block.disjoint[e]:
+            worst[:] = 1.0
+            return
+        for direction in range(2):
+            forth, back = loss_law(block, e, direction), loss_law(block, e, 1 - direction)
+            for j in range(len(rates)):
+                if is_trivial(forth) or (not math.isnan(at[j]) and _rate(rates[j], at[j], forth) <= worst[j]):
+                    continue
+                found, epsilon = _best_rate(rates[j], forth, back)
+                if found > worst[j]:
+                    worst[j], at[j] = found, epsilon
+
+
+@kernel
+def _rate(alpha: float, epsilon: float, forth: LossLaw) -> float:
+    """α e^ε + δ(ε), rounded up: a bound whatever ε is."""
+    _, _, upper = tail(HOCKEY, RIGHT, epsilon, forth, -math.inf)
+    if math.isnan(upper):
+        return 1.0  # no certified δ: nothing is claimed
+    rate = alpha * math.exp(epsilon) + math.exp(upper)
+    return min(max(rate * (1.0 + 1e-15), alpha), 1.0)
+
+
+@kernel
+def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> tuple[float, float]:
+    """min over ε of α e^ε + δ(ε), and the ε: by bisection for the one where Pr_X'(L > ε) = Pr(L' < −ε) equals α."""
     if is_trivial(forth):
-        return alpha
+        return alpha, 0.0
     if alpha >= 1.0:
-        return 1.0
+        return 1.0, math.nan
     if alpha <= 0.0:
-        return 0.0
+        return 0.0, math.nan
     target = math.log(alpha)
     mean, spread = slopes(0.0, back)
     low, high = -mean, -mean
@@ -131,6 +177,4 @@ def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> float:
             low = middle
         else:
             high = middle
-    _, _, upper = tail(HOCKEY, RIGHT, high, forth, -math.inf)
-    rate = alpha * math.exp(high) + math.exp(upper)
-    return min(max(rate * (1.0 + 1e-15), alpha), 1.0)
+    return _rate(alpha, high, forth), high

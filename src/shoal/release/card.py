@@ -24,7 +24,7 @@ from shoal.meters.power import power_error
 from shoal.privacy.curve import round_up
 from shoal.privacy.renyi import renyi_curve
 from shoal.privacy.risk import identification_risk
-from shoal.privacy.tradeoff import tpr_at_fpr
+from shoal.privacy.tradeoff import worst_tpr
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -271,8 +271,8 @@ def _tradeoff(mechanism: Mechanism) -> dict[str, Any]:
     """Largest true positive rate of any test between neighbors, at some false positive rates."""
     loss = mechanism.finite_precision_tv
     # Both rates of a test on what is really released are within the loss of those on the ideal answer.
-    rates = [math.nextafter(rate + loss, 1.0) for rate in FALSE_ALARMS]
-    worst = [float(tpr_at_fpr(mechanism.output, mechanism.graph, rate).max()) if rate < 1.0 else 1.0 for rate in rates]
+    rates = np.array([min(math.nextafter(rate + loss, 1.0), 1.0) for rate in FALSE_ALARMS])
+    worst = worst_tpr(mechanism.output, mechanism.graph, rates).tolist()
     return {
         "false_positive_rate": list(FALSE_ALARMS),
         "true_positive_rate_at_most": [min(round_up(tpr + loss), 1.0) for tpr in worst],
