@@ -42,8 +42,9 @@ def cap_table(
 
     Every group is designed for itself, twice: with the error ρ for each household, and calibrated to (ε, δ).
     ``delta_worst`` is the δ of the group that is worst off, ``delta_median`` that of the middle one, both rounded up;
-    ``rho_mean`` is the mean over households and ``rho_worst`` the largest. ``rho`` counts per entry, as everywhere.
-    Where only a ``sample`` of groups is designed, these four speak about the sample.
+    ``met`` is the share of households in groups where ρ leaves no more than ``delta``; ``rho_mean`` is the mean over
+    households and ``rho_worst`` the largest. ``rho`` counts per entry, as everywhere. Where only a ``sample`` of groups
+    is designed, these five speak about the sample.
 
     Args:
         classes: laws of the answers.
@@ -92,6 +93,7 @@ def cap_table(
                 "edges": int((sizes * (sizes - 1) // 2).sum()),
                 "delta_median": round_up(float(np.median(left))),
                 "delta_worst": round_up(max(left)),
+                "met": float(np.average(np.array(left) <= delta, weights=sizes[chosen])),
                 "rho_mean": float(np.average(needed, weights=sizes[chosen])),
                 "rho_worst": max(needed),
             }
