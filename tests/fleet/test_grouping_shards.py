@@ -162,6 +162,16 @@ def test_equal_seeds_and_any_threads_give_equal_groups(
     assert (other / "centers.npy").read_bytes() != (tmp_path / "centers.npy").read_bytes()
 
 
+def test_households_go_to_the_nearest_center(profiles: list[Path], tmp_path: Path) -> None:
+    paths, counts = sort_by_center(profiles, tmp_path, 5)
+    names, points = all_points(profiles)
+    centers = np.load(tmp_path / "centers.npy")
+    nearest = ((points[:, None] - centers[None]) ** 2).sum(axis=2).argmin(axis=1)
+    rows, _ = gather(paths, range(5))
+    assert dict(rows.select("household", "cluster").iter_rows()) == dict(zip(names, nearest.tolist(), strict=True))
+    assert counts == Counter(nearest.tolist())
+
+
 def test_mini_batches_come_close_to_plain_k_means(
     profiles: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

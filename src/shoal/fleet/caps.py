@@ -41,9 +41,10 @@ def cap_table(
     """One row per cap: groups, edges, the δ that ρ leaves, and the ρ that (ε, δ) takes.
 
     Every group is designed for itself, twice: with the error ρ for each household, and calibrated to (ε, δ).
-    ``delta_worst`` is the δ of the group that is worst off, ``delta_median`` that of the middle one, both rounded up;
-    ``rho_mean`` is the mean over households and ``rho_worst`` the largest. ``rho`` counts per entry, as everywhere.
-    Where only a ``sample`` of groups is designed, these four speak about the sample.
+    ``delta_worst`` is the δ of the group that is worst off, ``delta_median`` that of the middle one (the worse of two),
+    both rounded up; ``met`` is the share of households in groups where ρ leaves no more than ``delta``; ``rho_mean`` is
+    the mean over households and ``rho_worst`` the largest. ``rho`` counts per entry, as everywhere. Where only a
+    ``sample`` of groups is designed, these five speak about the sample.
 
     Args:
         classes: laws of the answers.
@@ -90,8 +91,9 @@ def cap_table(
                 "largest": int(sizes.max()),
                 "designed": len(chosen),
                 "edges": int((sizes * (sizes - 1) // 2).sum()),
-                "delta_median": round_up(float(np.median(left))),
+                "delta_median": round_up(float(np.quantile(left, 0.5, method="higher"))),
                 "delta_worst": round_up(max(left)),
+                "met": float(np.average(np.array(left) <= delta, weights=sizes[chosen])),
                 "rho_mean": float(np.average(needed, weights=sizes[chosen])),
                 "rho_worst": max(needed),
             }
