@@ -9,15 +9,19 @@ import pytest
 
 from shoal.meters.arma import ArmaModels, simulate_arma
 from shoal.meters.arma.filters import (
+    filter_and_response,
+    filter_both,
     filter_by_ma,
+    filter_twice,
     inner_products,
     lagged_products,
     lagged_squares,
     residuals,
+    subtract_ripple,
     weighted_lags,
 )
 from shoal.meters.arma.likelihood import evaluate
-from shoal.meters.arma.optimize import correct, minimize
+from shoal.meters.arma.optimize import correct, descend, minimize, new_descent
 from shoal.meters.arma.parameters import is_stable
 from shoal.meters.arma.search import regression_start, with_pairs
 from shoal.meters.arma.spectrum import best_pairs, pair_gain, residual_power, smoothed, twiddle_factors
@@ -131,3 +135,51 @@ def test_descent_next_to_the_edge_does_not_crawl():
     assert is_stable(-coef[2:])
     truth = np.r_[0.0, 0.0, np.convolve([1.0, -1.999 * math.cos(0.5), 0.998], [1.0, -1.98 * math.cos(2.0), 0.98])[1:]]
     assert reached < value(x, truth, 2)
+
+
+def test_a_descent_carried_on_is_the_one_that_was_not_interrupted():
+    x = simulate_arma(ArmaModels.from_coefficients([0.6, -0.4, 0.2], [0.5, 0.3], 1.0), 300, seed=2)[0]
+    start = regression_start(x, 24, 3, 2) * 0.5
+    whole, parts = start.copy(), start.copy()
+    reached, used, _ = minimize(x, False, whole, 3, 7, 1e-9, math.inf)
+    assert used == 7
+    descent = new_descent(5)
+    assert descend(x, False, parts, 3, 3, 1e-9, math.inf, *descent)[1] == 3
+    again, more, _ = descend(x, False, parts, 3, 4, 1e-9, math.inf, *descent)
+    assert more == 4
+    assert again == reached
+    np.testing.assert_array_equal(parts, whole)
+
+
+@pytest.mark.parametrize("ma", [[0.5, -0.2], [0.3, 0.1, 0.0, 0.2, -0.1, 0.05, 0.1], [0.99], []])
+def test_filters_run_side_by_side_are_those_run_alone(ma):
+    ma, lead, n = np.array(ma, dtype=float), 12, 90
+    x = np.random.default_rng(5).normal(size=n)
+    b, g, alone, bb, gg, a, aa = np.zeros((7, lead + n))
+    length = filter_and_response(x, ma, lead, b, g)
+    filter_by_ma(x, ma, lead, n, alone)
+    np.testing.assert_allclose(b, alone, atol=1e-12)
+    impulse = np.zeros(n)
+    impulse[0] = 1.0
+    filter_by_ma(impulse, ma, lead, n, alone)
+    np.testing.assert_allclose(g, alone, atol=1e-12)
+    assert not g[lead + length :].any()
+    filter_both(b, g, ma, lead, n, 40, bb, gg)
+    filter_twice(b, ma, lead, n, a, aa)
+    np.testing.assert_allclose(bb, a, atol=1e-12)
+    filter_by_ma(g[lead:], ma, lead, n, alone)
+    np.testing.assert_allclose(gg[: lead + 40], alone[: lead + 40], atol=1e-12)
+    filter_by_ma(a[lead:], ma, lead, n, alone)
+    np.testing.assert_allclose(aa, alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("r", [1, 4, 6, 8])
+def test_ripple_is_the_response_to_the_start(r):
+    lead, n = 12, 50
+    start = np.random.default_rng(r).normal(size=r)
+    ma = np.array([0.6, -0.3])
+    g, b, e = np.zeros((3, lead + n))
+    filter_and_response(np.zeros(n), ma, lead, b, g)
+    filter_by_ma(np.r_[start, np.zeros(n - r)], ma, lead, n, b)
+    subtract_ripple(g, start, lead, n, e)
+    np.testing.assert_allclose(-e, b, atol=1e-12)

@@ -97,32 +97,53 @@ def inner_products(first: FloatArray, start: int, second: FloatArray, other: int
 
 
 @summing
-def second_filters(
-    b: FloatArray, e: FloatArray, ma: FloatArray, lead: int, n: int, a: FloatArray, aa: FloatArray, bb: FloatArray
-) -> None:
-    """a = e/θ(B), aa = a/θ(B) and bb = b/θ(B), from a past of zeros."""
+def filter_twice(e: FloatArray, ma: FloatArray, lead: int, n: int, a: FloatArray, aa: FloatArray) -> None:
+    """a = e/θ(B) and aa = a/θ(B), from a past of zeros."""
     q = ma.size
     if q > REGISTERS:
         filter_by_ma(e[lead:], ma, lead, n, a)
         filter_by_ma(a[lead:], ma, lead, n, aa)
-        filter_by_ma(b[lead:], ma, lead, n, bb)
         return
     taps = np.zeros(REGISTERS)
     taps[:q] = ma
     m1, m2, m3, m4, m5, m6 = taps[0], taps[1], taps[2], taps[3], taps[4], taps[5]
     a1 = a2 = a3 = a4 = a5 = a6 = 0.0
     c1 = c2 = c3 = c4 = c5 = c6 = 0.0
-    d1 = d2 = d3 = d4 = d5 = d6 = 0.0
     for t in range(lead, lead + n):
         one = e[t] - m6 * a6 - m5 * a5 - m4 * a4 - m3 * a3 - m2 * a2 - m1 * a1
         two = one - m6 * c6 - m5 * c5 - m4 * c4 - m3 * c3 - m2 * c2 - m1 * c1
-        three = b[t] - m6 * d6 - m5 * d5 - m4 * d4 - m3 * d3 - m2 * d2 - m1 * d1
         a6, a5, a4, a3, a2, a1 = a5, a4, a3, a2, a1, one
         c6, c5, c4, c3, c2, c1 = c5, c4, c3, c2, c1, two
-        d6, d5, d4, d3, d2, d1 = d5, d4, d3, d2, d1, three
         a[t] = one
         aa[t] = two
-        bb[t] = three
+
+
+@summing
+def filter_both(
+    b: FloatArray, g: FloatArray, ma: FloatArray, lead: int, n: int, reach: int, bb: FloatArray, gg: FloatArray
+) -> None:
+    """bb = b/θ(B) for t < n and gg = g/θ(B) for t < ``reach`` ≤ n, from a past of zeros."""
+    q = ma.size
+    if q > REGISTERS:
+        filter_by_ma(b[lead:], ma, lead, n, bb)
+        filter_by_ma(g[lead:], ma, lead, reach, gg)
+        return
+    taps = np.zeros(REGISTERS)
+    taps[:q] = ma
+    m1, m2, m3, m4, m5, m6 = taps[0], taps[1], taps[2], taps[3], taps[4], taps[5]
+    a1 = a2 = a3 = a4 = a5 = a6 = 0.0
+    c1 = c2 = c3 = c4 = c5 = c6 = 0.0
+    for t in range(lead, lead + reach):
+        one = b[t] - m6 * a6 - m5 * a5 - m4 * a4 - m3 * a3 - m2 * a2 - m1 * a1
+        two = g[t] - m6 * c6 - m5 * c5 - m4 * c4 - m3 * c3 - m2 * c2 - m1 * c1
+        a6, a5, a4, a3, a2, a1 = a5, a4, a3, a2, a1, one
+        c6, c5, c4, c3, c2, c1 = c5, c4, c3, c2, c1, two
+        bb[t] = one
+        gg[t] = two
+    for t in range(lead + reach, lead + n):
+        one = b[t] - m6 * a6 - m5 * a5 - m4 * a4 - m3 * a3 - m2 * a2 - m1 * a1
+        a6, a5, a4, a3, a2, a1 = a5, a4, a3, a2, a1, one
+        bb[t] = one
 
 
 @kernel
@@ -178,34 +199,65 @@ def normal_matrix(
     out *= scale
 
 
-@kernel
-def ma_response(ma: FloatArray, n: int, out: FloatArray) -> int:
-    """Response g of 1/θ(B) into out[:n], zero beyond the returned length."""
-    q = ma.size
-    out[:n] = 0.0
-    out[0] = 1.0
-    if q == 0:
-        return 1
-    if q > REGISTERS:
+@summing
+def filter_and_response(x: FloatArray, ma: FloatArray, lead: int, b: FloatArray, g: FloatArray) -> int:
+    """b = x/θ(B) and the response g of 1/θ(B), both behind ``lead``; g is zero beyond the returned length."""
+    n, q = x.size, ma.size
+    g[: lead + n] = 0.0
+    g[lead] = 1.0
+    if q == 0 or q > REGISTERS:
+        filter_by_ma(x, ma, lead, n, b)
+        if q == 0:
+            return 1
         for t in range(1, n):
             total = 0.0
             for j in range(min(q, t)):
-                total -= ma[j] * out[t - 1 - j]
-            out[t] = total
-            if t % q == 0 and np.abs(out[t - q + 1 : t + 1]).max() < RESPONSE_FLOOR:
+                total -= ma[j] * g[lead + t - 1 - j]
+            g[lead + t] = total
+            if t % q == 0 and np.abs(g[lead + t - q + 1 : lead + t + 1]).max() < RESPONSE_FLOOR:
                 return t + 1
         return n
     taps = np.zeros(REGISTERS)
     taps[:q] = ma
     m1, m2, m3, m4, m5, m6 = taps[0], taps[1], taps[2], taps[3], taps[4], taps[5]
-    b1 = 1.0
-    b2 = b3 = b4 = b5 = b6 = 0.0
-    for block in range(1, n, 16):
+    b1 = b2 = b3 = b4 = b5 = b6 = 0.0
+    g1, g2, g3, g4, g5, g6 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    impulse, length = 1.0, n
+    for block in range(0, n, 16):
         stop = min(block + 16, n)
         for t in range(block, stop):
-            now = (-(m6 * b6 + m5 * b5) - (m4 * b4 + m3 * b3) - m2 * b2) - m1 * b1
+            now = x[t] - m6 * b6 - m5 * b5 - m4 * b4 - m3 * b3 - m2 * b2 - m1 * b1
             b6, b5, b4, b3, b2, b1 = b5, b4, b3, b2, b1, now
-            out[t] = now
-        if max(abs(b1), abs(b2), abs(b3), abs(b4), abs(b5), abs(b6)) < RESPONSE_FLOOR:
-            return stop
-    return n
+            b[lead + t] = now
+            now = impulse - m6 * g6 - m5 * g5 - m4 * g4 - m3 * g3 - m2 * g2 - m1 * g1
+            g6, g5, g4, g3, g2, g1 = g5, g4, g3, g2, g1, now
+            g[lead + t] = now
+            impulse = 0.0
+        if max(abs(g1), abs(g2), abs(g3), abs(g4), abs(g5), abs(g6)) < RESPONSE_FLOOR:
+            length = stop
+            break
+    for t in range(length, n):
+        now = x[t] - m6 * b6 - m5 * b5 - m4 * b4 - m3 * b3 - m2 * b2 - m1 * b1
+        b6, b5, b4, b3, b2, b1 = b5, b4, b3, b2, b1, now
+        b[lead + t] = now
+    return length
+
+
+@summing
+def subtract_ripple(g: FloatArray, start: FloatArray, lead: int, reach: int, e: FloatArray) -> None:
+    """e_t −= Σ_k start_k g_{t−k} for t < ``reach``: what a start other than zero adds to the residuals."""
+    r = start.size
+    if r > REGISTERS:
+        for t in range(lead, lead + reach):
+            total = e[t]
+            for k in range(r):
+                total -= start[k] * g[t - k]
+            e[t] = total
+        return
+    taps = np.zeros(REGISTERS)
+    taps[:r] = start
+    s0, s1, s2, s3, s4, s5 = taps[0], taps[1], taps[2], taps[3], taps[4], taps[5]
+    past, out = g[lead - REGISTERS : lead + reach], e[lead : lead + reach]
+    for t in range(reach):
+        near = s0 * past[t + 6] + s1 * past[t + 5] + s2 * past[t + 4]
+        out[t] -= near + (s3 * past[t + 3] + s4 * past[t + 2] + s5 * past[t + 1])

@@ -24,8 +24,8 @@ from shoal.validation import FloatArray
 #: How hard to look for the global maximum.
 EFFORTS = {
     "quick": Effort(pairs=1, rounds=0, swaps=0, finalists=1),
-    "standard": Effort(pairs=2, rounds=4, swaps=2, removals=3),
-    "thorough": Effort(pairs=4, rounds=12, swaps=4, look=24, smaller=10, finalists=5, removals=4),
+    "standard": Effort(pairs=2, rounds=4, swaps=3, finalists=3, removals=3),
+    "thorough": Effort(pairs=4, rounds=12, swaps=4, look=24, smaller=10, finalists=5, removals=4, singles=4),
 }
 
 #: Observed samples needed per coefficient, and in any case.

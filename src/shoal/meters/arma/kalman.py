@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from shoal.compiled import kernel
-from shoal.meters.arma.filters import REGISTERS, normal_matrix, residuals, second_filters
+from shoal.meters.arma.filters import REGISTERS, filter_by_ma, filter_twice, normal_matrix, residuals
 from shoal.meters.arma.state import padded, state_factor, state_gradient
 from shoal.validation import FloatArray
 
@@ -209,7 +209,8 @@ def evaluate_gappy(
     a, aa, bb = np.zeros(lead + n), np.zeros(lead + n), np.zeros(lead + n)
     for t in range(n):
         e[lead + t] = gaps[t]
-    second_filters(b, e, ma, lead, n, a, aa, bb)
+    filter_twice(e, ma, lead, n, a, aa)
+    filter_by_ma(b[lead:], ma, lead, n, bb)
     normal_matrix(b, a, lead, n, p, q, scale * count / n, normal)
     hessian[:, :] = normal
     return value, total

@@ -23,16 +23,17 @@ import numpy as np
 from shoal.compiled import kernel
 from shoal.meters.arma.filters import (
     REGISTERS,
-    filter_by_ma,
+    filter_and_response,
+    filter_both,
+    filter_twice,
     inner_products,
     lagged_products,
     lagged_squares,
-    ma_response,
     normal_matrix,
-    residuals,
-    second_filters,
+    subtract_ripple,
+    weighted_lags,
 )
-from shoal.meters.arma.state import padded, state_factor, state_gradient
+from shoal.meters.arma.state import applied, padded, product, state_factor, state_gradient
 from shoal.validation import FloatArray
 
 
@@ -63,7 +64,7 @@ def invert_positive(matrix: FloatArray, inverse: FloatArray) -> float:
             for k in range(j, i):
                 total -= matrix[i, k] * root[k, j]
             root[i, j] = total / matrix[i, i]
-    inverse[:, :] = np.dot(root.T, root)
+    inverse[:, :] = product(root.T, root)
     return log_det
 
 
@@ -88,33 +89,23 @@ def evaluate(
     levinson, factor = np.empty((r, r)), np.empty((r, r))
     if not state_factor(phi, theta, levinson, factor):
         return math.inf, math.nan
-    filtered, residual = np.empty(lead + n), np.empty(lead + n)
+    filtered, residual, response = np.empty(lead + n), np.empty(lead + n), np.empty(lead + n)
     filtered[:lead] = 0.0
     residual[:lead] = 0.0
-    residuals(x, ar, ma, lead, filtered, residual)
-
-    response = np.zeros(lead + n)
-    length = ma_response(ma, n, response[lead:])
+    length = filter_and_response(x, ma, lead, filtered, response)
+    weighted_lags(filtered, ar, lead, n, residual)
     reach = min(n, length + lead)
     score = np.empty(r)
-    for k in range(r):
-        m = max(0, min(length, n - k))
-        score[k] = np.dot(residual[lead + k : lead + k + m], response[lead : lead + m])
+    inner_products(residual, lead, response, lead, reach, score)
     gram = lagged_squares(response, lead, reach, 0, r)
-    spread = np.dot(gram, factor)
-    precision = np.dot(factor.T, spread)
+    spread = product(gram, factor)
+    precision = product(factor.T, spread)
     for k in range(r):
         precision[k, k] += 1.0
     inverse = np.empty((r, r))
     log_det = invert_positive(precision, inverse)
-    white = np.dot(inverse, np.dot(factor.T, score))
-    start = np.dot(factor, white)
-    impulse, ripple = np.zeros(reach), np.empty(lead + reach)
-    impulse[: min(r, reach)] = start[: min(r, reach)]
-    ripple[:lead] = 0.0
-    filter_by_ma(impulse, ma, lead, reach, ripple)
-    for t in range(lead, lead + reach):
-        residual[t] -= ripple[t]
+    white = applied(inverse, applied(factor.T, score))
+    subtract_ripple(response, applied(factor, white), lead, reach, residual)
     here = residual[lead:]
     total = np.dot(here, here) + np.dot(white, white)
     value = 0.5 * (n * math.log(total) + log_det) if total > 0.0 else math.inf
@@ -122,11 +113,11 @@ def evaluate(
         return value, total
 
     scale = n / total
-    twice, thrice, again = np.empty(lead + n), np.empty(lead + n), np.empty(lead + n)
-    twice[:lead] = 0.0
-    thrice[:lead] = 0.0
-    again[:lead] = 0.0
-    second_filters(filtered, residual, ma, lead, n, twice, thrice, again)
+    twice, thrice, again, ahead = np.empty(lead + n), np.empty(lead + n), np.empty(lead + n), np.empty(lead + n)
+    for t in range(lead):
+        twice[t] = thrice[t] = again[t] = ahead[t] = 0.0
+    filter_twice(residual, ma, lead, n, twice, thrice)
+    filter_both(filtered, response, ma, lead, n, reach, again, ahead)
     normal_matrix(filtered, twice, lead, n, p, q, scale, normal)
     sums = np.empty(p + 2 * q)
     inner_products(residual, lead, filtered, lead - 1, n, sums[:p])
@@ -154,10 +145,8 @@ def evaluate(
             hessian[i, j] -= 2.0 * gradient[i] * gradient[j] / n
 
     # the determinant: tr(N dG) through the response, tr(W dV) through the stationary covariance
-    ahead = np.zeros(lead + n)
-    filter_by_ma(response[lead:], ma, lead, reach, ahead)
     cross = lagged_products(response, ahead, lead, reach, 0, 1, r, r + q)
-    posterior = np.dot(factor, np.dot(inverse, factor.T))
+    posterior = product(factor, product(inverse, factor.T))
     for j in range(q):
         for k in range(r):
             for l in range(r):
@@ -173,9 +162,9 @@ def evaluate(
         for lag in range(1, q + r):
             for j in range(max(0, lag - r), min(q, lag)):
                 mixed[p + j, lag - 1 - j] += sums[lag - 1]
-    hessian -= scale * np.dot(mixed, np.dot(posterior, mixed.T))
-    weight = score - np.dot(spread, white)
-    weighted = 0.5 * np.dot(spread, inverse)
+    hessian -= scale * product(mixed, product(posterior, mixed.T))
+    weight = score - applied(spread, white)
+    weighted = 0.5 * product(spread, inverse)
     on_white = -0.5 * inverse
     for k in range(r):
         on_white[k, k] += 0.5

@@ -165,26 +165,46 @@ def score(
     return value, total
 
 
-@kernel
-def minimize(
-    x: FloatArray, gappy: bool, coef: FloatArray, p: int, budget: int, tolerance: float, rival: float
-) -> tuple[float, int, bool]:
-    """Descend from ``coef`` = (ar, ma), overwritten by the end point; (f, evaluations used, converged).
+#: What a descent remembers besides coefficients and derivatives: f, damping, its growth, f at the last look at
+#: progress, evaluations since then.
+VALUE, DAMPING, GROWTH, MILESTONE, WAITED = range(5)
 
-    Converged: the decrease that the quadratic model still promises is below ``tolerance`` nats, or the last
-    ``PATIENCE`` evaluations together gained less than a hundred times that (a maximum on the boundary). A descent that
-    by ``HOPE`` times its promise would not come below ``rival`` is given up after a few evaluations.
-    """
+
+@kernel
+def new_descent(k: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """What ``descend`` writes to: memory, gradient, and the normal matrix, Hessian and correction; all unknown."""
+    return np.full(5, np.nan), np.zeros(k), np.zeros((3, k, k))
+
+
+@kernel
+def descend(
+    x: FloatArray,
+    gappy: bool,
+    coef: FloatArray,
+    p: int,
+    budget: int,
+    tolerance: float,
+    rival: float,
+    memory: FloatArray,
+    gradient: FloatArray,
+    matrices: FloatArray,
+) -> tuple[float, int, bool]:
+    """``minimize``, or more of it: the last three arguments, from ``new_descent``, carry a descent on."""
     k = coef.size
-    gradient, normal, hessian = np.zeros(k), np.zeros((k, k)), np.zeros((k, k))
-    next_gradient, next_normal, next_hessian = np.zeros(k), np.zeros((k, k)), np.zeros((k, k))
-    system, step, trial = np.zeros((k, k)), np.zeros(k), np.zeros(k)
-    correction, corrected = np.zeros((k, k)), np.zeros((k, k))
-    value, _ = score(x, gappy, coef, p, gradient, normal, hessian, math.inf)
-    used, damping, growth = 1, FIRST_DAMPING, 2.0
+    normal, hessian, correction = matrices[0], matrices[1], matrices[2]
+    used = 0
+    if math.isnan(memory[VALUE]):
+        value, _ = score(x, gappy, coef, p, gradient, normal, hessian, math.inf)
+        used = 1
+        memory[VALUE], memory[DAMPING], memory[GROWTH] = value, FIRST_DAMPING, 2.0
+        memory[MILESTONE], memory[WAITED] = value, 0.0
+        correction[:, :] = 0.0
+    value, damping, growth = memory[VALUE], memory[DAMPING], memory[GROWTH]
     if not math.isfinite(value):
         return math.inf, used, False
-    milestone, waited = value, 0
+    next_gradient, next_normal, next_hessian = np.zeros(k), np.zeros((k, k)), np.zeros((k, k))
+    system, step, trial, corrected = np.zeros((k, k)), np.zeros(k), np.zeros(k), np.zeros((k, k))
+    converged = False
     while used < budget:
         for i in range(k):
             for j in range(k):
@@ -197,7 +217,7 @@ def minimize(
                 if not damped_step(normal, normal, gradient, damping, system, step):
                     damping = max(4.0 * damping, 1e-8)
                     if damping > 1e12:
-                        return value, used, False
+                        break
                     continue
         promised = promise(model, gradient, step)
         trial[:] = coef + step
@@ -206,15 +226,16 @@ def minimize(
             if promised < 0.0:
                 damping = max(4.0 * damping, 1e-8)
                 if damping > 1e12:
-                    return value, used, False
+                    break
                 continue
         if promised < tolerance and damping < 0.1:
-            return value, used, True
+            converged = True
+            break
         if used >= FAIR_TRIAL and value - HOPE * promised > rival:
-            return value, used, False
+            break
         next_value, _ = score(x, gappy, trial, p, next_gradient, next_normal, next_hessian, value)
         used += 1
-        waited += 1
+        memory[WAITED] += 1.0
         if math.isfinite(next_value) and next_value < value:
             gain = (value - next_value) / max(promised, 1e-300)
             damping *= max(0.1 if growth == 2.0 else 0.5, 1.0 - (2.0 * gain - 1.0) ** 3)
@@ -231,9 +252,28 @@ def minimize(
             damping *= growth
             growth *= 2.0
             if damping > 1e10:
-                return value, used, promised < tolerance
-        if waited == PATIENCE:
-            if milestone - value < 100.0 * tolerance:
-                return value, used, True
-            milestone, waited = value, 0
-    return value, used, False
+                converged = promised < tolerance
+                break
+        if memory[WAITED] >= PATIENCE:
+            progress = memory[MILESTONE] - value
+            memory[MILESTONE], memory[WAITED] = value, 0.0
+            if progress < 100.0 * tolerance:
+                converged = True
+                break
+    memory[VALUE], memory[DAMPING], memory[GROWTH] = value, damping, growth
+    return value, used, converged
+
+
+@kernel
+def minimize(
+    x: FloatArray, gappy: bool, coef: FloatArray, p: int, budget: int, tolerance: float, rival: float
+) -> tuple[float, int, bool]:
+    """Descend from ``coef`` = (ar, ma), overwritten by the end point; (f, evaluations used, converged).
+
+    Converged: the decrease that the quadratic model still promises is below ``tolerance`` nats, or the last
+    ``PATIENCE`` evaluations together gained less than a hundred times that (a maximum on the boundary). A descent that
+    by ``HOPE`` times its promise would not come below ``rival`` is given up after a few evaluations.
+    """
+    memory, gradient, matrices = new_descent(coef.size)
+    value, used, converged = descend(x, gappy, coef, p, budget, tolerance, rival, memory, gradient, matrices)
+    return value, used, converged

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from shoal.compiled import kernel
 from shoal.meters.arma.likelihood import evaluate
-from shoal.meters.arma.optimize import minimize
+from shoal.meters.arma.optimize import descend, minimize, new_descent
 from shoal.meters.arma.parameters import is_stable, pulled_in
 from shoal.meters.arma.roots import (
     over_linear,
@@ -42,7 +42,8 @@ from shoal.validation import FloatArray
 @dataclass(frozen=True)
 class Effort:
     """How long to look: pairs tried first, exchange rounds at most, pairs per round; evaluations for a look, for a
-    smaller model and for a finalist; the number of finalists, and of pairs taken out of a leader in vain."""
+    smaller model and for a finalist; the number of finalists, of pairs taken out of a leader in vain, and of
+    single real roots tried in the end."""
 
     pairs: int
     rounds: int
@@ -52,13 +53,14 @@ class Effort:
     final: int = 400
     finalists: int = 2
     removals: int = 2
+    singles: int = 1
 
 
 #: (pole, zero) of a real pair, tried with both signs.
 SINGLE_ROOTS = tuple(
     (sign * pole, sign * zero)
     for sign in (1.0, -1.0)
-    for pole, zero in ((0.7, 0.4), (0.4, 0.7), (0.95, 0.85), (0.85, 0.95))
+    for pole, zero in ((0.7, 0.4), (0.4, 0.7), (0.95, 0.85), (0.85, 0.95), (0.995, 0.975))
 )
 
 #: Orders of the long autoregression behind the first regression, and behind others where there are no pairs to place.
@@ -165,22 +167,27 @@ def _real(roots: NDArray[np.complex128]) -> list[float]:
 
 
 class Pool:
-    """The models visited so far and their values; each gets a few steps when it enters."""
+    """The models visited so far and their values; each gets a few steps when it enters, and may be carried on later."""
 
     def __init__(self, x: FloatArray, p: int) -> None:
         self.x, self.p = x, p
         self.models: list[FloatArray] = []
         self.values: list[float] = []
         self.converged: list[bool] = []
+        self.descents: list[tuple[FloatArray, FloatArray, FloatArray]] = []
 
     def add(self, model: FloatArray, budget: int) -> None:
         self.models.append(model)
         self.values.append(math.inf)
         self.converged.append(False)
+        self.descents.append(new_descent(model.size))
         self.improve(len(self.models) - 1, budget, LOOK_TOLERANCE)
 
     def improve(self, which: int, budget: int, tolerance: float, rival: float = math.inf) -> None:
-        value, _, converged = minimize(self.x, False, self.models[which], self.p, budget, tolerance, rival)
+        memory, gradient, matrices = self.descents[which]
+        value, _, converged = descend(
+            self.x, False, self.models[which], self.p, budget, tolerance, rival, memory, gradient, matrices
+        )
         self.values[which], self.converged[which] = value, converged
 
     def ranking(self) -> list[int]:
@@ -213,7 +220,7 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
         single = without_single(x, pool.models[pool.ranking()[0]], p)
         if single is not None and effort.rounds > 0:
             minimize(x, False, single, p - 1, effort.smaller, LOOK_TOLERANCE, math.inf)
-            for model in with_single(x, single, p - 1)[: effort.swaps]:
+            for model in with_single(x, single, p - 1)[: effort.singles]:
                 pool.add(model, effort.look)
     else:
         for long_order in OTHER_LONG_ORDERS:

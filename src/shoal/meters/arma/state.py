@@ -31,6 +31,29 @@ from shoal.validation import FloatArray
 
 
 @kernel
+def product(left: FloatArray, right: FloatArray) -> FloatArray:
+    """left @ right, for matrices so small that a call of BLAS would take longer."""
+    rows, inner, cols = left.shape[0], left.shape[1], right.shape[1]
+    out = np.zeros((rows, cols))
+    for i in range(rows):
+        for k in range(inner):
+            f = left[i, k]
+            for j in range(cols):
+                out[i, j] += f * right[k, j]
+    return out
+
+
+@kernel
+def applied(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    """matrix @ vector, the same."""
+    out = np.zeros(matrix.shape[0])
+    for i in range(matrix.shape[0]):
+        for k in range(vector.size):
+            out[i] += matrix[i, k] * vector[k]
+    return out
+
+
+@kernel
 def padded(c: FloatArray, r: int) -> FloatArray:
     out = np.zeros(r)
     out[: c.size] = c
@@ -92,7 +115,7 @@ def state_factor(ar: FloatArray, ma: FloatArray, levinson: FloatArray, factor: F
     """F and C = L F, of padded coefficients; False when ``ar`` is not stationary."""
     if not levinson_factor(ar, levinson):
         return False
-    factor[:, :] = np.dot(bezout(monic(ar, -1.0), monic(ma, 1.0)), levinson)
+    factor[:, :] = product(bezout(monic(ar, -1.0), monic(ma, 1.0)), levinson)
     return True
 
 
@@ -113,7 +136,7 @@ def state_gradient(
     """
     r = ar.size
     phi, theta = monic(ar, -1.0), monic(ma, 1.0)
-    on_bezout = np.dot(weighted, levinson.T)
+    on_bezout = product(weighted, levinson.T)
     by_phi, by_theta = np.zeros(r + 1), np.zeros(r + 1)
     for i in range(r):
         for j in range(r):
@@ -123,7 +146,7 @@ def state_gradient(
                 by_phi[j + 1 - m] += f * theta[i + m]
                 by_phi[i + m] -= f * theta[j + 1 - m]
                 by_theta[j + 1 - m] -= f * phi[i + m]
-    on_cov = np.dot(levinson, np.dot(white, levinson.T))
+    on_cov = product(levinson, product(white, levinson.T))
     for i in range(r):
         for j in range(i + 1):
             one, two = 0.0, 0.0
