@@ -69,6 +69,9 @@ LONG_ORDER, OTHER_LONG_ORDERS = 24, (12, 48)
 #: Nats behind the leader beyond which a model is not run to convergence.
 REACH = 4.0
 
+#: Fresh descents from the end point at most, while each gains this many nats.
+RESTARTS, WORTH_A_RESTART = 8, 0.01
+
 #: Nats: how close is close enough, while looking and at the end.
 LOOK_TOLERANCE, FINAL_TOLERANCE = 1e-3, 1e-5
 
@@ -237,7 +240,14 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
             break
         if finished > 0 and pool.converged[which] and pool.values[which] >= lowest:
             continue
+        pool.descents[which] = new_descent(p + q)  # a correction learned far away can make the end crawl
         pool.improve(which, effort.final, FINAL_TOLERANCE, lowest if finished > 0 else math.inf)
         finished += 1
     top = pool.ranking()[0]
-    return pool.models[top], pool.values[top], pool.converged[top]
+    model, value, converged = pool.models[top], pool.values[top], pool.converged[top]
+    for _ in range(RESTARTS):
+        before = value
+        value, _, converged = minimize(x, False, model, p, effort.final, FINAL_TOLERANCE, math.inf)
+        if not before - value > WORTH_A_RESTART:
+            break
+    return model, value, converged
