@@ -28,7 +28,7 @@ def cut(points: FloatArray, most: int) -> NDArray[np.int64]:
 
     Cells with near numbers tend to be near: they were cut apart last.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     x = np.ascontiguousarray(points, dtype=np.float64)
     cell = np.zeros(len(x), dtype=np.int64)

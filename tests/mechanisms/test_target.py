@@ -9,8 +9,8 @@ import pytest
 
 import shoal
 from shoal.engine.cost import added_error
-from shoal.mechanisms.target import INTERRUPTED, interruptible, meet
 from shoal.mechanisms.design import design
+from shoal.mechanisms.target import INTERRUPTED, interruptible, meet
 
 
 @pytest.fixture(scope="module")

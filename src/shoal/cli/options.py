@@ -48,6 +48,15 @@ ValueColumn = Annotated[
     str | None, typer.Option("--value-column", help="Column of readings, if its name does not tell.")
 ]
 Unit = Annotated[str | None, typer.Option(help="kw or kwh. [default: what the column of readings is called]")]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        help="Run in shards, for many households: serial, processes, ray or ray://host:port. [default: one piece]"
+    ),
+]
+Workers = Annotated[int | None, typer.Option(help="Processes or tasks at a time. [default: one per core]")]
+ShardSize = Annotated[int | None, typer.Option("--shard-size", help="Households per shard. [default: 1000]")]
+GroupCap = Annotated[int | None, typer.Option("--group-cap", help="Largest group, in shards. [default: 50]")]
 Seed = Annotated[int | None, typer.Option(help="Seed of clusters, search and audit; releases take none. [default: 0]")]
 
 
@@ -58,7 +67,7 @@ SETTINGS = {
     "household": "only", "samples": "audit_samples", "confidence": "confidence", "seconds": "design_seconds",
     "ledger": "ledger", "title": "title", "seed": "seed",
     "household_column": "household_column", "timestamp_column": "timestamp_column", "value_column": "value_column",
-    "unit": "unit",
+    "unit": "unit", "engine": "engine", "workers": "workers", "shard_size": "shard_size", "group_cap": "group_cap",
 }  # fmt: skip
 
 

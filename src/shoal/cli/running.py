@@ -13,6 +13,10 @@ from shoal.cli.screen import Debug, Json, Outcome, Stages, command
 if TYPE_CHECKING:
     from shoal.engine.run import Run
 
+Plan = Annotated[
+    bool, typer.Option("--plan", help="Only say what it would take in time, memory and disk, measured on this machine.")
+]
+
 #: Length of the simulated readings, and when the demo's forecasts begin: the evening after 16 days.
 DEMO_DAYS, DEMO_ORIGIN = 17, "2024-01-17T18:00"
 
@@ -31,6 +35,11 @@ def demo(
     order: options.Order = None,
     samples: options.Samples = None,
     seconds: options.Seconds = None,
+    engine: options.Engine = None,
+    workers: options.Workers = None,
+    shard_size: options.ShardSize = None,
+    group_cap: options.GroupCap = None,
+    plan: Plan = False,
     seed: options.Seed = None,
     again: options.Again = False,
     as_json: Json = False,
@@ -45,13 +54,18 @@ def demo(
         shoal demo --out my-demo --households 50 --delta 1e-3
 
         shoal demo --out budget --rho 0.2 --epsilon 2
+
+        shoal demo --out many --households 5000 --engine processes
     """
     from shoal.engine import sources
 
     chosen = options.settings(locals())
     chosen.setdefault("origin", DEMO_ORIGIN)
     chosen.setdefault("title", "A simulated neighborhood")
-    return _everything(out, sources.simulated(households, DEMO_DAYS, 15, seed or 0), None, chosen, again)
+    source = sources.simulated(households, DEMO_DAYS, 15, seed or 0)
+    if plan:
+        return _planned(source, out, None, chosen)
+    return _everything(out, source, None, chosen, again)
 
 
 @command
@@ -81,6 +95,14 @@ def run(
     samples: options.Samples = None,
     seconds: options.Seconds = None,
     ledger: options.LedgerUrl = None,
+    engine: options.Engine = None,
+    workers: options.Workers = None,
+    shard_size: options.ShardSize = None,
+    group_cap: options.GroupCap = None,
+    plan: Plan = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="METERS is a new day: go on from this folder's forecasts; a new release.")
+    ] = False,
     seed: options.Seed = None,
     again: options.Again = False,
     as_json: Json = False,
@@ -99,9 +121,15 @@ def run(
         shoal run meter.csv --out january --household-column Zähler --timestamp-column Zeit --value-column Verbrauch
 
         shoal run --out january
+
+        shoal run meters.parquet --out city --engine processes --plan
+
+        shoal run tuesday.parquet --out city --update
     """
     chosen = options.settings(locals())
-    return _everything(out, meter_source(meters), config, chosen, again)
+    if plan:
+        return _planned(meter_source(meters), out, config, chosen)
+    return _everything(out, meter_source(meters), config, chosen, again, update)
 
 
 @command
@@ -152,13 +180,21 @@ def configured(folder: Path, file: Path | None, chosen: dict[str, Any]) -> Any:
 
 
 def _everything(
-    out: Path, source: dict[str, Any] | None, file: Path | None, chosen: dict[str, Any], again: bool
+    out: Path,
+    source: dict[str, Any] | None,
+    file: Path | None,
+    chosen: dict[str, Any],
+    again: bool,
+    update: bool = False,
 ) -> Outcome:
     from shoal.engine.run import Run
     from shoal.engine.summary import summary, to_dict
+    from shoal.fleet.sharded import pipeline_of
 
     config = configured(out, file, chosen)
-    with Stages() as progress, Run.start(out, source, config, progress) as going:
+    with Stages() as progress, Run.start(out, source, config, progress, pipeline_of(config)) as going:
+        if update:
+            going.go_on()
         going.everything(again=again)
         parts = summary(going)
         if not going.did:
@@ -167,5 +203,17 @@ def _everything(
 
 
 def verdict(going: Run) -> int:
-    """Exit code of a run: an audit that found a violation is a guarantee not met."""
-    return 4 if going.is_done("audit") and going.facts("audit").get("verdict") == "violated" else 0
+    """Exit code of a run: a violation found by the audit is a guarantee not met; shards left out are bad input."""
+    if going.is_done("audit") and going.facts("audit").get("verdict") == "violated":
+        return 4
+    return 2 if any(going.facts(stage).get("failed") for stage in ("fit", "design", "release")) else 0
+
+
+def _planned(source: dict[str, Any] | None, out: Path, file: Path | None, chosen: dict[str, Any]) -> Outcome:
+    from shoal.errors import InputError
+    from shoal.fleet.plan import plan
+
+    if source is None:
+        raise InputError("meters: name the meter file to plan for")
+    made = plan(source, configured(out, file, chosen))
+    return Outcome(made.to_dict(), parts=made.words())

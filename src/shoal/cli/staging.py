@@ -142,12 +142,14 @@ def _stage(
 ) -> Outcome:
     from shoal.engine.run import Run
     from shoal.engine.summary import summary, to_dict
+    from shoal.fleet.sharded import pipeline_of
 
     if source is None:
         from shoal.engine.folder import Folder
 
         Folder(folder).state()
-    with Stages() as progress, Run.start(folder, source, configured(folder, file, chosen), progress) as going:
+    config = configured(folder, file, chosen)
+    with Stages() as progress, Run.start(folder, source, config, progress, pipeline_of(config)) as going:
         if stage in ("fit", "design", "release"):
             getattr(going, stage)(again=again)
         elif stage == "audit":

@@ -74,6 +74,11 @@ class Config:
     search: int = _setting(
         "scale", 0, "steps of the search per stage of a design in shards; 0 takes the straight way to the common law"
     )
+    refit_days: int = _setting("scale", 7, "with --update: every household's model is fitted anew once in so many days")
+    drift_level: float = _setting("scale", 1e-3, "with --update: and on drift, at this rate of false alarms a day")
+    rho_tolerance: float = _setting(
+        "scale", 0.1, "with --update: a design is kept while it errs this much more at most"
+    )
     audit_groups: int = _setting("scale", 10, "groups that the audit of a run in shards attacks")
 
     title: str | None = _setting("report", None, "title of the report")
@@ -84,7 +89,9 @@ class Config:
             validation.count(**{one: getattr(self, one)})
         validation.count(at_least=0, seed=self.seed)
         validation.count(at_least=0, search=self.search)
-        for one in ("shard_size", "audit_groups"):
+        validation.probability(drift_level=self.drift_level, below_one=True)
+        validation.non_negative(rho_tolerance=self.rho_tolerance)
+        for one in ("shard_size", "audit_groups", "refit_days"):
             validation.count(**{one: getattr(self, one)})
         validation.count(at_least=3, group_cap=self.group_cap)
         if self.workers is not None:

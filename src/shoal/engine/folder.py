@@ -45,6 +45,7 @@ class State:
     stages: dict[str, Done] = field(default_factory=dict)
     release: int = 1
     releasing: str | None = None
+    previous: str | None = None  #: where the lists of the day before lie, in a run that goes on from day to day
     created: str = ""
     run: str = ""
 
@@ -107,7 +108,7 @@ class Folder:
         try:
             stages = {name: Done(**done) for name, done in content["stages"].items()}
             rest = {name: content[name] for name in ("source", "config", "release", "releasing", "created", "run")}
-            return State(stages=stages, **rest)
+            return State(stages=stages, previous=content.get("previous"), **rest)
         except (KeyError, TypeError, AttributeError):
             raise InputError(f"dir: the {STATE} in {self.path.name} lacks a part; use a new folder") from None
 

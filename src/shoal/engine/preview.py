@@ -53,6 +53,8 @@ def _cost(run: Run) -> str:
     from shoal.engine.run import Run
 
     folder = run.folder
+    if not run.is_done("design") and run.pipeline.name == "sharded":
+        return "What a new release costs is known once every shard is designed anew."
     if not run.is_done("design"):
         folder = Folder(run.folder / NEXT)
         if not folder.is_run:

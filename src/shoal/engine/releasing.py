@@ -98,7 +98,7 @@ def refuse_empty_claims(mechanism: Mechanism, config: Config) -> None:
 def ensure_budget(ledger: Ledger, mechanism: Mechanism, config: Config) -> bool:
     """Give a ledger without a budget the one of the configuration: by default what one such release may cost."""
     try:
-        ledger.spent()
+        ledger.spent(mechanism.classes.labels[0])
     except InputError:  # none is in force
         epsilon, delta = default_budget(mechanism, config)
         ledger.budget(epsilon, delta)

@@ -147,6 +147,26 @@ class Run:
         self.card()
         self.report()
 
+    def go_on(self) -> None:
+        """Take the readings that were named for a new day: put the last release aside and go on from its forecasts.
+
+        Asked for again with the same readings, as after an interruption, it changes nothing.
+        """
+        if self.pipeline.name != "sharded":
+            raise InputError("update: only a run in shards goes on from day to day; begin it with --engine")
+        before = self._saved
+        if before is None or "design" not in before.stages:
+            raise InputError("update: this folder has no forecasts and design to go on from; run it without --update")
+        if before.previous is not None and before.source.get("digest") == self.state.source.get("digest"):
+            return
+        if before.source.get("digest") == self.state.source.get("digest"):
+            raise InputError("update: name the file with the new readings")
+        if "release" not in before.stages:
+            raise InputError("update: the last release of this folder is not finished; finish it without --update")
+        aside = f"earlier/{self.state.release}"
+        self._archive(aside)
+        self._remember(replace(self.state, stages={}, release=self.state.release + 1, releasing=None, previous=aside))
+
     def fit(self, *, again: bool = False) -> None:
         self._settle(again)
         self._stage("fit", self.pipeline.fit)
@@ -191,6 +211,7 @@ class Run:
         }
         if stage == "fit":
             made_from["source"] = self.state.source["digest"]
+            made_from["previous"] = self.state.previous
         if stage == "release":
             made_from["release"] = self.state.release
         return digest_of(made_from)
@@ -263,11 +284,14 @@ class Run:
 
     def _put_aside(self) -> None:
         """Copy the files of the release to earlier/, and count the next one."""
-        files = [name for done in self.state.stages.values() for name in done.files]
-        self.folder.archive([*files, STATE], f"earlier/{self.state.release}")
+        self._archive(f"earlier/{self.state.release}")
         gone = without(self.state, "release", "audit", "card", "report")
         self._remember(replace(gone, release=self.state.release + 1, releasing=None))
         preview.adopt(self)
+
+    def _archive(self, under: str) -> None:
+        files = [name for done in self.state.stages.values() for name in done.files]
+        self.folder.archive([*files, STATE], under)
 
     def _remember(self, state: State) -> None:
         self.folder.remember(state)

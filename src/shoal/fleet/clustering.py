@@ -58,7 +58,7 @@ def fit_centers(
 ) -> None:
     """Write the centers (n_clusters, d) of mini-batch k-means over profile shards with ``sizes`` rows each."""
     from sklearn.cluster import KMeans, MiniBatchKMeans
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     k = validation.count(n_clusters=n_clusters)
     seed = validation.count(at_least=0, seed=seed)

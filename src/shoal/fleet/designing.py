@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from shoal.classes import GaussianClasses
 from shoal.engine.cost import added_error
 from shoal.engine.designing import all_alike, laws
 from shoal.fleet.fitting import shard_graph
@@ -14,6 +16,7 @@ from shoal.fleet.store import put_whole
 from shoal.ledger.bounds import MechanismBound, mechanism_bound
 from shoal.mechanisms.design import design
 from shoal.mechanisms.mechanism import Mechanism
+from shoal.mechanisms.reuse import REDESIGN, redesigned, reuse
 from shoal.mechanisms.target import meet
 from shoal.meters.forecast import Forecasts
 from shoal.privacy.curve import round_up
@@ -36,13 +39,19 @@ class DesignTask:
     rho: float | None
     iterations: int
     seed: int
+    previous: str | None = None  #: the mechanism of the day before
+    rho_tolerance: float = 0.0
 
 
 def design_shard(task: DesignTask) -> dict[str, Any]:
     """Write the mechanism of a shard; what it promises and costs."""
     forecasts = Forecasts.load(task.forecasts)
-    graph = shard_graph(forecasts, task.readings)
     classes = laws(forecasts, task.query)
+    if task.previous is not None:
+        mechanism, decisions = _from_yesterday(task, classes)
+        put_whole(task.out, mechanism.save)
+        return {**promised(mechanism, forecasts, task.epsilon), "decisions": decisions}
+    graph = shard_graph(forecasts, task.readings)
     if task.delta is not None:
         mechanism = meet(
             classes,
@@ -59,6 +68,35 @@ def design_shard(task: DesignTask) -> dict[str, Any]:
         )
     put_whole(task.out, mechanism.save)
     return promised(mechanism, forecasts, task.epsilon)
+
+
+def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechanism, dict[str, int]]:
+    """Yesterday's design where it still holds, group by group, and a new one where not.
+
+    Groups stay as the ledger has fixed them. A member without a law today keeps yesterday's: the others still hide
+    beside it, and nothing about it is released.
+    """
+    old = Mechanism.load(task.previous or "")
+    today = kept_roster(old.classes, classes)
+    if task.delta is None:
+        made = design(today, old.graph, task.method, task.epsilon, task.rho, seed=task.seed, iterations=task.iterations)
+        return made, {REDESIGN: len(set(old.graph.components.tolist()))}
+    found = reuse(old, today, delta=task.delta, rho_tolerance=task.rho_tolerance, graph=old.graph)
+    counts = Counter(group.decision for group in found.groups)
+    return redesigned(found, method=task.method, seed=task.seed, iterations=task.iterations), dict(counts)
+
+
+def kept_roster(before: GaussianClasses, now: GaussianClasses) -> GaussianClasses:
+    """Laws of all earlier labels, in their order: today's, and yesterday's where there is none today."""
+    place = {name: i for i, name in enumerate(now.labels)}
+    at = np.array([place.get(name, -1) for name in before.labels])
+    there = at >= 0
+    means = np.where(there[:, None], now.means[at], before.means)
+    if before.is_diagonal and now.is_diagonal:
+        old, new = (np.broadcast_to(c.stored_variances, c.means.shape) for c in (before, now))
+        return GaussianClasses.diagonal(means, np.where(there[:, None], new[at], old), before.labels)
+    old, new = (np.broadcast_to(c.stored_covs, (*c.means.shape, c.n_dims)) for c in (before, now))
+    return GaussianClasses(means, np.where(there[:, None, None], new[at], old), before.labels)
 
 
 def promised(mechanism: Mechanism, forecasts: Forecasts, epsilon: float) -> dict[str, Any]:

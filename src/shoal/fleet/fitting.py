@@ -16,6 +16,10 @@ from shoal.fleet.shards import read_shard, readings_of
 from shoal.fleet.store import put_whole
 from shoal.graph import NeighborGraph
 from shoal.meters.forecast import Forecasts, forecast
+from shoal.meters.update import update_forecasts
+from shoal.validation import FloatArray
+
+LATE = "joined after the groups were fixed: no group would hide it"
 
 
 @dataclass(frozen=True)
@@ -46,15 +50,61 @@ def fit_shard(task: FitTask) -> dict[str, Any]:
     truth = later(readings, forecasts)
     put_whole(task.out, forecasts.save)
     return {
+        **_told(forecasts, truth),
+        "groups": len(set(graph.components.tolist())),
+        "edges": int(graph.n_edges),
+    }
+
+
+def _told(forecasts: Forecasts, truth: FloatArray) -> dict[str, Any]:
+    return {
         "households": len(forecasts.households),
         "left_out": len(forecasts.left_out),
         "repaired": int((forecasts.quality["verdict"] == "repaired").sum()),
-        "groups": len(set(graph.components.tolist())),
-        "edges": int(graph.n_edges),
         "smaller_model": int(forecasts.models.fallback.sum()),
         "model_holds": sum(verdict == "holds" for verdict in forecasts.checks.verdict),
         "truth_known": int(np.isfinite(truth).sum()),
         "mae_forecast_kw": error_against(truth, forecasts.power),
+    }
+
+
+@dataclass(frozen=True)
+class UpdateTask:
+    """Yesterday's forecasts, the readings since, and where to write today's."""
+
+    forecasts: str
+    readings: str
+    out: str
+    origin: str
+    refit_days: int
+    drift_level: float
+
+
+def update_shard(task: UpdateTask) -> dict[str, Any]:
+    """Write the forecasts of a new day, of the households that were there the day before.
+
+    A household that joins later has no place in a group that the ledger has fixed: it is left out with that reason.
+    """
+    before = Forecasts.load(task.forecasts)
+    readings = readings_of(task.readings)
+    made, report = update_forecasts(
+        before,
+        readings,
+        origin=datetime.fromisoformat(task.origin),
+        refit_days=task.refit_days,
+        drift_level=task.drift_level,
+    )
+    known = set(before.households)
+    late = {name: LATE for name in made.households if name not in known}
+    forecasts = made.take([i for i, name in enumerate(made.households) if name in known], late)
+    truth = later(readings, forecasts)
+    put_whole(task.out, forecasts.save)
+    return {
+        **_told(forecasts, truth),
+        "carried": len(report.carried),
+        "refitted": len(report.scheduled) + len(report.drifted),
+        "drifted": len(report.drifted),
+        "silent": len(known - set(forecasts.households)),
     }
 
 

@@ -47,10 +47,11 @@ def grouped_readings(
     if config.only:
         raise InputError("only: sharded runs use all households; run without --engine for some of them")
     readings, failed = partitioned(executor, root, source, config, tell)
+    later = assignment is not None
     if assignment is None:
         assignment, more = assigned(executor, root, readings, config, tell)
         failed = failed + more
-    shards, lost = regrouped(executor, root, readings, assignment, tell)
+    shards, lost = regrouped(executor, root, readings, assignment, tell, known_only=later)
     ends: Counter[int] = Counter()
     for shard in readings:
         ends.update({int(end): count for end, count in shard.facts["ends"]})
@@ -257,9 +258,9 @@ def _table_digest(table: str) -> str:
 
 
 def regrouped(
-    executor: Executor, root: Path, readings: list[Part], assignment: Part, tell: Tell
+    executor: Executor, root: Path, readings: list[Part], assignment: Part, tell: Tell, *, known_only: bool = False
 ) -> tuple[list[Part], list[Failed]]:
-    """Readings shards once more, whole groups in each."""
+    """Readings shards once more, whole groups in each; with ``known_only``, of households that have a group."""
     senders = [assignment, *readings]
     outs = [
         out_path(root, "readings", "parquet", {"number": number}, senders)
@@ -271,7 +272,9 @@ def regrouped(
     jobs = []
     for shard in readings:
         out = out_path(root, "send", "arrow", {}, [assignment, shard])
-        jobs.append(Job(send_shard, regroup.SendTask(shard.path, assignment.path, out), out, (assignment, shard)))
+        jobs.append(
+            Job(send_shard, regroup.SendTask(shard.path, assignment.path, out, known_only), out, (assignment, shard))
+        )
     sent, failed = run_jobs(executor, "sorting by group", jobs, tell)
     paths = tuple(s.path for s in sent)
     receiving = [Job(receive_shard, regroup.ReceiveTask(paths, i, out), out) for i, out in enumerate(outs)]
@@ -286,7 +289,7 @@ def send_shard(task: regroup.SendTask) -> dict[str, Any]:
 
 
 def receive_shard(task: regroup.ReceiveTask) -> dict[str, Any]:
-    return asdict(regroup.receive(task))
+    return {**asdict(regroup.receive(task)), "number": task.number}
 
 
 # ------------------------------------------------------------------ small things

@@ -34,9 +34,10 @@ def report(
     for part in hardest:
         part.check()
     whole = Mechanism.load(designed.path)
-    members = group_of(whole, designed.facts["worst_edge"][0])
-    mechanism = part_of(whole, members)
     everyone = Forecasts.load(fitted.path)
+    there = set(everyone.households)  # in a run that goes on, a member may have no forecast today
+    members = [name for name in group_of(whole, designed.facts["worst_edge"][0]) if name in there]
+    mechanism = part_of(whole, members)
     place = {name: i for i, name in enumerate(everyone.households)}
     gone = {name: OTHERS for name in everyone.households if name not in set(members)}
     forecasts = everyone.take([place[name] for name in members], gone)

@@ -15,8 +15,9 @@ from. Nothing here depends on the engine or on the number of workers.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,30 +61,24 @@ FIT, DESIGN, RELEASE, AUDIT, MANIFEST = "fit.json", "design.json", "release.json
 
 Made = tuple[list[str], dict[str, Any]]
 
+#: What an update of a shard counts.
+UPDATED = ("carried", "refitted", "drifted", "silent")
 
-def fit(folder: Folder, source: dict[str, Any], config: Config, tell: Tell) -> Made:
-    """Forecasts of every household, in shards of whole groups."""
+
+def fit(folder: Folder, source: dict[str, Any], config: Config, previous: str | None, tell: Tell) -> Made:
+    """Forecasts of every household, in shards of whole groups; ``previous`` is where the day before lies."""
     root = folder.path / SHARDS
+    before = None if previous is None else yesterday(folder, previous)
     with executor_of(config) as executor:
-        grouped = grouped_readings(executor, root, source, config, tell)
+        grouped = grouped_readings(executor, root, source, config, tell, before and before.assignment)
         origin = _origin(grouped.ends, grouped.step_us, grouped.time_zone, config.origin)
-        settings = {**config.part("order", "train_days", "horizon"), "season": config.period, "origin": origin}
-        jobs = []
-        for shard in grouped.shards:
-            out = out_path(root, "fit", "zip", settings, [shard])
-            task = fitting.FitTask(
-                shard.path,
-                out,
-                (config.order[0], config.order[1]),
-                config.train_days,
-                config.horizon,
-                config.period,
-                origin,
-            )
-            jobs.append(Job(fitting.fit_shard, task, out, (shard,)))
+        shards = grouped.shards
+        if before is not None:
+            shards = [shard for shard in shards if shard.facts["number"] in before.forecasts]
+        jobs = [_fit_job(root, shard, config, origin, before) for shard in shards]
         fitted, lost = run_jobs(executor, "fitting forecasts", jobs, tell)
     failed = [*grouped.failed, *lost]
-    readings = _beside(fitted, jobs, grouped.shards)
+    readings = _beside(fitted, jobs, shards)
     step = grouped.step_us / 60e6
     folder.put(
         FIT,
@@ -111,8 +106,9 @@ def fit(folder: Folder, source: dict[str, Any], config: Config, tell: Tell) -> M
         "season": config.period,
         "season_chosen": config.season == "auto",
         "groups": [groups["smallest"], groups["largest"]],
-        "n_groups": total(fitted, "groups"),
-        "edges": total(fitted, "edges"),
+        "n_groups": groups["groups"] if previous else total(fitted, "groups"),
+        "edges": groups["edges"] if previous else total(fitted, "edges"),
+        **({name: total(fitted, name) for name in UPDATED} if previous else {}),
         "shards": len(fitted),
         "failed": [asdict(one) for one in failed],
         "smaller_model": total(fitted, "smaller_model"),
@@ -121,28 +117,20 @@ def fit(folder: Folder, source: dict[str, Any], config: Config, tell: Tell) -> M
     }
 
 
-def design(folder: Folder, config: Config, tell: Tell) -> Made:
-    """A mechanism per shard."""
+def design(folder: Folder, config: Config, previous: str | None, tell: Tell) -> Made:
+    """A mechanism per shard; yesterday's, where it still holds."""
     fitted, _, more = read_list(folder / FIT, folder.path)
     readings = parts_of(more["readings"], folder.path)
+    before = None if previous is None else yesterday(folder, previous)
     method = method_of(config)
-    settings = {
-        **config.part("query", "epsilon", "seed", "search"),
-        "method": method,
-        "delta": config.target,
-        "rho": config.rho,
-    }
-    jobs = []
-    for shard, from_readings in zip(fitted, readings, strict=True):
-        out = out_path(folder.path / SHARDS, "design", "shoal", settings, [shard])
-        task = designing.DesignTask(
-            from_readings.path, shard.path, out, config.query, method, config.epsilon, config.target, config.rho,
-            config.search or designing.ITERATIONS, config.seed,
-        )  # fmt: skip
-        jobs.append(Job(designing.design_shard, task, out, (from_readings, shard)))
+    pairs = list(zip(fitted, readings, strict=True))
+    if before is not None:  # the ledger knows only the groups of shards that were designed then
+        pairs = [(shard, source) for shard, source in pairs if source.facts["number"] in before.mechanisms]
+    jobs = [_design_job(folder.path / SHARDS, shard, source, config, method, before) for shard, source in pairs]
+    used = [shard for shard, _ in pairs]
     with executor_of(config) as executor:
         made, failed = run_jobs(executor, "designing mechanisms", jobs, tell)
-    forecasts = listed(_beside(made, jobs, fitted), folder.path)
+    forecasts = listed(_beside(made, jobs, used), folder.path)
     folder.put(DESIGN, list_text(made, failed, folder.path, forecasts=forecasts))
     worst = max(made, key=lambda shard: (shard.facts["delta"], shard.key))
     entries, households = total(made, "entries"), total(made, "households")
@@ -161,6 +149,7 @@ def design(folder: Folder, config: Config, tell: Tell) -> Made:
         "failed": [asdict(one) for one in failed],
         "households": households,
         "edges": total(made, "edges"),
+        "decisions": dict(sum((Counter(part.facts.get("decisions", {})) for part in made), Counter())),
         "notes": sorted({note for shard in made for note in shard.facts["notes"]}),
         "rho_mean": total(made, "rho_sum") / households,
         "rho_largest": max(shard.facts["rho_largest"] for shard in made),
@@ -280,6 +269,62 @@ def _manifest(folder: Folder, source: dict[str, Any]) -> Manifest:
 
 
 # ------------------------------------------------------------------ parts
+
+
+@dataclass(frozen=True)
+class Yesterday:
+    """What the day before left: groups, and by number of their shard the forecasts and the mechanisms."""
+
+    assignment: Part
+    forecasts: dict[int, Part]
+    mechanisms: dict[int, Part]
+
+
+def yesterday(folder: Folder, previous: str) -> Yesterday:
+    """The lists that were put aside in ``previous``."""
+    fitted, _, more = read_list(folder / previous / FIT, folder.path)
+    numbers = [part.facts["number"] for part in parts_of(more["readings"], folder.path)]
+    forecasts = dict(zip(numbers, fitted, strict=True))
+    designed, _, beside = read_list(folder / previous / DESIGN, folder.path)
+    by_key = dict(zip((part.key for part in parts_of(beside["forecasts"], folder.path)), designed, strict=True))
+    mechanisms = {number: by_key[part.key] for number, part in forecasts.items() if part.key in by_key}
+    return Yesterday(parts_of(more["assignment"], folder.path)[0], forecasts, mechanisms)
+
+
+def _fit_job(root: Path, shard: Part, config: Config, origin: str, before: Yesterday | None) -> Job:
+    if before is not None:
+        old = before.forecasts[shard.facts["number"]]
+        out = out_path(root, "fit", "zip", {**config.part("refit_days", "drift_level"), "origin": origin}, [old, shard])
+        update = fitting.UpdateTask(old.path, shard.path, out, origin, config.refit_days, config.drift_level)
+        return Job(fitting.update_shard, update, out, (old, shard))
+    settings = {**config.part("order", "train_days", "horizon"), "season": config.period, "origin": origin}
+    out = out_path(root, "fit", "zip", settings, [shard])
+    p, q = config.order
+    task = fitting.FitTask(shard.path, out, (p, q), config.train_days, config.horizon, config.period, origin)
+    return Job(fitting.fit_shard, task, out, (shard,))
+
+
+def _design_job(root: Path, shard: Part, readings: Part, config: Config, method: str, before: Yesterday | None) -> Job:
+    old = None if before is None else before.mechanisms[readings.facts["number"]]
+    inputs = [shard] if old is None else [old, shard]
+    names = ("query", "epsilon", "seed", "search", "rho", "rho_tolerance")
+    settings = {**config.part(*names), "method": method, "delta": config.target}
+    out = out_path(root, "design", "shoal", settings, inputs)
+    task = designing.DesignTask(
+        readings=readings.path,
+        forecasts=shard.path,
+        out=out,
+        query=config.query,
+        method=method,
+        epsilon=config.epsilon,
+        delta=config.target,
+        rho=config.rho,
+        iterations=config.search or designing.ITERATIONS,
+        seed=config.seed,
+        previous=None if old is None else old.path,
+        rho_tolerance=config.rho_tolerance,
+    )
+    return Job(designing.design_shard, task, out, (readings, *inputs))
 
 
 def executor_of(config: Config) -> Executor:

@@ -18,6 +18,7 @@ class SendTask:
     shard: str
     assignment: str
     out: str
+    known_only: bool = False  #: leave out households without a group instead of refusing them
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ def send(task: SendTask) -> dict[int, int]:
         )
     )
     stray = rows.filter(pl.col("shard").is_null())["household"]
-    if len(stray):
+    if len(stray) and task.known_only:
+        rows = rows.filter(pl.col("shard").is_not_null())
+    elif len(stray):
         raise InputError(f"assignment: {len(stray)} household(s) have no group, the first being {stray[0]!r}")
     return scatter(task.out, rows, "shard", {STEP: step // MICROSECOND})
 

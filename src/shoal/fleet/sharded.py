@@ -20,16 +20,22 @@ class Sharded:
     name = "sharded"
     settings = {  # noqa: RUF012 - shared by all, never changed
         **Whole.settings,
-        "fit": (*(s for s in Whole.settings["fit"] if s != "cluster_by"), "shard_size", "group_cap"),
-        "design": ("query", "method", "epsilon", "delta", "rho", "search", "seed"),
+        "fit": (
+            *(s for s in Whole.settings["fit"] if s != "cluster_by"),
+            "shard_size",
+            "group_cap",
+            "refit_days",
+            "drift_level",
+        ),
+        "design": ("query", "method", "epsilon", "delta", "rho", "search", "seed", "rho_tolerance"),
         "audit": ("query", "audit_samples", "confidence", "seed", "audit_groups"),
     }
 
     def fit(self, run: Run) -> Made:
-        return pipeline.fit(run.folder, run.state.source, run.config, run.told("fit"))
+        return pipeline.fit(run.folder, run.state.source, run.config, run.state.previous, run.told("fit"))
 
     def design(self, run: Run) -> Made:
-        return pipeline.design(run.folder, run.config, run.told("design"))
+        return pipeline.design(run.folder, run.config, run.state.previous, run.told("design"))
 
     def release(self, run: Run) -> Made:
         return pipeline.release(run.folder, run.config, run.release_name, run.told("release"))
