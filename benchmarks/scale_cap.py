@@ -44,7 +44,7 @@ def main() -> None:
             r = table.row(0, named=True)
             print(
                 f"| {query}, {method} | {cap} | {r['groups']} | {r['smallest']} to {r['largest']} | {r['edges']:,} | "
-                f"{r['designed']} | {r['delta_median']:.3g} | {r['delta_worst']:.3g} | {r['met']:.0%} | "
+                f"{r['designed']} | {r['delta_median']:.4g} | {r['delta_worst']:.4g} | {r['met']:.0%} | "
                 f"{r['rho_mean']:.3g} | {r['rho_worst']:.3g} | {time.perf_counter() - begin:.0f} |",
                 flush=True,
             )
