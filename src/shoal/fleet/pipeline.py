@@ -70,7 +70,7 @@ def fit(folder: Folder, source: dict[str, Any], config: Config, previous: str | 
     root = folder.path / SHARDS
     before = None if previous is None else yesterday(folder, previous)
     with executor_of(config) as executor:
-        grouped = grouped_readings(executor, root, source, config, tell, before and before.assignment)
+        grouped = grouped_readings(executor, root, source, config, tell, None if before is None else before.assignment)
         origin = _origin(grouped.ends, grouped.step_us, grouped.time_zone, config.origin)
         shards = grouped.shards
         if before is not None:
