@@ -21,6 +21,9 @@ from shoal.errors import InputError
 
 Arrays = Mapping[str, NDArray[Any]]
 
+#: Fast rather than small: doubles hardly shrink.
+LEVEL = 1
+
 
 def digest(header: Mapping[str, Any], arrays: Arrays) -> str:
     """SHA-256 over the header and every array with its name, type and shape."""
@@ -37,11 +40,11 @@ def packed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         sealed = json.dumps({**header, "digest": digest(header, arrays)}, sort_keys=True)
-        archive.writestr(_entry("header.json"), sealed)
+        archive.writestr(_entry("header.json"), sealed, compresslevel=LEVEL)
         for name, values in arrays.items():
             buffer = io.BytesIO()
             np.save(buffer, values, allow_pickle=False)
-            archive.writestr(_entry(f"{name}.npy"), buffer.getvalue())
+            archive.writestr(_entry(f"{name}.npy"), buffer.getvalue(), compresslevel=LEVEL)
     return content.getvalue()
 
 

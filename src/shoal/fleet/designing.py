@@ -13,7 +13,7 @@ from shoal.engine.cost import added_error
 from shoal.engine.designing import all_alike, laws
 from shoal.fleet.fitting import shard_graph
 from shoal.fleet.store import put_whole
-from shoal.ledger.bounds import MechanismBound, mechanism_bound
+from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at
 from shoal.mechanisms.design import design
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.mechanisms.reuse import REDESIGN, redesigned, reuse
@@ -50,7 +50,7 @@ def design_shard(task: DesignTask) -> dict[str, Any]:
     if task.previous is not None:
         mechanism, decisions = _from_yesterday(task, classes)
         put_whole(task.out, mechanism.save)
-        return {**promised(mechanism, forecasts, task.epsilon), "decisions": decisions}
+        return {**promised(mechanism, forecasts), "decisions": decisions}
     graph = shard_graph(forecasts, task.readings)
     if task.delta is not None:
         mechanism = meet(
@@ -67,7 +67,7 @@ def design_shard(task: DesignTask) -> dict[str, Any]:
             classes, graph, task.method, task.epsilon, task.rho, seed=task.seed, iterations=task.iterations
         )
     put_whole(task.out, mechanism.save)
-    return promised(mechanism, forecasts, task.epsilon)
+    return promised(mechanism, forecasts)
 
 
 def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechanism, dict[str, int]]:
@@ -99,7 +99,7 @@ def kept_roster(before: GaussianClasses, now: GaussianClasses) -> GaussianClasse
     return GaussianClasses(means, np.where(there[:, None, None], new[at], old), before.labels)
 
 
-def promised(mechanism: Mechanism, forecasts: Forecasts, epsilon: float) -> dict[str, Any]:
+def promised(mechanism: Mechanism, forecasts: Forecasts) -> dict[str, Any]:
     """What a shard's mechanism promises, from its final parameters, and sums from which the fleet's cost is made."""
     certificate = mechanism.certificate
     error = added_error(mechanism)
@@ -122,8 +122,19 @@ def promised(mechanism: Mechanism, forecasts: Forecasts, epsilon: float) -> dict
         "entries": int(np.prod(forecasts.log_mean.shape)),
         "notes": list(mechanism.notes),
         "all_alike": all_alike(mechanism.output),
-        "bound": asdict(mechanism_bound(mechanism, epsilon)),
+        "bound": asdict(ledger_bound(mechanism)),
     }
+
+
+def ledger_bound(mechanism: Mechanism) -> MechanismBound:
+    """What the ledger decides by: δ at 0, the certificate at the design's ε, and Rényi divergences.
+
+    One pass over the edges less than :func:`shoal.mechanism_bound` takes for each ε in between.
+    """
+    found = bound_at(mechanism, [0.0], ORDERS)
+    epsilon = float(mechanism.epsilon.max(initial=0.0))
+    certain = {epsilon: mechanism.certificate.delta_upper} if mechanism.notion == "dp" else {}
+    return found.with_points_of(MechanismBound.of_points(mechanism.digest, certain, {}))
 
 
 def bound_from(content: dict[str, Any]) -> MechanismBound:

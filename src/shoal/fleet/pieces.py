@@ -135,6 +135,21 @@ def read_pieces(pieces: Pieces, number: int) -> pl.DataFrame:
     return rows.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")
 
 
+def extent(path: Paths, columns: Mapping[str, str] | None = None) -> tuple[int, int]:
+    """Households and readings in meter files, streamed."""
+    import polars as pl
+
+    sources = [open_source(file, columns, None) for file in meter_files(path)]
+    readings = 0
+    for source in sources:
+        try:
+            rows = int(source.raw.select(pl.len()).collect(engine="streaming").item())
+        except (pl.exceptions.PolarsError, OSError, UnicodeError):
+            raise InputError(ODD_ROWS.format(source.file.name)) from None
+        readings += rows * max(len(source.layout.across), 1)
+    return len(_names(sources)), readings
+
+
 def _names(sources: Sequence[Source]) -> pl.Series:
     """Every household, once, sorted."""
     import polars as pl

@@ -116,6 +116,10 @@ def _one_group(
         made = design(classes, graph, method, epsilon, rho, seed=seed, start=starts, **limits.options)
         return interruptible(made)
 
+    if method == "center" and not classes.stored_variances.any():
+        # Constants either meet or can be told apart: there is nothing in between to look for.
+        price = perfect_rho(classes, graph) * (1 + MARGIN)
+        return attempt(price) if price > 0 else design(classes, graph, "none", epsilon, 1.0)
     bare = design(classes, graph, "none", epsilon, 1.0)
     if bare.certificate.delta_upper <= delta:
         return bare

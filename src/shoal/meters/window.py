@@ -46,7 +46,7 @@ def cut(readings: Readings, origin: int, steps: int) -> Window:
         (pl.col("slot") >= 0) & (pl.col("slot") < length)
     )
     kw = np.full((len(households), length), np.nan)
-    row = np.searchsorted(households.to_numpy(), part["household"].to_numpy())
+    row = part["household"].cast(pl.Enum(households)).to_physical().to_numpy()
     kw[row, part["slot"].to_numpy()] = part["kw"].fill_null(float("nan")).to_numpy()
     return Window(tuple(households.to_list()), stamps(start, readings.step, length, readings.time_zone), kw)
 
