@@ -163,6 +163,7 @@ class Run:
             raise InputError("update: name the file with the new readings")
         if "release" not in before.stages:
             raise InputError("update: the last release of this folder is not finished; finish it without --update")
+        self._refuse_dependent()
         aside = f"earlier/{self.state.release}"
         self._archive(aside)
         self._remember(replace(self.state, stages={}, release=self.state.release + 1, releasing=None, previous=aside))
@@ -278,9 +279,24 @@ class Run:
             if not same and not again:
                 raise InputError(preview.refusal(self))
             if again and (recorded is not None or not same):
+                self._refuse_dependent()
                 self._put_aside()
         if self.state != self._saved:
             self._remember(self.state)
+
+    def _refuse_dependent(self) -> None:
+        """A release under ``marginal`` counts the history's randomness as protection, which works once.
+
+        Another release about the same households, of the same or an overlapping history, is not independent of it given
+        the household, while the ledger composes releases as independent.
+        """
+        before = self._saved.config.get("query") if self._saved is not None else None
+        if "marginal" in (before, self.config.query):
+            raise InputError(
+                "query: under 'marginal' the history's own randomness protects a household, and it does so once. A second "
+                "release about the same households would not be independent of the first, and its cost is not known; "
+                "use 'point' or 'trajectory' for repeated releases"
+            )
 
     def _put_aside(self) -> None:
         """Copy the files of the release to earlier/, and count the next one."""
