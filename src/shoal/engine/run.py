@@ -293,8 +293,8 @@ class Run:
         before = self._saved.config.get("query") if self._saved is not None else None
         if "marginal" in (before, self.config.query):
             raise InputError(
-                "query: under 'marginal' the history's own randomness protects a household, and it does so once. A second "
-                "release about the same households would not be independent of the first, and its cost is not known; "
+                "query: under 'marginal' the history's own randomness protects a household, and it does so once. A "
+                "second release about the same households would not be independent of the first, and its cost is not known; "
                 "use 'point' or 'trajectory' for repeated releases"
             )
 
