@@ -78,6 +78,10 @@ class Pipeline(Protocol):
         """The mechanism with the worst edge, for a preview of what a new release costs."""
         ...
 
+    def lacking(self, run: Run) -> bool:
+        """Whether something of finished stages failed or is gone, so that doing them again may mend it."""
+        ...
+
 
 class Run:
     """One folder and what has been done in it. Made by :meth:`start` and :meth:`open`."""
@@ -170,6 +174,10 @@ class Run:
 
     def fit(self, *, again: bool = False) -> None:
         self._settle(again)
+        if self.pipeline.lacking(self):
+            # What is there is passed over, shard by shard; a release goes on under its own name.
+            begun = self.key("release") if self.released else None
+            self._remember(replace(without(self.state, "fit", "design", "release"), releasing=begun))
         self._stage("fit", self.pipeline.fit)
 
     def design(self, *, again: bool = False) -> None:
@@ -208,8 +216,13 @@ class Run:
             "shoal": shoal.__version__,
             "pipeline": self.pipeline.name,
             "settings": self.config.part(*self.pipeline.settings[stage]),
-            "files": {name: self.state.stages[name].files for name in NEEDS[stage] if name in self.state.stages},
         }
+        if self.pipeline.name == "sharded" and stage in ("design", "release"):
+            # Lists of shards change when a failed one is mended; what each shard is made from is in its own name.
+            made_from["stages"] = {name: self.key(name) for name in NEEDS[stage]}
+        else:
+            known = self.state.stages
+            made_from["files"] = {name: known[name].files for name in NEEDS[stage] if name in known}
         if stage == "fit":
             made_from["source"] = self.state.source["digest"]
             made_from["previous"] = self.state.previous
@@ -275,7 +288,8 @@ class Run:
         if self.released:
             recorded = self.state.stages.get("release")
             made = self.state.releasing if recorded is None else recorded.key
-            same = self.is_done("design") and self.key("release") == made
+            there = self.pipeline.name == "sharded" or self.is_done("design")
+            same = there and self.key("release") == made
             if not same and not again:
                 raise InputError(preview.refusal(self))
             if again and (recorded is not None or not same):

@@ -64,3 +64,6 @@ class Whole:
         from shoal.engine.designing import MECHANISM
 
         return Mechanism.load(folder / MECHANISM)
+
+    def lacking(self, run: Run) -> bool:
+        return False

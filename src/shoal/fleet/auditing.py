@@ -53,12 +53,17 @@ def audit_group(task: AuditTask) -> dict[str, Any]:
     }
 
 
+def worst(shards: Sequence[Part]) -> Part:
+    """The shard with the largest δ."""
+    return max(shards, key=lambda shard: (shard.facts["delta"], shard.key))
+
+
 def sample(shards: Sequence[Part], n_groups: int, seed: int) -> list[tuple[Part, int]]:
     """The group that holds the worst edge of all first, and others drawn at random: (shard, component)."""
-    worst = max(shards, key=lambda shard: (shard.facts["delta"], shard.key))
-    hard = Mechanism.load(worst.path)
-    place = hard.graph.labels.index(worst.facts["worst_edge"][0])
-    chosen = {(worst.key, int(hard.graph.components[place])): (worst, int(hard.graph.components[place]))}
+    first = worst(shards)
+    hard = Mechanism.load(first.path)
+    component = int(hard.graph.components[hard.graph.labels.index(first.facts["worst_edge"][0])])
+    chosen = {(first.key, component): (first, component)}
     sizes = np.array([shard.facts["groups"] for shard in shards], dtype=np.int64)
     rng = np.random.default_rng(seed)
     ends = np.cumsum(sizes)

@@ -107,6 +107,7 @@ def promised(mechanism: Mechanism, forecasts: Forecasts) -> dict[str, Any]:
     return {
         "digest": mechanism.digest,
         "households": len(mechanism.classes.labels),
+        "first": forecasts.households[0],
         "groups": groups,
         "edges": int(mechanism.graph.n_edges),
         "delta": round_up(certificate.delta_upper),

@@ -276,6 +276,12 @@ def regrouped(
             Job(send_shard, regroup.SendTask(shard.path, assignment.path, out, known_only), out, (assignment, shard))
         )
     sent, failed = run_jobs(executor, "sorting by group", jobs, tell)
+    if failed:  # what is made without some senders must not pass for the whole later
+        keys = [part.key for part in sent]
+        outs = [
+            out_path(root, "readings", "parquet", {"number": number, "sent": keys}, senders)
+            for number in range(len(outs))
+        ]
     paths = tuple(s.path for s in sent)
     receiving = [Job(receive_shard, regroup.ReceiveTask(paths, i, out), out) for i, out in enumerate(outs)]
     shards, lost = run_jobs(executor, "shards of whole groups", receiving, tell)

@@ -29,7 +29,7 @@ from shoal.engine.folder import Folder
 from shoal.engine.plain import as_json
 from shoal.engine.releasing import ensure_budget, open_ledger, refuse_empty_claims
 from shoal.engine.sources import describe
-from shoal.errors import BudgetError, InputError
+from shoal.errors import BudgetError, InputError, LedgerError
 from shoal.executors.executor import Executor, Failure, open_executor
 from shoal.executors.versions import versions
 from shoal.fleet import auditing, designing, fitting, page, releasing
@@ -65,14 +65,27 @@ Made = tuple[list[str], dict[str, Any]]
 UPDATED = ("carried", "refitted", "drifted", "silent")
 
 
-def fit(folder: Folder, source: dict[str, Any], config: Config, previous: str | None, tell: Tell) -> Made:
-    """Forecasts of every household, in shards of whole groups; ``previous`` is where the day before lies."""
+def fit(
+    folder: Folder,
+    source: dict[str, Any],
+    config: Config,
+    previous: str | None,
+    tell: Tell,
+    *,
+    groups_fixed: bool = False,
+) -> Made:
+    """Forecasts of every household, in shards of whole groups; ``previous`` is where the day before lies.
+
+    With ``groups_fixed``, answers about the groups on record have left: other groups are refused.
+    """
     root = folder.path / SHARDS
     before = None if previous is None else yesterday(folder, previous)
     with executor_of(config) as executor:
         grouped = grouped_readings(executor, root, source, config, tell, None if before is None else before.assignment)
         origin = _origin(grouped.ends, grouped.step_us, grouped.time_zone, config.origin)
         shards = grouped.shards
+        if groups_fixed:
+            _refuse_other_groups(folder, shards)
         if before is not None:
             shards = [shard for shard in shards if shard.facts["number"] in before.forecasts]
         jobs = [_fit_job(root, shard, config, origin, before) for shard in shards]
@@ -164,24 +177,27 @@ def release(folder: Folder, config: Config, name: str, tell: Tell) -> Made:
     """Every shard through the ledger under ``name``: drawn by workers, charged here, and then written."""
     made, _, more = read_list(folder / DESIGN, folder.path)
     forecasts = parts_of(more["forecasts"], folder.path)
-    worst = max(made, key=lambda shard: (shard.facts["delta"], shard.key))
-    worst.check()
-    refuse_empty_claims(Mechanism.load(worst.path), config)
+    worst = hardest(folder)
+    refuse_empty_claims(worst, config)
     finished: dict[int, Part] = {}
     failed: list[Failed] = []
     with open_ledger(folder, config, create=True) as ledger, executor_of(config) as executor:
-        budget_set = ensure_budget(ledger, Mechanism.load(worst.path), config)
+        budget_set = ensure_budget(ledger, worst, config)
         waiting = []
         for number, (mechanism, forecast) in enumerate(zip(made, forecasts, strict=True)):
             out = out_path(folder.path, RELEASED, "parquet", {"name": name}, [mechanism])
-            found = done(out) or _recorded(ledger, name, mechanism, forecast, out)
+            try:
+                found = _released_before(ledger, name, mechanism, forecast, out)
+            except InputError as error:
+                failed.append(Failed("released", mechanism.key, str(error)))
+                continue
             if found is not None:
                 finished[number] = found
             else:
                 waiting.append(number)
         tell("releasing through the ledger", len(finished), len(made))
         tasks = [
-            releasing.DrawTask(made[i].path, forecasts[i].path, config.query, _normals(folder, name, made[i], config))
+            releasing.DrawTask(made[i], forecasts[i], config.query, _normals(folder, name, made[i], config))
             for i in waiting
         ]
         for position, result in executor.run(releasing.draw_shard, tasks):
@@ -202,6 +218,8 @@ def release(folder: Folder, config: Config, name: str, tell: Tell) -> Made:
             tell("releasing through the ledger", len(finished) + len(failed), len(made))
         overview = ledger.overview()
         head = str(ledger.head)
+    if not finished:
+        raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
     shards = [finished[number] for number in sorted(finished)]
     folder.put(RELEASE, list_text(shards, failed, folder.path, name=name, head=head))
     return [RELEASE], {
@@ -218,8 +236,7 @@ def release(folder: Folder, config: Config, name: str, tell: Tell) -> Made:
 
 def audit(folder: Folder, config: Config, tell: Tell) -> Made:
     """Attack a sample of groups, the hardest to hide among them."""
-    made, _, _ = read_list(folder / DESIGN, folder.path)
-    chosen = auditing.sample(made, config.audit_groups, config.seed)
+    chosen = _sampled(folder, config.audit_groups, config.seed)
     confidence = 1.0 - (1.0 - config.confidence) / len(chosen)
     tasks = [
         auditing.AuditTask(shard.path, component, config.audit_samples, confidence, config.seed, number == 0)
@@ -337,11 +354,49 @@ def method_of(config: Config) -> str:
 
 
 def hardest(folder: Folder) -> Mechanism:
-    """The mechanism of the shard with the largest δ."""
-    made, _, _ = read_list(folder / DESIGN, folder.path)
-    worst = max(made, key=lambda shard: (shard.facts["delta"], shard.key))
-    worst.check()
-    return Mechanism.load(worst.path)
+    """The mechanism of the shard with the largest δ, of those that are undamaged."""
+    ((shard, _),) = _sampled(folder, 1, 0)
+    return Mechanism.load(shard.path)
+
+
+def released_gone(folder: Folder) -> bool:
+    """Whether a released shard is no longer there; the ledger still has its answers."""
+    shards, _, _ = read_list(folder / RELEASE, folder.path)
+    return any(done(shard.path) is None for shard in shards)
+
+
+def _sampled(folder: Folder, groups: int, seed: int) -> list[tuple[Part, int]]:
+    """Groups to attack, (shard, component), the hardest to hide in first; damaged shards are passed over."""
+    made, _, more = read_list(folder / DESIGN, folder.path)
+    forecasts = {part.key: beside for part, beside in zip(made, parts_of(more["forecasts"], folder.path), strict=True)}
+    while True:
+        first = auditing.worst(made)
+        broken = first
+        try:
+            for part in (first, forecasts[first.key]):
+                part.check()
+            chosen = auditing.sample(made, groups, seed)
+            for broken, _ in chosen:
+                broken.check()
+            return chosen
+        except InputError:
+            made = [part for part in made if part is not broken]
+            if not made:
+                raise
+
+
+def _refuse_other_groups(folder: Folder, shards: list[Part]) -> None:
+    """Once answers have left, groups stay as they were: a household's neighbors are fixed by the ledger."""
+    if not (folder / FIT).is_file():
+        return  # the ledger itself refuses other neighbors
+    _, _, more = read_list(folder / FIT, folder.path)
+    missing = {part.key for part in parts_of(more["readings"], folder.path)} - {part.key for part in shards}
+    if missing:
+        raise InputError(
+            f"dir: readings that were missing or damaged when {folder.path.name} released would change its groups, and "
+            "a ledger fixes every household's neighbors at first use. Nothing was released. Households that were left "
+            "out can be released from a folder of their own; --update goes on with those that are in"
+        )
 
 
 def total(shards: Iterable[Part], name: str) -> Any:
@@ -380,16 +435,24 @@ def _normals(folder: Folder, name: str, mechanism: Part, config: Config) -> str 
     return out_path(folder.path / SHARDS, "draws", "npy", {"name": name}, [mechanism])
 
 
-def _recorded(ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str) -> Part | None:
-    """A shard that was charged before the run was interrupted is written from the record."""
-    if ledger.recorded([mechanism.facts["worst_edge"][0]], name)[0] is None:
-        return None  # a shard is charged as a whole
+def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str) -> Part | None:
+    """A shard that was charged before the run was interrupted; where it is not written yet, it is from the record."""
+    written = done(out)
+    if ledger.recorded([mechanism.facts["first"]], name)[0] is None:  # a shard is charged as a whole
+        if written is not None:
+            raise LedgerError(
+                "ledger: answers of this release are written that this ledger does not have on record. It is not the "
+                "one they were charged to: restore that one, or name it with --ledger. Nothing was released"
+            )
+        return None
+    if written is not None:
+        return written
     forecast.check()
     forecasts = Forecasts.load(forecast.path)
     answers = ledger.recorded(list(forecasts.households), name)
     known = [answer for answer in answers if answer is not None]
-    if len(known) != len(answers) or not known:
-        return None
+    if len(known) != len(answers):
+        return None  # the ledger decides: it gives recorded answers again and refuses another question
     return _written(mechanism, forecasts, np.array(known), out)
 
 

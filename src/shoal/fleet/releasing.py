@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shoal.fleet.jobs import Part
 from shoal.fleet.store import put_whole
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 class DrawTask:
     """Which shard to draw for. ``normals`` is where the draws of a trajectory lie, which are part of the answer."""
 
-    mechanism: str
-    forecasts: str
+    mechanism: Part
+    forecasts: Part
     query: str
     normals: str | None = None
 
@@ -47,8 +48,10 @@ class Drawn:
 
 def draw_shard(task: DrawTask) -> Drawn:
     """A shard's answers through its mechanism, with secure noise."""
-    mechanism = Mechanism.load(task.mechanism)
-    forecasts = Forecasts.load(task.forecasts)
+    for part in (task.mechanism, task.forecasts):
+        part.check()
+    mechanism = Mechanism.load(task.mechanism.path)
+    forecasts = Forecasts.load(task.forecasts.path)
     answers = true_answers(forecasts, task.query, task.normals)
     labels = forecasts.households
     return Drawn(labels, answers, mechanism.release(answers, list(labels)))

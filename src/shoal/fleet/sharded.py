@@ -32,7 +32,10 @@ class Sharded:
     }
 
     def fit(self, run: Run) -> Made:
-        return pipeline.fit(run.folder, run.state.source, run.config, run.state.previous, run.told("fit"))
+        state = run.state
+        return pipeline.fit(
+            run.folder, state.source, run.config, state.previous, run.told("fit"), groups_fixed=run.released
+        )
 
     def design(self, run: Run) -> Made:
         return pipeline.design(run.folder, run.config, run.state.previous, run.told("design"))
@@ -52,6 +55,11 @@ class Sharded:
 
     def hardest(self, folder: Folder) -> Mechanism:
         return pipeline.hardest(folder)
+
+    def lacking(self, run: Run) -> bool:
+        """Shards that failed, or that were released and are gone."""
+        failed = any(run.facts(stage).get("failed") for stage in ("fit", "design", "release"))
+        return failed or ("release" in run.state.stages and pipeline.released_gone(run.folder))
 
 
 def pipeline_of(config: Config) -> Pipeline:

@@ -72,7 +72,8 @@ class Store:
         for suffix in shard.files:
             if not self.file(stage, shard.key, suffix).is_file():
                 raise _broken(stage, shard.key, "is missing")
-        content = json.dumps(asdict(shard), indent=1, ensure_ascii=False).encode()
+        body = json.loads(json.dumps(asdict(shard)))  # as it will be read: names of numbers become text
+        content = json.dumps({**body, "seal": digest_of(body)}, indent=1, ensure_ascii=False).encode()
         self._write(stage, shard.key, RECEIPT, lambda path: path.write_bytes(content))
         return shard
 
@@ -82,8 +83,12 @@ class Store:
         Contents are checked where they are read, by ``checked``.
         """
         try:
-            shard = shard_of(json.loads(self.file(stage, key, RECEIPT).read_bytes()))
+            content = json.loads(self.file(stage, key, RECEIPT).read_bytes())
+            seal = content.pop("seal", None) if isinstance(content, dict) else None
+            shard = shard_of(content)
         except (OSError, ValueError):
+            return None
+        if seal != digest_of(content):  # its facts are figures of privacy: damaged ones are not taken for true
             return None
         if shard.key != key or not all(self.file(stage, key, suffix).is_file() for suffix in shard.files):
             return None
@@ -183,5 +188,6 @@ def _is_full(error: BaseException) -> bool:
 
 def _broken(stage: str, key: str, what: str) -> InputError:
     return InputError(
-        f"shards: the {stage} shard {key} {what}; delete its files in shards/{stage} and run again, it is made anew"
+        f"shards: the {stage} shard {key} {what}; delete its files {key}.* in the folder {stage} and run again, "
+        "it is made anew"
     )

@@ -1,0 +1,244 @@
+"""Kill workers and the driver of a run in shards, over and over, and hold what it released against its ledger.
+
+``python -m benchmarks.scale_faults [households] [engine ...]`` (10,000 on processes and ray by default). SIGKILL goes
+to a random worker every few seconds, and to the driver at random moments, half of them during the release; the same
+command is then given again until it is done. After every death of the driver, all that lies under ``released/`` is
+looked up in the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from shoal import Ledger
+from shoal.engine.folder import Folder
+from shoal.fleet.jobs import parts_of, read_list
+from shoal.meters.forecast import Forecasts
+
+HOUSEHOLDS, ENGINES = 10_000, ("processes", "ray")
+WORKER_KILLS, DRIVER_KILLS = 20, 6
+SETTINGS = ("--order", "2,1", "--horizon", "4", "--group-cap", "10", "--samples", "50")
+#: Seconds between kills of workers: time enough for one to come up and do something, since a task whose workers die
+#: three times in a row is given up until the next run.
+PAUSE = 5.0, 15.0
+#: A worker that has a task, by what its command line holds.
+WORKER = {"processes": b"shoal.executors.worker", "ray": b"ray::attempt"}
+
+
+@dataclass
+class Found:
+    """What was counted on the way and found at the end."""
+
+    workers_killed: int = 0
+    drivers_killed: int = 0
+    in_release: int = 0
+    given_up: int = 0
+    uncharged: int = 0
+    twice: int = 0
+    altered: int = 0
+    missing: int = 0
+    released: int = 0
+    left_out: int = 0
+    shards: int = 0
+    intact: bool = False
+    seconds: float = 0.0
+    made: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return self.intact and not (self.uncharged or self.twice or self.altered or self.missing)
+
+
+def descendants(pid: int) -> dict[int, bytes]:
+    """Command lines of all processes below one, by their id."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parents.setdefault(int((entry / "stat").read_text().rsplit(") ", 1)[1].split()[1]), []).append(
+                int(entry.name)
+            )
+        except (OSError, IndexError):
+            continue
+    found: dict[int, bytes] = {}
+    todo = [pid]
+    while todo:
+        for child in parents.get(todo.pop(), []):
+            todo.append(child)
+            try:
+                found[child] = Path(f"/proc/{child}/cmdline").read_bytes()
+            except OSError:
+                continue
+    return found
+
+
+def end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def releasing(out: Path) -> bool:
+    """Whether the release has begun and is not done."""
+    try:
+        return json.loads((out / "state.json").read_text())["releasing"] is not None
+    except (OSError, ValueError):
+        return False
+
+
+def torment(out: Path, households: int, engine: str, seed: int = 0) -> Found:
+    """Give the same command until it ends by itself and well, killing all the while."""
+    choose = random.Random(seed)
+    found, begun = Found(), time.monotonic()
+    size = max(10, households // 40)
+    command = [sys.executable, "-m", "shoal", "demo", "--out", str(out), "--households", str(households), *SETTINGS]
+    command += ["--engine", engine, "--workers", "2", "--shard-size", str(size), "--json"]
+    environment = {**os.environ, "RAY_ADDRESS": "local", "SHOAL_THREADS": "1"}
+    for _ in range(10 * DRIVER_KILLS):
+        driver = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        # Every other driver lives until the release has begun, and dies a little later.
+        late = found.drivers_killed % 2 == 1
+        life = choose.uniform(0.0, 3.0) if late else choose.uniform(3.0, 3.0 + households / 50)
+        doomed = found.drivers_killed < DRIVER_KILLS
+        started = time.monotonic()
+        next_kill = started + choose.uniform(*PAUSE)
+        while driver.poll() is None:
+            time.sleep(0.05)
+            now = time.monotonic()
+            in_release = releasing(out)
+            if doomed and late and not in_release:
+                started = now
+            elif doomed and now - started > life:
+                left = descendants(driver.pid)
+                end(driver.pid)
+                found.drivers_killed += 1
+                found.in_release += in_release
+                driver.wait()
+                time.sleep(1.0)
+                for pid, line in left.items():  # what a killed Ray leaves running; workers of processes end themselves
+                    if Path(f"/proc/{pid}/cmdline").exists() and b"ray" in line:
+                        end(pid)
+            elif now > next_kill and found.workers_killed < WORKER_KILLS:
+                busy = [pid for pid, line in descendants(driver.pid).items() if WORKER[engine] in line]
+                if busy:
+                    end(choose.choice(busy))
+                    found.workers_killed += 1
+                next_kill = now + choose.uniform(*PAUSE)
+        text = b"" if driver.stderr is None else driver.stderr.read()
+        found.uncharged += uncharged(out)
+        if driver.returncode == 0:
+            break
+        if driver.returncode == 2 and b"Traceback" not in text:
+            found.given_up += 1  # tasks given up, or workers that did not start: the same command goes on
+        elif driver.returncode != -signal.SIGKILL:
+            sys.exit(text.decode()[-2000:])
+    else:
+        sys.exit("the run does not come to an end")
+    checked(out, households, found)
+    found.seconds = time.monotonic() - begun
+    return found
+
+
+def uncharged(out: Path) -> int:
+    """Households with released figures on disk, finished or not, that the ledger has no charge for."""
+    files = [*(out / "released").glob("*.parquet"), *(out / "released").glob(".*.parquet.*.part")]
+    if not files:
+        return 0
+    charged = charges(out)
+    count = 0
+    for path in files:
+        try:
+            names = pl.read_parquet(path, columns=["household"])["household"].unique()
+        except pl.exceptions.PolarsError:  # cut off in the middle of being written
+            continue
+        count += sum(name not in charged for name in names)
+    return count
+
+
+def charges(out: Path) -> dict[str, list[list[float]]]:
+    """Every charged answer by household."""
+    found: dict[str, list[list[float]]] = {}
+    with Ledger.open(f"sqlite:///{out.resolve()}/ledger.db", create=False) as ledger:
+        for entry in ledger.entries():
+            if entry.kind == "release":
+                found.setdefault(entry.content["label"], []).append(entry.content["released"])
+    return found
+
+
+def checked(out: Path, households: int, found: Found) -> None:
+    """The finished run against its ledger: each household charged once, and written once as it was charged."""
+    with Ledger.open(f"sqlite:///{out.resolve()}/ledger.db", create=False) as ledger:
+        found.intact = bool(ledger.verify())
+    charged = charges(out)
+    found.twice += sum(len(answers) != 1 for answers in charged.values())
+    fitted, _, _ = read_list(out / "fit.json", out)
+    designed, _, more = read_list(out / "design.json", out)
+    given, _, _ = read_list(out / "release.json", out)
+    forecasts = {d.key: f for d, f in zip(designed, parts_of(more["forecasts"], out), strict=True)}
+    seen: Counter[str] = Counter()
+    for part in given:
+        known = Forecasts.load(forecasts[part.facts["mechanism"]].path)
+        answers = np.array([charged[name][0] for name in known.households])
+        table = pl.read_parquet(part.path)
+        seen.update(table["household"].unique().to_list())
+        found.altered += not np.array_equal(known.to_power(answers).ravel(), table["released_kw"].to_numpy())
+    on_disk = set((out / "released").glob("*.parquet"))
+    found.twice += sum(count > 1 for count in seen.values()) + len(on_disk - {Path(part.path) for part in given})
+    found.released, found.left_out = len(seen), sum(part.facts["left_out"] for part in fitted)
+    found.missing = households - found.released - found.left_out + (len(designed) - len(given))
+    found.missing += len(set(charged) - set(seen))
+    found.shards = len(given)
+    done = Folder(out).state().stages
+    found.made = {part.key: json.dumps(part.shard.files, sort_keys=True) for part in (*fitted, *designed)}
+    assert set(done) >= {"fit", "design", "release", "audit", "card", "report"}
+
+
+def main() -> None:
+    households = int(sys.argv[1]) if len(sys.argv) > 1 else HOUSEHOLDS
+    engines = sys.argv[2:] or list(ENGINES)
+    print("## Scale: faults\n")
+    print(f"`python -m benchmarks.scale_faults {households} {' '.join(engines)}`; load {os.getloadavg()[0]:.1f} at the")
+    print(
+        f"start on {os.cpu_count()} cores. Households charged or written more than once, released without a charge at"
+    )
+    print("any death of the driver, written otherwise than charged, or neither released nor left out.\n")
+    print(
+        "| engine | households | shards | s | workers killed | drivers killed (in the release) | given up and ", end=""
+    )
+    print("mended | released | left out | twice | uncharged | altered | missing | ledger |\n| --- |" + " ---: |" * 13)
+    shards = []
+    for engine in engines:
+        with tempfile.TemporaryDirectory() as folder:
+            found = torment(Path(folder, "run"), households, engine)
+        print(
+            f"| {engine} | {households} | {found.shards} | {found.seconds:.0f} | {found.workers_killed} | "
+            f"{found.drivers_killed} ({found.in_release}) | {found.given_up} | {found.released} | {found.left_out} | "
+            f"{found.twice} | {found.uncharged} | {found.altered} | {found.missing} | "
+            f"{'intact' if found.intact else 'BROKEN'} |",
+            flush=True,
+        )
+        if not found.ok:
+            sys.exit(1)
+        shards.append(found.made)
+    if len(shards) > 1:
+        same = all(one == shards[0] for one in shards)
+        print(f"\nForecasts and mechanisms of all shards, byte for byte: {'the same' if same else 'DIFFERENT'}.")
+        if not same:
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
