@@ -308,8 +308,8 @@ class Run:
         if "marginal" in (before, self.config.query):
             raise InputError(
                 "query: under 'marginal' the history's own randomness protects a household, and it does so once. A "
-                "second release about the same households would not be independent of the first, and its cost is not known; "
-                "use 'point' or 'trajectory' for repeated releases"
+                "second release about the same households would not be independent of the first, and its cost is not "
+                "known; use 'point' or 'trajectory' for repeated releases"
             )
 
     def _put_aside(self) -> None:

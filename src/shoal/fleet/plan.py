@@ -27,7 +27,7 @@ from shoal.errors import EngineError, InputError
 from shoal.parallel import n_threads
 
 #: Households of the two pilots.
-PILOTS = (60, 180)
+PILOTS = (80, 320)
 #: What a stage costs is unsure by about this factor either way.
 DOUBT = 1.5
 STAGES = ("readings", "groups", "fit", "design", "draw", "charge")
@@ -211,9 +211,7 @@ def pilot(config: Config, kind: str, households: int) -> dict[str, Any]:
         drawn = timed(
             "draw",
             lambda: [
-                releasing.draw_shard(
-                    releasing.DrawTask(mechanism.path, fit.path, config.query, str(root / "normals.npy"))
-                )
+                releasing.draw_shard(releasing.DrawTask(mechanism, fit, config.query, str(root / "normals.npy")))
                 for mechanism, fit in zip(designed, fitted, strict=True)
             ],
         )
