@@ -131,13 +131,21 @@ class Stages:
     def __enter__(self) -> Stages:
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                SpinnerColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
             self._bars = Progress(
                 SpinnerColumn(finished_text="✓"),
                 TextColumn("{task.fields[stage]:<8}"),
                 BarColumn(bar_width=24),
                 TimeElapsedColumn(),
+                TimeRemainingColumn(),
                 TextColumn("{task.description}"),
                 console=Console(stderr=True),
             )
