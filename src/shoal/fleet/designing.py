@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -128,13 +129,17 @@ def promised(mechanism: Mechanism, forecasts: Forecasts) -> dict[str, Any]:
 
 
 def ledger_bound(mechanism: Mechanism) -> MechanismBound:
-    """What the ledger decides by: δ at 0, the certificate at the design's ε, and Rényi divergences.
+    """What the ledger decides by: Rényi divergences, the certificate at the design's ε, and a bound of δ(0).
 
-    One pass over the edges less than :func:`shoal.mechanism_bound` takes for each ε in between.
+    The total variation δ(0) is at most √(KL/2) (Pinsker), and KL is at most the divergence of any order above 1: no pass
+    over the edges beyond those that the certificate and the divergences take.
     """
-    found = bound_at(mechanism, [0.0], ORDERS)
-    epsilon = float(mechanism.epsilon.max(initial=0.0))
-    certain = {epsilon: mechanism.certificate.delta_upper} if mechanism.notion == "dp" else {}
+    found = bound_at(mechanism, [], ORDERS)
+    least = min(found.divergence_upper, default=math.inf)
+    certain = {0.0: min(math.sqrt(least / 2) * (1 + 1e-12), 1.0)}
+    if mechanism.notion == "dp":
+        epsilon = float(mechanism.epsilon.max(initial=0.0))
+        certain[epsilon] = min(mechanism.certificate.delta_upper, certain.get(epsilon, 1.0))
     return found.with_points_of(MechanismBound.of_points(mechanism.digest, certain, {}))
 
 
