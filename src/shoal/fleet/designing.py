@@ -131,8 +131,8 @@ def promised(mechanism: Mechanism, forecasts: Forecasts) -> dict[str, Any]:
 def ledger_bound(mechanism: Mechanism) -> MechanismBound:
     """What the ledger decides by: Rényi divergences, the certificate at the design's ε, and a bound of δ(0).
 
-    The total variation δ(0) is at most √(KL/2) (Pinsker), and KL is at most the divergence of any order above 1: no pass
-    over the edges beyond those that the certificate and the divergences take.
+    The total variation δ(0) is at most √(KL/2) (Pinsker), and KL is at most the divergence of any order above 1: no
+    pass over the edges beyond those that the certificate and the divergences take.
     """
     found = bound_at(mechanism, [], ORDERS)
     least = min(found.divergence_upper, default=math.inf)
