@@ -316,12 +316,15 @@ def frontier_picture(path: Path, classes: Any, graph: Any, points: int) -> None:
     for name in METHODS:
         line = shoal.frontier(classes, graph, name, 1.0, budgets)
         delta = line.delta_upper[name]
-        shown = delta > lowest
-        axes.plot(budgets[shown], delta[shown], color=COLORS[name], lw=2.2 if name == "transport" else 1.6, label=name)
-        if not shown.all():
-            # The curve leaves through the bottom where perfection becomes affordable.
-            end = price["additive" if name == "additive" else "transport"]
-            axes.plot([budgets[shown][-1], end], [delta[shown][-1], lowest], color=COLORS[name], lw=1.2, ls=":")
+        # The curve leaves through the bottom: towards its first point below, not beyond it.
+        end = int(np.argmax(delta < lowest)) + 1 if (delta < lowest).any() else len(delta)
+        axes.plot(
+            budgets[:end],
+            np.maximum(delta[:end], 1e-300),
+            color=COLORS[name],
+            lw=2.2 if name == "transport" else 1.6,
+            label=name,
+        )
     for name, where in price.items():
         axes.axvline(where, color=COLORS[name], lw=0.8, ls="--", alpha=0.7)
         axes.annotate(
