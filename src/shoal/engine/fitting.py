@@ -25,6 +25,8 @@ from shoal.validation import FloatArray
 FORECASTS, GRAPH, TRUTH, QUALITY = "forecasts.zip", "graph.json", "truth.npy", "quality.csv"
 #: Called with (done, total).
 Progress = Callable[[int, int], None]
+#: Households up to which a run in one piece is a good idea.
+MANY = 2_000
 ALONE = "no neighbor in its group: nothing would hide it"
 
 
@@ -33,6 +35,12 @@ def fit(
 ) -> tuple[list[str], dict[str, Any]]:
     """Write forecasts, graph, quality table and, where it is known, what came later."""
     readings = sources.load(source, config)
+    if len(readings.quality) > MANY:
+        warnings.warn(
+            f"{len(readings.quality)} households in one piece take much memory and time, and groups of hundreds; "
+            "--engine processes runs them in shards, with groups of bounded size",
+            stacklevel=2,
+        )
     forecasts = forecast(
         readings,
         order=(config.order[0], config.order[1]),
