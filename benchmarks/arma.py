@@ -1,6 +1,6 @@
 """Exact log-likelihood reached and time per fit: shoal beside statsmodels and statsforecast, ARMA(6, 5).
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/arma.py [--quick] [--effort NAME] [--meters PATH] [--only SET | --scale]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/arma.py [--quick] [--brief] [--effort NAME] [--meters PATH] [--only SET | --scale]
 
 Two sets of 1,440 samples each: 50 simulated series (partial autocorrelations tanh(N(0, s²)), s cycling through 0.3,
 0.5, 0.7 and 1.0: from short memory to roots within 0.001 of the unit circle), and 100 real households (log of
@@ -9,8 +9,8 @@ scored by the same evaluator, statsmodels' exact Kalman likelihood with its stea
 innovation variance profiled out; shoal's own figure is checked against it. Times are processor time of one thread;
 the fitters take turns, ten series each.
 
-Prints a Markdown table. ``--quick`` fits 8 + 12 series; ``--scale`` times up to 10,000 series and the peak memory
-instead; ``--only`` picks one of the two sets.
+Prints a Markdown table. ``--quick`` fits 8 + 12 series; ``--brief`` leaves statsmodels out; ``--only`` picks one of the
+two sets; ``--scale`` times up to 10,000 series and the peak memory instead.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def by_statsforecast(x: Array) -> Array:
     return np.array([float(v) for v in fitted["coef"].values()])
 
 
-def in_turns(series: Array, effort: str) -> tuple[dict[str, Array], dict[str, float], Array]:
+def in_turns(series: Array, effort: str, brief: bool) -> tuple[dict[str, Array], dict[str, float], Array]:
     """Coefficients and seconds a fit of every fitter, and shoal's own likelihoods.
 
     The fitters take turns, ``TURN`` series each, so that what else the machine does meets them alike.
@@ -98,6 +98,8 @@ def in_turns(series: Array, effort: str) -> tuple[dict[str, Array], dict[str, fl
         "statsforecast CSS-ML": lambda block: np.array([by_statsforecast(x) for x in block]),
         "statsmodels SARIMAX": lambda block: np.array([by_statsmodels(x) for x in block]),
     }
+    if brief:
+        del fitters["statsmodels SARIMAX"]
     likelihoods: list[Array] = []
     for fit in fitters.values():
         fit(series[:1])  # compile, import
@@ -112,8 +114,8 @@ def in_turns(series: Array, effort: str) -> tuple[dict[str, Array], dict[str, fl
     return {name: np.concatenate(rows) for name, rows in coefs.items()}, seconds, np.concatenate(likelihoods)
 
 
-def compare(name: str, series: Array, effort: str) -> list[str]:
-    results, seconds, own = in_turns(series, effort)
+def compare(name: str, series: Array, effort: str, brief: bool) -> list[str]:
+    results, seconds, own = in_turns(series, effort, brief)
     scores = {k: np.array([judge(x, c) for x, c in zip(series, v, strict=True)]) for k, v in results.items()}
     agreement = np.abs(scores["shoal"] / own - 1).max()
     best = np.max(list(scores.values()), axis=0)
@@ -159,6 +161,7 @@ def main() -> None:
     parser.add_argument("--meters", type=Path, default=SWISS, help="the Swiss meters, Parquet")
     parser.add_argument("--scale", action="store_true", help="time 1,000, 3,000 and 10,000 series instead")
     parser.add_argument("--only", choices=("simulated", "households"), help="one of the two sets")
+    parser.add_argument("--brief", action="store_true", help="without statsmodels, which takes most of the time")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     fit_arma(simulated(1), ORDER, threads=1)  # compile
@@ -171,11 +174,11 @@ def main() -> None:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     if arguments.only != "households":
-        lines += compare("simulated", simulated(8 if arguments.quick else 50), arguments.effort)
+        lines += compare("simulated", simulated(8 if arguments.quick else 50), arguments.effort, arguments.brief)
     if arguments.only != "simulated":
         if arguments.meters.exists():
             meters = households(arguments.meters, 12 if arguments.quick else 100)
-            lines += compare("households", meters, arguments.effort)
+            lines += compare("households", meters, arguments.effort, arguments.brief)
         else:
             lines.append("| households | skipped: the meters are not here | | | | | | | | | |")
     print("\n".join(lines))
