@@ -1,6 +1,6 @@
 """Exact log-likelihood reached and time per fit: shoal beside statsmodels and statsforecast, ARMA(6, 5).
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/arma.py [--quick] [--brief] [--effort NAME] [--meters PATH] [--only SET | --scale]
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.arma [--quick] [--brief] [--effort NAME] [--only SET | --scale]
 
 Two sets of 1,440 samples each: 50 simulated series (partial autocorrelations tanh(N(0, s²)), s cycling through 0.3,
 0.5, 0.7 and 1.0: from short memory to roots within 0.001 of the unit circle), and 100 real households (log of
