@@ -21,9 +21,9 @@ from shoal.meters.arma.filters import (
     weighted_lags,
 )
 from shoal.meters.arma.likelihood import evaluate
-from shoal.meters.arma.optimize import correct, descend, minimize, new_descent
+from shoal.meters.arma.optimize import FAIR_TRIAL, WAITED, correct, descend, minimize, new_descent
 from shoal.meters.arma.parameters import is_stable
-from shoal.meters.arma.search import regression_start, with_pairs
+from shoal.meters.arma.search import LOOK_REACH, LOOK_TOLERANCE, Pool, regression_start, with_pairs, without_pair
 from shoal.meters.arma.spectrum import best_pairs, pair_gain, residual_power, smoothed, twiddle_factors
 
 
@@ -122,6 +122,47 @@ def test_descent_is_given_up_only_when_it_cannot_win():
     assert not finished
     assert used < evaluations
     assert hopeless >= best
+
+
+def test_a_look_is_broken_off_only_when_the_leader_is_out_of_reach():
+    x = simulate_arma(ArmaModels.from_coefficients([0.6, -0.4, 0.2], [0.5, 0.3], 1.0), 300, seed=2)[0]
+    start = np.array([0.1, -0.2, 0.3, -0.4, 0.2])
+    reached, used, _ = minimize(x, False, start.copy(), 3, 12, LOOK_TOLERANCE, math.inf)
+    assert used > FAIR_TRIAL
+    pool = Pool(x, 3)
+    pool.add(start.copy(), 12)
+    assert pool.values == [reached]
+    pool.values = [reached - 0.5 * LOOK_REACH]
+    pool.add(start.copy(), 12)
+    assert pool.values[1] == reached
+    pool.values[:] = [reached - 1e3, reached]
+    pool.add(start.copy(), 12)
+    assert pool.values[2] > reached
+    assert pool.descents[2][0][WAITED] == FAIR_TRIAL - 1
+
+
+def test_pairs_are_taken_out_in_every_way_the_cheapest_first():
+    """A model with three pole pairs and two zero pairs, one of each all but cancelling."""
+    poles, zeros = ((0.9, 0.4), (0.8, 1.5), (0.5, 2.5)), ((0.85, 0.9), (0.52, 2.5))
+
+    def product(pairs):
+        out = np.ones(1)
+        for radius, angle in pairs:
+            out = np.convolve(out, [1.0, -2.0 * radius * math.cos(angle), radius**2])
+        return out[1:]
+
+    coef = np.r_[-product(poles), product(zeros)]
+    x = simulate_arma(ArmaModels.from_coefficients(coef[:6], coef[6:], 1.0), 1440, seed=4)[0]
+    models, angles = without_pair(x, coef, 6)
+    assert models.shape == (6, 6)
+    np.testing.assert_allclose(models[0], np.r_[-product(poles[:2]), product(zeros[:1])], atol=1e-9)
+    np.testing.assert_allclose(angles[0], 2.5, atol=1e-9)
+    np.testing.assert_allclose(np.sort(angles), [0.4, 0.4, 1.5, 1.5, 2.5, 2.5], atol=1e-9)
+    costs = [value(x, model, 4) for model in models]
+    assert costs == sorted(costs)
+    for model, angle in zip(models, angles, strict=True):
+        kept = [pair for pair in poles if abs(pair[1] - angle) > 1e-6]
+        np.testing.assert_allclose(model[:4], -product(kept), atol=1e-9)
 
 
 def test_descent_next_to_the_edge_does_not_crawl():

@@ -24,7 +24,7 @@ from shoal.validation import FloatArray
 #: How hard to look for the global maximum.
 EFFORTS = {
     "quick": Effort(pairs=1, rounds=0, swaps=0, finalists=1),
-    "standard": Effort(pairs=2, rounds=4, swaps=3, finalists=3, removals=3),
+    "standard": Effort(pairs=2, rounds=4, swaps=3, finalists=4, removals=3, singles=2),
     "thorough": Effort(pairs=4, rounds=12, swaps=4, look=24, smaller=10, finalists=5, removals=4, singles=4),
 }
 

@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from shoal.compiled import kernel
-from shoal.meters.arma.filters import REGISTERS, filter_by_ma, filter_twice, normal_matrix, residuals
+from shoal.meters.arma.filters import REGISTERS, filter_by_ma, normal_matrix, residuals
 from shoal.meters.arma.state import padded, state_factor, state_gradient
 from shoal.validation import FloatArray
 
@@ -204,13 +204,9 @@ def evaluate_gappy(
         if spreads[t] < 0.0:
             filled[t] = means[t, 0]
     lead = r + REGISTERS
-    b, e = np.zeros(lead + n), np.zeros(lead + n)
+    b, e, a = np.zeros(lead + n), np.zeros(lead + n), np.zeros(lead + n)
     residuals(filled, ar, ma, lead, b, e)
-    a, aa, bb = np.zeros(lead + n), np.zeros(lead + n), np.zeros(lead + n)
-    for t in range(n):
-        e[lead + t] = gaps[t]
-    filter_twice(e, ma, lead, n, a, aa)
-    filter_by_ma(b[lead:], ma, lead, n, bb)
+    filter_by_ma(gaps, ma, lead, n, a)
     normal_matrix(b, a, lead, n, p, q, scale * count / n, normal)
     hessian[:, :] = normal
     return value, total

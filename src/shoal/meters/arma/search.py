@@ -48,7 +48,7 @@ class Effort:
     pairs: int
     rounds: int
     swaps: int
-    look: int = 12
+    look: int = 20
     smaller: int = 5
     final: int = 400
     finalists: int = 2
@@ -66,8 +66,9 @@ SINGLE_ROOTS = tuple(
 #: Orders of the long autoregression behind the first regression, and behind others where there are no pairs to place.
 LONG_ORDER, OTHER_LONG_ORDERS = 24, (12, 48)
 
-#: Nats behind the leader beyond which a model is not run to convergence.
-REACH = 4.0
+#: Nats behind the leader beyond which a look is broken off when it does not promise more, and beyond which a model is
+#: not run to convergence.
+LOOK_REACH, REACH = 2.0, 4.0
 
 #: Fresh descents from the end point at most, while each gains this many nats.
 RESTARTS, WORTH_A_RESTART = 8, 0.01
@@ -114,26 +115,29 @@ def with_pairs(x: FloatArray, twiddle: FloatArray, base: FloatArray, p: int, avo
     return out
 
 
-def without_pair(x: FloatArray, coef: FloatArray, p: int, skip: int) -> tuple[FloatArray, float]:
-    """Take out the pole pair and the zero pair that cost least (or next to least, ``skip`` times).
+@kernel
+def without_pair(x: FloatArray, coef: FloatArray, p: int) -> tuple[FloatArray, FloatArray]:
+    """Take out one pole pair and one zero pair, in every way: the smaller models, that which costs least first.
 
-    Returns the smaller model and the angle of the poles removed.
+    Returns them, one row each, and the angles of the poles removed.
     """
-    ar, ma = coef[:p], coef[p:]
+    ar, ma = coef[:p].copy(), coef[p:].copy()
     poles, zeros = quadratic_factors(-ar), quadratic_factors(ma)
-    k = coef.size - 4
+    k, count = coef.size - 4, len(poles) * len(zeros)
     gradient, normal, hessian = np.empty(k), np.empty((k, k)), np.empty((k, k))
-    smaller = []
-    for pole in poles:
-        less_ar = -over_quadratic(-ar, pole[0], pole[1])
-        for zero in zeros:
-            less_ma = over_quadratic(ma, zero[0], zero[1])
+    values, angles, models = np.empty(count), np.empty(count), np.empty((count, k))
+    for i in range(len(poles)):
+        less_ar = -over_quadratic(-ar, poles[i, 0], poles[i, 1])
+        cosine = -0.5 * poles[i, 0] / math.sqrt(max(poles[i, 1], 1e-12))
+        for j in range(len(zeros)):
+            row = i * len(zeros) + j
+            less_ma = over_quadratic(ma, zeros[j, 0], zeros[j, 1])
             value, _ = evaluate(x, less_ar, less_ma, gradient, normal, hessian, -math.inf)
-            smaller.append((value if math.isfinite(value) else math.inf, pole, joined(less_ar, less_ma)))
-    smaller.sort(key=lambda row: float(row[0]))
-    _, pole, model = smaller[min(skip, len(smaller) - 1)]
-    cosine = -0.5 * pole[0] / math.sqrt(max(pole[1], 1e-12))
-    return model, math.acos(min(max(cosine, -1.0), 1.0))
+            values[row] = value if math.isfinite(value) else math.inf
+            angles[row] = math.acos(min(max(cosine, -1.0), 1.0))
+            models[row] = joined(less_ar, less_ma)
+    order = np.argsort(values, kind="mergesort")
+    return models[order], angles[order]
 
 
 def with_single(x: FloatArray, base: FloatArray, p: int) -> list[FloatArray]:
@@ -180,11 +184,12 @@ class Pool:
         self.descents: list[tuple[FloatArray, FloatArray, FloatArray]] = []
 
     def add(self, model: FloatArray, budget: int) -> None:
+        rival = min(self.values, default=math.inf) + LOOK_REACH
         self.models.append(model)
         self.values.append(math.inf)
         self.converged.append(False)
         self.descents.append(new_descent(model.size))
-        self.improve(len(self.models) - 1, budget, LOOK_TOLERANCE)
+        self.improve(len(self.models) - 1, budget, LOOK_TOLERANCE, rival)
 
     def improve(self, which: int, budget: int, tolerance: float, rival: float = math.inf) -> None:
         memory, gradient, matrices = self.descents[which]
@@ -216,9 +221,13 @@ def search(x: FloatArray, twiddle: FloatArray, p: int, q: int, effort: Effort) -
                 leader = top
                 if not pool.converged[top]:
                     pool.improve(top, effort.look, LOOK_TOLERANCE)
-            base, gone = without_pair(x, pool.models[top], p, skip)
+                bases, gone = without_pair(x, pool.models[top], p)
+            if len(bases) == 0:
+                break
+            which = min(skip, len(bases) - 1)
+            base = bases[which].copy()
             minimize(x, False, base, p - 2, effort.smaller, LOOK_TOLERANCE, math.inf)
-            for model in with_pairs(x, twiddle, base, p - 2, gone, effort.swaps):
+            for model in with_pairs(x, twiddle, base, p - 2, gone[which], effort.swaps):
                 pool.add(model, effort.look)
         single = without_single(x, pool.models[pool.ranking()[0]], p)
         if single is not None and effort.rounds > 0:
