@@ -32,8 +32,9 @@ CONFIG = Config(
 #: All that comes before the report, which takes longest.
 STAGES = ("fit", "design", "release", "audit", "card")
 FIRST_DAY, SECOND_DAY = datetime(2024, 1, 17), datetime(2024, 1, 18)
-#: A home that is silent on the second day, one that joins on it, and one with too few readings on the first.
-SILENT, LATE, SHORT = "H0003", "N0001", "H0007"
+#: Homes without readings on the second day, one of them with too few left to go on; one that joins on that day, and
+#: one with too few readings on the first.
+SILENT, GAP, LATE, SHORT = "H0003", "H0011", "N0001", "H0007"
 
 
 def write_days(folder: Path) -> tuple[Path, Path]:
@@ -42,9 +43,10 @@ def write_days(folder: Path) -> tuple[Path, Path]:
     when = pl.col("timestamp")
     first, second = folder / "monday.parquet", folder / "tuesday.parquet"
     short = (pl.col("household") == SHORT) & (when < datetime(2024, 1, 16))
-    every.filter((when < FIRST_DAY) & ~short).write_parquet(first)
+    thin = (pl.col("household") == SILENT) & when.is_between(datetime(2024, 1, 10), datetime(2024, 1, 12, 12))
+    every.filter((when < FIRST_DAY) & ~short & ~thin).write_parquet(first)
     late = every.filter(pl.col("household") == "H0001").with_columns(household=pl.lit(LATE, dtype=pl.String))
-    new = every.filter((when >= FIRST_DAY) & (pl.col("household") != SILENT))
+    new = every.filter((when >= FIRST_DAY) & ~pl.col("household").is_in([SILENT, GAP]))
     pl.concat([new, late]).filter(when < SECOND_DAY).write_parquet(second)
     return first, second
 
@@ -70,7 +72,6 @@ def released(out: Path) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for path in sorted((out / "released").glob("*.parquet")):
         for (name,), rows in pl.read_parquet(path).group_by("household", maintain_order=True):
-            assert (str(name), path.name)
             assert str(name) not in found
             found[str(name)] = rows.sort("step")["released_kw"].to_list()
     return found
