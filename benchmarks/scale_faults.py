@@ -30,10 +30,10 @@ from shoal.meters.forecast import Forecasts
 
 HOUSEHOLDS, ENGINES = 10_000, ("processes", "ray")
 WORKER_KILLS, DRIVER_KILLS = 20, 6
-SETTINGS = ("--order", "2,1", "--horizon", "4", "--group-cap", "10", "--samples", "50")
+SETTINGS = ("--order", "2,1", "--horizon", "4", "--group-cap", "10", "--samples", "100")
 #: Seconds between kills of workers: time enough for one to come up and do something, since a task whose workers die
 #: three times in a row is given up until the next run.
-PAUSE = 5.0, 15.0
+PAUSE = 4.0, 12.0
 #: A worker that has a task, by what its command line holds.
 WORKER = {"processes": b"shoal.executors.worker", "ray": b"ray::attempt"}
 
@@ -99,6 +99,11 @@ def releasing(out: Path) -> bool:
         return False
 
 
+def failed(out: Path) -> bool:
+    """Whether the run has left out shards."""
+    return any(done.facts.get("failed") for done in Folder(out).state().stages.values())
+
+
 def torment(out: Path, households: int, engine: str, seed: int = 0) -> Found:
     """Give the same command until it ends by itself and well, killing all the while."""
     choose = random.Random(seed)
@@ -141,7 +146,7 @@ def torment(out: Path, households: int, engine: str, seed: int = 0) -> Found:
         found.uncharged += uncharged(out)
         if driver.returncode == 0:
             break
-        if driver.returncode == 2 and b"Traceback" not in text:
+        if driver.returncode == 2 and (b"worker" in text or failed(out)):
             found.given_up += 1  # tasks given up, or workers that did not start: the same command goes on
         elif driver.returncode != -signal.SIGKILL:
             sys.exit(text.decode()[-2000:])

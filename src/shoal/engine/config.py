@@ -85,8 +85,9 @@ class Config:
     seed: int = _setting("run", 0, "seed of clusters, search and audit; releases take none")
 
     def __post_init__(self) -> None:
-        for one in ("train_days", "horizon", "clusters", "audit_samples"):
+        for one in ("train_days", "horizon", "clusters"):
             validation.count(**{one: getattr(self, one)})
+        validation.count(at_least=100, audit_samples=self.audit_samples)  # found out before a release, not after it
         validation.count(at_least=0, seed=self.seed)
         validation.count(at_least=0, search=self.search)
         validation.probability(drift_level=self.drift_level, below_one=True)

@@ -114,11 +114,12 @@ def sheltered(graph: NeighborGraph, forecasts: Forecasts) -> tuple[NeighborGraph
 
 
 def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
-    """(n, h) readings of the horizon in kW; NaN where none is known."""
+    """(n, h) readings of the horizon in kW; NaN where none is known, as of a household without new readings."""
     at = window.place_origin(readings, forecasts.origin)
     part = window.cut(readings, at, forecasts.horizon)
     place = {name: i for i, name in enumerate(part.households)}
-    return np.array([part.kw[place[name]] for name in forecasts.households])
+    unknown = np.full(forecasts.horizon, np.nan)
+    return np.array([part.kw[place[name]] if name in place else unknown for name in forecasts.households])
 
 
 def _save(path: Path, values: FloatArray) -> None:

@@ -54,6 +54,9 @@ DOING = {
     "report": "writing the report",
 }
 
+#: Settings of the fit that may differ from day to day.
+DAILY = ("origin", "refit_days", "drift_level")
+
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, int, int], None]
 
@@ -159,18 +162,29 @@ class Run:
         if self.pipeline.name != "sharded":
             raise InputError("update: only a run in shards goes on from day to day; begin it with --engine")
         before = self._saved
+        if before is not None and before.previous and before.source.get("digest") == self.state.source.get("digest"):
+            return
         if before is None or "design" not in before.stages:
             raise InputError("update: this folder has no forecasts and design to go on from; run it without --update")
-        if before.previous is not None and before.source.get("digest") == self.state.source.get("digest"):
-            return
         if before.source.get("digest") == self.state.source.get("digest"):
             raise InputError("update: name the file with the new readings")
         if "release" not in before.stages:
             raise InputError("update: the last release of this folder is not finished; finish it without --update")
         self._refuse_dependent()
+        settings, old = self.config.to_dict(), before.config
+        fixed = [name for name in self.pipeline.settings["fit"] if name not in DAILY and settings[name] != old[name]]
+        if fixed:
+            raise InputError(
+                f"update: {fixed[0]} differs from that of the last release; forecasts go on and groups stay as they "
+                "are, so this takes a new folder"
+            )
+        if self.config.origin is not None and self.config.origin == old["origin"]:
+            settings["origin"] = None  # that of the last release
+            self.config = Config.from_dict(settings, STATE)
         aside = f"earlier/{self.state.release}"
         self._archive(aside)
-        self._remember(replace(self.state, stages={}, release=self.state.release + 1, releasing=None, previous=aside))
+        state = replace(self.state, config=settings, stages={}, release=self.state.release + 1, releasing=None)
+        self._remember(replace(state, previous=aside))
 
     def fit(self, *, again: bool = False) -> None:
         self._settle(again)

@@ -56,6 +56,7 @@ def fleet_card(facts: dict[str, dict[str, Any]], config: Config) -> dict[str, An
         },
         "left_out": {
             "households": fit["left_out_count"],
+            "newcomers": fit.get("newcomers", 0),
             "shards": [*fit["failed"], *design["failed"], *release["failed"]],
         },
     }
@@ -89,6 +90,8 @@ def markdown(content: dict[str, Any]) -> str:
             f"- Ledger: at most {ledger['spent']:.4g} of {ledger['budget_delta']:g} spent at "
             f"ε = {ledger['budget_epsilon']:g}; head {ledger['head']}."
         )
-    lines.append(f"- Left out: {left['households']} household(s), {len(left['shards'])} shard(s).")
+    late = left["newcomers"]
+    newcomers = f" {late} newcomer(s) since the groups were fixed: no group would hide them." if late else ""
+    lines.append(f"- Left out: {left['households']} household(s), {len(left['shards'])} shard(s).{newcomers}")
     lines += [f"  - {one['stage']} {one['key'][:12]}: {one['message']}" for one in left["shards"]]
     return "\n".join(lines) + "\n"

@@ -38,6 +38,7 @@ class Grouped:
     ends: dict[int, int]  #: last instant in microseconds -> households that end there
     step_us: int
     time_zone: str | None
+    newcomers: int = 0  #: households that joined after the groups were fixed
 
 
 def grouped_readings(
@@ -59,7 +60,9 @@ def grouped_readings(
     steps = {shard.facts["step_us"] for shard in readings}
     if len(zones) > 1 or len(steps) > 1:
         raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
-    return Grouped(shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop())
+    came, kept = (sum(shard.households for shard in parts) for parts in (readings, shards))
+    newcomers = came - kept if later and not lost else 0
+    return Grouped(shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), newcomers)
 
 
 # ------------------------------------------------------------------ partition

@@ -122,6 +122,7 @@ def fit(
         "n_groups": groups["groups"] if previous else total(fitted, "groups"),
         "edges": groups["edges"] if previous else total(fitted, "edges"),
         **({name: total(fitted, name) for name in UPDATED} if previous else {}),
+        **({"newcomers": grouped.newcomers} if previous else {}),
         "shards": len(fitted),
         "failed": [asdict(one) for one in failed],
         "smaller_model": total(fitted, "smaller_model"),
