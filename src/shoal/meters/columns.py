@@ -66,14 +66,13 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
             return Layout("single", None, timestamp, value, (), energy)
         if value is not None or 0 < sum("kwh" in _plain(c) for c in rest) < len(rest):
             # One column of readings among others: taken for households, they would be read as power.
-            raise InputError(f"columns: {file} has readings but no household column; found {_list(header)}. {NAME_THEM}")
+            found = _list(header)
+            raise InputError(f"columns: {file} has readings but no household column; found {found}. {NAME_THEM}")
         return Layout("households", None, timestamp, None, tuple(rest), False)
     if household is not None and rest and all(_DATED.match(c) for c in rest):
         return Layout("times", household, None, None, tuple(rest), False)
     missing = "timestamp" if timestamp is None else "household or value"
-    raise InputError(
-        f"columns: {file} has no {missing} column; found {_list(header)}. {NAME_THEM}"
-    )
+    raise InputError(f"columns: {file} has no {missing} column; found {_list(header)}. {NAME_THEM}")
 
 
 def _plain(name: str) -> str:
