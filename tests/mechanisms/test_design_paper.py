@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 import numpy as np
 import pytest
 from design_cases import benchmark, family, trial
 
 import shoal
-from shoal.mechanisms.paper import paper
+from shoal.mechanisms.descent import Settings
+from shoal.mechanisms.design import OUT_OF_TIME
+from shoal.mechanisms.mechanism import certified
+from shoal.mechanisms.paper import STRIDE, paper
 from shoal.mechanisms.problem import Problem
+from shoal.mechanisms.white import white
 
 
 @pytest.mark.parametrize(("seed", "n", "k"), [(0, 4, 2), (1, 2, 1), (2, 5, 3), (3, 3, 5)])
@@ -76,3 +83,35 @@ def test_both_conventions_of_rho() -> None:
     np.testing.assert_array_equal(per_entry.noise_cov, total.noise_cov)
     named = shoal.design(classes, graph, "paper", 1.0, {"0": 1.0, "1": 1.0, "2": 1.0}, rho_is_total=True)
     np.testing.assert_array_equal(per_entry.noise_cov, named.noise_cov)
+
+
+def test_the_clock_changes_nothing_while_there_is_time() -> None:
+    classes, graph = family(1, 8, 4)
+    problem = Problem.of(classes, graph, 1.0, 0.5)
+    unlimited, history = paper(problem)
+    timed, timed_history = paper(problem, Settings(deadline=time.monotonic() + 3600))
+    assert len(history) > STRIDE
+    np.testing.assert_array_equal(timed.noise, unlimited.noise)
+    np.testing.assert_array_equal(timed_history, history)
+
+
+def test_the_deadline_ends_the_descent_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of time from the start it is white noise; after some looks at the clock it is no worse."""
+    classes, graph = family(1, 8, 4)
+    problem = Problem.of(classes, graph, 1.0, 0.5)
+    start, history = paper(problem, Settings(deadline=-math.inf))
+    assert len(history) == 1
+    assert np.isfinite(history).all()
+    np.testing.assert_allclose(start.noise, white(problem).noise, rtol=0, atol=1e-12)
+    looks = iter([False] * 4 + [True] * 100)
+    monkeypatch.setattr(Settings, "late", property(lambda self: next(looks)))
+    later, history = paper(problem, Settings())
+    assert len(history) == 1 + 128
+    assert certified(problem, later) <= certified(problem, start)
+
+
+def test_a_design_cut_short_says_so() -> None:
+    classes, graph = family(1, 8, 4)
+    cut = shoal.design(classes, graph, "paper", 1.0, 0.5, time_limit=1e-9)
+    assert any(note.startswith(OUT_OF_TIME) for note in cut.notes)
+    assert shoal.design(classes, graph, "paper", 1.0, 0.5).notes == ()

@@ -93,6 +93,17 @@ def test_named_columns(write: Write) -> None:
     assert frame["kw"].to_list() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("columns", [{}, {"value": "Verbrauch [kWh]"}])
+def test_a_number_of_a_meter_is_not_read_as_power(write: Write, columns: dict[str, str]) -> None:
+    """Time, number and reading, the number's column unknown: not a wide file of two households."""
+    path = write("a.csv", "Zeit,Nummer,Verbrauch [kWh]", "2024-01-01 00:00,1001,1", "2024-01-01 00:15,1001,2")
+    with pytest.raises(InputError, match="no household column"):
+        read_meters(path, columns={"timestamp": "Zeit", **columns})
+    read = read_meters(path, columns={"timestamp": "Zeit", "household": "Nummer", **columns})
+    assert read["household"].unique().to_list() == ["1001"]
+    assert read["kw"].to_list() == [4.0, 8.0]
+
+
 # ---------------------------------------------------------------------- clocks
 
 

@@ -69,6 +69,18 @@ def test_constants_do_not_rest_on_the_model():
     assert "constant given the label" in guard.statements[0]
 
 
+def test_finite_precision_is_part_of_every_delta():
+    """All laws alike: the ideal δ is 0, and what is left is what rounding may show."""
+    classes = shoal.GaussianClasses.deterministic([[0.0, 1.0], [2.0, 0.5], [1.0, 3.0]])
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    price = shoal.perfect_rho(classes, graph) * (1 + 1e-6)
+    mechanism = shoal.design(classes, graph, "transport", 1.0, price)
+    guard = shoal.model_guard(mechanism, 5)
+    assert mechanism.certificate.finite_precision > 0
+    assert guard.noise_alone >= mechanism.certificate.finite_precision
+    assert guard.noise_alone == pytest.approx(guard.promise, rel=1e-9, abs=0)
+
+
 def test_answers_that_are_not_the_class_means_have_a_delta_of_their_own():
     mechanism = cases.constants("white")
     moved = mechanism.classes.means * 1.5

@@ -120,6 +120,16 @@ def test_large_groups_are_shown_by_their_worst_labels() -> None:
     assert {plot["rows"][0]["name"], plot["rows"][1]["name"]} == {"0", "79"}
 
 
+def test_a_large_group_in_which_all_are_alike_takes_one_bar() -> None:
+    classes = shoal.GaussianClasses.deterministic(np.linspace(0, 1, 30)[:, None])
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    mechanism = shoal.design(classes, graph, method="center", epsilon=1.0, rho=4.0)
+    (plot,) = edges(mechanism, graph, {"guarantee": {"privacy_unit": "label"}}).plots
+    (row,) = plot["rows"]
+    assert row["name"] == "each of the 30"
+    assert row["value"] == mechanism.certificate.delta_upper
+
+
 def test_power_is_shown_in_kw(contents: Contents, release: dict[str, Any]) -> None:
     forecasts = release["forecasts"]
     for plot in _section(contents, "homes").plots[:5]:

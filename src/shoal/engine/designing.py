@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
-
 from shoal.classes import GaussianClasses
 from shoal.engine.config import Config
 from shoal.engine.cost import cost_facts
@@ -18,6 +16,7 @@ from shoal.mechanisms.target import interruptible, meet
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
 from shoal.privacy.curve import round_up
+from shoal.report.homes import all_alike
 
 MECHANISM = "mechanism.shoal"
 #: Above this δ the guarantee means little: an event of this probability may reveal the household.
@@ -82,9 +81,3 @@ def design(folder: Folder, config: Config, progress: Progress | None = None) -> 
         "notes": list(mechanism.notes),
         **cost,
     }
-
-
-def all_alike(output: GaussianClasses) -> bool:
-    """Whether the noise is small beside the common answer: the release is then a group's answer, not a household's."""
-    width = np.sqrt(np.maximum(output.stored_variances, 0.0)).max()
-    return bool(width < 1e-2)

@@ -122,9 +122,9 @@ def page(
     classes = laws(forecasts, config.query)
     rho = float(mechanism.rho.mean())
     glance = min(GLANCE, GLANCE_SHARE * config.design_seconds)
-    # None of these is searched, so no time limit cuts them short.
+    limit = config.design_seconds
     others = {
-        method: design(classes, mechanism.graph, method, config.epsilon, rho, seed=config.seed)
+        method: design(classes, mechanism.graph, method, config.epsilon, rho, seed=config.seed, time_limit=limit)
         for method in ("none", "white", "paper")
         if method != mechanism.method and rho > 0
     }

@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.classes import GaussianClasses
 from shoal.engine.cost import added_error
-from shoal.engine.designing import all_alike, laws
+from shoal.engine.designing import laws
 from shoal.fleet.fitting import shard_graph
 from shoal.fleet.store import put_whole
 from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at
@@ -21,6 +21,7 @@ from shoal.mechanisms.reuse import REDESIGN, redesigned, reuse
 from shoal.mechanisms.target import meet
 from shoal.meters.forecast import Forecasts
 from shoal.privacy.curve import round_up
+from shoal.report.homes import all_alike
 
 #: Steps of the search in each stage of a design.
 ITERATIONS = 10

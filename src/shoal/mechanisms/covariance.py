@@ -10,9 +10,14 @@ from shoal.mechanisms.paper import paper
 from shoal.mechanisms.problem import Problem
 from shoal.mechanisms.white import none, white
 
+#: Share of the time left that Algorithm 1 may take; the search on the exact δ is worth more.
+ALGORITHM_1 = 0.25
+
 
 def covariance(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
     """The best of nothing, white noise, the paper's answer and searches from them; never worse than any."""
-    simple = [none(problem), white(problem), paper(problem)[0]]
+    simple = [none(problem), white(problem)]
+    if not settings.late:  # its start is white noise
+        simple.append(paper(problem, settings.part(ALGORITHM_1))[0])
     own = [m.within(problem) for m in starts if m.map is None and not m.shift.any()]
     return search(problem, [*simple, *own], shifts=False, settings=settings)

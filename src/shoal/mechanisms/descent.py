@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -62,6 +62,11 @@ class Settings:
     def late(self) -> bool:
         return self.interrupted.is_set() or time.monotonic() > self.deadline
 
+    def part(self, share: float) -> Settings:
+        """The same, with a share of the time that is left."""
+        now = time.monotonic()
+        return replace(self, deadline=now + share * max(self.deadline - now, 0.0))
+
 
 def worst_value(problem: Problem, moves: Moves) -> float:
     """Largest ln δ over all directed edges, in double precision and without a bracket."""
@@ -88,6 +93,8 @@ def search(
 
 def best_certified(problem: Problem, choices: Sequence[Moves]) -> Moves:
     """The choice with the best certificate, the first of equals; those far behind by plain value are not tried."""
+    if len(choices) == 1:
+        return choices[0]
     values = [worst_value(problem, moves) if _sound(problem, moves) else -math.inf for moves in choices]
     best, best_value = -1, math.inf
     for number in np.argsort(values, kind="stable"):

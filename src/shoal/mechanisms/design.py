@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -118,12 +118,12 @@ def _solve(problem: Problem, method: str, settings: Settings, starts: Sequence[M
     elif method == "white":
         moves = white(problem)
     elif method == "paper":
-        moves, history = paper(problem)
+        moves, history = paper(problem, settings)
     else:
         moves = _by_component(problem, method, settings, starts)
-        if method in SEARCHED and len(problem.components) > 1:
-            # The simple methods look at all components together.
-            whole = [white(problem), paper(problem)[0]]
+        if method in SEARCHED and len(problem.components) > 1 and not settings.late:
+            # The simple methods look at all components together; but for Algorithm 1, each component has tried them.
+            whole = [white(problem), paper(problem, settings)[0]]
             if problem.noise_floor == 0:
                 whole.append(none(problem))
             moves = min([moves, *whole], key=lambda m: certified(problem, m))
@@ -131,6 +131,7 @@ def _solve(problem: Problem, method: str, settings: Settings, starts: Sequence[M
             notes.append("no map improved on independent noise: this is the additive design")
         if method in ("additive", "transport") and not moves.shift.any():
             notes.append("no shift of the means improved the design: its noise has mean zero")
+    if method == "paper" or method in SEARCHED:
         if settings.interrupted.is_set():
             notes.append("an interrupt ended the search: this is the best design found until then")
         elif settings.late:
@@ -151,12 +152,7 @@ def _by_component(problem: Problem, method: str, settings: Settings, starts: Seq
         if method == "center":
             parts.append(center(part))
             continue
-        left = settings.deadline - time.monotonic()
-        share = (
-            settings
-            if left == math.inf
-            else replace(settings, deadline=time.monotonic() + max(left, 0.0) / (len(alone) - number))
-        )
+        share = settings.part(1.0 / (len(alone) - number))
         parts.append(SEARCHED[method](part, share, [start.take(members) for start in starts]))
     if len(parts) == 1 and len(alone[0]) == problem.n_labels:
         return parts[0]

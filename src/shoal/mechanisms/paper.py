@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from shoal.compiled import kernel
-from shoal.mechanisms.descent import best_certified
+from shoal.mechanisms.descent import Settings, best_certified
 from shoal.mechanisms.moves import Moves, radii
 from shoal.mechanisms.problem import Problem, square_root
 from shoal.validation import FloatArray, IndexArray
@@ -26,14 +26,21 @@ from shoal.validation import FloatArray, IndexArray
 STEPS = 20_000
 #: Numbers of steps after which an iterate is kept to be judged; the last one always is.
 JUDGED = (0, 4, 16, 64, 256, 1024, 4096)
+#: Steps between two looks at the clock.
+STRIDE = 64
 
 
-def paper(problem: Problem, *, steps: int = STEPS) -> tuple[Moves, FloatArray]:
-    """Noise covariances of Algorithm 1 and the history of J, its largest surrogate, over all steps."""
+def paper(problem: Problem, settings: Settings | None = None, *, steps: int = STEPS) -> tuple[Moves, FloatArray]:
+    """Noise covariances of Algorithm 1 and the history of J, its largest surrogate, over all steps.
+
+    Of the settings it heeds the deadline: the best iterate until then is the answer, at worst the start. Looking at
+    the clock changes nothing else.
+    """
     n, k = problem.n_labels, problem.n_dims
     base = np.broadcast_to(problem.classes.stored_covs, (n, k, k)) + problem.floor_cov
     start = base + (np.maximum(radii(problem), 1e-12) ** 2 / k)[:, None, None] * np.eye(k)
     precision = np.asarray(np.linalg.inv(start), dtype=np.float64)
+    means, pairs = problem.classes.means, problem.pairs
     history = np.full(steps + 1, np.nan)
     iterates = []
     taken = 0
@@ -41,8 +48,18 @@ def paper(problem: Problem, *, steps: int = STEPS) -> tuple[Moves, FloatArray]:
         if taken < judged or taken >= steps:
             break
         iterates.append(_rescaled(problem, base, precision))
-        taken += _descend(problem.classes.means, precision, problem.pairs, history[taken : min(until, steps) + 1])
-    iterates.append(_rescaled(problem, base, precision))
+        log_dets, values = _state(means, precision, pairs)
+        history[taken] = values.max()
+        stale, ended = 0, False
+        while taken < min(until, steps) and not ended:
+            if settings is not None and settings.late:
+                steps = taken
+                break
+            part = history[taken : min(taken + STRIDE, until, steps) + 1]
+            done, stale, ended = _descend(means, precision, pairs, log_dets, values, stale, part)
+            taken += done
+    if taken:
+        iterates.append(_rescaled(problem, base, precision))
     return best_certified(problem, iterates[::-1]), history[: taken + 1]
 
 
@@ -99,9 +116,9 @@ def _lemma_step(
 
 
 @kernel
-def _descend(means: FloatArray, precision: FloatArray, pairs: IndexArray, history: FloatArray) -> int:
-    """Run the descent in place; returns the number of steps taken."""
-    n, k = means.shape
+def _state(means: FloatArray, precision: FloatArray, pairs: IndexArray) -> tuple[FloatArray, FloatArray]:
+    """ln|A| of every label, and the surrogate of every edge in both directions."""
+    n = len(means)
     log_dets = np.empty(n)
     for i in range(n):
         log_dets[i] = np.linalg.slogdet(precision[i])[1]
@@ -110,8 +127,19 @@ def _descend(means: FloatArray, precision: FloatArray, pairs: IndexArray, histor
         i, j = pairs[e, 0], pairs[e, 1]
         values[e, 0] = _surrogate(means[j] - means[i], precision[j], log_dets[j], log_dets[i])
         values[e, 1] = _surrogate(means[j] - means[i], precision[i], log_dets[i], log_dets[j])
+    return log_dets, values
+
+
+@kernel
+def _descend(
+    means: FloatArray, precision: FloatArray, pairs: IndexArray, log_dets: FloatArray, values: FloatArray, stale: int,
+    history: FloatArray,
+) -> tuple[int, int, bool]:  # fmt: skip
+    """Run the descent in place; returns the steps taken, the last of them that gained nothing, and whether it ended."""
+    n, k = means.shape
+    ended = False
     trial_values = values.copy()
-    stale, taken = 0, 0
+    taken = 0
     for step in range(len(history) - 1):
         flat = int(np.argmax(values))
         e, direction = flat // 2, flat % 2
@@ -148,6 +176,7 @@ def _descend(means: FloatArray, precision: FloatArray, pairs: IndexArray, histor
                     break
             alpha *= 0.5
         if not found:
+            ended = True
             break
         precision[y] = trial
         log_dets[y] = log_det
@@ -155,6 +184,7 @@ def _descend(means: FloatArray, precision: FloatArray, pairs: IndexArray, histor
         taken = step + 1
         stale = stale + 1 if worst - highest <= 1e-9 * (1.0 + abs(worst)) else 0
         if stale > 4 * n:
+            ended = True
             break
     history[taken] = values.max()
-    return taken
+    return taken, stale, ended

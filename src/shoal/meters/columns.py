@@ -17,6 +17,8 @@ TIMESTAMP = ("timestamp", "time", "datetime", "datetimeutc", "date", "tstp", "st
 POWER = ("kw", "power", "powerkw", "value", "reading", "load", "consumption", "demand")
 ENERGY = ("kwh", "energy", "energykwh", "energykwhhh", "kwhhh", "consumptionkwh", "usage")
 
+NAME_THEM = "Name them: columns={'household': ..., 'timestamp': ..., 'value': ...}"
+
 #: A column header that is itself a point in time, as in files with one row per household.
 _DATED = re.compile(r"^\d{4}[-/]?\d{2}[-/]?\d{2}|^\d{2}\.\d{2}\.\d{4}")
 
@@ -62,14 +64,15 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
     if timestamp is not None and rest:
         if value is not None and len(rest) == 1:
             return Layout("single", None, timestamp, value, (), energy)
+        if value is not None or 0 < sum("kwh" in _plain(c) for c in rest) < len(rest):
+            # One column of readings among others: taken for households, they would be read as power.
+            found = _list(header)
+            raise InputError(f"columns: {file} has readings but no household column; found {found}. {NAME_THEM}")
         return Layout("households", None, timestamp, None, tuple(rest), False)
     if household is not None and rest and all(_DATED.match(c) for c in rest):
         return Layout("times", household, None, None, tuple(rest), False)
     missing = "timestamp" if timestamp is None else "household or value"
-    raise InputError(
-        f"columns: {file} has no {missing} column; found {_list(header)}. "
-        "Name them: columns={'household': ..., 'timestamp': ..., 'value': ...}"
-    )
+    raise InputError(f"columns: {file} has no {missing} column; found {_list(header)}. {NAME_THEM}")
 
 
 def _plain(name: str) -> str:

@@ -237,7 +237,7 @@ def _promises(mechanism: Mechanism, stated: float, epsilons: FloatArray, edge_pr
     for j in range(1, epsilons.shape[1]):
         if (epsilons[:, j] == epsilons[0, j]).all():
             try:
-                rest[j - 1] = float(mechanism.curve(float(epsilons[0, j])).delta_upper)
+                rest[j - 1] = float(mechanism.released_curve(float(epsilons[0, j])).delta_upper)
             except CertificationError:
                 continue  # no curve there: the upper ends of the edges stand
     return np.array([stated, *rest])

@@ -26,6 +26,7 @@ from scipy import linalg, stats
 from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import CertificationError, InputError
+from shoal.mechanisms.certificate import with_loss
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.privacy.curve import round_up, worst_over_edges
 from shoal.privacy.releases import Releases
@@ -250,7 +251,10 @@ def _bartlett(size: int, degrees: float, rng: np.random.Generator) -> FloatArray
 
 
 def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> tuple[float, tuple[str, str]]:
-    """Upper end of the worst edge's δ, and that edge, if the true answers have these laws (None: constants)."""
+    """Upper end of the worst edge's δ, finite precision included, and that edge, if the true answers have these laws.
+
+    ``covs`` is None for constants.
+    """
     classes = mechanism.classes
     n, k = classes.means.shape
     shift = means - classes.means
@@ -271,7 +275,8 @@ def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> 
             found = worst_over_edges(releases, pairs, mechanism.notion, np.zeros(1), offsets).scalar()
     except CertificationError:
         return 1.0, mechanism.certificate.worst_edge
-    return float(found.delta_upper), found.worst_edge
+    loss = mechanism.certificate.finite_precision
+    return with_loss(float(found.log_delta_upper), float(found.delta_upper), loss)[1], found.worst_edge
 
 
 def _constants(classes: GaussianClasses, answers: Any) -> FloatArray:

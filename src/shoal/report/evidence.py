@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.report.figures import lower, many, nearest, percent, plain, stated, upper
+from shoal.report.figures import counted, lower, nearest, percent, plain, share, stated, upper
 from shoal.report.privacy import floor_of
 from shoal.report.section import Plot, Section, Table, axis, bars, lines, series
 
@@ -34,7 +34,7 @@ def attack(card: Mapping[str, Any], audit: Mapping[str, Any] | None) -> Section:
     says = [
         f"Naming the {unit} behind an answer, among its group and all equally likely: guessing is right in {guess} of "
         f"the cases, no attacker in more than {most}"
-        + ("." if limit["exact"] else f" (estimated, {limit['confidence']:.0%} confidence).")
+        + ("." if limit["exact"] else f" (estimated, {share(limit['confidence'])} confidence).")
     ]
     reach = min(1.0, 1.4 * max(limit["success_upper"], ((found or {}).get("naming") or {}).get("accuracy_upper", 0.0)))
     if found is None:
@@ -61,7 +61,7 @@ def attack(card: Mapping[str, Any], audit: Mapping[str, Any] | None) -> Section:
     promised, proved = found["delta_promised"], found["delta_proved"]
     says.append(
         f"The audit attacked {found['n_samples']} released answers per {unit} ({found['source']}): {found['verdict']}. "
-        f"It proved δ ≥ {lower(proved)}, where δ ≤ {upper(promised)} is promised, at {found['confidence']:.0%} "
+        f"It proved δ ≥ {lower(proved)}, where δ ≤ {upper(promised)} is promised, at {share(found['confidence'])} "
         f"confidence. {_would_have_seen(found)}"
     )
     notes: list[str] = []
@@ -69,7 +69,7 @@ def attack(card: Mapping[str, Any], audit: Mapping[str, Any] | None) -> Section:
         plots += _by_epsilon(audit, promised)
         notes = [_finding(one) for one in [*audit["violations"], *audit["mismatches"]][:10]]
     elif found["violations"] or found["mismatches"]:
-        notes = [f"{found['violations']} finding(s) that lessen privacy, {found['mismatches']} that do not."]
+        notes = [f"{counted(found['violations'], 'finding')} that lessen privacy, {found['mismatches']} that do not."]
     return Section(
         "attack", heading, tuple(says), tuple(plots), notes=tuple(notes), table=table, table_title=title
     )  # fmt: skip
@@ -134,7 +134,7 @@ def model(card: Mapping[str, Any], checks: Any) -> Section:
     guard = found["guard"]
     if guard is not None:
         says.append(
-            f"Over the models that the training data leave plausible, {guard['confidence']:.0%} keep "
+            f"Over the models that the training data leave plausible, {share(guard['confidence'])} keep "
             f"δ ≤ {upper(guard['delta_at_confidence'])}; promised is {upper(guard['promise'])}. Against an attacker "
             f"who knows the answer given the label, the noise alone gives δ ≤ {upper(guard['noise_alone'])}."
         )
@@ -166,7 +166,10 @@ def ledger(card: Mapping[str, Any], spent: Any, verification: Any) -> Section:
         )
     says, plots = [], []
     if found is not None:
-        says.append(f"{found['releases']} release(s) about {found['labels']} {many(unit)} are on record.")
+        says.append(
+            f"{counted(found['releases'], 'release')} about {counted(found['labels'], unit)} "
+            f"{'is' if found['releases'] == 1 else 'are'} on record."
+        )
         if found["largest"] is not None:
             top = found["largest"]
             says.append(
@@ -184,6 +187,8 @@ def ledger(card: Mapping[str, Any], spent: Any, verification: Any) -> Section:
         ]
         if rows:
             more = f", the {ACCOUNTS} fullest of {len(accounts)}" if len(accounts) > ACCOUNTS else ""
+            if len(accounts) > ACCOUNTS and len({(a.spent, a.budget, a.epsilon) for a in accounts}) == 1:
+                rows, more = [{**rows[0], "name": f"each of the {len(accounts)} accounts"}], ""
             columns = ("account", "δ spent, at most")
             plots.append(bars("Budget used" + more, columns, rows, most=1.0))
     if verification is not None:

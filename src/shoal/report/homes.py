@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shoal.classes import GaussianClasses
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.report.figures import many, nearest, plain, stated
 from shoal.report.section import Point, Section, axis, lines, series
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Labels to choose from.
 SHOWN = 40
+#: Largest standard deviation of a released entry, in log power, that counts as a trace of noise.
+ALIKE = 1e-2
 #: Coverage of the band around a forecast.
 LEVEL = 0.9
 
@@ -58,11 +61,21 @@ def homes(
         "The hours after now are drawn wider than those before; the shaded band holds what comes with "
         f"{LEVEL:.0%} probability, says the model."
     ]
+    if card["guarantee"]["meaningful"] and all_alike(mechanism.output):
+        says.append(
+            f"The {many(unit)} of a group get the same figures up to a trace of noise: what is released is the group's "
+            "forecast."
+        )
     if truth is None:
         says.append("What came later is not known yet: hand over truth=, in kW, to see it.")
     if getattr(forecasts, "recent", None) is None:
         says.append("These forecasts came without the readings of the past day.")
     return Section("homes", "Forecasts, true and released", tuple(says), tuple(plots), pick=unit.capitalize())
+
+
+def all_alike(output: GaussianClasses) -> bool:
+    """Whether noise is small beside the common answer: with a guarantee, a release is then a group's, not a label's."""
+    return bool(np.sqrt(np.maximum(output.stored_variances, 0.0)).max() < ALIKE)
 
 
 def _chosen(mechanism: Mechanism) -> list[int]:

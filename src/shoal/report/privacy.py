@@ -170,6 +170,8 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
             ranked = members[np.argsort(-worst[members], kind="stable")][:BARS]
             rows = [{"name": labels[m], "value": float(worst[m]), "text": upper(worst[m])} for m in ranked]
             more = "" if len(ranked) == sizes[g] else f" (the {BARS} most exposed)"
+            if worst[members].min() == worst[members].max():
+                rows, more = [{**rows[0], "name": f"each of the {sizes[g]}"}], ""
             columns2 = (unit, "δ against its worst neighbor, at most")
             plots.append(bars(title + more, columns2, rows, scale="log", floor=floor_of(float(worst[ranked].min()))))
     alone = int((sizes == 1).sum())

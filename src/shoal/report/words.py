@@ -127,5 +127,9 @@ def limits(card: Mapping[str, Any], *, public: bool) -> Section:
             "computed for single pairs. Answers are not repeated here because, beside their labels, they would tell "
             "whose they are."
         )
-    notes += [str(note) for note in card["mechanism"]["notes"]]
+    notes += [_sentence(str(note)) for note in card["mechanism"]["notes"]]
     return Section("limits", "Assumptions and limits", notes=tuple(notes))
+
+
+def _sentence(note: str) -> str:
+    return note[:1].upper() + note[1:].rstrip(".") + "."
