@@ -219,7 +219,8 @@ def test_every_option_of_a_run_is_a_setting_or_about_the_command():
     from shoal.cli.reference import commands
     from shoal.engine.config import Config
 
-    about = {"out", "config", "again", "as_json", "debug", "help", "meters", "target", "folder", "households"}
+    about = {"out", "config", "again", "as_json", "debug", "help", "meters", "target", "folder", "households",
+             "plan", "update"}  # fmt: skip
     found = {name.removeprefix("shoal "): {p.name for p in command.params} for name, command in commands()}
     for name in ("demo", "run", "fit", "design", "release", "audit", "report"):
         assert found[name] - about <= set(SETTINGS), name
