@@ -136,7 +136,7 @@ def torment(out: Path, households: int, engine: str, seed: int = 0) -> Found:
                 for pid, line in left.items():  # what a killed Ray leaves running; workers of processes end themselves
                     if Path(f"/proc/{pid}/cmdline").exists() and b"ray" in line:
                         end(pid)
-            elif now > next_kill and found.workers_killed < WORKER_KILLS:
+            if now > next_kill and found.workers_killed < WORKER_KILLS:
                 busy = [pid for pid, line in descendants(driver.pid).items() if WORKER[engine] in line]
                 if busy:
                     end(choose.choice(busy))

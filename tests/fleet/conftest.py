@@ -10,12 +10,12 @@ import small_fleet
 
 
 @pytest.fixture(scope="session")
-def days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     return small_fleet.write_days(tmp_path_factory.mktemp("days"))
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory, days: tuple[Path, Path]) -> tuple[Path, Path]:
+def made_once(tmp_path_factory: pytest.TempPathFactory, days: tuple[Path, Path, Path]) -> tuple[Path, Path]:
     """A folder with forecasts and designs, and one that has released too."""
     folder = tmp_path_factory.mktemp("fleets")
     small_fleet.go(folder / "designed", days[0], small_fleet.CONFIG, "design")

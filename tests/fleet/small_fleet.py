@@ -31,14 +31,14 @@ CONFIG = Config(
 )
 #: All that comes before the report, which takes longest.
 STAGES = ("fit", "design", "release", "audit", "card")
-FIRST_DAY, SECOND_DAY = datetime(2024, 1, 17), datetime(2024, 1, 18)
+FIRST_DAY, SECOND_DAY, THIRD_DAY = (datetime(2024, 1, day) for day in (17, 18, 19))
 #: Homes without readings on the second day, one of them with too few left to go on; one that joins on that day, and
 #: one with too few readings on the first.
 SILENT, GAP, LATE, SHORT = "H0003", "H0011", "N0001", "H0007"
 
 
-def write_days(folder: Path) -> tuple[Path, Path]:
-    """Meter files of 16 days and of one more."""
+def write_days(folder: Path) -> tuple[Path, Path, Path]:
+    """Meter files of 16 days, and of each of the next two."""
     every = shoal.simulate_meters(24, 18, seed=1)
     when = pl.col("timestamp")
     first, second = folder / "monday.parquet", folder / "tuesday.parquet"
@@ -48,7 +48,9 @@ def write_days(folder: Path) -> tuple[Path, Path]:
     late = every.filter(pl.col("household") == "H0001").with_columns(household=pl.lit(LATE, dtype=pl.String))
     new = every.filter((when >= FIRST_DAY) & ~pl.col("household").is_in([SILENT, GAP]))
     pl.concat([new, late]).filter(when < SECOND_DAY).write_parquet(second)
-    return first, second
+    third = folder / "wednesday.parquet"
+    every.filter(when.is_between(SECOND_DAY, THIRD_DAY, closed="left")).write_parquet(third)
+    return first, second, third
 
 
 @contextmanager

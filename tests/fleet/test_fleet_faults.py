@@ -192,7 +192,7 @@ def test_mending_can_be_interrupted(designed: Path, monkeypatch: Patch) -> None:
     assert_released_as_charged(designed)
 
 
-def test_a_shard_with_another_schema_is_named(days: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_shard_with_another_schema_is_named(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "fleet"
     go(out, days[0], CONFIG, "fit")
     readings = parts_of(read_list(out / "fit.json", out)[2]["readings"], out)
@@ -204,7 +204,9 @@ def test_a_shard_with_another_schema_is_named(days: tuple[Path, Path], tmp_path:
     assert_released_as_charged(out)
 
 
-def test_groups_do_not_change_after_a_release(days: tuple[Path, Path], tmp_path: Path, monkeypatch: Patch) -> None:
+def test_groups_do_not_change_after_a_release(
+    days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch
+) -> None:
     out = tmp_path / "fleet"
     with monkeypatch.context() as patch:
         patch.setattr("shoal.fleet.neighborhood.assigned", on_call(1, pipeline.fit, KeyboardInterrupt(), after=False))
@@ -243,7 +245,7 @@ def test_a_damaged_receipt_is_not_believed(designed: Path) -> None:
 
 @pytest.mark.parametrize("stage", ["fit", "design", "released"])
 def test_a_full_disk_leaves_a_resumable_state(
-    days: tuple[Path, Path], tmp_path: Path, monkeypatch: Patch, stage: str
+    days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch, stage: str
 ) -> None:
     from shoal.fleet import store
 

@@ -32,7 +32,7 @@ def called(*arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_everyone_is_released_once_and_charged_once(finished: Path, days: tuple[Path, Path]) -> None:
+def test_everyone_is_released_once_and_charged_once(finished: Path, days: tuple[Path, Path, Path]) -> None:
     everyone = set(pl.read_parquet(days[0])["household"].unique())
     figures, answers = released(finished), charged(finished)
     assert len(answers) == len(figures)
@@ -94,7 +94,7 @@ def test_a_new_release_has_to_be_asked_for(finished: Path) -> None:
     assert_released_as_charged(finished)
 
 
-def test_a_command_runs_it_and_the_second_time_nothing(tmp_path: Path, days: tuple[Path, Path]) -> None:
+def test_a_command_runs_it_and_the_second_time_nothing(tmp_path: Path, days: tuple[Path, Path, Path]) -> None:
     (tmp_path / "settings.toml").write_text(TOML)
     arguments = ["run", days[0], "--out", tmp_path / "fleet", "--config", tmp_path / "settings.toml", *OPTIONS]
     code, out, err = called(*arguments, "--json")
@@ -162,7 +162,11 @@ def test_a_run_in_one_piece_does_not_take_over(finished: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["processes", "ray"])
 def test_every_engine_makes_the_same_shards(
-    made_once: tuple[Path, Path], days: tuple[Path, Path], tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+    made_once: tuple[Path, Path],
+    days: tuple[Path, Path, Path],
+    tmp_path: Path,
+    engine: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if engine == "ray":
         pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")

@@ -16,9 +16,12 @@ from shoal.fleet.shards import read_shard, readings_of
 from shoal.fleet.store import put_whole
 from shoal.graph import NeighborGraph
 from shoal.meters.forecast import Forecasts, forecast
-from shoal.meters.update import update_forecasts
+from shoal.meters.quality import Readings
+from shoal.meters.update import ABSENT, update_forecasts
 from shoal.validation import FloatArray
 
+#: The end of the name of a shard's forecasts with those that are left out today.
+ALL = ".all.zip"
 LATE = "joined after the groups were fixed: no group would hide it"
 
 
@@ -81,11 +84,14 @@ class UpdateTask:
 
 
 def update_shard(task: UpdateTask) -> dict[str, Any]:
-    """Write the forecasts of a new day, of the households that were there the day before.
+    """Write the forecasts of a new day, of the households that were there the day before and have new readings.
 
     A household that joins later has no place in a group that the ledger has fixed: it is left out with that reason.
+    One without new readings is left out today, since there is nothing new to release about it; it is kept beside the
+    others, in ``<key>.all.zip``, so that it is back when its readings are.
     """
-    before = Forecasts.load(task.forecasts)
+    everyone = Path(task.forecasts).with_suffix(ALL)
+    before = Forecasts.load(everyone if everyone.is_file() else task.forecasts)
     readings = readings_of(task.readings)
     made, report = update_forecasts(
         before,
@@ -96,16 +102,32 @@ def update_shard(task: UpdateTask) -> dict[str, Any]:
     )
     known = set(before.households)
     late = {name: LATE for name in made.households if name not in known}
-    forecasts = made.take([i for i, name in enumerate(made.households) if name in known], late)
+    whole = made.take([i for i, name in enumerate(made.households) if name in known], late)
+    heard = _heard(readings, before)
+    absent = {name: ABSENT for name in whole.households if name not in heard}
+    if len(absent) == len(whole.households):
+        raise InputError("readings: no household of this shard has new readings")
+    forecasts = whole.take([i for i, name in enumerate(whole.households) if name in heard], absent)
     truth = later(readings, forecasts)
+    if absent:
+        put_whole(Path(task.out).with_suffix(ALL), whole.save)
     put_whole(task.out, forecasts.save)
+    drifted = heard.intersection(report.drifted)
     return {
         **_told(forecasts, truth),
-        "carried": len(report.carried),
-        "refitted": len(report.scheduled) + len(report.drifted),
-        "drifted": len(report.drifted),
+        "carried": len(heard.intersection(report.carried)),
+        "refitted": len(heard.intersection(report.scheduled)) + len(drifted),
+        "drifted": len(drifted),
         "silent": len(known - set(forecasts.households)),
     }
+
+
+def _heard(readings: Readings, before: Forecasts) -> set[str]:
+    """Households with a reading since the origin of the day before."""
+    import polars as pl
+
+    new = readings.frame.filter((pl.col("timestamp") >= before.origin) & pl.col("kw").is_finite())
+    return set(new["household"].unique())
 
 
 def groups_of(readings: str | Path) -> dict[str, int]:
