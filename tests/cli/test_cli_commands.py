@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import shoal
 from shoal.cli import reference
 from shoal.cli.main import app
-from shoal.engine.config import Config, template
+from shoal.engine.config import FEWEST, Config, template
+from shoal.release import trials
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = dict(reference.commands())
@@ -189,6 +190,7 @@ def test_every_setting_reads_back_when_uncommented(tmp_path):
         ("[privacy]\nepsilon = 'one'\n", "must be a number"),
         ("[forecast]\nhorizon = 1.5\n", "must be a whole number"),
         ("[forecast]\norder = 'p'\n", "list of whole numbers"),
+        ("[audit]\naudit_samples = 99\n", "audit_samples must be at least 100"),
         ("[privacy\n", "not valid TOML"),
         ("[privacy]\ndelta = 0.1\nrho = 0.1\n", "exclude each other"),
     ],
@@ -198,6 +200,10 @@ def test_bad_configuration(text, says, tmp_path):
     with pytest.raises(shoal.InputError) as error:
         Config.read(tmp_path / "c.toml")
     assert says in str(error.value)
+
+
+def test_what_the_audit_would_refuse_is_refused_before_the_release():
+    assert FEWEST == trials.FEWEST
 
 
 def test_options_displace_each_other():

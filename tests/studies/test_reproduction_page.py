@@ -67,7 +67,7 @@ def test_what_the_paper_states_is_quoted_right():
 def test_white_noise_on_simulated_households():
     """One column pair of the household table: 100 simulated households, both readings of ρ, the season in and out.
 
-    The page's run had an earlier ARMA search: likelihoods differ in the fourth digit and δ in the third.
+    The ARMA search may end in the fourth digit of a likelihood elsewhere on another machine, and δ in the third.
     """
     readings = shoal.simulate_meters(100, 16)
     forecasts = shoal.forecast(readings, origin=readings["timestamp"].unique().sort()[-12])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.screen import Debug, Json, Outcome, command
+from shoal.report.figures import counted
 
 if TYPE_CHECKING:
     from shoal.ledger.accounts import Account
@@ -38,7 +39,8 @@ def show(target: Target, label: Label = None, as_json: Json = False, debug: Debu
             "accounts": [_plain(account) for account in spent],
         }
         order = sorted(spent, key=lambda a: a.spent / a.budget if a.budget else 1.0, reverse=True)
-        lines = [f"{spent.releases} release(s) about {len(spent.by_label)} household(s); most spent first"]
+        households = counted(len(spent.by_label), "household")
+        lines = [f"{counted(spent.releases, 'release')} about {households}; most spent first"]
         lines += _shown(order)
         lines.append(
             f"seal (write it down elsewhere, then `shoal ledger verify --head` can tell a rewrite): {ledger.head}"

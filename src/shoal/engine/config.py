@@ -13,6 +13,9 @@ from typing import Any
 from shoal import validation
 from shoal.errors import InputError
 
+#: Fewest test answers per household that an audit takes: refused here, before anything is released.
+FEWEST = 100
+
 
 def _setting(section: str, default: Any, text: str) -> Any:
     """A field with its section of the file and the comment above it."""
@@ -87,7 +90,7 @@ class Config:
     def __post_init__(self) -> None:
         for one in ("train_days", "horizon", "clusters"):
             validation.count(**{one: getattr(self, one)})
-        validation.count(at_least=100, audit_samples=self.audit_samples)  # found out before a release, not after it
+        validation.count(at_least=FEWEST, audit_samples=self.audit_samples)
         validation.count(at_least=0, seed=self.seed)
         validation.count(at_least=0, search=self.search)
         validation.probability(drift_level=self.drift_level, below_one=True)

@@ -61,7 +61,10 @@ def audit(folder: Folder, config: Config, progress: Progress | None = None) -> t
         "detectable_delta": found["detectable_delta"],
         "naming": None
         if naming is None
-        else {key: naming[key] for key in ("accuracy", "accuracy_upper", "promise_upper", "guessing", "n_answers")},
+        else {
+            key: naming[key]
+            for key in ("accuracy", "accuracy_lower", "accuracy_upper", "promise_upper", "guessing", "n_answers")
+        },
     }
 
 

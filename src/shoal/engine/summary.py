@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
 from shoal.engine.folder import STAGES
+from shoal.report.figures import counted
 
 if TYPE_CHECKING:
     from shoal.engine.run import Run
@@ -71,7 +72,7 @@ def _protected(fit: dict[str, Any], design: dict[str, Any]) -> list[str]:
         lines.append(f"Released: {QUERIES[design['query']]}.")
     gone = fit.get("left_out_count", len(fit["left_out"]))
     if gone:
-        lines.append(f"{gone} household(s) were left out; the quality table and `--json` say why.")
+        lines.append(f"{counted(gone, 'household')} left out; the quality table and `--json` say why.")
     for one in (*fit.get("failed", ()), *design.get("failed", ())):
         lines.append(f"SHARD LEFT OUT, nothing of it is released: {one['stage']} {one['key'][:12]}: {one['message']}")
     return lines
@@ -142,8 +143,8 @@ def _attacked(audit: dict[str, Any]) -> list[str]:
     if naming is not None:
         lines.append(
             f"The best attacker named the household in {_percent_up(naming['accuracy'])} of {naming['n_answers']} test "
-            f"releases; guessing inside the group gives {naming['guessing']:.1%}, promised is at most "
-            f"{_percent_up(naming['promise_upper'])} on average."
+            f"releases{_long_run(naming)}; guessing inside the group gives {naming['guessing']:.1%}, promised is at "
+            f"most {_percent_up(naming['promise_upper'])} on average."
         )
     if audit["verdict"] == "consistent":
         limit = audit["detectable_delta"]
@@ -152,8 +153,18 @@ def _attacked(audit: dict[str, Any]) -> list[str]:
             + (f"This many answers would have shown a δ of {_up(limit)}; less may pass unseen." if limit < 1 else "")
         )
     else:
-        lines.append(f"Audit: VIOLATED ({audit['violations']} finding(s), audit.json). Do not use this release.")
+        lines.append(
+            f"Audit: VIOLATED ({counted(audit['violations'], 'finding')}, audit.json). Do not use this release."
+        )
     return lines
+
+
+def _long_run(naming: dict[str, Any]) -> str:
+    """So few answers leave room for chance: a share above the promise need not break it."""
+    if "accuracy_lower" not in naming:
+        return ""
+    low = math.floor(naming["accuracy_lower"] * 1000) / 10
+    return f" (in the long run between {low:.1f}% and {_percent_up(naming['accuracy_upper'])})"
 
 
 def _percent_up(share: float) -> str:
@@ -171,7 +182,8 @@ def _spent(release: dict[str, Any]) -> list[str]:
         return []
     lines = [
         f"δ({release['budget_epsilon']:g}) ≤ {_up(release['spent'])} of a budget of "
-        f"{release['budget_delta']:g} for the household with most spent; {release['releases_each']} release(s) each."
+        f"{release['budget_delta']:g} for the household with most spent; "
+        f"{counted(release['releases_each'], 'release')} each."
     ]
     if release["budget_set"]:
         lines.append("The ledger had no budget; this one was set. `shoal ledger budget` changes it.")

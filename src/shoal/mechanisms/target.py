@@ -135,9 +135,15 @@ def _one_group(
     if best is None:
         best = attempt(high)
     if best.certificate.delta_upper > delta:
+        left = f"{round_up(best.certificate.delta_upper):.4g}"
+        if best._ideal.delta_upper <= delta:
+            raise UnreachableError(
+                f"delta lies below what finite precision costs a release of method {method!r}, about {left}; ask for a "
+                "larger delta"
+            )
         raise UnreachableError(
             f"delta: method {method!r} does not meet the delta asked for even where all laws coincide; it is left with "
-            f"{round_up(best.certificate.delta_upper):.4g}. Ask for a larger delta, or use method 'transport'"
+            f"{left}. Ask for a larger delta" + ("" if method == "transport" else ", or use method 'transport'")
         )
     low = 0.0
     for step in range(STEPS):
