@@ -34,6 +34,7 @@ from shoal.engine.config import Config
 from shoal.engine.run import Run
 from shoal.errors import InputError
 from shoal.fleet.jobs import read_list
+from shoal.fleet.sharded import pipeline_of
 from shoal.ledger.ledger import Ledger
 from shoal.mechanisms.reuse import AIMED_ANEW, KEPT, REDESIGN, UNCHANGED
 from shoal.meters.forecast import Forecasts
@@ -180,12 +181,31 @@ def test_a_damaged_shard_of_the_day_before_is_left_out_of_an_update(
     assert charged(finished) == answers
 
 
-def test_a_marginal_query_keeps_designs_and_is_certified_anew(tmp_path: Path, days: tuple[Path, Path, Path]) -> None:
+def test_a_second_release_under_marginal_is_refused(tmp_path: Path, days: tuple[Path, Path, Path]) -> None:
+    """The history's randomness protects once: releases of overlapping histories are not independent."""
+    config = replace(CONFIG, query="marginal", method="white", horizon=2, delta=0.1)
+    designed = tmp_path / "fleet"
+    go(designed, days[0], config, "release")
+    then = charged(designed)
+    with pytest.raises(InputError, match="'marginal'"):
+        update(designed, days[1])
+    for query in ("marginal", "point"):
+        again = replace(config, query=query, delta=0.2)
+        with (
+            pytest.raises(InputError, match="'marginal'"),
+            Run.start(designed, None, again, None, pipeline_of(again)) as run,
+        ):
+            run.everything(again=True)
+    assert charged(designed) == then
+    assert_released_as_charged(designed)
+
+
+def test_a_random_query_keeps_designs_and_is_certified_anew(tmp_path: Path, days: tuple[Path, Path, Path]) -> None:
     config = replace(
         CONFIG,
-        query="marginal",
+        query="trajectory",
         method="white",
-        horizon=2,  # an ARMA(2, 1) forecast moves in two dimensions
+        horizon=2,
         delta=0.1,
         rho_tolerance=1.0,
         budget_epsilon=1.0,
