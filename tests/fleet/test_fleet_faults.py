@@ -88,6 +88,23 @@ def test_a_release_that_ends_before_its_list_goes_on(designed: Path, monkeypatch
     assert released(designed) == shown
 
 
+@pytest.mark.parametrize("point", ["before the charge", "before the file"])
+def test_a_trajectory_is_drawn_once(designed: Path, monkeypatch: Patch, point: str) -> None:
+    config = replace(CONFIG, query="trajectory", method="white", delta=0.1)
+    where, name, after = POINTS[point]
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, on_call(2, getattr(where, name), KeyboardInterrupt(), after=after))
+        with pytest.raises(KeyboardInterrupt):
+            go(designed, config=config)
+    drawn = {path.name: path.read_bytes() for path in (designed / "shards" / "draws").glob("*.npy")}
+    then = charged(designed)
+    assert len(drawn) == 2
+    go(designed)
+    assert {path.name: path.read_bytes() for path in (designed / "shards" / "draws").glob("*.npy")} == drawn
+    assert charged(designed).items() >= then.items()
+    assert_released_as_charged(designed)
+
+
 def test_settings_may_not_change_within_a_release(designed: Path, monkeypatch: Patch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "charge", on_call(2, Ledger.charge, KeyboardInterrupt(), after=False))
