@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -93,6 +94,7 @@ def test_summary_for_people(january):
         assert heading in text
     assert "kW" in text
     assert "season by day" in " ".join(text.split())
+    assert re.search(r"test releases \(in the long run between [\d.]+% and [\d.]+%\); guessing", " ".join(text.split()))
 
 
 def test_curve(january):
