@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 
 from shoal.cli.main import app
 from shoal.engine.folder import Folder
-from shoal.errors import InputError, LedgerError, StorageError
+from shoal.errors import EngineError, InputError, LedgerError, StorageError
+from shoal.executors.executor import TRIES, died
+from shoal.executors.serial import Serial
 from shoal.fleet import designing, pipeline, releasing
-from shoal.fleet.jobs import Part, parts_of, read_list
+from shoal.fleet.jobs import Job, Part, parts_of, read_list
 from shoal.ledger.ledger import Ledger
 
 Patch = pytest.MonkeyPatch
@@ -242,6 +244,26 @@ def test_groups_do_not_change_after_a_release(
         go(out)
     assert charged(out) == then
     assert_released_as_charged(out)
+
+
+@pytest.mark.parametrize("stage", ["partition", "profile", "assign", "send", "readings"])
+def test_groups_are_not_formed_without_shards_whose_workers_died(
+    days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch, stage: str
+) -> None:
+    run, out = Serial.run, tmp_path / "fleet"
+
+    def dying(self: Serial, work: Any, tasks: Any) -> Any:
+        for number, result in run(self, work, tasks):
+            mine = isinstance(tasks[number], Job) and Path(tasks[number].out).parent.name == stage
+            yield number, died(TRIES) if mine and number == 1 else result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Serial, "run", dying)
+        with pytest.raises(EngineError, match="worker died 3 times"):
+            go(out, days[0], CONFIG)
+    assert not charged(out)
+    go(out, days[0], CONFIG, "fit")
+    assert not facts(out, "fit")["failed"]
 
 
 def test_a_damaged_receipt_is_not_believed(designed: Path) -> None:

@@ -26,6 +26,7 @@ class Failure:
     """A task that could not be done, and why; the others are not affected."""
 
     message: str
+    died: bool = False  #: its workers died: nothing is known to be wrong with the task itself
 
 
 class Executor(ABC):
@@ -59,7 +60,8 @@ class Executor(ABC):
 
 def died(times: int) -> Failure:
     """The failure of a task whose workers die."""
-    return Failure(f"the worker died {times} times on this task; out of memory? Use fewer workers or smaller shards")
+    text = f"the worker died {times} times on this task; out of memory? Use fewer workers or smaller shards"
+    return Failure(text, died=True)
 
 
 def open_executor(engine: str, workers: int | None = None) -> Executor:

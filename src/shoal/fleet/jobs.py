@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import InputError
+from shoal.errors import EngineError, InputError
 from shoal.executors.executor import Executor, Failure
 from shoal.files import file_digest
 from shoal.fleet.manifest import Failed
@@ -95,8 +95,13 @@ def receipted(path: str | Path, facts: dict[str, Any], seconds: float = 0.0) -> 
     return Part(str(path), store.finish(stage, shard))
 
 
-def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell) -> tuple[list[Part], list[Failed]]:
-    """Do what is not done; finished shards in the order of the jobs, and those that failed."""
+def run_jobs(
+    executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, for_good: bool = False
+) -> tuple[list[Part], list[Failed]]:
+    """Do what is not done; finished shards in the order of the jobs, and those that failed.
+
+    ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
+    """
     found = {number: part for number, job in enumerate(jobs) if (part := done(job.out)) is not None}
     failed: list[Failed] = []
     waiting = [number for number in range(len(jobs)) if number not in found]
@@ -104,6 +109,8 @@ def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell) -> 
     for position, result in executor.run(do, [jobs[number] for number in waiting]):
         number = waiting[position]
         if isinstance(result, Failure):
+            if for_good and result.died:
+                raise EngineError(f"{text}: {result.message}. What is finished is kept; run again")
             path = Path(jobs[number].out)
             failed.append(Failed(path.parent.name, _key(path), result.message))
         else:

@@ -82,7 +82,7 @@ def partitioned(
                 first, settings["last"], source["days"], source["step_minutes"], source["seed"], SIMULATED_START, out
             )
             jobs.append(Job(simulated_shard, task, out))
-        return run_jobs(executor, "simulating", jobs, tell)
+        return run_jobs(executor, "simulating", jobs, tell, for_good=True)
     settings = {**config.part(*READING), "source": source["digest"], "shard_size": config.shard_size}
     key = shard_key("sort", settings, [])
     folder = root / "sort"
@@ -109,7 +109,7 @@ def partitioned(
     for number in range(n_shards):
         out = out_path(root, "partition", "parquet", {**settings, "number": number})
         jobs.append(Job(read_pieces_shard, partition.ShardTask(pieces, number, grid, out), out))
-    result = run_jobs(executor, "reading meters", jobs, tell)
+    result = run_jobs(executor, "reading meters", jobs, tell, for_good=True)
     if not result[1]:
         shutil.rmtree(pieces.folder, ignore_errors=True)  # all of it is in the shards now
     return result
@@ -185,7 +185,7 @@ def assigned(
     for shard in readings:
         out = out_path(root, "profile", "parquet", {}, [shard])
         jobs.append(Job(profile_shard, profiles.ProfileTask(shard.path, out), out, (shard,)))
-    made, failed = run_jobs(executor, "profiles of the day", jobs, tell)
+    made, failed = run_jobs(executor, "profiles of the day", jobs, tell, for_good=True)
 
     total = sum(shard.households for shard in made)
     if config.table is not None and config.column is not None:
@@ -205,7 +205,7 @@ def assigned(
     for shard in made:
         out = out_path(root, "assign", "arrow", settings, [known, shard])
         jobs.append(Job(work, clustering.ClusterTask(shard.path, known.path, out), out, (known, shard)))
-    assigned_shards, more = run_jobs(executor, "nearest clusters", jobs, tell)
+    assigned_shards, more = run_jobs(executor, "nearest clusters", jobs, tell, for_good=True)
     counts: Counter[int] = Counter()
     for shard in assigned_shards:
         counts.update({int(cluster): count for cluster, count in shard.facts["counts"].items()})
@@ -278,7 +278,7 @@ def regrouped(
         jobs.append(
             Job(send_shard, regroup.SendTask(shard.path, assignment.path, out, known_only), out, (assignment, shard))
         )
-    sent, failed = run_jobs(executor, "sorting by group", jobs, tell)
+    sent, failed = run_jobs(executor, "sorting by group", jobs, tell, for_good=True)
     if failed:  # what is made without some senders must not pass for the whole later
         keys = [part.key for part in sent]
         outs = [
@@ -287,7 +287,7 @@ def regrouped(
         ]
     paths = tuple(s.path for s in sent)
     receiving = [Job(receive_shard, regroup.ReceiveTask(paths, i, out), out) for i, out in enumerate(outs)]
-    shards, lost = run_jobs(executor, "shards of whole groups", receiving, tell)
+    shards, lost = run_jobs(executor, "shards of whole groups", receiving, tell, for_good=True)
     if not failed and not lost:
         shutil.rmtree(root / "send", ignore_errors=True)
     return shards, failed + lost
