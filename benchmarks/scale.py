@@ -108,8 +108,8 @@ def one(households: int, args: argparse.Namespace) -> dict[str, Any]:
         out = Path(folder) / "run"
         with Run.start(out, source, config, watch, Sharded()) as run:
             if households > args.whole:
+                from shoal.fleet.lists import executor_of
                 from shoal.fleet.neighborhood import grouped_readings
-                from shoal.fleet.pipeline import executor_of
 
                 with executor_of(config) as executor:
                     grouped_readings(executor, out / "shards", source, config, run.told("fit"))

@@ -20,7 +20,7 @@ from shoal.engine.folder import Folder
 from shoal.errors import EngineError, InputError, LedgerError, StorageError
 from shoal.executors.executor import TRIES, died
 from shoal.executors.serial import Serial
-from shoal.fleet import designing, pipeline, releasing
+from shoal.fleet import charging, designing, modeling, releasing
 from shoal.fleet.jobs import Job, Part, parts_of, read_list
 from shoal.ledger.ledger import Ledger
 
@@ -46,9 +46,9 @@ def on_call(number: int, function: Callable[..., Any], error: BaseException, *, 
 POINTS = {
     "before the charge": (Ledger, "charge", False),
     "right after the charge": (Ledger, "charge", True),
-    "before the file": (pipeline, "_written", False),
-    "after the file, before the receipt": (pipeline, "receipted", False),
-    "after the receipt": (pipeline, "receipted", True),
+    "before the file": (charging, "_written", False),
+    "after the file, before the receipt": (charging, "receipted", False),
+    "after the receipt": (charging, "receipted", True),
     "after the draw": (releasing, "draw_shard", True),
 }
 
@@ -75,7 +75,7 @@ def test_a_release_that_ends_before_its_list_goes_on(designed: Path, monkeypatch
     put = Folder.put
 
     def stopped(self: Folder, name: str, content: str | bytes) -> Path:
-        if name == pipeline.RELEASE:
+        if name == charging.RELEASE:
             raise KeyboardInterrupt
         return put(self, name, content)
 
@@ -228,7 +228,7 @@ def test_groups_do_not_change_after_a_release(
 ) -> None:
     out = tmp_path / "fleet"
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.fleet.neighborhood.assigned", on_call(1, pipeline.fit, KeyboardInterrupt(), after=False))
+        patch.setattr("shoal.fleet.neighborhood.assigned", on_call(1, modeling.fit, KeyboardInterrupt(), after=False))
         with pytest.raises(KeyboardInterrupt):
             go(out, days[0], CONFIG)
     broken = sorted((out / "shards" / "partition").glob("*[0-9a-f].parquet"))

@@ -167,8 +167,8 @@ def pilot(config: Config, kind: str, households: int) -> dict[str, Any]:
     from shoal.fleet import releasing
     from shoal.fleet.designing import bound_from
     from shoal.fleet.jobs import do
+    from shoal.fleet.modeling import design_job, fit_job, method_of
     from shoal.fleet.neighborhood import assigned, partitioned, regrouped
-    from shoal.fleet.pipeline import _design_job, _fit_job, method_of
     from shoal.ledger.ledger import Ledger
     from shoal.meters.simulate import simulate_meters
 
@@ -200,11 +200,11 @@ def pilot(config: Config, kind: str, households: int) -> dict[str, Any]:
 
         shards = timed("groups", grouped)
         origin = (datetime(2024, 1, 1) + timedelta(days=config.train_days)).isoformat()
-        fitted = timed("fit", lambda: [do(_fit_job(root, shard, config, origin, None)) for shard in shards])
+        fitted = timed("fit", lambda: [do(fit_job(root, shard, config, origin, None)) for shard in shards])
         designed = timed(
             "design",
             lambda: [
-                do(_design_job(root, fit, shard, config, method_of(config), None))
+                do(design_job(root, fit, shard, config, method_of(config), None))
                 for fit, shard in zip(fitted, shards, strict=True)
             ],
         )

@@ -1,4 +1,16 @@
-"""The stages of a run over shards, as :class:`shoal.engine.run.Run` calls them."""
+"""The stages of a run over shards, as :class:`shoal.engine.run.Run` calls them: bounded memory.
+
+| stage | does, shard by shard | writes |
+| --- | --- | --- |
+| fit | readings to shards of whole groups; forecasts | fit.json |
+| design | a mechanism per shard, each group for itself | design.json |
+| release | workers draw, the driver charges, then writes | released/*.parquet, release.json |
+| audit | attacks on a sample of groups and on the hardest | audit.json |
+| card | the fleet's figures, from the shards' certificates | card.json, card.md, manifest.json |
+
+The lists name every shard with its digest; the shards themselves lie under ``shards/``, named by what they were made
+from. Nothing here depends on the engine or on the number of workers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +19,7 @@ from typing import TYPE_CHECKING
 from shoal.engine.config import Config
 from shoal.engine.folder import Folder
 from shoal.engine.whole import Whole
-from shoal.fleet import pipeline
+from shoal.fleet import charging, evidence, modeling
 from shoal.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
@@ -33,33 +45,33 @@ class Sharded:
 
     def fit(self, run: Run) -> Made:
         state = run.state
-        return pipeline.fit(
+        return modeling.fit(
             run.folder, state.source, run.config, state.previous, run.told("fit"), groups_fixed=run.released
         )
 
     def design(self, run: Run) -> Made:
-        return pipeline.design(run.folder, run.config, run.state.previous, run.told("design"))
+        return modeling.design(run.folder, run.config, run.state.previous, run.told("design"))
 
     def release(self, run: Run) -> Made:
-        return pipeline.release(run.folder, run.config, run.release_name, run.told("release"))
+        return charging.release(run.folder, run.config, run.release_name, run.told("release"))
 
     def audit(self, run: Run) -> Made:
-        return pipeline.audit(run.folder, run.config, run.told("audit"))
+        return evidence.audit(run.folder, run.config, run.told("audit"))
 
     def card(self, run: Run) -> Made:
         facts = {stage: run.facts(stage) for stage in ("fit", "design", "release", "audit")}
-        return pipeline.card(run.folder, run.config, facts, run.state.source)
+        return evidence.card(run.folder, run.config, facts, run.state.source)
 
     def report(self, run: Run) -> Made:
-        return pipeline.report(run.folder, run.config, {stage: run.facts(stage) for stage in ("fit", "release")})
+        return evidence.report(run.folder, run.config, {stage: run.facts(stage) for stage in ("fit", "release")})
 
     def hardest(self, folder: Folder) -> Mechanism:
-        return pipeline.hardest(folder)
+        return evidence.hardest(folder)
 
     def lacking(self, run: Run) -> bool:
         """Shards that failed, or that were released and are gone."""
         failed = any(run.facts(stage).get("failed") for stage in ("fit", "design", "release"))
-        return failed or ("release" in run.state.stages and pipeline.released_gone(run.folder))
+        return failed or ("release" in run.state.stages and charging.released_gone(run.folder))
 
 
 def pipeline_of(config: Config) -> Pipeline:
