@@ -33,7 +33,7 @@ WORKER_KILLS, DRIVER_KILLS = 20, 6
 SETTINGS = ("--order", "2,1", "--horizon", "4", "--group-cap", "10", "--samples", "100")
 #: Seconds between kills of workers: time enough for one to come up and do something, since a task whose workers die
 #: three times in a row is given up until the next run.
-PAUSE = 4.0, 12.0
+PAUSE = 2.0, 6.0
 #: A worker that has a task, by what its command line holds.
 WORKER = {"processes": b"shoal.executors.worker", "ray": b"ray::attempt"}
 
@@ -116,7 +116,7 @@ def torment(out: Path, households: int, engine: str, seed: int = 0) -> Found:
         driver = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         # Every other driver lives until the release has begun, and dies a little later.
         late = found.drivers_killed % 2 == 1
-        life = choose.uniform(0.0, 3.0) if late else choose.uniform(3.0, 3.0 + households / 50)
+        life = choose.uniform(0.0, 3.0) if late else choose.uniform(3.0, 3.0 + min(households / 50, 20.0))
         doomed = found.drivers_killed < DRIVER_KILLS
         started = time.monotonic()
         next_kill = started + choose.uniform(*PAUSE)
