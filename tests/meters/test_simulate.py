@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -106,3 +107,31 @@ def test_refusals() -> None:
     ]:
         with pytest.raises(InputError, match=message):
             simulate_meters(**({"n_households": 1, "days": 1} | kwargs))
+
+
+def test_a_charge_that_outlasts_the_simulated_days() -> None:
+    """A rare household of a large population: its storage heating charges for longer than is left."""
+    from shoal.meters import simulate
+
+    class Longest:
+        """Draws of a generator that are as large as they get in a million households."""
+
+        def __init__(self) -> None:
+            self._rng = np.random.default_rng(0)
+
+        def choice(self, values: object) -> float:
+            return 27.0
+
+        def uniform(self, low: float, high: float) -> float:
+            return high
+
+        def random(self, n: int) -> object:
+            return self._rng.random(n)
+
+        def standard_normal(self, n: int | None = None) -> object:
+            return 5.0 if n is None else np.full(n, 5.0)
+
+    calendar = simulate._calendar(datetime(2024, 1, 1), 3, 0)
+    load = simulate._night(Longest(), calendar, power=1.0, hours=7.5, weather=1.0)  # type: ignore[arg-type]
+    assert load.shape == calendar.hour.shape
+    assert np.isfinite(load).all()

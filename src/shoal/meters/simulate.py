@@ -226,7 +226,8 @@ def _night(rng: np.random.Generator, cal: _Calendar, *, power: float, hours: flo
         at = (day + 1) * per_day + int(late[max(day, 0)] * per_day / 24)
         full = max(int(length[max(day, 0)] * per_day / 24), 1)
         on = np.repeat(rng.random(full // 3 + 1) < holds, 3)[:full]
-        load[at : at + full] += power * on
+        part = load[at : at + full]  # a very long charge may outlast the simulated days
+        part += power * on[: len(part)]
     return load[per_day : per_day * (cal.days + 1)]
 
 
