@@ -160,25 +160,18 @@ def sizes(args: argparse.Namespace) -> None:
 
 
 def model(rows: list[dict[str, Any]]) -> None:
-    """Seconds = a + b n by stage, through the two largest sizes at which it ran; held against the others."""
-    print("\nCost model, seconds = once + each × households:\n")
-    print("| stage | once, s | each, ms | at 1 million | at 10 million | largest error at measured sizes |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    whole = [0.0, 0.0]
+    """Seconds per household at the largest size at which a stage ran, starting included, times households."""
+    print("\nCost model, seconds = each × households:\n")
+    print("| stage | measured at | each, ms | at 1 million | at 10 million |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    whole = 0.0
     for name in STAGES:
         known = [(row["households"], row["seconds"][name]) for row in rows if name in row["seconds"]]
-        if len(known) < 2:
-            continue
-        (n1, s1), (n2, s2) = known[-2:]
-        each = (s2 - s1) / (n2 - n1)
-        once = max(s1 - each * n1, 0.0)
-        error = max(abs(once + each * n - s) / s for n, s in known)
-        far = [once + each * n for n in (1e6, 1e7)]
-        whole = [a + b for a, b in zip(whole, far, strict=True)]
-        print(
-            f"| {name} | {once:.1f} | {each * 1e3:.3f} | {far[0] / 3600:.2f} h | {far[1] / 3600:.1f} h | {error:.0%} |"
-        )
-    print(f"| all | | | {whole[0] / 3600:.1f} h | {whole[1] / 3600:.0f} h | |")
+        if known:
+            n, seconds = known[-1]
+            whole += (each := seconds / n)
+            print(f"| {name} | {n:,} | {each * 1e3:.2f} | {each * 1e6 / 3600:.2f} h | {each * 1e7 / 3600:.1f} h |")
+    print(f"| all | | {whole * 1e3:.2f} | {whole * 1e6 / 3600:.1f} h | {whole * 1e7 / 3600:.0f} h |")
 
 
 def same(households: int, args: argparse.Namespace) -> None:
