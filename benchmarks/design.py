@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 import shoal
 from shoal.privacy.curve import round_up
+from shoal.studies.figures import COLORS
 from shoal.synthetic import TOTAL_BUDGETS, four_classes
 
 Array = NDArray[np.float64]
@@ -284,16 +285,6 @@ def peers(quick: bool) -> None:
 
 
 # ------------------------------------------------------------------ pictures
-
-COLORS = {
-    "none": "#9a9a9a",
-    "white": "#56b4e9",
-    "paper": "#e69f00",
-    "covariance": "#cc79a7",
-    "additive": "#d55e00",
-    "center": "#0072b2",
-    "transport": "#009e73",
-}
 
 
 def pictures(folder: Path, quick: bool) -> None:
