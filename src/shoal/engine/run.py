@@ -319,7 +319,7 @@ class Run:
         the household, while the ledger composes releases as independent.
         """
         before = self._saved.config.get("query") if self._saved is not None else None
-        if "marginal" in (before, self.config.query):
+        if "marginal" in (before, self.facts("design").get("query"), self.config.query):
             raise InputError(
                 "query: under 'marginal' the history's own randomness protects a household, and it does so once. A "
                 "second release about the same households would not be independent of the first, and its cost is not "

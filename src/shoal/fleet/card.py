@@ -79,8 +79,8 @@ def markdown(content: dict[str, Any]) -> str:
         f"- Hidden: {g['unit']}. {c['groups']} groups of {c['smallest']} to {c['largest']}.",
         f"- The attacker may know {g['attacker']}.",
         f"- Certified: {g['directed_edges_certified']} directed edges; {g['how']}.",
-        f"- Cost: off the true forecast by {a['added_rmse_kw']:.3g} kW (root mean square; hardest hit "
-        f"{a['added_rmse_kw_largest']:.3g} kW; forecasts average {a['forecast_kw']:.3g} kW); "
+        f"- Cost: off the true forecast by {a['added_rmse_kw']:.4g} kW (root mean square; hardest hit "
+        f"{a['added_rmse_kw_largest']:.4g} kW; forecasts average {a['forecast_kw']:.3g} kW); "
         f"method {content['mechanism']['method']}.",
         f"- Audit: {audit['verdict']}, {audit['audited_groups']} groups ({audit['audited_households']} households) "
         f"attacked, confidence {audit['confidence']:g} over all of them.",
