@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal.fleet.jobs import Part
+from shoal.engine.folder import Folder
+from shoal.errors import InputError
+from shoal.fleet.jobs import Part, parts_of, read_list
+from shoal.fleet.lists import DESIGN
 from shoal.mechanisms.mechanism import Mechanism
 from shoal.mechanisms.target import part_of
 from shoal.release.audit import audit
@@ -74,6 +77,32 @@ def sample(shards: Sequence[Part], n_groups: int, seed: int) -> list[tuple[Part,
         component = int(number - (ends[at] - sizes[at]))
         chosen.setdefault((shards[at].key, component), (shards[at], component))
     return list(chosen.values())
+
+
+def hardest(folder: Folder) -> Mechanism:
+    """The mechanism of the shard with the largest δ, of those that are undamaged."""
+    ((shard, _),) = sampled(folder, 1, 0)
+    return Mechanism.load(shard.path)
+
+
+def sampled(folder: Folder, groups: int, seed: int) -> list[tuple[Part, int]]:
+    """Groups to attack, (shard, component), the hardest to hide in first; damaged shards are passed over."""
+    made, _, more = read_list(folder / DESIGN, folder.path)
+    forecasts = {part.key: beside for part, beside in zip(made, parts_of(more["forecasts"], folder.path), strict=True)}
+    while True:
+        first = worst(made)
+        broken = first
+        try:
+            for part in (first, forecasts[first.key]):
+                part.check()
+            chosen = sample(made, groups, seed)
+            for broken, _ in chosen:
+                broken.check()
+            return chosen
+        except InputError:
+            made = [part for part in made if part is not broken]
+            if not made:
+                raise
 
 
 def together(found: Sequence[dict[str, Any]], confidence: float) -> dict[str, Any]:

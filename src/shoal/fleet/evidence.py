@@ -15,19 +15,16 @@ from shoal.executors.versions import versions
 from shoal.fleet import auditing, page
 from shoal.fleet.card import fleet_card, markdown
 from shoal.fleet.jobs import (
-    Part,
     Tell,
-    parts_of,
     read_list,
 )
 from shoal.fleet.lists import AUDIT, DESIGN, FIT, MANIFEST, RELEASE, Made, executor_of
 from shoal.fleet.manifest import Manifest, Source, write_manifest
-from shoal.mechanisms.mechanism import Mechanism
 
 
 def audit(folder: Folder, config: Config, tell: Tell) -> Made:
     """Attack a sample of groups, the hardest to hide among them."""
-    chosen = sampled(folder, config.audit_groups, config.seed)
+    chosen = auditing.sampled(folder, config.audit_groups, config.seed)
     confidence = 1.0 - (1.0 - config.confidence) / len(chosen)
     tasks = [
         auditing.AuditTask(shard.path, component, config.audit_samples, confidence, config.seed, number == 0)
@@ -74,29 +71,3 @@ def _manifest(folder: Folder, source: dict[str, Any]) -> Manifest:
         found = found.with_stage(stage, [part.shard for part in parts], messages)
         found = replace(found, step_us=more.get("step_us", found.step_us))
     return found
-
-
-def hardest(folder: Folder) -> Mechanism:
-    """The mechanism of the shard with the largest δ, of those that are undamaged."""
-    ((shard, _),) = sampled(folder, 1, 0)
-    return Mechanism.load(shard.path)
-
-
-def sampled(folder: Folder, groups: int, seed: int) -> list[tuple[Part, int]]:
-    """Groups to attack, (shard, component), the hardest to hide in first; damaged shards are passed over."""
-    made, _, more = read_list(folder / DESIGN, folder.path)
-    forecasts = {part.key: beside for part, beside in zip(made, parts_of(more["forecasts"], folder.path), strict=True)}
-    while True:
-        first = auditing.worst(made)
-        broken = first
-        try:
-            for part in (first, forecasts[first.key]):
-                part.check()
-            chosen = auditing.sample(made, groups, seed)
-            for broken, _ in chosen:
-                broken.check()
-            return chosen
-        except InputError:
-            made = [part for part in made if part is not broken]
-            if not made:
-                raise

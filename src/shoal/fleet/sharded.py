@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from shoal.engine.config import Config
 from shoal.engine.folder import Folder
 from shoal.engine.whole import Whole
-from shoal.fleet import charging, evidence, modeling
+from shoal.fleet import auditing, charging, evidence, modeling
 from shoal.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Sharded:
         return evidence.report(run.folder, run.config, {stage: run.facts(stage) for stage in ("fit", "release")})
 
     def hardest(self, folder: Folder) -> Mechanism:
-        return evidence.hardest(folder)
+        return auditing.hardest(folder)
 
     def lacking(self, run: Run) -> bool:
         """Shards that failed, or that were released and are gone."""
