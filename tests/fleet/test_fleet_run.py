@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -187,3 +188,25 @@ def test_lists_name_forecasts_beside_their_mechanisms(finished: Path) -> None:
     made, _, more = read_list(finished / "design.json", finished)
     for mechanism, forecast in zip(made, parts_of(more["forecasts"], finished), strict=True):
         assert shoal.Mechanism.load(mechanism.path).classes.labels == Forecasts.load(forecast.path).households
+
+
+def test_a_household_that_cannot_be_read_is_named_with_its_reason(
+    tmp_path: Path, days: tuple[Path, Path, Path]
+) -> None:
+    """It is in no shard of readings: only the quality table of the partition knows it."""
+    sparse = pl.DataFrame(
+        {
+            "household": ["Z9", "Z9"],
+            "timestamp": [datetime(2024, 1, 1), datetime(2024, 1, 16)],
+            "kw": [1.0, 2.0],
+        },
+        schema_overrides={"timestamp": pl.read_parquet_schema(days[0])["timestamp"]},
+    )
+    meters = tmp_path / "meters.parquet"
+    pl.concat([pl.read_parquet(days[0]), sparse]).write_parquet(meters)
+    out = tmp_path / "fleet"
+    run = go(out, meters, CONFIG, "fit")
+    table = dict(pl.read_csv(out / "left_out.csv").iter_rows())
+    assert set(table) == {SHORT, "Z9"}
+    assert all(table.values())
+    assert run.facts("fit")["left_out_count"] == 2

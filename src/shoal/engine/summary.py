@@ -72,10 +72,17 @@ def _protected(fit: dict[str, Any], design: dict[str, Any]) -> list[str]:
         lines.append(f"Released: {QUERIES[design['query']]}.")
     gone = fit.get("left_out_count", len(fit["left_out"]))
     if gone:
-        lines.append(f"{counted(gone, 'household')} left out; the quality table and `--json` say why.")
-    for one in (*fit.get("failed", ()), *design.get("failed", ())):
-        lines.append(f"SHARD LEFT OUT, nothing of it is released: {one['stage']} {one['key'][:12]}: {one['message']}")
-    return lines
+        where = "left_out.csv" if "left_out_count" in fit else "quality.csv"
+        lines.append(f"{counted(gone, 'household')} left out; {where} says why.")
+    return [*lines, *_lost(fit), *_lost(design)]
+
+
+def _lost(stage: dict[str, Any]) -> list[str]:
+    """Shards that a stage could not do."""
+    return [
+        f"SHARD LEFT OUT, nothing of it is released: {one['stage']} {one['key'][:12]}: {one['message']}"
+        for one in stage.get("failed", ())
+    ]
 
 
 def _by_day(fit: dict[str, Any]) -> bool:
@@ -179,7 +186,7 @@ def _up(value: float, digits: int = 3) -> str:
 
 def _spent(release: dict[str, Any]) -> list[str]:
     if not release or "spent" not in release:
-        return []
+        return _lost(release)
     lines = [
         f"δ({release['budget_epsilon']:g}) ≤ {_up(release['spent'])} of a budget of "
         f"{release['budget_delta']:g} for the household with most spent; "
@@ -187,7 +194,7 @@ def _spent(release: dict[str, Any]) -> list[str]:
     ]
     if release["budget_set"]:
         lines.append("The ledger had no budget; this one was set. `shoal ledger budget` changes it.")
-    return lines
+    return [*lines, *_lost(release)]
 
 
 def _time(run: Run) -> list[str]:
@@ -204,6 +211,7 @@ def _files(run: Run) -> list[str]:
         "report.html": "the report, for the data owner: it shows true forecasts",
         "released.csv": "the released figures (also .parquet); its household column is your key: drop it to pass on",
         "card.md": "the release card, to publish with the figures (also .json, .yaml)",
+        "left_out.csv": "households without a forecast, and why",
         "ledger.db": "what was spent; keep it, and keep it private",
     }
     return [f"{folder / name}: {text}" for name, text in known.items() if (folder / name).is_file()]

@@ -17,7 +17,7 @@ from shoal.engine.releasing import ensure_budget, open_ledger, refuse_empty_clai
 from shoal.errors import BudgetError, InputError, LedgerError
 from shoal.executors.executor import Failure
 from shoal.fleet import designing, releasing
-from shoal.fleet.evidence import hardest
+from shoal.fleet.auditing import hardest
 from shoal.fleet.jobs import (
     Part,
     Tell,
@@ -30,7 +30,7 @@ from shoal.fleet.jobs import (
 )
 from shoal.fleet.lists import DESIGN, RELEASE, RELEASED, SHARDS, Made, executor_of, total
 from shoal.fleet.manifest import Failed
-from shoal.fleet.store import put_whole
+from shoal.fleet.store import Store, put_whole
 from shoal.ledger.ledger import Ledger
 from shoal.meters.forecast import Forecasts
 from shoal.privacy.curve import round_up
@@ -44,6 +44,7 @@ def release(folder: Folder, config: Config, name: str, tell: Tell) -> Made:
     refuse_empty_claims(worst, config)
     finished: dict[int, Part] = {}
     failed: list[Failed] = []
+    Store(str(folder.path)).sweep()
     with open_ledger(folder, config, create=True) as ledger, executor_of(config) as executor:
         budget_set = ensure_budget(ledger, worst, config)
         waiting = []

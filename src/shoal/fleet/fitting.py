@@ -62,7 +62,7 @@ def fit_shard(task: FitTask) -> dict[str, Any]:
 def _told(forecasts: Forecasts, truth: FloatArray) -> dict[str, Any]:
     return {
         "households": len(forecasts.households),
-        "left_out": len(forecasts.left_out),
+        "left_out": dict(forecasts.left_out),
         "repaired": int((forecasts.quality["verdict"] == "repaired").sum()),
         "smaller_model": int(forecasts.models.fallback.sum()),
         "model_holds": sum(verdict == "holds" for verdict in forecasts.checks.verdict),

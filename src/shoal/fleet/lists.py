@@ -18,6 +18,7 @@ from shoal.fleet.jobs import (
 
 SHARDS, RELEASED = "shards", "released"
 FIT, DESIGN, RELEASE, AUDIT, MANIFEST = "fit.json", "design.json", "release.json", "audit.json", "manifest.json"
+LEFT_OUT = "left_out.csv"
 
 #: The files that a stage wrote, and what to tell about it.
 Made = tuple[list[str], dict[str, Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,9 +26,25 @@ from shoal.fleet.jobs import (
     read_list,
     run_jobs,
 )
-from shoal.fleet.lists import DESIGN, FIT, SHARDS, Made, Yesterday, beside, executor_of, total, weighted, yesterday
+from shoal.fleet.lists import (
+    DESIGN,
+    FIT,
+    LEFT_OUT,
+    SHARDS,
+    Made,
+    Yesterday,
+    beside,
+    executor_of,
+    total,
+    weighted,
+    yesterday,
+)
 from shoal.fleet.neighborhood import grouped_readings
+from shoal.fleet.store import Store
 from shoal.meters import clock, window
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: What an update of a shard counts.
 UPDATED = ("carried", "refitted", "drifted", "silent")
@@ -49,6 +65,7 @@ def fit(
     """
     root = folder.path / SHARDS
     before = None if previous is None else yesterday(folder, previous)
+    Store(str(root)).sweep()  # what killed workers left; the folder is ours, and nobody works in it yet
     with executor_of(config) as executor:
         grouped = grouped_readings(executor, root, source, config, tell, None if before is None else before.assignment)
         origin = _origin(grouped.ends, grouped.step_us, grouped.time_zone, config.origin)
@@ -74,11 +91,15 @@ def fit(
             step_us=grouped.step_us,
         ),
     )
+    left_out = dict(grouped.unusable)
+    for part in fitted:
+        left_out.update(part.facts["left_out"])
+    folder.write(LEFT_OUT, lambda path: _left_out_table(left_out).write_csv(path))
     groups = grouped.assignment.facts
-    return [FIT], {
+    return [FIT, LEFT_OUT], {
         "source": describe(source),
         "households": total(fitted, "households"),
-        "left_out_count": total(fitted, "left_out"),
+        "left_out_count": len(left_out),
         "left_out": {},
         "repaired": total(fitted, "repaired"),
         "origin": origin,
@@ -98,6 +119,13 @@ def fit(
         "truth_known": total(fitted, "truth_known") > 0,
         "mae_forecast_kw": weighted(fitted, "mae_forecast_kw", "truth_known"),
     }
+
+
+def _left_out_table(reasons: dict[str, str]) -> pl.DataFrame:
+    import polars as pl
+
+    rows = sorted(reasons.items())
+    return pl.DataFrame(rows, schema={"household": pl.String, "reason": pl.String}, orient="row")
 
 
 def design(folder: Folder, config: Config, previous: str | None, tell: Tell) -> Made:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from shoal.fleet import clustering, grouping, partition, profiles, regroup
 from shoal.fleet.jobs import Job, Part, Tell, do, done, out_path, run_jobs
 from shoal.fleet.manifest import Failed
 from shoal.fleet.pieces import Pieces, sort_files
-from shoal.fleet.shards import MICROSECOND, read_shard
+from shoal.fleet.shards import MICROSECOND, read_quality, read_shard
 from shoal.fleet.store import put_whole, shard_key
 
 #: Settings that decide how meter files are read.
@@ -39,6 +39,7 @@ class Grouped:
     step_us: int
     time_zone: str | None
     newcomers: int = 0  #: households that joined after the groups were fixed
+    unusable: dict[str, str] = field(default_factory=dict)  #: household -> why its readings could not be used
 
 
 def grouped_readings(
@@ -62,7 +63,20 @@ def grouped_readings(
         raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
     came, kept = (sum(shard.households for shard in parts) for parts in (readings, shards))
     newcomers = came - kept if later and not lost else 0
-    return Grouped(shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), newcomers)
+    unusable = _unusable(readings)
+    return Grouped(shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), newcomers, unusable)
+
+
+def _unusable(readings: list[Part]) -> dict[str, str]:
+    """Households that reading left out, with the reason; they are in no shard, only in its quality table."""
+    import polars as pl
+
+    found: dict[str, str] = {}
+    for part in readings:
+        if part.facts["left_out"]:
+            gone = read_quality(part.path).filter(pl.col("verdict") == "left out")
+            found.update(zip(gone["household"].to_list(), gone["reason"].to_list(), strict=True))
+    return found
 
 
 # ------------------------------------------------------------------ partition
