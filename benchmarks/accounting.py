@@ -111,10 +111,10 @@ def pld_delta(classes: shoal.GaussianClasses, a: int, b: int) -> tuple[float, in
     """dp-accounting's distribution from the CDF of the loss; returns δ and the number of CDF values it asked for."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    from shoal.privacy import tails
-    from shoal.privacy.edges import loss_law
-    from shoal.privacy.generating import RIGHT, TAIL
-    from shoal.privacy.releases import Releases
+    from shoal.accounting import tails
+    from shoal.accounting.edges import loss_law
+    from shoal.accounting.generating import RIGHT, TAIL
+    from shoal.accounting.releases import Releases
 
     law = loss_law(Releases.of(classes).spectra(np.array([[a, b]], dtype=np.intp)), 0, 0)
     calls = 0

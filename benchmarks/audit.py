@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import shoal
-from shoal.release.trials import seeded_release
+from shoal.audits.trials import seeded_release
 from shoal.supports import RankWarning
 
 Array = NDArray[np.float64]

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shoal
-from shoal.privacy.curve import round_up
-from shoal.studies.figures import COLORS
-from shoal.synthetic import TOTAL_BUDGETS, four_classes
+from shoal.accounting.curve import round_up
+from shoal.reproduction.figures import COLORS
+from shoal.reproduction.synthetic import TOTAL_BUDGETS, four_classes
 
 Array = NDArray[np.float64]
 
@@ -114,8 +114,8 @@ def slsqp(problem: Any, *, own_gradient: bool, iterations: int) -> tuple[float, 
     """The same smoothed objective over the additive moves by SciPy's SLSQP: (worst ln δ, seconds)."""
     from scipy.optimize import minimize
 
-    from shoal.mechanisms.descent import _Layout, _smoothed, worst_value
-    from shoal.mechanisms.white import white
+    from shoal.designs.descent import _Layout, _smoothed, worst_value
+    from shoal.designs.methods.white import white
 
     layout = _Layout(problem, False, True)
     everything = np.ones(len(problem.pairs), dtype=bool)
@@ -254,8 +254,8 @@ def times(quick: bool) -> None:
 
 
 def peers(quick: bool) -> None:
-    from shoal.mechanisms.paper import paper
-    from shoal.mechanisms.problem import Problem
+    from shoal.designs.methods.paper import paper
+    from shoal.designs.problem import Problem
 
     n, k = (4, 2) if quick else (6, 3)
     classes, graph = random_family(n, k)

@@ -35,7 +35,7 @@ SETTINGS = ("--order", "2,1", "--horizon", "4", "--group-cap", "10", "--samples"
 #: three times in a row is given up until the next run.
 PAUSE = 2.0, 6.0
 #: A worker that has a task, by what its command line holds.
-WORKER = {"processes": b"shoal.executors.worker", "ray": b"ray::attempt"}
+WORKER = {"processes": b"shoal.workers.worker", "ray": b"ray::attempt"}
 
 
 @dataclass

@@ -15,10 +15,10 @@ from calls import SMALL, call
 from typer.testing import CliRunner
 
 import shoal
+from shoal.audits import trials
 from shoal.cli import reference
 from shoal.cli.main import app
 from shoal.engine.config import FEWEST, Config, template
-from shoal.release import trials
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = dict(reference.commands())

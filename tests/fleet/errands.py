@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.errors import InputError, StorageError
-from shoal.executors.threads import ONE_THREAD
+from shoal.workers.threads import ONE_THREAD
 
 SECRET = "8675309"
 

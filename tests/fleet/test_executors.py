@@ -17,9 +17,9 @@ import pytest
 from errands import SECRET, Errand
 
 from shoal.errors import InputError, StorageError
-from shoal.executors.executor import TRIES, Executor, Failure, open_executor
-from shoal.executors.outcome import TaskError
-from shoal.executors.threads import ONE_THREAD
+from shoal.workers.executor import TRIES, Executor, Failure, open_executor
+from shoal.workers.outcome import TaskError
+from shoal.workers.threads import ONE_THREAD
 
 
 @pytest.fixture(params=["serial", "processes"])
@@ -201,7 +201,7 @@ def test_closing_ends_the_workers() -> None:
 
 DRIVER = """
 import sys
-from shoal.executors.executor import open_executor
+from shoal.workers.executor import open_executor
 import errands
 with open_executor("processes", 2) as executor:
     for _ in executor.run(errands.present, [errands.Errand(i, 60.0, sys.argv[1]) for i in range(4)]):
@@ -233,7 +233,7 @@ def test_no_worker_outlives_its_driver(tmp_path: Path, sent: signal.Signals) -> 
 
 def test_workers_that_do_not_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from shoal.errors import EngineError
-    from shoal.executors import processes
+    from shoal.workers import processes
 
     monkeypatch.setattr(processes, "BOOT", "raise SystemExit(1)")
     with open_executor("processes", 2) as executor, pytest.raises(EngineError, match="did not start"):

@@ -17,11 +17,11 @@ import pytest
 from errands import SECRET, Errand
 
 from shoal.errors import InputError, StorageError
-from shoal.executors import cluster
-from shoal.executors.executor import TRIES, Executor, Failure, open_executor
-from shoal.executors.outcome import TaskError
-from shoal.executors.threads import ONE_THREAD
-from shoal.executors.versions import versions
+from shoal.workers import cluster
+from shoal.workers.executor import TRIES, Executor, Failure, open_executor
+from shoal.workers.outcome import TaskError
+from shoal.workers.threads import ONE_THREAD
+from shoal.workers.versions import versions
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
 
@@ -130,7 +130,7 @@ def test_the_probe_asks_the_workers(ray: Executor) -> None:
 
 DRIVER = """
 import sys
-from shoal.executors.executor import open_executor
+from shoal.workers.executor import open_executor
 import errands
 with open_executor("ray", 2) as executor:
     for _ in executor.run(errands.present, [errands.Errand(i, 60.0, sys.argv[1]) for i in range(4)]):

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from shoal.errors import InputError
-from shoal.executors.executor import open_executor
-from shoal.executors.versions import differences
+from shoal.workers.executor import open_executor
+from shoal.workers.versions import differences
 
 
 def _closed_port() -> int:
@@ -31,7 +31,7 @@ LISTENING = """
 import socket
 import ray.util.client.worker as client
 from shoal.errors import InputError
-from shoal.executors.executor import open_executor
+from shoal.workers.executor import open_executor
 
 client.INITIAL_TIMEOUT_SEC = client.MAX_TIMEOUT_SEC = 1
 with socket.socket() as listening:

@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 from shoal.cli.main import app
 from shoal.engine.folder import Folder
 from shoal.errors import EngineError, InputError, LedgerError, StorageError
-from shoal.executors.executor import TRIES, died
-from shoal.executors.serial import Serial
 from shoal.fleet import charging, designing, modeling, releasing
 from shoal.fleet.jobs import Job, Part, parts_of, read_list
 from shoal.ledger.ledger import Ledger
+from shoal.workers.executor import TRIES, died
+from shoal.workers.serial import Serial
 
 Patch = pytest.MonkeyPatch
 

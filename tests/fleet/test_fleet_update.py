@@ -30,13 +30,13 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli.main import app
+from shoal.designs.reuse import AIMED_ANEW, KEPT, REDESIGN, UNCHANGED
 from shoal.engine.config import Config
 from shoal.engine.run import Run
 from shoal.errors import InputError
 from shoal.fleet.jobs import read_list
 from shoal.fleet.sharded import pipeline_of
 from shoal.ledger.ledger import Ledger
-from shoal.mechanisms.reuse import AIMED_ANEW, KEPT, REDESIGN, UNCHANGED
 from shoal.meters.forecast import Forecasts
 
 

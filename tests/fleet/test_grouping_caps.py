@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shoal.accounting.deterministic import analytic_sigma, gaussian_delta
 from shoal.cells import cut
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.fleet.caps import cap_table
-from shoal.privacy.deterministic import analytic_sigma, gaussian_delta
 
 RHO, EPSILON, DELTA = 4.0, 1.0, 1e-4
 

@@ -15,8 +15,8 @@ from scipy.special import log_ndtr, ndtr
 
 import shoal
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph
+from shoal.accounting.incident import IncidentReleases, incident_spectra
 from shoal.ledger.composition import Charges, Composer
-from shoal.privacy.incident import IncidentReleases, incident_spectra
 
 
 def mixed() -> list[Mechanism]:

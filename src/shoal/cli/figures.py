@@ -11,7 +11,7 @@ from shoal.cli import options
 from shoal.cli.screen import Debug, Json, Outcome, command
 
 if TYPE_CHECKING:
-    from shoal.mechanisms.mechanism import Mechanism
+    from shoal.designs.mechanism import Mechanism
 
 
 @command
@@ -32,7 +32,7 @@ def curve(
 
         shoal curve january/mechanism.shoal --epsilon 0.1:2:20 --notion pdp
     """
-    from shoal.privacy.curve import round_up
+    from shoal.accounting.curve import round_up
 
     mechanism = _mechanism(target)
     grid = options.numbers(epsilon, "epsilon")
@@ -72,12 +72,12 @@ def frontier(
 
         shoal frontier january --rho 0.2,0.5 --method white,paper,transport --epsilon 2
     """
+    from shoal.accounting.curve import round_up
+    from shoal.designs.design import frontier as compare
     from shoal.engine.designing import laws
     from shoal.engine.fitting import FORECASTS, GRAPH, load_graph
     from shoal.engine.run import Run
-    from shoal.mechanisms.design import frontier as compare
     from shoal.meters.forecast import Forecasts
-    from shoal.privacy.curve import round_up
 
     budgets = options.numbers(rho, "rho")
     with Run.open(folder) as going:
@@ -98,9 +98,9 @@ def frontier(
 
 
 def _mechanism(target: Path) -> Mechanism:
+    from shoal.designs.mechanism import Mechanism
     from shoal.engine.designing import MECHANISM
     from shoal.errors import InputError
-    from shoal.mechanisms.mechanism import Mechanism
 
     if not target.is_dir():
         return Mechanism.load(target)

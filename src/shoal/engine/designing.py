@@ -5,17 +5,17 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
+from shoal.designs.design import design as design_mechanism
+from shoal.designs.design import perfect_rho
+from shoal.designs.target import interruptible, meet
 from shoal.engine.config import Config
 from shoal.engine.cost import cost_facts
 from shoal.engine.fitting import FORECASTS, GRAPH, Progress, load_graph
 from shoal.engine.folder import Folder
-from shoal.mechanisms.design import design as design_mechanism
-from shoal.mechanisms.design import perfect_rho
-from shoal.mechanisms.target import interruptible, meet
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
-from shoal.privacy.curve import round_up
 from shoal.report.homes import all_alike
 
 MECHANISM = "mechanism.shoal"

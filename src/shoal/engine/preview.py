@@ -6,9 +6,9 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shoal.accounting.curve import round_up
 from shoal.engine.folder import Done, Folder, State
 from shoal.errors import InputError, ShoalError
-from shoal.privacy.curve import round_up
 
 if TYPE_CHECKING:
     from shoal.engine.run import Run

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal.accounting.curve import round_up
+from shoal.designs.mechanism import Mechanism
 from shoal.engine.config import Config
 from shoal.engine.designing import MECHANISM
 from shoal.engine.fitting import FORECASTS
@@ -19,10 +21,8 @@ from shoal.engine.folder import Folder
 from shoal.errors import InputError, UnreachableError
 from shoal.files import digest_of
 from shoal.ledger.ledger import Ledger
-from shoal.mechanisms.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
-from shoal.privacy.curve import round_up
 from shoal.validation import FloatArray
 
 LEDGER, CSV, PARQUET, DRAWS = "ledger.db", "released.csv", "released.parquet", "draws.npy"

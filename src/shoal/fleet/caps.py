@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal import validation
+from shoal.accounting.curve import round_up
 from shoal.cells import cut
 from shoal.classes import GaussianClasses
+from shoal.designs.design import calibrate, design
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
-from shoal.mechanisms.design import calibrate, design
-from shoal.privacy.curve import round_up
 
 if TYPE_CHECKING:
     import polars as pl

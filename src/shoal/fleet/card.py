@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import shoal
+from shoal.accounting.curve import round_up
+from shoal.card.card import QUERIES
 from shoal.engine.config import Config
-from shoal.privacy.curve import round_up
-from shoal.release.card import QUERIES
 
 
 def fleet_card(facts: dict[str, dict[str, Any]], config: Config) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from shoal.accounting.curve import round_up
 from shoal.engine.config import Config
 from shoal.engine.folder import Folder
 from shoal.engine.releasing import ensure_budget, open_ledger, refuse_empty_claims
 from shoal.errors import BudgetError, InputError, LedgerError
-from shoal.executors.executor import Failure
 from shoal.fleet import designing, releasing
 from shoal.fleet.auditing import hardest
 from shoal.fleet.jobs import (
@@ -33,7 +33,7 @@ from shoal.fleet.manifest import Failed
 from shoal.fleet.store import Store, put_whole
 from shoal.ledger.ledger import Ledger
 from shoal.meters.forecast import Forecasts
-from shoal.privacy.curve import round_up
+from shoal.workers.executor import Failure
 
 
 def release(folder: Folder, config: Config, name: str, tell: Tell) -> Made:

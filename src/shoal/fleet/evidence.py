@@ -10,8 +10,6 @@ from shoal.engine.config import Config
 from shoal.engine.folder import Folder
 from shoal.engine.plain import as_json
 from shoal.errors import InputError
-from shoal.executors.executor import Failure
-from shoal.executors.versions import versions
 from shoal.fleet import auditing, page
 from shoal.fleet.card import fleet_card, markdown
 from shoal.fleet.jobs import (
@@ -20,6 +18,8 @@ from shoal.fleet.jobs import (
 )
 from shoal.fleet.lists import AUDIT, DESIGN, FIT, MANIFEST, RELEASE, Made, executor_of
 from shoal.fleet.manifest import Manifest, Source, write_manifest
+from shoal.workers.executor import Failure
+from shoal.workers.versions import versions
 
 
 def audit(folder: Folder, config: Config, tell: Tell) -> Made:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import EngineError, InputError
-from shoal.executors.executor import Executor, Failure
 from shoal.files import file_digest
 from shoal.fleet.manifest import Failed
 from shoal.fleet.store import RECEIPT, Shard, Store, shard_key, shard_of
+from shoal.workers.executor import Executor, Failure
 
 #: Called with (what is happening, done, total).
 Tell = Callable[[str, int, int], None]

@@ -8,13 +8,13 @@ from typing import Any
 
 from shoal.engine.config import Config
 from shoal.engine.folder import Folder
-from shoal.executors.executor import Executor, open_executor
 from shoal.fleet.jobs import (
     Job,
     Part,
     parts_of,
     read_list,
 )
+from shoal.workers.executor import Executor, open_executor
 
 SHARDS, RELEASED = "shards", "released"
 FIT, DESIGN, RELEASE, AUDIT, MANIFEST = "fit.json", "design.json", "release.json", "audit.json", "manifest.json"

@@ -15,7 +15,6 @@ from typing import Any
 
 from shoal.engine.config import Config
 from shoal.errors import InputError
-from shoal.executors.executor import Executor, Failure
 from shoal.files import file_digest
 from shoal.fleet import clustering, grouping, partition, profiles, regroup
 from shoal.fleet.jobs import Job, Part, Tell, do, done, out_path, run_jobs
@@ -23,6 +22,7 @@ from shoal.fleet.manifest import Failed
 from shoal.fleet.pieces import Pieces, sort_files
 from shoal.fleet.shards import MICROSECOND, read_quality, read_shard
 from shoal.fleet.store import put_whole, shard_key
+from shoal.workers.executor import Executor, Failure
 
 #: Settings that decide how meter files are read.
 READING = ("unit", "interval", "time_zone", "max_kw", "household_column", "timestamp_column", "value_column")

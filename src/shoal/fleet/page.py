@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from shoal.audits.guard import model_guard
+from shoal.card.card import release_card
+from shoal.designs.mechanism import Mechanism
+from shoal.designs.target import part_of
 from shoal.engine.config import Config
 from shoal.engine.evidence import REPORT, Attacked, Recorded, later_errors, page
 from shoal.engine.fitting import later
 from shoal.engine.folder import Folder
 from shoal.fleet.jobs import Part, read_list
 from shoal.fleet.shards import readings_of
-from shoal.mechanisms.mechanism import Mechanism
-from shoal.mechanisms.target import part_of
 from shoal.meters.forecast import Forecasts
-from shoal.release.card import release_card
-from shoal.release.guard import model_guard
 from shoal.validation import FloatArray
 
 OTHERS = "in another group, which is not on this page"

@@ -138,7 +138,7 @@ def measured(config: Config, kind: str) -> Units:
 
 
 def _pilot_elsewhere(config: Config, kind: str, households: int) -> dict[str, Any]:
-    from shoal.executors.threads import ONE_THREAD
+    from shoal.workers.threads import ONE_THREAD
 
     asked = json.dumps({"config": config.to_dict(), "kind": kind, "households": households})
     done = subprocess.run(
@@ -163,7 +163,6 @@ def _pilot_elsewhere(config: Config, kind: str, households: int) -> dict[str, An
 def pilot(config: Config, kind: str, households: int) -> dict[str, Any]:
     """Seconds of each stage, bytes on disk, and the most memory held, for simulated households in one shard."""
     from shoal.engine import sources
-    from shoal.executors.serial import Serial
     from shoal.fleet import releasing
     from shoal.fleet.designing import bound_from
     from shoal.fleet.jobs import do
@@ -171,6 +170,7 @@ def pilot(config: Config, kind: str, households: int) -> dict[str, Any]:
     from shoal.fleet.neighborhood import assigned, partitioned, regrouped
     from shoal.ledger.ledger import Ledger
     from shoal.meters.simulate import simulate_meters
+    from shoal.workers.serial import Serial
 
     days = config.train_days + 1
     config = config.changed(shard_size=households)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from shoal.accounting.curve import round_up
 from shoal.errors import InputError
 from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import Charges, Composer, Lookup
-from shoal.privacy.curve import round_up
 
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 

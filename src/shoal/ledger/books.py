@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shoal.accounting.curve import round_up
+from shoal.designs.mechanism import Mechanism
 from shoal.errors import BudgetError, InputError
 from shoal.ledger import accounts
 from shoal.ledger.accounts import Account, round_down
@@ -15,8 +17,6 @@ from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry, is_random, one_graph
 from shoal.ledger.storage import Transaction
 from shoal.ledger.tallies import Tallies
-from shoal.mechanisms.mechanism import Mechanism
-from shoal.privacy.curve import round_up
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
 

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
+from shoal.accounting.curve import privacy_curve
+from shoal.accounting.renyi import renyi_curve
+from shoal.designs.mechanism import Mechanism
 from shoal.errors import CertificationError, InputError
 from shoal.ledger.composition import Charges, covered
-from shoal.mechanisms.mechanism import Mechanism
-from shoal.privacy.curve import privacy_curve
-from shoal.privacy.renyi import renyi_curve
 
 #: Parts of ε at which δ is bounded: a few uses that share it evenly, or one that has it all.
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
+from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.ledger import journal
 from shoal.ledger.answering import OTHER_QUESTION, again, content
@@ -20,7 +21,6 @@ from shoal.ledger.journal import Journal
 from shoal.ledger.questions import Question
 from shoal.ledger.storage import Transaction
 from shoal.ledger.tallies import Tallies
-from shoal.mechanisms.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 

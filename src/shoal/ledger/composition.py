@@ -34,10 +34,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spectra
+from shoal.accounting.spectrum import EdgeSpectra
+from shoal.designs.mechanism import Mechanism
 from shoal.ledger.recent import Recent
-from shoal.mechanisms.mechanism import Mechanism
-from shoal.privacy.incident import IncidentReleases, SpectraOf, incident_spectra
-from shoal.privacy.spectrum import EdgeSpectra
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)

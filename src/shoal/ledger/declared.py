@@ -8,10 +8,10 @@ import numpy as np
 
 from shoal import validation
 from shoal.classes import GaussianClasses
+from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.ledger.questions import known_label, word
-from shoal.mechanisms.mechanism import Mechanism
 
 
 def as_mechanism(released: Mechanism | GaussianClasses, graph: NeighborGraph | None) -> Mechanism:

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shoal.accounting.curve import round_up
 from shoal.ledger import accounts, journal
 from shoal.ledger.accounts import Account
 from shoal.ledger.books import Books
@@ -14,7 +15,6 @@ from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.composition import Charges
 from shoal.ledger.storage import CHUNK, Transaction
 from shoal.ledger.tallies import Tallies
-from shoal.privacy.curve import round_up
 
 
 @dataclass(frozen=True)

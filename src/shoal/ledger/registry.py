@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal import validation
+from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger.bounds import MechanismBound
@@ -19,7 +20,6 @@ from shoal.ledger.journal import Journal
 from shoal.ledger.questions import word
 from shoal.ledger.recent import Recent
 from shoal.ledger.storage import CHUNK, Transaction
-from shoal.mechanisms.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 #: Kinds of points in the table of bounds.

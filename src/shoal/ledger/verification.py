@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.accounting.curve import TINIEST
+from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
 from shoal.ledger.accounts import account
@@ -26,8 +28,6 @@ from shoal.ledger.chain import START, Entry, Head
 from shoal.ledger.composition import Charges, Composer
 from shoal.ledger.registry import KINDS, graph_digest, restored, stored_bound
 from shoal.ledger.storage import Transaction
-from shoal.mechanisms.mechanism import Mechanism
-from shoal.privacy.curve import TINIEST
 
 #: Room for the rounding of another machine when a δ is computed again.
 SLACK = 1e-9

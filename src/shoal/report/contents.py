@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal import validation
+from shoal.designs.design import Frontier
+from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
-from shoal.mechanisms.design import Frontier
-from shoal.mechanisms.mechanism import Mechanism
 from shoal.report import evidence, homes, privacy, words
 from shoal.report.section import Section
 from shoal.report.words import Tile

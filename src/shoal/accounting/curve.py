@@ -1,0 +1,385 @@
+"""δ(ε) over a whole graph, the worst edge, and its inverse.
+
+Every δ has a bracket. ``delta`` is the computed value; ``delta_upper`` is the end to rely on. Searches end on the
+private side: what :func:`epsilon_at` returns satisfies its target with ``delta_upper``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.accounting import tails
+from shoal.accounting.contour import EPS
+from shoal.accounting.edges import LOOSE, all_edges, worst_edges
+from shoal.accounting.releases import EdgeSource, Releases, prior_offsets
+from shoal.errors import CertificationError, InputError
+from shoal.graph import NeighborGraph
+from shoal.parallel import Progress, map_blocks
+from shoal.validation import FloatArray
+
+#: Notion -> code of the kernels.
+NOTIONS = {
+    "dp": tails.DP,
+    "pdp": tails.PDP,
+    "pdp-two-sided": tails.PDP_TWO_SIDED,
+    "chernoff": tails.CHERNOFF,
+}
+#: Edges per block of work.
+BLOCK = 1024
+#: The smallest positive double: an upper end that is not exactly zero never reads as zero.
+TINIEST = 5e-324
+
+Prior = Mapping[str, float] | Sequence[float] | None
+
+
+@dataclass(frozen=True)
+class PrivacyCurve:
+    """δ at each ε over all edges of a graph.
+
+    Each field has the shape of ``epsilon`` (plain numbers when ε was one). ``worst_edge`` holds the pair of labels
+    (from, to) that attains ``delta``; ``delta_lower ≤ exact δ ≤ delta_upper``.
+    """
+
+    notion: str
+    epsilon: Any
+    delta: Any
+    log_delta: Any
+    delta_lower: Any
+    delta_upper: Any
+    log_delta_upper: Any
+    worst_edge: Any
+
+    def scalar(self) -> PrivacyCurve:
+        """The curve at its first ε, with plain numbers."""
+        return PrivacyCurve(
+            self.notion, *(getattr(self, name)[0] for name in self.__dataclass_fields__ if name != "notion")
+        )
+
+    def __repr__(self) -> str:
+        eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
+        shown = ", ".join(f"δ({e:g}) ≤ {round_up(d):.4g}" for e, d in list(zip(eps, delta, strict=True))[:4])
+        return f"PrivacyCurve({self.notion}: {shown}{', …' if len(eps) > 4 else ''})"
+
+    def _repr_html_(self) -> str:
+        from shoal.notebook import table
+
+        eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
+        worst = [self.worst_edge] if np.ndim(self.epsilon) == 0 else self.worst_edge
+        rows = [(f"{e:g}", f"{round_up(d):.4g}", f"{a} → {b}") for e, d, (a, b) in zip(eps, delta, worst, strict=True)]
+        return table(f"Privacy curve ({self.notion})", ("ε", "δ, at most", "worst edge"), rows)
+
+    def plot(self, axes: Any = None, *, label: str = "") -> Any:
+        """Draw the upper ends of δ against ε with matplotlib and return the axes."""
+        from shoal.notebook import axes_or_new, draw_deltas
+
+        return draw_deltas(axes_or_new(axes), self.epsilon, {label: self.delta_upper}, "ε")
+
+
+def privacy_curve(
+    classes: Any,
+    graph: NeighborGraph,
+    epsilon: Any,
+    notion: str = "dp",
+    prior: Prior = None,
+    *,
+    progress: Progress | None = None,
+) -> PrivacyCurve:
+    """The worst δ over both directions of every edge, at each ε.
+
+    Args:
+        classes: laws of what was released, or a sequence of independent releases about the same label, which are
+            composed exactly. Dependent releases go through :meth:`GaussianClasses.joint` first.
+        graph: which labels must stay indistinguishable.
+        epsilon: a number or a 1-D array, each at least 0.
+        notion: ``"dp"`` (hockey-stick, the certificate), ``"pdp"`` (Pr(L > ε)), ``"pdp-two-sided"`` (Pr(|L| > ε), the
+            paper's definition) or ``"chernoff"`` (the paper's Lemma 1 at its best s).
+        prior: probability of each label, by name or in label order; the ε of an edge X → X' then shifts by
+            −ln(prior of X / prior of X').
+        progress: called with (edges done, edges in all).
+    """
+    validation.choice(list(NOTIONS), notion=notion)
+    grid, scalar = validation.grid(epsilon=epsilon)
+    releases = Releases.of(classes)
+    pairs = releases.pairs(graph)
+    if len(pairs) == 0:
+        raise InputError("graph has no edges: there is no worst edge to report")
+    _no_shift_beyond_zero(notion, prior)
+    offsets = prior_offsets(prior, releases.labels, pairs)
+    found = worst_over_edges(releases, pairs, notion, grid, offsets, progress)
+    return found.scalar() if scalar else found
+
+
+def worst_over_edges(
+    releases: EdgeSource,
+    pairs: NDArray[np.intp],
+    notion: str,
+    epsilons: FloatArray,
+    offsets: FloatArray,
+    progress: Progress | None = None,
+) -> PrivacyCurve:
+    """The worst edge at each ε, where edge e in direction d is taken at epsilons + offsets[e, d]."""
+    best, where = _worst(releases, pairs, NOTIONS[notion], epsilons, offsets, progress)
+    value, lower, upper = trusted(best)
+    edges = []
+    for e, direction in where:
+        a, b = pairs[e] if direction == 0 else pairs[e][::-1]
+        edges.append((releases.labels[a], releases.labels[b]))
+    return PrivacyCurve(
+        notion=notion,
+        epsilon=epsilons,
+        delta=np.exp(value),
+        log_delta=value,
+        delta_lower=exp_down(lower),
+        delta_upper=exp_up(upper),
+        log_delta_upper=upper,
+        worst_edge=edges,
+    )
+
+
+def edge_deltas(
+    classes: Any, graph: NeighborGraph, epsilon: float, notion: str = "dp", prior: Prior = None
+) -> FloatArray:
+    """δ of every edge in both directions at one ε, shape (n_edges, 2): column 0 is i → j, column 1 is j → i."""
+    return np.exp(edge_brackets(classes, graph, epsilon, notion, prior)[..., 0])
+
+
+def edge_brackets(
+    classes: Any, graph: NeighborGraph, epsilon: float, notion: str = "dp", prior: Prior = None
+) -> FloatArray:
+    """ln δ of every edge and direction with its bracket: shape (n_edges, 2, 3), last axis (value, lower, upper)."""
+    code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
+    epsilon = validation.non_negative(epsilon=epsilon)
+    releases = Releases.of(classes)
+    pairs = releases.pairs(graph)
+    _no_shift_beyond_zero(notion, prior)
+    offsets = prior_offsets(prior, releases.labels, pairs)
+    grid = np.array([epsilon])
+
+    def work(part: slice) -> FloatArray:
+        return brackets(releases, pairs[part], code, grid, offsets[part])[:, :, 0]
+
+    parts = list(map_blocks(work, len(pairs), BLOCK))
+    found = np.concatenate(parts) if parts else np.empty((0, 2, 3))
+    value, lower, upper = trusted(found.reshape(-1, 3))
+    return np.stack([value, lower, upper], axis=1).reshape(found.shape)
+
+
+def epsilon_at(classes: Any, graph: NeighborGraph, delta: float, notion: str = "dp", prior: Prior = None) -> float:
+    """The smallest ε at which δ(ε) ≤ ``delta`` is certain, to a relative accuracy of 1e-12 or better; inf if none.
+
+    The returned ε satisfies the target with ``delta_upper``, never merely with ``delta``.
+    """
+    code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
+    delta = validation.probability(delta=delta, below_one=True)
+    # δ's own logarithm, rounded down by what exp_up may add.
+    target = math.log(delta) * (1 + EPS) - 8 * EPS if delta > 0 else -math.inf
+    releases = Releases.of(classes)
+    pairs = releases.pairs(graph)
+    if len(pairs) == 0:
+        raise InputError("graph has no edges: there is no worst edge to report")
+    _no_shift_beyond_zero(notion, prior)
+    offsets = prior_offsets(prior, releases.labels, pairs)
+    epsilon = 0.0
+    # The worst edge at the current ε is solved alone; its ε is a lower bound for all, so the loop only moves up.
+    for _ in range(len(pairs) * 2 + 1):
+        best, where = _worst(releases, pairs, code, np.array([epsilon]), offsets, None)
+        if best[0, 2] <= target:
+            return epsilon
+        e, direction = where[0]
+        if best[0, 2] >= 0.0 and best[0, 1] == 0.0 and releases.spectra(pairs[e : e + 1]).disjoint[0]:
+            return math.inf
+        moved = _solve_edge(releases, pairs[e : e + 1], int(direction), code, target, offsets[e : e + 1], epsilon)
+        if moved == math.inf:
+            return math.inf
+        if moved <= epsilon:
+            break  # another edge has the largest upper end, with a wide bracket
+        epsilon = moved
+    return _solve_graph(releases, pairs, code, target, offsets, epsilon)
+
+
+def _solve_graph(
+    releases: Releases, pairs: NDArray[np.intp], code: int, target: float, offsets: FloatArray, start: float
+) -> float:
+    """Smallest ε ≥ start at which the upper end of every edge meets the target, by bisection over the whole graph."""
+
+    def met(epsilon: float) -> bool:
+        return bool(_worst(releases, pairs, code, np.array([epsilon]), offsets, None)[0][0, 2] <= target)
+
+    low, high = start, max(1.0, 2.0 * start)
+    while not met(high):
+        low, high = high, 2.0 * high
+        if high > 1e15:
+            return math.inf
+    while high - low > 1e-12 * high:
+        middle = 0.5 * (low + high)
+        if met(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _solve_edge(
+    releases: Releases,
+    pair: NDArray[np.intp],
+    direction: int,
+    code: int,
+    target: float,
+    offsets: FloatArray,
+    start: float,
+) -> float:
+    """Smallest ε ≥ start at which the upper end of one directed edge meets the target."""
+
+    def excess(epsilon: float) -> float:
+        upper = float(brackets(releases, pair, code, np.array([epsilon]), offsets)[0, direction, 0, 2])
+        return -math.inf if upper == -math.inf else upper - target
+
+    if target == -math.inf and excess(1e9) > -math.inf:
+        return math.inf  # δ = 0 exactly needs a bounded loss
+    low, high = start, max(1.0, 2.0 * start)
+    if excess(low) <= 0:
+        return low
+    while excess(high) > 0:
+        low, high = high, 2.0 * high
+        if high > 1e15:
+            return math.inf
+    for _ in range(200):
+        if high - low <= 1e-13 * high or high - low < 1e-300:
+            break
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        if excess(middle) <= 0:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def brackets(
+    releases: EdgeSource, pairs: NDArray[np.integer], code: int, epsilons: FloatArray, offsets: FloatArray
+) -> FloatArray:
+    """(n_edges, 2, n_epsilon, 3) brackets of ln δ; loose ones are recomputed from precise spectra."""
+    out = np.empty((len(pairs), 2, len(epsilons), 3))
+    spectra = releases.spectra(pairs)
+    all_edges(code, epsilons, offsets, spectra, out)
+    rows = np.flatnonzero(_wider(out, LOOSE).any(axis=(1, 2)))
+    if len(rows):
+        again = np.empty((len(rows), *out.shape[1:]))
+        spectra = releases.spectra(pairs[rows], precise=True)
+        all_edges(code, epsilons, offsets[rows], spectra, again)
+        out[rows] = _tighter(out[rows], again)
+    return out
+
+
+def _wider(found: FloatArray, width: float) -> NDArray[np.bool_]:
+    """Which brackets (last axis: value, lower, upper) are wider than ``width``; an exact zero is not."""
+    upper = found[..., 2]
+    positive = upper > -np.inf
+    return positive & ~(np.where(positive, upper, 0.0) - found[..., 1] < width)
+
+
+def _tighter(old: FloatArray, new: FloatArray) -> FloatArray:
+    """The new bracket, its ends no worse than the old ones'."""
+    result = new.copy()
+    result[..., 1] = np.maximum(new[..., 1], old[..., 1])
+    result[..., 2] = np.minimum(new[..., 2], old[..., 2])
+    # Ends that crossed cannot both be right: keep the wider of each.
+    crossed = ~(result[..., 1] <= result[..., 2])
+    result[crossed, 1] = np.minimum(new[crossed, 1], old[crossed, 1])
+    result[crossed, 2] = np.maximum(new[crossed, 2], old[crossed, 2])
+    return result
+
+
+def _worst(
+    releases: EdgeSource,
+    pairs: NDArray[np.intp],
+    code: int,
+    epsilons: FloatArray,
+    offsets: FloatArray,
+    progress: Progress | None,
+) -> tuple[FloatArray, NDArray[np.intp]]:
+    """(n_epsilon, 3) worst bracket of ln δ and (n_epsilon, 2) edge and direction that attain it."""
+    n = len(epsilons)
+    floors = np.full(n, -np.inf)
+
+    def work(part: slice) -> tuple[FloatArray, NDArray[np.intp]]:
+        best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
+        wide = np.zeros(part.stop - part.start, dtype=bool)
+        spectra = releases.spectra(pairs[part])
+        worst_edges(code, epsilons, offsets[part], spectra, floors.copy(), best, where, wide)
+        rows = np.flatnonzero(wide)
+        if len(rows):
+            edges = pairs[part][rows]
+            found = brackets(releases, edges, code, epsilons, offsets[part][rows])
+            flat = np.moveaxis(found, 2, 0).reshape(n, -1, 3)
+            for j in range(n):
+                top = int(np.argmax(flat[j, :, 0]))
+                if flat[j, top, 0] > best[j, 0] or where[j, 0] < 0:
+                    best[j, 0] = flat[j, top, 0]
+                    where[j] = rows[top // 2], top % 2
+                best[j, 1:] = np.maximum(best[j, 1:], flat[j, :, 1:].max(axis=0))
+        where[:, 0] += np.where(where[:, 0] >= 0, part.start, 0)
+        return best, where
+
+    best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
+    for part_best, part_where in map_blocks(work, len(pairs), BLOCK, progress):
+        better = (part_best[:, 0] > best[:, 0]) | ((where[:, 0] < 0) & (part_where[:, 0] >= 0))
+        best[better, 0] = part_best[better, 0]
+        where[better] = part_where[better]
+        best[:, 1:] = np.maximum(best[:, 1:], part_best[:, 1:])
+        floors[:] = best[:, 1]
+    where[where[:, 0] < 0] = 0
+    return best, where
+
+
+def trusted(found: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Split brackets into (value, lower, upper); a loose bracket's value is its upper end, a void one raises."""
+    value, lower, upper = found[:, 0].copy(), found[:, 1], found[:, 2]
+    loose = _wider(found, 1e-6)
+    void = (loose & (lower == -np.inf) & (upper > math.log(1e-3))) | np.isnan(found).any(axis=1)
+    if void.any():
+        raise CertificationError(
+            f"{int(void.sum())} privacy figure(s) could not be certified: the covariances of the pair are too close to "
+            "singular for their size. Add a little noise to every label (with_noise), or drop entries of the answer "
+            "that are fixed by the others"
+        )
+    value[loose] = upper[loose]
+    return value, lower, upper
+
+
+def _no_shift_beyond_zero(notion: str, prior: Prior) -> None:
+    if notion == "pdp-two-sided" and prior is not None:
+        raise InputError("prior: two-sided PDP has no shifted form; use notion='dp' or 'pdp'")
+
+
+def exp_up(log_value: FloatArray) -> FloatArray:
+    """e^x rounded up; zero only where x is −inf, never above 1."""
+    with np.errstate(under="ignore"):
+        raised = np.maximum(np.nextafter(np.exp(log_value) * (1 + 4 * EPS), np.inf), TINIEST)
+    return np.where(log_value == -np.inf, 0.0, np.minimum(raised, 1.0))
+
+
+def exp_down(log_value: FloatArray) -> FloatArray:
+    """e^x rounded down."""
+    with np.errstate(under="ignore"):
+        return np.asarray(np.exp(log_value) * (1 - 4 * EPS))
+
+
+def round_up(value: float, digits: int = 4) -> float:
+    """A positive number rounded up to some significant digits, for display."""
+    if value <= 0 or not math.isfinite(value):
+        return value
+    exponent = math.floor(math.log10(value)) - digits + 1
+    if exponent < -300:
+        return value * 1.001  # too small for its digits to be scaled exactly
+    scale = 10.0**exponent
+    rounded = math.ceil(value / scale) * scale
+    return rounded if rounded >= value else math.nextafter(rounded, math.inf)

@@ -1,0 +1,99 @@
+"""Deterministic queries: the answer is a constant given the label, and independent Gaussian noise hides it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.accounting import tails
+from shoal.accounting.contour import EPS
+from shoal.accounting.curve import exp_up
+from shoal.accounting.edges import only_law
+from shoal.accounting.generating import TINY_SQUARE
+from shoal.errors import InputError, UnreachableError
+from shoal.graph import NeighborGraph
+
+
+def sensitivity(means: Any, graph: NeighborGraph, p: float = 2) -> float:
+    """Δ_p: the largest ‖Q(X) − Q(X')‖_p over the edges, rounded up (the paper's definition of query sensitivity).
+
+    ``means`` holds one answer per label, in the order of the graph's labels; p is at least 1, inf allowed.
+    """
+    answers = validation.array(ndim=2, means=means)
+    if not isinstance(graph, NeighborGraph):
+        raise InputError("graph must be a NeighborGraph")
+    if len(answers) != graph.n_labels:
+        raise InputError(f"means must hold one row per label: expected {graph.n_labels}, got {len(answers)}")
+    if graph.n_edges == 0:
+        raise InputError("graph has no edges: sensitivity compares neighbors")
+    if not (isinstance(p, (int, float)) and p >= 1):
+        raise InputError("p must be at least 1 (inf is allowed)")
+    worst = 0.0
+    for start in range(0, graph.n_edges, 1 << 16):
+        part = graph.edges[start : start + (1 << 16)]
+        gaps = answers[part[:, 0]] - answers[part[:, 1]]
+        # Scaled to a largest entry of 1, powers neither overflow nor vanish.
+        scale = float(np.abs(gaps).max())
+        if scale > 0:
+            worst = max(worst, scale * float(np.linalg.norm(gaps / scale, ord=p, axis=1).max()))
+    return float(worst * (1 + 4 * (answers.shape[1] + 1) * EPS))
+
+
+def gaussian_delta(sensitivity: float, sigma: float, epsilon: float, notion: str = "dp") -> float:
+    """δ of independent Gaussian noise of standard deviation ``sigma`` at L2 sensitivity ``sensitivity``, rounded up.
+
+    ``"dp"``: Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ) (Balle & Wang 2018). ``"pdp"``: Q((ε − m)/√(2m)) with m = Δ²/2σ² (the
+    paper's example). Both are the equal-covariance case of the one contour integral, exact down to 1e-300 and beyond.
+    """
+    gap = validation.non_negative(sensitivity=sensitivity)
+    std = validation.positive(sigma=sigma)
+    epsilon = validation.non_negative(epsilon=epsilon)
+    code = {"dp": tails.DP, "pdp": tails.PDP}[validation.choice(["dp", "pdp"], notion=notion)]
+    return float(exp_up(np.array(_log_delta_upper(gap / std, epsilon, code))))
+
+
+def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
+    """Least noise for (ε, δ)-DP: the analytic Gaussian mechanism's σ (Balle & Wang 2018), never below the exact root.
+
+    The answer satisfies ``gaussian_delta(sensitivity, sigma, epsilon) <= delta``: the bracket's upper end, not only its
+    middle, meets the target.
+    """
+    gap = validation.positive(sensitivity=sensitivity)
+    epsilon = validation.non_negative(epsilon=epsilon)
+    delta = validation.probability(delta=delta, below_one=True)
+    if delta == 0:
+        raise UnreachableError("delta must be above 0: no Gaussian noise gives delta = 0 to a positive sensitivity")
+    target = math.log(delta) * (1 + EPS) - 8 * EPS  # δ's own logarithm, rounded down
+
+    def safe(ratio: float) -> bool:
+        return _log_delta_upper(ratio, epsilon, tails.DP) <= target
+
+    low, high = 1.0, 1.0
+    while not safe(low):
+        low *= 0.5
+        if low < 1e-300:
+            raise UnreachableError("delta is too small for this epsilon: the noise needed exceeds the range of doubles")
+    while safe(high):
+        low, high = high, 2.0 * high
+    while True:
+        middle = 0.5 * (low + high)
+        if not low < middle < high or high - low < 1e-15 * low:
+            break
+        if safe(middle):
+            low = middle
+        else:
+            high = middle
+    sigma = math.nextafter(gap / low, math.inf)
+    while not safe(math.nextafter(gap / sigma, math.inf)):
+        sigma = math.nextafter(sigma * (1 + EPS), math.inf)
+    return sigma
+
+
+def _log_delta_upper(ratio: float, epsilon: float, code: int) -> float:
+    """Upper end of ln δ for ‖ν₀‖ = ratio and equal covariances; the ratio may be off by its own rounding."""
+    square = max(ratio * ratio, TINY_SQUARE) if ratio > 0 else 0.0
+    law = only_law(np.zeros((1, 1)), np.zeros((1, 1)), np.array([[square]]), np.array([[2 * EPS * ratio]]))
+    return float(tails.log_delta(code, epsilon, law, -math.inf)[2])

@@ -1,0 +1,111 @@
+"""δ of many edges at many ε: compiled loops over blocks of edges, in both directions."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.accounting.generating import TINY_SQUARE, LossLaw
+from shoal.accounting.spectrum import turn_around
+from shoal.accounting.tails import log_delta
+from shoal.compiled import kernel
+from shoal.validation import BoolArray, FloatArray, IndexArray
+
+#: A bracket wider than this, in ln δ, calls for the precise spectrum.
+LOOSE = 3e-10
+
+
+class EdgeBlock(NamedTuple):
+    """Spectra of a block of edges over several releases: (releases, edges, directions) each.
+
+    ``disjoint`` marks edges with an infinite loss and ``times`` counts the repetitions of each release.
+    """
+
+    lam: FloatArray
+    g: FloatArray
+    w: FloatArray
+    lam_error: FloatArray
+    w_error: FloatArray
+    disjoint: BoolArray
+    times: FloatArray
+
+
+@kernel
+def loss_law(block: EdgeBlock, e: int, direction: int) -> LossLaw:
+    """The loss law of edge e, turned around for direction 1."""
+    lam, g = block.lam[:, e].copy(), block.g[:, e].copy()
+    a = block.w[:, e].copy()
+    lam_error, shift_error = block.lam_error[:, e].copy(), block.w_error[:, e].copy()
+    total = 0.0
+    for r in range(lam.shape[0]):
+        if direction == 1:
+            turn_around(lam[r], g[r], a[r], lam_error[r], shift_error[r])
+        part = 0.0
+        for i in range(lam.shape[1]):
+            if a[r, i] != 0.0:
+                a[r, i] = max(a[r, i] * a[r, i], TINY_SQUARE)
+            part += lam[r, i]
+        total += block.times[r] * part
+    return LossLaw(lam, g, a, block.times, lam_error, shift_error, total)
+
+
+@kernel
+def all_edges(notion: int, epsilons: FloatArray, offsets: FloatArray, block: EdgeBlock, out: FloatArray) -> None:
+    """out[e, direction, j] = (value, lower, upper) of ln δ at epsilons[j] + offsets[e, direction]."""
+    for e in range(len(block.disjoint)):
+        for direction in range(2):
+            if block.disjoint[e]:
+                out[e, direction] = 0.0
+                continue
+            law = loss_law(block, e, direction)
+            for j in range(len(epsilons)):
+                found = log_delta(notion, epsilons[j] + offsets[e, direction], law, -math.inf)
+                out[e, direction, j, 0] = found[0]
+                out[e, direction, j, 1] = found[1]
+                out[e, direction, j, 2] = found[2]
+
+
+@kernel
+def worst_edges(
+    notion: int,
+    epsilons: FloatArray,
+    offsets: FloatArray,
+    block: EdgeBlock,
+    floors: FloatArray,
+    best: FloatArray,
+    where: IndexArray,
+    wide: BoolArray,
+) -> None:
+    """Largest (value, lower, upper) of ln δ over a block of edges, per ε, and the edge and direction of the value.
+
+    Edges whose elementary bound lies below what is already certain, ``floors`` and the block's own best lower end, are
+    passed over. ``wide`` marks edges whose bracket is too loose to decide: the caller recomputes those precisely.
+    """
+    for e in range(len(block.disjoint)):
+        for direction in range(2):
+            law = loss_law(block, e, direction)
+            for j in range(len(epsilons)):
+                if block.disjoint[e]:
+                    value, low, high = 0.0, 0.0, 0.0
+                else:
+                    floor = max(floors[j], best[j, 1])
+                    value, low, high = log_delta(notion, epsilons[j] + offsets[e, direction], law, floor)
+                    if high < floor:
+                        continue
+                    if high > -math.inf and not high - low < LOOSE:
+                        wide[e] = True
+                        continue
+                best[j, 1] = max(best[j, 1], low)
+                best[j, 2] = max(best[j, 2], high)
+                if value > best[j, 0] or where[j, 0] < 0:
+                    best[j, 0] = value
+                    where[j, 0] = e
+                    where[j, 1] = direction
+
+
+@kernel
+def only_law(lam: FloatArray, g: FloatArray, a: FloatArray, shift_error: FloatArray) -> LossLaw:
+    """One release's spectrum as a loss law, with exact λ."""
+    return LossLaw(lam, g, a, np.ones(len(lam)), np.zeros_like(lam), shift_error, lam.sum())

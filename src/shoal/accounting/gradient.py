@@ -1,0 +1,254 @@
+"""ln δ of directed edges and its gradient with respect to both laws, compiled: for optimizers, never for a claim.
+
+With the contour fixed, weights ω_n proportional to the integrand and averages ⟨f⟩ = Re Σ ω_n f(t_n) (docs/theory.md,
+section 4). In the basis E = L'⁻ᵀ U of the spectrum (Eᵀ Σ' E = I, Eᵀ Σ E = Γ, w = Eᵀ(μ' − μ)) the formulas become
+
+    ∂/∂Σ  =  E ½[ diag(⟨t(1+t)/u⟩ g/γ) + ⟨t²(1+t)/uuᵀ⟩ ∘ wwᵀ ] Eᵀ
+    ∂/∂Σ' = −E ½[ diag(⟨t(1+t)/u⟩ g)   + ⟨t(1+t)²/uuᵀ⟩ ∘ wwᵀ ] Eᵀ
+    ∂/∂μ' = −∂/∂μ = E ( ⟨t(1+t)/u⟩ ∘ w )
+
+They hold for repeated eigenvalues too, where differentiating through the eigendecomposition does not. The first pass,
+:func:`edge_values`, keeps the spectra and contours; the second, :func:`edge_gradients`, walks the same nodes again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.accounting.contour import integrand, node, strip_integral
+from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, chernoff, derivatives, reach, saddle
+from shoal.accounting.spectrum import turn_around
+from shoal.accounting.tails import CHERNOFF, DP, PDP_TWO_SIDED, is_trivial, log_sum, rough_size
+from shoal.accounting.whitening import back_solve_transposed, fast
+from shoal.compiled import kernel
+from shoal.validation import FloatArray, IndexArray
+
+#: ln δ that stands for zero in the optimizer: far below anything that matters, yet finite.
+NOTHING = -1e6
+#: Agreement of two quadrature steps that is enough to follow a gradient.
+ROUGH = 1e-7
+
+
+class Trace(NamedTuple):
+    """What the first pass leaves for the second, per edge: forward spectrum, basis E, and contours.
+
+    ``contours`` is (edges, directions, tails, 8): ln of the tail, strip, c, curvature, bend, stride, stop, ln of the
+    strip's own integral; strip 0 means no gradient. The second tail is used by two-sided PDP only.
+    """
+
+    lam: FloatArray
+    g: FloatArray
+    w: FloatArray
+    frames: FloatArray
+    contours: FloatArray
+
+
+def empty_trace(n_edges: int, n_dims: int) -> Trace:
+    """Room for the trace of a number of edges."""
+    lam, g, w = np.empty((3, n_edges, n_dims))
+    return Trace(lam, g, w, np.empty((n_edges, n_dims, n_dims)), np.zeros((n_edges, 2, 2, 8)))
+
+
+@kernel
+def _law(lam: FloatArray, g: FloatArray, w: FloatArray) -> LossLaw:
+    n = len(lam)
+    a, zero = np.empty((1, n)), np.zeros((1, n))
+    for i in range(n):
+        a[0, i] = w[i] * w[i]
+    return LossLaw(lam.reshape(1, n), g.reshape(1, n), a, np.ones(1), zero, zero, lam.sum())
+
+
+@kernel
+def _contour(kind: int, side: int, x: float, law: LossLaw, out: FloatArray) -> float:
+    """ln of a one-sided quantity; its contour goes to ``out``."""
+    out[1] = 0.0
+    if is_trivial(law) or side * x >= reach(side, law):
+        return -math.inf
+    if kind == TAIL and -side * x >= reach(-side, law):
+        return 0.0
+    c, second = saddle(kind, side, x, law)
+    other, second_other = saddle(kind, -side, x, law)
+    strip = side
+    if rough_size(kind, x, other, second_other, law) < rough_size(kind, x, c, second, law):
+        strip, c, second = -side, other, second_other
+    value, half, bend, stride, stop = strip_integral(kind, strip, x, c, second, law, -math.inf, ROUGH)
+    if half == math.inf:
+        return min(value, 0.0) if strip == side else 0.0
+    out[1] = strip
+    out[2] = c
+    out[3] = second
+    out[4] = bend
+    out[5] = stride
+    out[6] = stop
+    out[7] = value
+    return min(value, 0.0) if strip == side else math.log1p(-math.exp(min(value, -1e-16)))
+
+
+@kernel
+def _averages(
+    kind: int, side: int, x: float, law: LossLaw, share: float, contour: FloatArray, d: FloatArray, p: FloatArray,
+    q: FloatArray,
+) -> None:  # fmt: skip
+    """Add share times d = ⟨t(1+t)/u⟩, p = ⟨t²(1+t)/uuᵀ⟩, q = ⟨t(1+t)/uuᵀ⟩ of one tail (lower triangles)."""
+    strip = int(contour[1])
+    if strip == 0 or share == 0.0:
+        return
+    n = law.g.shape[1]
+    c, second, bend, stride, stop = contour[2], contour[3], int(contour[4]), int(contour[5]), int(contour[6])
+    scale = 1.0 / math.sqrt(second)
+    k0, _, _ = derivatives(c, law)
+    at_c = k0 - x * c
+    # Half the step's normalization is common to all nodes; what is integrated is ln S or ln(1 − S).
+    total = 0.0
+    weights = np.empty((stop // stride + 1, 2))
+    for number in range(len(weights)):
+        re, im = integrand(number * stride, bend, kind, x, c, at_c, scale, law)
+        if number == 0:
+            re, im = 0.5 * re, 0.5 * im
+        weights[number, 0] = re
+        weights[number, 1] = im
+        total += im
+    factor = share / total
+    if strip != side:
+        factor *= -math.exp(contour[7] - contour[0])
+    inv_re, inv_im = np.empty(n), np.empty(n)
+    for number in range(len(weights)):
+        re, im = factor * weights[number, 0], factor * weights[number, 1]
+        if abs(re) + abs(im) < 1e-13 * abs(share):
+            continue
+        t_re, t_im, _, _ = node(number * stride, bend, c, scale)
+        s_re, s_im = t_re + t_re * t_re - t_im * t_im, t_im + 2.0 * t_re * t_im
+        z_re, z_im = re * s_re - im * s_im, re * s_im + im * s_re
+        for i in range(n):
+            u_re, u_im = 1.0 - t_re * law.g[0, i], -t_im * law.g[0, i]
+            norm = 1.0 / (u_re * u_re + u_im * u_im)
+            inv_re[i] = u_re * norm
+            inv_im[i] = -u_im * norm
+        for i in range(n):
+            y_re, y_im = z_re * inv_re[i] - z_im * inv_im[i], z_re * inv_im[i] + z_im * inv_re[i]
+            d[i] += y_im
+            ty_re, ty_im = y_re * t_re - y_im * t_im, y_re * t_im + y_im * t_re
+            for j in range(i + 1):
+                q[i, j] += y_re * inv_im[j] + y_im * inv_re[j]
+                p[i, j] += ty_re * inv_im[j] + ty_im * inv_re[j]
+
+
+@kernel
+def _value(notion: int, epsilon: float, law: LossLaw, contours: FloatArray) -> float:
+    """ln δ of one directed edge."""
+    if notion == CHERNOFF:
+        contours[0, 1] = 0.0
+        if is_trivial(law):
+            return -math.inf if epsilon > 0.0 else 0.0
+        value, t = chernoff(epsilon, law)
+        contours[0, 2] = t
+        contours[0, 1] = 1.0 if 0.0 < t < math.inf else 0.0
+        return value
+    kind = HOCKEY if notion == DP else TAIL
+    contours[0, 0] = _contour(kind, RIGHT, epsilon, law, contours[0])
+    if notion != PDP_TWO_SIDED:
+        return float(contours[0, 0])
+    contours[1, 0] = _contour(TAIL, LEFT, -epsilon, law, contours[1])
+    return min(log_sum(contours[0, 0], contours[1, 0]), 0.0)
+
+
+@kernel
+def _all_averages(
+    notion: int, epsilon: float, law: LossLaw, value: float, contours: FloatArray, d: FloatArray, p: FloatArray,
+    q: FloatArray,
+) -> None:  # fmt: skip
+    n = len(d)
+    d[:] = 0.0
+    p[:] = 0.0
+    q[:] = 0.0
+    if notion == CHERNOFF:
+        t = contours[0, 2]
+        if contours[0, 1] != 0.0:
+            for i in range(n):
+                d[i] = t * (1.0 + t) / (1.0 - t * law.g[0, i])
+                for j in range(i + 1):
+                    q[i, j] = d[i] / (1.0 - t * law.g[0, j])
+                    p[i, j] = t * q[i, j]
+    elif notion == PDP_TWO_SIDED:
+        _averages(TAIL, RIGHT, epsilon, law, math.exp(contours[0, 0] - value), contours[0], d, p, q)
+        _averages(TAIL, LEFT, -epsilon, law, math.exp(contours[1, 0] - value), contours[1], d, p, q)
+    else:
+        _averages(HOCKEY if notion == DP else TAIL, RIGHT, epsilon, law, 1.0, contours[0], d, p, q)
+    for i in range(n):
+        for j in range(i):
+            p[j, i] = p[i, j]
+            q[j, i] = q[i, j]
+
+
+@kernel
+def edge_values(
+    notion: int, epsilons: FloatArray, factors: FloatArray, covs: FloatArray, means: FloatArray, pairs: IndexArray,
+    trace: Trace, out: FloatArray,
+) -> None:  # fmt: skip
+    """out[e, direction] = ln δ of each edge in double precision, without a bracket, and its trace."""
+    n = means.shape[1]
+    e1, e2 = np.empty(n), np.empty(n)
+    for e in range(len(pairs)):
+        i, j = pairs[e, 0], pairs[e, 1]
+        lam, g, w = trace.lam[e], trace.g[e], trace.w[e]
+        trace.frames[e] = fast(factors[j], covs[i], covs[j], means[i], means[j], 1.0, lam, g, w, e1, e2)
+        value = _value(notion, epsilons[e, 0], _law(lam, g, w), trace.contours[e, 0])
+        out[e, 0] = value if value > NOTHING else NOTHING
+        lam, g, w = lam.copy(), g.copy(), w.copy()
+        turn_around(lam, g, w, e1, e2)
+        value = _value(notion, epsilons[e, 1], _law(lam, g, w), trace.contours[e, 1])
+        out[e, 1] = value if value > NOTHING else NOTHING
+
+
+@kernel
+def edge_gradients(
+    notion: int, epsilons: FloatArray, values: FloatArray, shares: FloatArray, factors: FloatArray, pairs: IndexArray,
+    trace: Trace, cov_grad: FloatArray, mean_grad: FloatArray,
+) -> None:  # fmt: skip
+    """Add Σ shares[e, direction] · ∂ ln δ to cov_grad (labels, k, k) and mean_grad (labels, k)."""
+    n = trace.lam.shape[1]
+    e1, e2 = np.zeros(n), np.zeros(n)
+    d, p, q = np.empty(n), np.empty((n, n)), np.empty((n, n))
+    own, base, shift = np.empty((n, n)), np.empty((n, n)), np.empty(n)
+    for e in range(len(pairs)):
+        if shares[e, 0] == 0.0 and shares[e, 1] == 0.0:
+            continue
+        i, j = pairs[e, 0], pairs[e, 1]
+        own[:] = 0.0
+        base[:] = 0.0
+        shift[:] = 0.0
+        lam, g, w = trace.lam[e].copy(), trace.g[e].copy(), trace.w[e].copy()
+        back = np.ones(n)
+        for direction in range(2):
+            # In direction 1 the edge starts at label j, and its basis is E Γ^{−1/2}.
+            if direction == 1:
+                for r in range(n):
+                    back[r] = math.exp(-0.5 * lam[r])
+                turn_around(lam, g, w, e1, e2)
+            share = shares[e, direction]
+            if share == 0.0:
+                continue
+            law = _law(lam, g, w)
+            _all_averages(
+                notion, epsilons[e, direction], law, values[e, direction], trace.contours[e, direction], d, p, q
+            )
+            first, second = (own, base) if direction == 0 else (base, own)
+            for r in range(n):
+                for s in range(n):
+                    ww = 0.5 * share * w[r] * w[s] * back[r] * back[s]
+                    first[r, s] += ww * p[r, s]
+                    second[r, s] -= ww * (p[r, s] + q[r, s])
+                turn = 0.5 * share * d[r] * g[r] * back[r] * back[r]
+                first[r, r] += turn * math.exp(-lam[r])
+                second[r, r] -= turn
+                shift[r] += share * d[r] * w[r] * back[r]
+        frame = trace.frames[e].copy()
+        back_solve_transposed(factors[j], frame)
+        cov_grad[i] += frame @ own @ frame.T
+        cov_grad[j] += frame @ base @ frame.T
+        moved = frame @ shift
+        mean_grad[j] += moved
+        mean_grad[i] -= moved

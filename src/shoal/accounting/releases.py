@@ -1,0 +1,120 @@
+"""What was released: one family of laws, or several composed, looked at through one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.accounting.edges import EdgeBlock
+from shoal.accounting.spectrum import EdgeSpectra, edge_spectra, width_of
+from shoal.classes import GaussianClasses
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.validation import FloatArray
+
+
+class EdgeSource(Protocol):
+    """Whatever can give the spectra of edges, named by pairs of positions in ``labels``."""
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+
+    def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBlock: ...
+
+
+@dataclass(frozen=True)
+class Releases:
+    """Independent releases about the same label, equal ones counted once with their multiplicity.
+
+    Composition is exact because the losses of independent releases add: spectra are laid side by side
+    (docs/theory.md, section 5).
+    """
+
+    families: tuple[GaussianClasses, ...]
+    times: FloatArray
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, released: Any) -> Releases:
+        """From a GaussianClasses, anything with an ``output`` family (a mechanism), or a sequence of these."""
+        items = list(released) if isinstance(released, (list, tuple)) else [released]
+        if not items:
+            raise InputError("classes must hold at least one release")
+        counted: dict[int, tuple[GaussianClasses, int]] = {}
+        for item in items:
+            family = item if isinstance(item, GaussianClasses) else getattr(item, "output", None)
+            if not isinstance(family, GaussianClasses):
+                raise InputError("classes must be a GaussianClasses, a mechanism, or a sequence of these")
+            known = counted.get(id(family))
+            counted[id(family)] = (family, known[1] + 1 if known else 1)
+        families = tuple(family for family, _ in counted.values())
+        labels = families[0].labels
+        if any(f.labels != labels for f in families):
+            raise InputError("classes: all releases must have the same labels in the same order")
+        return cls(families, np.array([float(n) for _, n in counted.values()]), labels)
+
+    def pairs(self, graph: NeighborGraph) -> NDArray[np.intp]:
+        """The graph's edges as positions in these families' labels."""
+        if not isinstance(graph, NeighborGraph):
+            raise InputError("graph must be a NeighborGraph")
+        if graph.labels == self.labels:
+            return graph.edges.astype(np.intp)
+        position = {name: i for i, name in enumerate(self.labels)}
+        if set(position) != set(graph.labels):
+            extra, missing = len(set(graph.labels) - set(position)), len(set(position) - set(graph.labels))
+            raise InputError(
+                f"graph and classes must have the same labels: {extra} of the graph's are not in classes, "
+                f"{missing} of the classes' are not in graph"
+            )
+        return np.array([position[name] for name in graph.labels], dtype=np.intp)[graph.edges]
+
+    def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBlock:
+        """Spectra of all releases for a block of edges."""
+        width = max(width_of(f) for f in self.families)
+        lam, g, w, lam_error, w_error = np.zeros((5, len(self.families), len(pairs), width))
+        disjoint = np.zeros(len(pairs), dtype=bool)
+        for r, family in enumerate(self.families):
+            part = edge_spectra(family, pairs, precise=precise)
+            EdgeSpectra(lam[r], g[r], w[r], lam_error[r], w_error[r], disjoint).put(np.arange(len(pairs)), part)
+            disjoint |= part.disjoint
+        return EdgeBlock(lam, g, w, lam_error, w_error, disjoint, self.times)
+
+
+def prior_offsets(
+    prior: Mapping[str, float] | Sequence[float] | None, labels: tuple[str, ...], pairs: NDArray[np.intp]
+) -> FloatArray:
+    """Shift of ε per edge and direction: ε − ln(prior of X / prior of X') (the paper's Remark 1)."""
+    offsets = np.zeros((len(pairs), 2))
+    if prior is None:
+        return offsets
+    weights = prior_weights(prior, labels)
+    if (weights <= 0).any():
+        raise InputError("prior must be above 0 for every label: an edge's ε shifts by its logarithm")
+    log_ratio = np.log(weights[pairs[:, 0]]) - np.log(weights[pairs[:, 1]])
+    offsets[:, 0] = -log_ratio
+    offsets[:, 1] = log_ratio
+    return offsets
+
+
+def prior_weights(prior: Mapping[str, float] | Sequence[float] | None, labels: tuple[str, ...]) -> FloatArray:
+    """The prior as an array in label order, checked to be a probability distribution; uniform by default."""
+    if prior is None:
+        return np.full(len(labels), 1.0 / len(labels))
+    if isinstance(prior, Mapping):
+        if {str(key) for key in prior} != set(labels):
+            raise InputError("prior must name every label exactly once")
+        by_name = {str(key): value for key, value in prior.items()}
+        prior = [by_name[name] for name in labels]
+    try:
+        weights = np.array(prior, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("prior must be one number per label") from error
+    if weights.shape != (len(labels),) or not np.isfinite(weights).all():
+        raise InputError(f"prior must hold {len(labels)} finite numbers, one per label")
+    if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6:
+        raise InputError("prior must be non-negative and sum to 1")
+    return np.asarray(weights / weights.sum())

@@ -1,0 +1,223 @@
+"""Rényi divergence of an edge and the parameters built on it: zCDP, GDP, and the paper's Gaussian sensitivity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.accounting.contour import EPS, carried_error
+from shoal.accounting.curve import BLOCK
+from shoal.accounting.edges import LOOSE, EdgeBlock, loss_law
+from shoal.accounting.generating import RIGHT, derivatives, extremes, reach, slopes
+from shoal.accounting.releases import Releases
+from shoal.accounting.tails import reach_error
+from shoal.compiled import kernel
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.parallel import map_blocks
+from shoal.validation import FloatArray
+
+
+@dataclass(frozen=True)
+class RenyiCurve:
+    """Worst Rényi divergence over a graph per order, in nats, each field in the shape of ``order``.
+
+    ``divergence`` is the computed value, ``divergence_upper`` the end to rely on; inf where the divergence is.
+    An array function applied to the curve itself sees ``divergence``.
+    """
+
+    order: Any
+    divergence: Any
+    divergence_upper: Any
+    worst_edge: Any
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.divergence, dtype=dtype)
+
+    def __float__(self) -> float:
+        return float(self.divergence)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.divergence[index]
+
+    def __len__(self) -> int:
+        return len(self.divergence)
+
+
+def renyi_curve(classes: Any, graph: NeighborGraph, order: Any) -> RenyiCurve:
+    """Worst Rényi divergence D_α(P_X ‖ P_X') over both directions of every edge, for each order α > 0.
+
+    D_α = K(α−1) / (α−1); α = 1 is the Kullback–Leibler divergence K'(0) and α = inf the supremum of L. D_α is infinite
+    from α = 1 + 1/(γ_max − 1) on, so unequal covariances make large orders diverge. Sequences of releases compose
+    by addition, which K does by itself.
+    """
+    try:
+        values = np.array(order, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("order must be a number or a 1-D array of numbers") from error
+    scalar = values.ndim == 0
+    values = np.atleast_1d(values)
+    if values.ndim != 1 or values.size == 0 or np.isnan(values).any() or (values <= 0).any():
+        raise InputError("order must be above 0 (inf is allowed)")
+    releases = Releases.of(classes)
+    pairs = _edges(releases, graph)
+
+    def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
+        shape = (len(spectra.disjoint), 2, len(values))
+        found, error = np.empty(shape), np.empty(shape)
+        _divergences(values, spectra, found, error)
+        return found, error
+
+    best, upper, where = _largest(releases, pairs, len(values), measure)
+    edges = [tuple(releases.labels[i] for i in (pairs[e] if d == 0 else pairs[e][::-1])) for e, d in where]
+    return RenyiCurve(
+        values[0] if scalar else values,
+        best[0] if scalar else best,
+        upper[0] if scalar else upper,
+        edges[0] if scalar else edges,
+    )
+
+
+def zcdp(classes: Any, graph: NeighborGraph, max_order: float = math.inf) -> float:
+    """Smallest ρ with D_α ≤ ρ α for all orders 1 < α ≤ ``max_order``, over every edge, rounded up; inf if none.
+
+    With ``max_order`` = inf this is zero-concentrated DP (Bun & Steinke 2016). It exists only where all neighbors have
+    equal covariances, ρ = ‖ν₀‖²/2: otherwise one direction has γ_max > 1 and D_α diverges. A finite ``max_order`` gives
+    truncated CDP (Bun et al. 2018), found on a grid of orders with D_α taken at the right and α at the left of each
+    interval, which is on the safe side because D_α does not fall with α.
+    """
+    if max_order == math.inf:
+        return 0.5 * gdp(classes, graph) ** 2 * (1 + 4 * np.finfo(float).eps)
+    top = validation.real(max_order=max_order)
+    if top <= 1:
+        raise InputError("max_order must be above 1")
+    orders = 1.0 + (top - 1.0) * np.linspace(0.0, 1.0, 2001)
+    curve = renyi_curve(classes, graph, orders[1:])
+    return float((curve.divergence_upper / orders[:-1]).max())
+
+
+def gdp(classes: Any, graph: NeighborGraph) -> float:
+    """Smallest μ such that every edge is μ-GDP (Dong, Roth & Su 2022), rounded up; inf if there is none.
+
+    Equal covariances are exactly μ-GDP with μ = ‖ν₀‖ (composed: root of the sum of squares). Unequal ones are not GDP
+    for any μ: in one direction γ_max > 1, and δ(ε) falls like e^{−ε/(γ_max−1)}, slower than every Gaussian tail.
+    """
+    releases = Releases.of(classes)
+    pairs = _edges(releases, graph)
+    worst = 0.0
+    for start in range(0, len(pairs), BLOCK):
+        spectra = releases.spectra(pairs[start : start + BLOCK], precise=True)
+        if spectra.disjoint.any() or spectra.g.any():
+            return math.inf
+        length = np.abs(spectra.w) + spectra.w_error
+        total = np.sqrt((length**2 * spectra.times[:, None, None]).sum(axis=(0, 2)))
+        worst = max(worst, float(total.max()))
+    return worst * (1 + 8 * np.finfo(float).eps)
+
+
+def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
+    """The paper's Gaussian sensitivity Δ_G (Corollary 3): the largest ½ ν₀ᵀΓν₀ − ½ ln|Γ| over directed edges.
+
+    It is a guide, not a guarantee: it lacks the trace term of the Kullback–Leibler divergence, so it does not see a
+    difference in the shape of two covariances (docs/theory.md, section 8).
+    """
+    releases = Releases.of(classes)
+    pairs = _edges(releases, graph)
+
+    def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
+        times = spectra.times[:, None, None]
+        shift = (times * spectra.w**2).sum(axis=(0, 2))
+        back = (times * (spectra.w**2 * np.exp(-spectra.lam))).sum(axis=(0, 2))
+        log_det = (times * spectra.lam).sum(axis=(0, 2))
+        found = 0.5 * np.stack([shift - log_det, back + log_det], axis=1)[:, :, None]
+        found[spectra.disjoint] = math.inf
+        return found, np.zeros_like(found)
+
+    best, _, _ = _largest(releases, pairs, 1, measure)
+    return float(best[0])
+
+
+def gaussian_sensitivity_approximation(sensitivity: float, epsilon: float, s: float) -> float:
+    """e^{(Δ_G − ε)/s}: the *approximation* of Corollary 3 for large s. Not a bound; nothing in shoal relies on it."""
+    sensitivity = validation.real(sensitivity=sensitivity)
+    epsilon = validation.non_negative(epsilon=epsilon)
+    return math.exp(min((sensitivity - epsilon) / validation.positive(s=s), 700.0))
+
+
+def _edges(releases: Releases, graph: NeighborGraph) -> NDArray[np.intp]:
+    pairs = releases.pairs(graph)
+    if len(pairs) == 0:
+        raise InputError("graph has no edges: there is no worst edge to report")
+    return pairs
+
+
+def _largest(
+    releases: Releases,
+    pairs: NDArray[np.intp],
+    n: int,
+    measure: Callable[[EdgeBlock], tuple[FloatArray, FloatArray]],
+) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+    """Largest value, largest upper end and the edge and direction of the former, over all edges."""
+
+    def work(part: slice) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+        found, error = measure(releases.spectra(pairs[part]))
+        rows = np.flatnonzero((error > LOOSE * np.maximum(1.0, np.abs(found))).any(axis=(1, 2)))
+        if len(rows):
+            found[rows], error[rows] = measure(releases.spectra(pairs[part][rows], precise=True))
+        flat = found.reshape(-1, n)
+        top = np.argmax(flat, axis=0)
+        where = np.stack([top // 2 + part.start, top % 2], axis=1)
+        return flat[top, np.arange(n)], (found + error).reshape(-1, n).max(axis=0), where
+
+    best, upper = np.full(n, -np.inf), np.full(n, -np.inf)
+    where = np.zeros((n, 2), dtype=np.intp)
+    for part_best, part_upper, part_where in map_blocks(work, len(pairs), BLOCK):
+        better = part_best > best
+        best[better], where[better] = part_best[better], part_where[better]
+        upper = np.maximum(upper, part_upper)
+    return best, upper, where
+
+
+@kernel
+def _divergences(orders: FloatArray, block: EdgeBlock, found: FloatArray, error: FloatArray) -> None:
+    for e in range(len(block.disjoint)):
+        for direction in range(2):
+            if block.disjoint[e]:
+                found[e, direction] = math.inf
+                error[e, direction] = 0.0
+                continue
+            law = loss_law(block, e, direction)
+            _, high = extremes(law)
+            most = high * (1.0 + 8.0 * EPS)
+            for r in range(law.g.shape[0]):
+                for i in range(law.g.shape[1]):
+                    most = max(most, law.g[r, i] + 2.0 * (1.0 + law.g[r, i]) * law.lam_error[r, i])
+            for j in range(len(orders)):
+                t = orders[j] - 1.0
+                value, doubt = math.inf, 0.0
+                if t == math.inf:
+                    value = reach(RIGHT, law)
+                    if value < math.inf:
+                        doubt = reach_error(0.0, law)
+                elif t * high < 1.0:
+                    near = t if abs(t) > 1e-6 else math.copysign(1e-6, t)
+                    rounding, spectrum = carried_error(near, 0.0, law)
+                    doubt = (rounding + spectrum) / abs(near)
+                    if t * most >= 1.0:
+                        doubt = math.inf  # the order may lie beyond the last finite one
+                    if abs(t) < 1e-9:
+                        # K(t)/t near 0 from K' and K''; it lies between K'(0) and K'(t).
+                        k1, k2 = slopes(0.0, law)
+                        value = k1 + 0.5 * t * k2
+                        doubt += 0.5 * abs(t) * k2
+                    else:
+                        k0, _, _ = derivatives(t, law)
+                        value = k0 / t
+                found[e, direction, j] = value
+                error[e, direction, j] = doubt

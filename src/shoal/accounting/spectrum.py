@@ -1,0 +1,205 @@
+"""Spectra of edges: all that any notion of privacy needs to know about a pair of labels.
+
+:class:`EdgeSpectra` holds, for a block of edges (X → X'), λ = ln γ, g = γ − 1 and w = √γ ν₀ of section 2 of
+docs/theory.md, each with a bound on its error. Labels with different supports are marked ``disjoint``: their loss is
+infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.accounting import whitening
+from shoal.classes import GaussianClasses
+from shoal.compiled import kernel
+from shoal.supports import Family, Supports, split
+from shoal.validation import FloatArray, IndexArray
+
+EPS = whitening.EPS
+
+
+@dataclass(frozen=True)
+class EdgeSpectra:
+    """Forward spectra of a block of edges; the reverse ones are λ → −λ, w → w / √γ."""
+
+    lam: FloatArray
+    g: FloatArray
+    w: FloatArray
+    lam_error: FloatArray
+    w_error: FloatArray
+    disjoint: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, n_edges: int, width: int) -> EdgeSpectra:
+        lam, g, w, lam_error, w_error = np.zeros((5, n_edges, width))
+        return cls(lam, g, w, lam_error, w_error, np.zeros(n_edges, dtype=bool))
+
+    @property
+    def gamma(self) -> FloatArray:
+        """γ, the eigenvalues of Σ_X relative to Σ_X'."""
+        return np.exp(self.lam)
+
+    @property
+    def nu(self) -> FloatArray:
+        """ν₀ = T⁻¹ (μ_X' − μ_X), up to the sign of each direction."""
+        return self.w * np.exp(-0.5 * self.lam)
+
+    def put(self, rows: NDArray[np.intp], part: EdgeSpectra) -> None:
+        """Write another block into the given rows, padding with directions in which the laws agree."""
+        width = part.lam.shape[1]
+        for name in ("lam", "g", "w", "lam_error", "w_error"):
+            target = getattr(self, name)
+            target[rows, :width] = getattr(part, name)
+            target[rows, width:] = 0.0
+
+
+_supports: WeakKeyDictionary[GaussianClasses, Supports] = WeakKeyDictionary()
+
+
+def supports_of(classes: GaussianClasses) -> Supports:
+    """The labels grouped by support, computed once per family of laws."""
+    if classes not in _supports:
+        _supports[classes] = split(classes)
+    return _supports[classes]
+
+
+def width_of(classes: GaussianClasses) -> int:
+    """How many directions a spectrum of this family can have; one when the covariance is shared."""
+    return (
+        max(
+            (1 if f.classes.is_shared else f.classes.n_dims)
+            for f in supports_of(classes).families
+            if f.classes is not None
+        )
+        if any(f.classes is not None for f in supports_of(classes).families)
+        else 1
+    )
+
+
+def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeSpectra:
+    """Spectra of the edges between the labels at positions ``pairs`` (n_edges, 2).
+
+    ``precise`` carries the critical products out in double-double arithmetic: about four times the work, and accurate
+    for condition numbers far beyond what double precision bears.
+    """
+    pairs = np.asarray(pairs, dtype=np.intp)
+    supports = supports_of(classes)
+    result = EdgeSpectra.empty(len(pairs), width_of(classes))
+    first = supports.family[pairs[:, 0]]
+    result.disjoint[:] = first != supports.family[pairs[:, 1]]
+    for number in np.unique(first[~result.disjoint]):
+        family = supports.families[number]
+        if family.classes is None:
+            continue  # one point: equal laws, all zeros
+        rows = np.flatnonzero((first == number) & ~result.disjoint)
+        result.put(rows, _family_spectra(family, supports.position[pairs[rows]], precise and family.exact))
+    if classes.doubts is not None:
+        # Laws known up to a relative η each: every λ moves by at most 2 (η + η'), and √a along with it.
+        relative, shifted = (d[pairs].sum(axis=1)[:, None] for d in classes.doubts)
+        grown = np.exp(0.5 * np.abs(result.lam).max(axis=1, keepdims=True))
+        if not classes.is_shared:  # one matrix, rounded once, is the same for all
+            result.lam_error[:] += np.where(relative < 0.25, 2.0 * relative, np.inf)
+        result.w_error[:] += 2.0 * relative * np.linalg.norm(result.w, axis=1)[:, None] + shifted * grown
+    return result
+
+
+def _family_spectra(family: Family, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
+    classes = family.classes
+    assert classes is not None
+    if classes.is_diagonal:
+        part = _diagonal(classes, pairs)
+    else:
+        part = _full(classes, pairs, precise, 1.0 if family.exact else 8.0)
+    return _merged(part) if classes.is_shared else part
+
+
+def _merged(part: EdgeSpectra) -> EdgeSpectra:
+    """Equal covariances: only the length of the gap matters, so one direction holds it all."""
+    merged = EdgeSpectra.empty(len(part.w), 1)
+    scale = np.abs(part.w).max(axis=1, initial=0.0, keepdims=True)
+    scale[scale == 0] = 1.0
+    length = scale[:, 0] * np.linalg.norm(part.w / scale, axis=1)
+    merged.w[:, 0] = length
+    merged.w_error[:, 0] = np.linalg.norm(part.w_error, axis=1) + 4 * part.w.shape[1] * EPS * length
+    return merged
+
+
+def _diagonal(classes: GaussianClasses, pairs: NDArray[np.intp]) -> EdgeSpectra:
+    """Independent entries: γ = v / v', w = gap / √v', entry by entry."""
+    i, j = pairs[:, 0], pairs[:, 1]
+    variances = np.broadcast_to(classes.stored_variances, classes.means.shape)
+    v, base = variances[i], variances[j]
+    g = (v - base) / base
+    lam = np.where(np.abs(g) < 0.5, np.log1p(np.maximum(g, -0.5)), np.log(v) - np.log(base))
+    w = (classes.means[j] - classes.means[i]) / np.sqrt(base)
+    lam_error = np.where(np.abs(g) < 0.5, 4 * EPS * np.abs(g), 4 * EPS * (1 + np.abs(np.log(v)) + np.abs(np.log(base))))
+    disjoint = np.zeros(len(pairs), dtype=bool)
+    return EdgeSpectra(lam, g, w, lam_error, 4 * EPS * np.abs(w), disjoint)
+
+
+def _full(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool, doubt: float) -> EdgeSpectra:
+    result = EdgeSpectra.empty(len(pairs), classes.n_dims)
+    _full_block(
+        classes.cholesky,
+        classes.stored_covs,
+        classes.means,
+        classes.condition * doubt,
+        pairs,
+        precise,
+        result.lam,
+        result.g,
+        result.w,
+        result.lam_error,
+        result.w_error,
+    )
+    return result
+
+
+@kernel
+def _full_block(
+    factors: FloatArray,
+    covs: FloatArray,
+    means: FloatArray,
+    condition: FloatArray,
+    pairs: IndexArray,
+    precise: bool,
+    lam: FloatArray,
+    g: FloatArray,
+    w: FloatArray,
+    lam_error: FloatArray,
+    w_error: FloatArray,
+) -> None:
+    shared = len(covs) == 1
+    for e in range(len(pairs)):
+        i, j = pairs[e, 0], pairs[e, 1]
+        ci, cj = (0, 0) if shared else (i, j)
+        # Whiten with the better conditioned of the two, and turn the edge around if that was the first.
+        turn = condition[ci] < condition[cj]
+        if turn:
+            i, j, ci, cj = j, i, cj, ci
+        vectors = whitening.fast(
+            factors[cj], covs[ci], covs[cj], means[i], means[j], condition[cj],
+            lam[e], g[e], w[e], lam_error[e], w_error[e],
+        )  # fmt: skip
+        if precise:
+            whitening.refine(
+                factors[cj], vectors, covs[ci], covs[cj], means[i], means[j],
+                lam[e], g[e], w[e], lam_error[e], w_error[e],
+            )  # fmt: skip
+        if turn:
+            turn_around(lam[e], g[e], w[e], lam_error[e], w_error[e])
+
+
+@kernel
+def turn_around(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray) -> None:
+    """The reverse edge, in place: γ → 1/γ, w → w / √γ; the error of γ joins that of w."""
+    for i in range(len(lam)):
+        shrink = np.exp(-0.5 * lam[i])
+        w[i] *= shrink
+        w_error[i] = w_error[i] * shrink + 0.5 * lam_error[i] * abs(w[i])
+        lam[i] = -lam[i]
+        g[i] = np.expm1(lam[i])

@@ -1,0 +1,180 @@
+"""What a test between two neighbors can achieve: f-DP trade-off curves and true positives at fixed false positives.
+
+For every ε, Pr_X(S) ≤ e^ε Pr_X'(S) + δ(ε), so a test with false-positive rate α has
+
+    TPR(α) ≤ α e^ε + δ_{X→X'}(ε)      for every real ε, with equality at the ε where Pr_X'(L > ε) = α
+
+(Neyman–Pearson; Dong, Roth & Su 2022, proposition 2.12). Any ε yields a valid bound, so the answer here is on the safe
+side however roughly the best ε is found.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.accounting.curve import BLOCK
+from shoal.accounting.edges import EdgeBlock, loss_law
+from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, slopes
+from shoal.accounting.releases import Releases
+from shoal.accounting.tails import is_trivial, tail
+from shoal.compiled import kernel
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.parallel import map_blocks
+from shoal.validation import FloatArray
+
+
+@dataclass(frozen=True)
+class TradeoffCurve:
+    """The best test of "the label is ``claim``" against "it is ``instead``".
+
+    ``tpr_upper`` is the largest true-positive rate at each false-positive rate ``fpr``, rounded up, and
+    ``fnr_lower`` = 1 − tpr_upper is the f-DP trade-off function f(fpr), rounded down.
+    """
+
+    claim: str
+    instead: str
+    fpr: FloatArray
+    tpr_upper: FloatArray
+
+    @property
+    def fnr_lower(self) -> FloatArray:
+        return np.asarray(np.maximum(1.0 - self.tpr_upper, 0.0))
+
+
+def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None) -> TradeoffCurve:
+    """The f-DP trade-off curve of one pair of labels, edge or not. ``fpr`` defaults to 101 rates from 0 to 1."""
+    releases = Releases.of(classes)
+    a, b = (_position(releases, name) for name in (claim, instead))
+    if a == b:
+        raise InputError("claim and instead must be different labels")
+    rates = np.linspace(0, 1, 101) if fpr is None else _rates(fpr)
+    found = _tpr(releases, np.array([[a, b]], dtype=np.intp), rates)[0, 0]
+    return TradeoffCurve(str(claim), str(instead), rates, found)
+
+
+def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float) -> FloatArray:
+    """Largest true-positive rate at one false-positive rate, per edge and direction, rounded up: (n_edges, 2)."""
+    rates = _rates(fpr)
+    if len(rates) != 1:
+        raise InputError("fpr must be one number")
+    releases = Releases.of(classes)
+    pairs = releases.pairs(graph)
+    parts = list(map_blocks(lambda part: _tpr(releases, pairs[part], rates), len(pairs), BLOCK))
+    return np.concatenate(parts)[:, :, 0] if parts else np.empty((0, 2))
+
+
+def worst_tpr(classes: Any, graph: NeighborGraph, fpr: Any) -> FloatArray:
+    """Largest true-positive rate over all edges and directions at each false-positive rate, rounded up.
+
+    The maximum of :func:`tpr_at_fpr`, without its search on edges whose bound, at the ε of the worst edge so far,
+    already lies below that edge's: any ε gives a bound.
+    """
+    rates = _rates(fpr)
+    releases = Releases.of(classes)
+    pairs = releases.pairs(graph)
+
+    def work(part: slice) -> FloatArray:
+        worst = rates.copy()
+        _worst_block(rates, releases.spectra(pairs[part], precise=True), worst)
+        return worst
+
+    return np.asarray(np.max([rates, *map_blocks(work, len(pairs), BLOCK)], axis=0))
+
+
+def _tpr(releases: Releases, pairs: Any, rates: FloatArray) -> FloatArray:
+    out = np.empty((len(pairs), 2, len(rates)))
+    _tpr_block(rates, releases.spectra(pairs, precise=True), out)
+    return out
+
+
+def _position(releases: Releases, name: Any) -> int:
+    try:
+        return releases.labels.index(str(name))
+    except ValueError:
+        raise InputError("claim and instead must be labels of classes") from None
+
+
+def _rates(fpr: Any) -> FloatArray:
+    rates, _ = validation.grid(fpr=fpr)
+    if (rates > 1).any():
+        raise InputError("fpr must lie in [0, 1]")
+    return rates
+
+
+@kernel
+def _tpr_block(rates: FloatArray, block: EdgeBlock, out: FloatArray) -> None:
+    for e in range(len(block.disjoint)):
+        for direction in range(2):
+            if block.disjoint[e]:
+                out[e, direction] = 1.0
+                continue
+            forth, back = loss_law(block, e, direction), loss_law(block, e, 1 - direction)
+            for j in range(len(rates)):
+                out[e, direction, j] = _best_rate(rates[j], forth, back)[0]
+
+
+@kernel
+def _worst_block(rates: FloatArray, block: EdgeBlock, worst: FloatArray) -> None:
+    """Raise ``worst``, one per rate, to the largest rate of the block."""
+    at = np.full(len(rates), math.nan)
+    for e in range(len(block.disjoint)):
+        if block.disjoint[e]:
+            worst[:] = 1.0
+            return
+        for direction in range(2):
+            forth, back = loss_law(block, e, direction), loss_law(block, e, 1 - direction)
+            for j in range(len(rates)):
+                if is_trivial(forth) or (not math.isnan(at[j]) and _rate(rates[j], at[j], forth) <= worst[j]):
+                    continue
+                found, epsilon = _best_rate(rates[j], forth, back)
+                if found > worst[j]:
+                    worst[j], at[j] = found, epsilon
+
+
+@kernel
+def _rate(alpha: float, epsilon: float, forth: LossLaw) -> float:
+    """α e^ε + δ(ε), rounded up: a bound whatever ε is."""
+    _, _, upper = tail(HOCKEY, RIGHT, epsilon, forth, -math.inf)
+    if math.isnan(upper):
+        return 1.0  # no certified δ: nothing is claimed
+    rate = alpha * math.exp(epsilon) + math.exp(upper)
+    return min(max(rate * (1.0 + 1e-15), alpha), 1.0)
+
+
+@kernel
+def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> tuple[float, float]:
+    """min over ε of α e^ε + δ(ε), and the ε: by bisection for the one where Pr_X'(L > ε) = Pr(L' < −ε) equals α."""
+    if is_trivial(forth):
+        return alpha, 0.0
+    if alpha >= 1.0:
+        return 1.0, math.nan
+    if alpha <= 0.0:
+        return 0.0, math.nan
+    target = math.log(alpha)
+    mean, spread = slopes(0.0, back)
+    low, high = -mean, -mean
+    step = math.sqrt(spread) + 1e-12
+    for _ in range(60):
+        if tail(TAIL, LEFT, -low, back, -math.inf)[0] >= target:
+            break
+        low -= step
+        step *= 2.0
+    step = math.sqrt(spread) + 1e-12
+    for _ in range(60):
+        if tail(TAIL, LEFT, -high, back, -math.inf)[0] <= target:
+            break
+        high += step
+        step *= 2.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        if tail(TAIL, LEFT, -middle, back, -math.inf)[0] > target:
+            low = middle
+        else:
+            high = middle
+    return _rate(alpha, high, forth), high

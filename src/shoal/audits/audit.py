@@ -1,0 +1,337 @@
+"""Check a mechanism's claim against the answers it releases.
+
+Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Three questions:
+
+1. Attacks (:mod:`shoal.audits.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
+2. Law (:mod:`shoal.audits.fidelity`): do the answers follow the claimed laws, independently of each other?
+3. Repeats (:mod:`shoal.audits.replay`): do repeated releases of one answer reveal more than they may?
+
+With probability at least ``confidence`` over the sampling a correct mechanism is found "consistent" and every reported
+bound holds, all edges, attacks and tests together (:mod:`shoal.audits.confidence`). "Consistent" is not a proof: the
+result says what size of violation these many answers would have shown.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.accounting import tails
+from shoal.accounting.curve import brackets, exp_up
+from shoal.accounting.releases import Releases
+from shoal.audits import trials
+from shoal.audits.attacks import Events, claimed_and_fitted, count_events
+from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
+from shoal.audits.fidelity import law_findings
+from shoal.audits.findings import Finding
+from shoal.audits.naming import name_labels
+from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
+from shoal.audits.replay import Repeats, share_identical
+from shoal.audits.report import Audit, Replay
+from shoal.audits.residuals import Laws
+from shoal.classes import GaussianClasses
+from shoal.designs.mechanism import Mechanism
+from shoal.errors import CertificationError, InputError
+from shoal.graph import NeighborGraph
+from shoal.supports import RankWarning
+from shoal.validation import FloatArray, IndexArray
+
+
+def audit(
+    mechanism: Mechanism,
+    graph: NeighborGraph | None = None,
+    *,
+    n_samples: int = 20_000,
+    confidence: float = 0.95,
+    epsilon: Any = None,
+    answers: Any = None,
+    releases: Any = None,
+    release: trials.Release | None = None,
+    repeats: int = 4,
+    repeated: Any = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Audit:
+    """Attack released answers and say whether they are consistent with what the mechanism claims.
+
+    Args:
+        mechanism: the mechanism whose claim is checked.
+        graph: edges to look at, all of them edges of the mechanism's graph (the default).
+        n_samples: released answers per label.
+        confidence: probability that nothing in the result is false, over everything in it.
+        epsilon: further ε at which to compare with the claimed curve, besides the design's; by default 0, half and
+            twice the design's.
+        answers: true answers to release, per label (m, k), or (k,) for one constant answer; by default they are drawn
+            from the class laws. With real answers the check covers the class laws as well.
+        releases: answers already released, per label (m, k), each with noise of its own; nothing is then drawn.
+        release: function of (true answers (m, k), label) that returns the released ones; by default the mechanism's
+            own ``release``. :func:`shoal.audits.trials.seeded_release` is quicker, for experiments.
+        repeats: how often each true answer is released in the attack on repeated releases; 1 leaves it out.
+        repeated: repeated releases already made, per label (m, repeats, k).
+        seed: seed of the simulated true answers.
+        progress: called with (steps done, steps in all); a step is one label's answers released, or one edge attacked.
+    """
+    graph = mechanism.graph if graph is None else graph
+    n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
+    confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
+    seed = validation.count(seed=seed, at_least=0)
+    repeats = validation.count(repeats=repeats)
+    if releases is not None and (answers is not None or release is not None):
+        raise InputError("releases are final: give either them, or answers and release")
+    pairs = Releases.of(mechanism.output).pairs(graph)
+    epsilons = _epsilons(mechanism, graph, pairs, epsilon)
+    error = 1.0 - confidence
+
+    n = mechanism.classes.n_classes
+    draws = 0 if releases is not None else n * (1 + (repeats if repeats > 1 and repeated is None else 0))
+    replays = repeated is not None or draws > n
+    step = _steps(progress, draws + len(pairs) * (1 + replays))
+
+    source = "given releases"
+    rng = np.random.default_rng(seed)
+    if releases is not None:
+        released = trials.given_releases(releases, mechanism.classes)
+        again = None
+    else:
+        chosen, source = (release, "given release") if release is not None else (mechanism.release, "mechanism.release")
+        true = _true_answers(mechanism, answers, n_samples, rng)
+        released = trials.release_all(chosen, true, mechanism.classes.labels, step)
+        again = None
+        if repeats > 1 and repeated is None:
+            few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
+            done = [trials.release_all(chosen, few, mechanism.classes.labels, step) for _ in range(repeats)]
+            again = [np.stack(parts, axis=1) for parts in zip(*done, strict=True)]
+    if repeated is not None:
+        again = trials.given_repeats(repeated, mechanism.classes)
+    return _judge(mechanism, graph, pairs, epsilons, released, again, error, source, seed, step)
+
+
+def _steps(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
+    """A function to call after each step, which tells how many are done."""
+    done = itertools.count(1)
+
+    def step() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    return step
+
+
+def _true_answers(mechanism: Mechanism, answers: Any, n_samples: int, rng: np.random.Generator) -> list[FloatArray]:
+    if answers is None:
+        return trials.simulated_answers(mechanism.classes, n_samples, rng)
+    given = trials.given_answers(answers, mechanism.classes, n_samples)
+    if min(len(q) for q in given) < trials.FEWEST:
+        raise InputError(f"answers must hold at least {trials.FEWEST} true answers for every label, or one constant")
+    return given
+
+
+def _epsilons(mechanism: Mechanism, graph: NeighborGraph, pairs: IndexArray, epsilon: Any) -> FloatArray:
+    """(n_edges, E): the design's ε of each edge first, then the further ones."""
+    if len(pairs) == 0:
+        raise InputError("graph has no edges: there is nothing to audit")
+    own = Releases.of(mechanism.output).pairs(mechanism.graph)
+    known = {(min(i, j), max(i, j)): float(e) for (i, j), e in zip(own.tolist(), mechanism.epsilon, strict=True)}
+    wanted = [(min(i, j), max(i, j)) for i, j in pairs.tolist()]
+    missing = sum(pair not in known for pair in wanted)
+    if missing:
+        raise InputError(
+            f"graph has {missing} edge(s) that are not in the mechanism's graph: nothing is promised there"
+        )
+    base = np.array([known[pair] for pair in wanted])[:, None]
+    if epsilon is None:
+        more = np.concatenate([0.0 * base, 0.5 * base, 2.0 * base], axis=1)
+        return np.concatenate([base, np.where(base > 0, more, np.array([[0.25, 0.5, 1.0]]))], axis=1)
+    grid, _ = validation.grid(epsilon=epsilon)
+    return np.concatenate([base, np.broadcast_to(grid, (len(base), len(grid)))], axis=1)
+
+
+def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray) -> FloatArray:
+    """(n_edges, 2, E) upper ends of the exact hockey-stick δ of each directed edge; 1 where none can be certified."""
+    family = Releases.of(released)
+    columns = []
+    for j in range(epsilons.shape[1]):
+        offsets = np.repeat(epsilons[:, j : j + 1], 2, axis=1)
+        upper = brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0, 2]
+        columns.append(np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper))))
+    return np.stack(columns, axis=2)
+
+
+def _judge(
+    mechanism: Mechanism,
+    graph: NeighborGraph,
+    pairs: IndexArray,
+    epsilons: FloatArray,
+    released: list[FloatArray],
+    again: list[FloatArray] | None,
+    error: float,
+    source: str,
+    seed: int,
+    step: Callable[[], None],
+) -> Audit:
+    labels = mechanism.output.labels
+    certificate = mechanism.certificate
+    edge_promise = edge_promises(mechanism.output, pairs, epsilons)
+    promise = _promises(mechanism, certificate.delta_upper, epsilons, edge_promise)
+    claim = Laws.of(mechanism.output)
+    residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
+    own = [claim.log_density(i, z) for i, z in enumerate(residuals)]
+
+    events = count_events(
+        ("claim", "samples"),
+        claimed_and_fitted(claim, released, own),
+        pairs,
+        epsilons,
+        certificate.delta_upper,
+        error * SHARES["events"],
+        step,
+    )
+    lower, findings = _event_findings(labels, pairs, epsilons, events, promise, edge_promise)
+    # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
+    exact = _exact_lower(mechanism.output, pairs, epsilons[:, :1])
+    if exact.max() > certificate.delta_upper:
+        e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
+        facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper}
+        findings.insert(0, Finding("accounting", _directed(labels, pairs, int(e), int(d)), facts))
+    comparable = edge_promise.min(axis=(1, 2)) < 1.0
+    findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
+    naming, more = name_labels(mechanism.output, graph, claim, released, own, error * SHARES["identification"], seed)
+    findings += more
+    replay = None
+    if again is not None:
+        replay, more = _replay(mechanism, pairs, epsilons, again, error * SHARES["replay"], step)
+        findings += more
+
+    fewest = min(len(y) for y in released)
+    degrees = sum((len(y) - 1) * int(claim.inside(i).sum()) for i, y in enumerate(released))
+    design = float(epsilons[:, 0].max())
+    return Audit(
+        verdict="violated" if any(f.lessens_privacy for f in findings) else "consistent",
+        violations=tuple(f for f in findings if f.lessens_privacy),
+        mismatches=tuple(f for f in findings if not f.lessens_privacy),
+        confidence=1.0 - error,
+        n_samples=fewest,
+        source=source,
+        edges=tuple(_directed(labels, pairs, e, 0) for e in range(len(pairs))),
+        epsilon=epsilons,
+        delta_lower_curve=lower,
+        edge_promise=edge_promise,
+        promise=promise,
+        epsilon_lower=events.epsilon_lower(certificate.delta_upper),
+        notion=certificate.notion,
+        detectable_delta=detectable_delta(certificate.delta_upper, design, fewest - fewest // 2, events.error),
+        detectable_shortage=detectable_shortage(degrees, error * SHARES["overall"]),
+        naming=naming,
+        replay=replay,
+    )
+
+
+def _promises(mechanism: Mechanism, stated: float, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
+    """(E,) what is promised for every edge: the certificate, then the mechanism's curve where all edges have one ε."""
+    rest = [float(edge_promise[:, :, j].max()) for j in range(1, epsilons.shape[1])]
+    for j in range(1, epsilons.shape[1]):
+        if (epsilons[:, j] == epsilons[0, j]).all():
+            try:
+                rest[j - 1] = float(mechanism.released_curve(float(epsilons[0, j])).delta_upper)
+            except CertificationError:
+                continue  # no curve there: the upper ends of the edges stand
+    return np.array([stated, *rest])
+
+
+def _exact_lower(output: GaussianClasses, pairs: IndexArray, epsilons: FloatArray) -> FloatArray:
+    """(n_edges, 2) lower ends of the exact δ at the design's ε."""
+    offsets = np.repeat(epsilons, 2, axis=1)
+    low = brackets(Releases.of(output), pairs, tails.DP, np.zeros(1), offsets)[:, :, 0, 1]
+    return np.asarray(np.exp(np.where(np.isnan(low), -np.inf, low)) * (1 - 1e-9))
+
+
+def _directed(labels: tuple[str, ...], pairs: IndexArray, e: int, direction: int) -> tuple[str, str]:
+    a, b = pairs[e] if direction == 0 else pairs[e][::-1]
+    return labels[a], labels[b]
+
+
+def _event_findings(
+    labels: tuple[str, ...],
+    pairs: IndexArray,
+    epsilons: FloatArray,
+    events: Events,
+    promise: FloatArray,
+    edge_promise: FloatArray,
+) -> tuple[FloatArray, list[Finding]]:
+    """δ_lower (n_edges, 2, E), and for every directed edge the gravest claim that it breaks."""
+    columns = [events.delta_lower(epsilons[:, j]) for j in range(epsilons.shape[1])]
+    lower = np.stack([value for value, _ in columns], axis=2)
+    found = []
+    for e, d in np.argwhere((lower > np.minimum(edge_promise, promise)).any(axis=2)):
+        for kind, claimed in (("certificate", promise[:1]), ("curve", promise), ("edge", edge_promise[e, d])):
+            excess = lower[e, d, : len(claimed)] - claimed
+            j = int(np.argmax(excess))
+            if excess[j] <= 0:
+                continue
+            at = int(columns[j][1][e, d])
+            evidence = {
+                "epsilon": float(epsilons[e, j]),
+                "delta at least": float(lower[e, d, j]),
+                "promised": float(claimed[j]),
+                **event_evidence(events, int(e), int(d), at),
+            }
+            found.append((float(excess[j]), kind, Finding(kind, _directed(labels, pairs, int(e), int(d)), evidence)))
+            break
+    order = {"certificate": 0, "curve": 1, "edge": 2}
+    found.sort(key=lambda item: (order[item[1]], -item[0]))
+    return lower, [finding for _, _, finding in found]
+
+
+def event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
+    """What was counted: the attack, its threshold, and how often it was exceeded under either label."""
+    attack, event = np.unravel_index(at, events.own.shape[2:])
+    here = (e, d, attack, event)
+    return {
+        "attack": events.attacks[int(attack)],
+        "score above": float(events.threshold[here]),
+        "own": f"{events.own[here]} of {events.own_trials[here]}",
+        "other": f"{events.other[here]} of {events.other_trials[here]}",
+    }
+
+
+def _replay(
+    mechanism: Mechanism,
+    pairs: IndexArray,
+    epsilons: FloatArray,
+    again: list[FloatArray],
+    error: float,
+    step: Callable[[], None],
+) -> tuple[Replay, list[Finding]]:
+    labels = mechanism.output.labels
+    claimed = Repeats.of(mechanism, again[0].shape[1])
+    design = epsilons[:, :1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RankWarning)
+        promise = edge_promises(claimed.releases, pairs, design)[:, :, 0]
+        independent = edge_promises([mechanism.output] * claimed.times, pairs, design)[:, :, 0]
+    events = count_events(REPLAY_ATTACKS, claimed.scores(again), pairs, design, float(promise.max()), error, step)
+    lower, where = events.delta_lower(design[:, 0])
+    found = []
+    for e, d in np.argwhere(lower > promise):
+        evidence = {
+            "epsilon": float(design[e, 0]),
+            "repeats": claimed.times,
+            "delta at least": float(lower[e, d]),
+            "promised": float(promise[e, d]),
+            **event_evidence(events, int(e), int(d), int(where[e, d])),
+        }
+        found.append(Finding("replay", _directed(labels, pairs, int(e), int(d)), evidence))
+    result = Replay(
+        times=claimed.times,
+        n_samples=min(len(y) for y in again),
+        delta_lower=lower,
+        promise=promise,
+        independent=float(independent.max()),
+        identical=share_identical(again),
+    )
+    return result, found

@@ -1,0 +1,327 @@
+"""How far the promise rests on the class model, and how δ moves if the model was estimated from little.
+
+A mechanism's parameters are fixed once designed. If label X's answers really follow N(m, S), not N(μ_X, Σ_X), what is
+released follows
+
+    N(m + shift + gain (m − μ_X), A S Aᵀ + noise_cov),   A = I + gain,
+
+and the worst edge's δ is computed exactly for that. Plausible (m, S) given estimates from n observations are drawn from
+the posterior under Jeffreys' prior, which is also the fiducial law: S = ν R W⁻¹ Rᵀ with R Rᵀ = Σ_X, W ~ Wishart(I, ν),
+ν = n − 1, and m ~ N(μ_X, S/n) (Gelman et al., *Bayesian Data Analysis*, section 3.6). Where the answer is a constant
+given the label, or is drawn by the releaser from the stated law, nothing was estimated and the promise does not rest on
+the model.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import linalg, stats
+
+from shoal import validation
+from shoal.accounting.curve import round_up, worst_over_edges
+from shoal.accounting.releases import Releases
+from shoal.classes import GaussianClasses
+from shoal.designs.certificate import with_loss
+from shoal.designs.mechanism import Mechanism
+from shoal.errors import CertificationError, InputError
+from shoal.supports import RankWarning
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    from shoal.meters.forecast import Forecasts
+
+LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99)
+#: Queries whose law is true by construction, whatever the model.
+CONSTRUCTED = ("point", "trajectory")
+QUERIES = ("point", "trajectory", "marginal", "as_in_paper")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelGuard:
+    """Result of :func:`model_guard`; every δ is the worst edge's upper end at the design's ε, in the design's notion.
+
+    ``deltas`` (sorted) are those of the plausible truths; ``delta_at_confidence`` exceeds the δ of a ``confidence``
+    share of them. ``noise_alone`` is what the mechanism's noise gives if the attacker knows the answer given the label;
+    ``answers_delta`` what it gives for the constant answers handed over.
+    """
+
+    promise: float
+    notion: str
+    rests_on_model: bool
+    query: str | None
+    deltas: FloatArray
+    delta_at_confidence: float
+    confidence: float
+    share_above: float
+    worst_edges: tuple[tuple[tuple[str, str], float], ...]
+    noise_alone: float
+    answers_delta: float | None
+    fitted_on_private_data: bool | None
+
+    @property
+    def quantiles(self) -> dict[float, float]:
+        """Level -> δ that this share of the plausible truths stays below."""
+        return {level: float(np.quantile(self.deltas, level, method="higher")) for level in LEVELS}
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What the promise covers, and what it does not, in words."""
+        return _statements(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"ModelGuard(promised δ ≤ {round_up(self.promise):.4g}, "
+            f"δ ≤ {round_up(self.delta_at_confidence):.4g} for {self.confidence:.0%} of the plausible models)"
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"promised: δ ≤ {round_up(self.promise):.4g} ({self.notion})",
+            f"over plausible models: δ ≤ {round_up(self.delta_at_confidence):.4g} for {self.confidence:.0%} of them; "
+            + ", ".join(f"{level:.0%}: {round_up(delta):.4g}" for level, delta in self.quantiles.items()),
+            f"noise alone: δ ≤ {round_up(self.noise_alone):.4g}",
+        ]
+        if self.answers_delta is not None:
+            lines.append(f"with the answers given, as constants: δ ≤ {round_up(self.answers_delta):.4g}")
+        lines += [f"worst edge {a} → {b} in {share:.0%} of them" for (a, b), share in self.worst_edges[:3]]
+        return "\n".join([*lines, *self.statements])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings, for JSON."""
+        return {
+            "promise": self.promise,
+            "notion": self.notion,
+            "rests_on_model": self.rests_on_model,
+            "query": self.query,
+            "delta_at_confidence": self.delta_at_confidence,
+            "confidence": self.confidence,
+            "quantiles": {str(level): delta for level, delta in self.quantiles.items()},
+            "share_above": self.share_above,
+            "worst_edges": [[list(edge), share] for edge, share in self.worst_edges],
+            "noise_alone": self.noise_alone,
+            "answers_delta": self.answers_delta,
+            "n_draws": len(self.deltas),
+            "fitted_on_private_data": self.fitted_on_private_data,
+            "statements": list(self.statements),
+        }
+
+
+def model_guard(
+    mechanism: Mechanism,
+    training: Any,
+    *,
+    query: str | None = None,
+    answers: Any = None,
+    fitted_on_private_data: bool | None = None,
+    n_draws: int = 200,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> ModelGuard:
+    """How the worst edge's δ moves over the models that the training data leave plausible.
+
+    Args:
+        mechanism: held fixed; only the laws of the true answers move.
+        training: independent observations behind each label's law, a number, one per label or a mapping from label;
+            or the :class:`shoal.Forecasts` that the laws came from. From forecasts, means count as known from the
+            season's repeats, covariances from the training readings less the parameters fitted. Readings that
+            depend on each other count for less: divide first.
+        query: how the answers come about, as in :meth:`shoal.Forecasts.classes`; the laws of ``"point"`` and
+            ``"trajectory"`` are true by construction, those of ``"as_in_paper"`` are not true at all.
+        answers: (n, k) constant answers, one per label in label order or by label, that will really go into the
+            mechanism, if they are not the class means it was designed for.
+        fitted_on_private_data: whether the laws were fitted on the data to be protected; None if not known.
+        n_draws: plausible models drawn.
+        confidence: share of them that ``delta_at_confidence`` covers, with 99 % certainty over the draws or else their
+            largest.
+        seed: seed of the draws.
+    """
+    if query is not None:
+        validation.choice(QUERIES, query=query)
+    n_draws = validation.count(n_draws=n_draws, at_least=20)
+    confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
+    rng = np.random.default_rng(validation.count(seed=seed, at_least=0))
+    promise = mechanism.certificate.delta_upper
+    estimates = _estimates(mechanism.classes, training)
+    noise_alone = _worst(mechanism, mechanism.classes.means, None)[0]
+    rests = bool(mechanism.classes.stored_covs.any()) and query not in CONSTRUCTED
+
+    deltas, edges = np.full(n_draws, promise), [mechanism.certificate.worst_edge] * n_draws
+    if query == "as_in_paper":
+        deltas = np.full(n_draws, noise_alone)
+    elif rests:
+        found = [_worst(mechanism, *_plausible(mechanism.classes, estimates, rng)) for _ in range(n_draws)]
+        deltas, edges = np.array([delta for delta, _ in found]), [edge for _, edge in found]
+    deltas = np.sort(deltas)
+    place = int(stats.binom.ppf(0.99, n_draws, confidence))
+    return ModelGuard(
+        promise=promise,
+        notion=mechanism.notion,
+        rests_on_model=rests,
+        query=query,
+        deltas=deltas,
+        delta_at_confidence=float(deltas[min(place, n_draws - 1)]),
+        confidence=confidence,
+        share_above=float((deltas > promise).mean()),
+        worst_edges=tuple((edge, times / n_draws) for edge, times in Counter(edges).most_common()),
+        noise_alone=noise_alone,
+        answers_delta=None if answers is None else _worst(mechanism, _constants(mechanism.classes, answers), None)[0],
+        fitted_on_private_data=fitted_on_private_data,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Estimates:
+    """Per label: observations behind the mean, degrees of freedom of the covariance, covariance of one observation."""
+
+    n_mean: FloatArray
+    degrees: FloatArray
+    spread: FloatArray | None
+
+
+def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
+    if hasattr(training, "season_part"):
+        found = _from_forecasts(classes, training)
+    else:
+        if isinstance(training, Mapping):
+            named = {str(key): value for key, value in training.items()}
+            if set(named) != set(classes.labels):
+                raise InputError("training must name every label exactly once")
+            training = [named[label] for label in classes.labels]
+        values = validation.array(ndim=(0, 1), training=training)
+        if values.ndim and values.shape != (classes.n_classes,):
+            raise InputError(f"training must be a number or hold {classes.n_classes} numbers, one per label")
+        counts = np.array(np.broadcast_to(values, (classes.n_classes,)))
+        found = _Estimates(counts, counts - 1, None)
+    ranks = np.linalg.matrix_rank(classes.stored_covs, hermitian=True)
+    if (found.degrees < ranks).any() or (found.n_mean < 1).any():
+        raise InputError("training is too short: a covariance needs more observations than the answer has entries")
+    return found
+
+
+def _from_forecasts(classes: GaussianClasses, forecasts: Forecasts) -> _Estimates:
+    from shoal.meters.season import phases
+
+    place = {name: i for i, name in enumerate(forecasts.households)}
+    if not set(classes.labels) <= set(place):
+        raise InputError("training must hold a forecast for every label of the mechanism")
+    rows = np.array([place[name] for name in classes.labels])
+    if forecasts.horizon != classes.n_dims:
+        raise InputError("training must have the mechanism's horizon")
+    ahead = phases(forecasts.timestamps, forecasts.season.period, forecasts.step)
+    repeats = np.maximum(forecasts.season.repeats[rows][:, ahead].min(axis=1), 1)
+    fitted = forecasts.season.profile.shape[1] + sum(forecasts.models.order) + 1
+    degrees = forecasts.models.n_obs[rows] - fitted
+    spread = forecasts.error_cov[rows] + forecasts.mean_cov[rows]
+    return _Estimates(repeats.astype(np.float64), degrees.astype(np.float64), np.asarray(spread))
+
+
+def _plausible(
+    classes: GaussianClasses, estimates: _Estimates, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """One draw of all labels' means and covariances. A shared covariance stays shared."""
+    n, k = classes.means.shape
+    values, vectors = np.linalg.eigh(classes.stored_covs)
+    covs = np.empty_like(classes.stored_covs)
+    for i in range(len(covs)):
+        kept = values[i] > 1e-14 * max(values[i, -1], 0.0)
+        degrees = estimates.degrees.min() if classes.is_shared else estimates.degrees[i]
+        root = vectors[i][:, kept] * np.sqrt(values[i][kept])
+        factor = _bartlett(int(kept.sum()), degrees, rng)
+        moved = linalg.solve_triangular(factor, root.T, lower=True).T if kept.any() else root
+        covs[i] = degrees * moved @ moved.T
+    full = np.broadcast_to(covs, (n, k, k))
+    spread = full if estimates.spread is None else estimates.spread
+    values, vectors = np.linalg.eigh(spread)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    error = np.einsum("nij,nj->ni", roots, rng.standard_normal((n, k))) / np.sqrt(estimates.n_mean)[:, None]
+    return classes.means + error, np.asarray(covs)
+
+
+def _bartlett(size: int, degrees: float, rng: np.random.Generator) -> FloatArray:
+    """Lower triangular T with T Tᵀ ~ Wishart(I, degrees), up to the order of the axes (Bartlett 1933)."""
+    factor = np.tril(rng.standard_normal((size, size)), -1)
+    factor[np.arange(size), np.arange(size)] = np.sqrt(rng.chisquare(degrees - np.arange(size)))
+    return factor
+
+
+def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> tuple[float, tuple[str, str]]:
+    """Upper end of the worst edge's δ, finite precision included, and that edge, if the true answers have these laws.
+
+    ``covs`` is None for constants.
+    """
+    classes = mechanism.classes
+    n, k = classes.means.shape
+    shift = means - classes.means
+    kept = np.eye(k)[None] if mechanism.gain is None else np.eye(k) + mechanism.gain
+    center = classes.means + mechanism.bias + np.einsum("nij,nj->ni", np.broadcast_to(kept, (n, k, k)), shift)
+    noise: FloatArray = mechanism.noise_cov
+    if covs is not None:
+        values, vectors = np.linalg.eigh(covs)
+        moved = kept @ (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
+        noise = moved @ np.swapaxes(moved, 1, 2) + noise
+    laws = GaussianClasses(center, noise[0] if len(noise) == 1 else noise, classes.labels)
+    releases = Releases.of(laws)
+    offsets = np.repeat(mechanism.epsilon[:, None], 2, axis=1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RankWarning)
+            pairs = releases.pairs(mechanism.graph)
+            found = worst_over_edges(releases, pairs, mechanism.notion, np.zeros(1), offsets).scalar()
+    except CertificationError:
+        return 1.0, mechanism.certificate.worst_edge
+    loss = mechanism.certificate.finite_precision
+    return with_loss(float(found.log_delta_upper), float(found.delta_upper), loss)[1], found.worst_edge
+
+
+def _constants(classes: GaussianClasses, answers: Any) -> FloatArray:
+    if isinstance(answers, Mapping):
+        named = {str(key): value for key, value in answers.items()}
+        if set(named) != set(classes.labels):
+            raise InputError("answers must name every label exactly once")
+        answers = [named[label] for label in classes.labels]
+    values = validation.array(ndim=2, answers=answers)
+    if values.shape != classes.means.shape:
+        raise InputError(f"answers must have shape {classes.means.shape}: one constant answer per label")
+    return values
+
+
+def _statements(guard: ModelGuard) -> tuple[str, ...]:
+    said = []
+    if guard.query == "as_in_paper":
+        said.append(
+            "The promise does not hold: it counts a prediction error as random that is not in the release. What is "
+            "released has the protection of the noise alone."
+        )
+    elif guard.query == "trajectory":
+        said.append(
+            "The answer is drawn by the releaser from the stated law, so the promise does not rest on the model being "
+            "true. It does rest on the draw being secret and used once."
+        )
+    elif not guard.rests_on_model:
+        said.append(
+            "The answer is a constant given the label: the promise rests on the mechanism's noise, not on the class "
+            "model. It holds for the constants it was designed for; for other answers, hand them over as answers."
+        )
+    else:
+        said.append(
+            "The promise counts the class's own randomness as protection: it holds if the class laws are right. The "
+            "figures above say what happens within their estimation error if answers are Gaussian; against an "
+            "attacker who knows the answer only the noise counts."
+        )
+    if guard.fitted_on_private_data is None:
+        said.append("It was not stated whether the laws were fitted on private data.")
+    elif guard.fitted_on_private_data:
+        said.append(
+            "The laws, and with them the mechanism's parameters, were fitted on private data. Covered: which label a "
+            "released answer belongs to, given these parameters. Not covered: what the parameters, this report or "
+            "anything else computed from them tells about the data behind them. Keep them as confidential as the data."
+        )
+    else:
+        said.append("The laws were not fitted on the data to be protected: publishing them costs no privacy.")
+    return tuple(said)

@@ -1,0 +1,191 @@
+"""The privacy loss that real, held-out answers show, beside the one that was promised.
+
+For a held-out answer q of label X, released as q̃, and a neighbor X', the loss under the claimed laws is
+L = ln p_X(q̃)/p_X'(q̃). If the class laws are right, Pr(L > ε) is the edge's PDP figure and E(1 − e^{ε − L})₊ its
+hockey-stick δ. If they are wrong, the observed averages show it, whatever the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.accounting import tails
+from shoal.accounting.curve import brackets, exp_up, round_up
+from shoal.accounting.releases import Releases
+from shoal.audits import trials
+from shoal.audits.report import SHOWN, round_down
+from shoal.audits.residuals import Laws
+from shoal.designs.mechanism import Mechanism
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.validation import FloatArray, IndexArray
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedLoss:
+    """Result of :func:`observed_loss`. Arrays are (n_edges, 2); direction 0 is as in ``edges``, 1 the reverse.
+
+    ``exceeded`` is the observed Pr(L > ε), ``delta`` the observed E(1 − e^{ε − L})₊; their ``_lower`` ends hold for all
+    edges at once with the stated confidence, for independent held-out answers. ``pooled`` averages ``delta`` over all
+    answers and their neighbors, beside its lower end and the promise averaged alike.
+    """
+
+    verdict: str
+    edges: tuple[tuple[str, str], ...]
+    epsilon: FloatArray
+    n_answers: tuple[int, ...]
+    confidence: float
+    exceeded: FloatArray
+    exceeded_lower: FloatArray
+    exceeded_promise: FloatArray
+    delta: FloatArray
+    delta_lower: FloatArray
+    delta_promise: FloatArray
+    pooled: float
+    pooled_lower: float
+    pooled_promise: float
+
+    def __repr__(self) -> str:
+        return (
+            f"ObservedLoss({self.verdict}: δ observed {round_up(self.pooled):.4g} on average, "
+            f"promised {round_up(self.pooled_promise):.4g}, {sum(self.n_answers)} held-out answers)"
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"held-out answers: {self.verdict}, at confidence {self.confidence:g}, {sum(self.n_answers)} answers",
+            f"on average: δ observed {round_up(self.pooled):.4g}, at least {round_down(self.pooled_lower):.4g}, "
+            f"promised {round_up(self.pooled_promise):.4g}",
+            f"{'from → to':<24}{'δ observed':>12}{'at least':>12}{'promised':>12}{'Pr(L>ε)':>12}{'promised':>12}",
+        ]
+        for flat in np.argsort(-self.delta, axis=None, kind="stable")[:SHOWN]:
+            e, d = np.unravel_index(int(flat), self.delta.shape)
+            a, b = self.edges[e] if d == 0 else self.edges[e][::-1]
+            lines.append(
+                f"{a + ' → ' + b:<24}{round_up(float(self.delta[e, d])):>12.4g}"
+                f"{round_down(float(self.delta_lower[e, d])):>12.4g}{round_up(float(self.delta_promise[e, d])):>12.4g}"
+                f"{round_up(float(self.exceeded[e, d])):>12.4g}{round_up(float(self.exceeded_promise[e, d])):>12.4g}"
+            )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings, for JSON."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()
+        } | {"edges": [list(edge) for edge in self.edges], "n_answers": list(self.n_answers)}
+
+
+def observed_loss(
+    mechanism: Mechanism,
+    answers: Any,
+    graph: NeighborGraph | None = None,
+    *,
+    epsilon: float | None = None,
+    confidence: float = 0.95,
+    release: trials.Release | None = None,
+    draws: int = 16,
+    seed: int = 0,
+) -> ObservedLoss:
+    """Privacy loss of held-out answers, released through the mechanism, against every neighbor.
+
+    Args:
+        mechanism: what was promised, and how answers are perturbed.
+        answers: held-out true answers per label, (m, k) or (k,), that played no part in fitting the class laws.
+        graph: edges to look at, by default the mechanism's.
+        epsilon: where the loss is cut; by default the design's ε (the largest, if edges differ).
+        confidence: of the lower ends, over all edges; answers count as independent of each other, so thin out a
+            series before use.
+        release: as in :func:`shoal.audit`.
+        draws: releases of each answer, averaged; they lessen the noise's share in the estimate, not the answers'.
+        seed: seed of the noise, if it is seeded.
+    """
+    graph = mechanism.graph if graph is None else graph
+    confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
+    draws = validation.count(draws=draws)
+    cut = float(mechanism.epsilon.max()) if epsilon is None else validation.non_negative(epsilon=epsilon)
+    output = mechanism.output
+    releases = Releases.of(output)
+    pairs = releases.pairs(graph)
+    if len(pairs) == 0:
+        raise InputError("graph has no edges: there is no loss to observe")
+    held_out = trials.given_answers(answers, mechanism.classes, 1)
+    if min(len(q) for q in held_out) < 1:
+        raise InputError("answers must hold at least one held-out answer for every label")
+    chosen = mechanism.release if release is None else release
+    released = trials.release_all(chosen, [np.repeat(q, draws, axis=0) for q in held_out], output.labels)
+    exceeded, hockey = _losses(Laws.of(output), released, pairs, cut, draws)
+    error = (1.0 - confidence) / 2
+    shape = (len(pairs), 2)
+    promises = [_promise(releases, pairs, code, cut) for code in (tails.PDP, tails.DP)]
+    lows = [
+        np.array([bernstein_lower(x, error / (4 * len(pairs))) for x in rows]).reshape(shape)
+        for rows in (exceeded, hockey)
+    ]
+    means = [np.array([x.mean() for x in rows]).reshape(shape) for rows in (exceeded, hockey)]
+    pooled, pooled_promise = _pooled(hockey, promises[1].ravel(), pairs, output.n_classes)
+    pooled_lower = max(float(pooled.mean()) - math.sqrt(math.log(1 / error) / (2 * len(pooled))), 0.0)
+    broken = (lows[0] > promises[0]).any() or (lows[1] > promises[1]).any() or pooled_lower > pooled_promise
+    return ObservedLoss(
+        verdict="violated" if broken else "consistent",
+        edges=tuple((output.labels[a], output.labels[b]) for a, b in pairs),
+        epsilon=np.array(cut),
+        n_answers=tuple(len(q) for q in held_out),
+        confidence=confidence,
+        exceeded=means[0],
+        exceeded_lower=lows[0],
+        exceeded_promise=promises[0],
+        delta=means[1],
+        delta_lower=lows[1],
+        delta_promise=promises[1],
+        pooled=float(pooled.mean()),
+        pooled_lower=pooled_lower,
+        pooled_promise=pooled_promise,
+    )
+
+
+def _losses(
+    claim: Laws, released: list[FloatArray], pairs: IndexArray, cut: float, draws: int
+) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Per directed edge, in the order of (n_edges, 2): (m,) averages over draws of {L > ε} and of (1 − e^{ε − L})₊."""
+    own = [claim.log_densities(i, y) for i, y in enumerate(released)]
+    exceeded, hockey = [], []
+    for a, b in pairs:
+        for x, y in ((int(a), int(b)), (int(b), int(a))):
+            loss = own[x] - claim.log_densities(y, released[x])
+            exceeded.append((loss > cut).astype(np.float64).reshape(-1, draws).mean(axis=1))
+            hockey.append(-np.expm1(np.minimum(cut - loss, 0.0)).reshape(-1, draws).mean(axis=1))
+    return exceeded, hockey
+
+
+def _promise(releases: Releases, pairs: IndexArray, code: int, cut: float) -> FloatArray:
+    upper = brackets(releases, pairs, code, np.array([cut]), np.zeros((len(pairs), 2)))[:, :, 0, 2]
+    return np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper)))
+
+
+def bernstein_lower(values: FloatArray, error: float) -> float:
+    """Lower end of the mean of independent values in [0, 1] (empirical Bernstein, Maurer & Pontil 2009, theorem 4)."""
+    m = len(values)
+    if m < 2:
+        return 0.0
+    log_term = math.log(2.0 / error)
+    half = math.sqrt(2.0 * float(values.var(ddof=1)) * log_term / m) + 7.0 * log_term / (3.0 * (m - 1))
+    return max(float(values.mean()) - half, 0.0)
+
+
+def _pooled(
+    hockey: list[FloatArray], promise: FloatArray, pairs: IndexArray, n_labels: int
+) -> tuple[FloatArray, float]:
+    """One figure per held-out answer, averaged over its label's neighbors, and the promise averaged alike."""
+    sources = pairs.reshape(-1)  # directed edge 2e + d starts at pairs[e, d]
+    figures, promised = [], []
+    for label in range(n_labels):
+        edges = np.flatnonzero(sources == label)
+        if len(edges):
+            figures.append(np.mean([hockey[e] for e in edges], axis=0))
+            promised.append(np.full(len(figures[-1]), promise[edges].mean()))
+    return np.concatenate(figures), float(np.concatenate(promised).mean() * (1 + 1e-12))

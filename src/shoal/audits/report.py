@@ -1,0 +1,179 @@
+"""What an audit returns: figures on the safe side, evidence, a table to read and a dictionary to store."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from shoal.accounting.curve import round_up
+from shoal.audits.findings import Finding
+from shoal.validation import FloatArray
+
+#: Findings and edges that a printed summary shows.
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Share of released answers whose label the Bayes attacker names, beside what the claimed laws allow."""
+
+    accuracy: float
+    accuracy_lower: float
+    accuracy_upper: float
+    promise: float
+    promise_upper: float
+    guessing: float
+    n_answers: int
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """The attack on ``times`` releases of each true answer, at the design's ε; arrays are (n_edges, 2).
+
+    ``promise`` is the exact δ of the sequence, true answer shared; ``independent`` the worst δ if every repeat had a
+    true answer of its own, for comparison. ``identical`` is the share of true answers whose repeats were all equal.
+    """
+
+    times: int
+    n_samples: int
+    delta_lower: FloatArray
+    promise: FloatArray
+    independent: float
+    identical: float
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Result of :func:`shoal.audit`.
+
+    ``delta_lower_curve`` and ``edge_promise`` are (n_edges, 2, E): the proved lower bound and the claimed δ of each
+    edge, direction (0: as in ``edges``; 1: reversed) and ε (``epsilon``, (n_edges, E), the design's first).
+    ``promise`` (E,) is what is claimed for every edge: the certificate, then the curve. ``epsilon_lower`` (n_edges, 2)
+    is the ε proved to be needed at the certificate's δ. ``violations`` lessen privacy; ``mismatches`` do not.
+    """
+
+    verdict: str
+    violations: tuple[Finding, ...]
+    mismatches: tuple[Finding, ...]
+    confidence: float
+    n_samples: int
+    source: str
+    edges: tuple[tuple[str, str], ...]
+    epsilon: FloatArray
+    delta_lower_curve: FloatArray
+    edge_promise: FloatArray
+    promise: FloatArray
+    epsilon_lower: FloatArray
+    notion: str
+    detectable_delta: float
+    detectable_shortage: float
+    naming: Naming | None
+    replay: Replay | None
+
+    @property
+    def delta_lower(self) -> FloatArray:
+        """(n_edges, 2) lower bounds on δ at the design's ε."""
+        return np.asarray(self.delta_lower_curve[:, :, 0])
+
+    @property
+    def as_designed(self) -> bool:
+        """Whether nothing at all differs from the claim, harmless differences included."""
+        return not self.violations and not self.mismatches
+
+    @property
+    def worst_edge(self) -> tuple[str, str]:
+        """The directed edge with the largest lower bound on δ."""
+        e, d = np.unravel_index(int(np.argmax(self.delta_lower)), self.delta_lower.shape)
+        return self.edges[e] if d == 0 else self.edges[e][::-1]
+
+    def __repr__(self) -> str:
+        return (
+            f"Audit({self.verdict}: δ ≥ {round_down(self.delta_lower.max()):.4g} proved, "
+            f"δ ≤ {round_up(float(self.promise[0])):.4g} promised, {self.n_samples} answers per label)"
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"audit: {self.verdict}, at confidence {self.confidence:g}, {self.n_samples} released answers per label "
+            f"({self.source})",
+            f"promised: δ ≤ {round_up(float(self.promise[0])):.4g} ({self.notion}) at the design's ε",
+            f"proved:   δ ≥ {round_down(float(self.delta_lower.max())):.4g}, "
+            f"ε ≥ {round_down(float(self.epsilon_lower.max())):.4g} at the promised δ",
+            f"would have seen: {_detectable(self.detectable_delta)}, or {self.detectable_shortage:.2%} too little "
+            "variance in all answers; less may pass unseen",
+        ]
+        order = np.argsort(-self.delta_lower, axis=None, kind="stable")[:SHOWN]
+        lines.append(f"{'from → to':<24}{'ε':>8}{'δ proved':>12}{'δ claimed':>12}{'ε proved':>12}")
+        for flat in order:
+            e, d = np.unravel_index(int(flat), self.delta_lower.shape)
+            a, b = self.edges[e] if d == 0 else self.edges[e][::-1]
+            lines.append(
+                f"{a + ' → ' + b:<24}{self.epsilon[e, 0]:>8.3g}{round_down(float(self.delta_lower[e, d])):>12.4g}"
+                f"{round_up(float(self.edge_promise[e, d, 0])):>12.4g}"
+                f"{round_down(float(self.epsilon_lower[e, d])):>12.4g}"
+            )
+        if self.naming is not None:
+            lines.append(
+                f"naming the label: right in {self.naming.accuracy:.3g} of {self.naming.n_answers} answers "
+                f"[{self.naming.accuracy_lower:.3g}, {self.naming.accuracy_upper:.3g}], promised at most "
+                f"{round_up(self.naming.promise_upper):.3g}, guessing {self.naming.guessing:.3g}"
+            )
+        if self.replay is not None:
+            proved, allowed = float(self.replay.delta_lower.max()), float(self.replay.promise.max())
+            lines.append(
+                f"{self.replay.times} releases of one answer: δ ≥ {round_down(proved):.4g} proved, "
+                f"δ ≤ {round_up(allowed):.4g} promised"
+                + (", repeats are answered from storage" if self.replay.identical == 1.0 else "")
+            )
+        for title, found in (("violated", self.violations), ("differs, harmless", self.mismatches)):
+            lines += [f"{title}: {finding}" for finding in found[:SHOWN]]
+            if len(found) > SHOWN:
+                lines.append(f"{title}: and {len(found) - SHOWN} more")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings, for JSON."""
+        return {
+            "verdict": self.verdict,
+            "confidence": self.confidence,
+            "n_samples": self.n_samples,
+            "source": self.source,
+            "notion": self.notion,
+            "worst_edge": list(self.worst_edge),
+            "edges": [list(edge) for edge in self.edges],
+            "epsilon": self.epsilon.tolist(),
+            "delta_lower": self.delta_lower_curve.tolist(),
+            "edge_promise": self.edge_promise.tolist(),
+            "promise": self.promise.tolist(),
+            "epsilon_lower": self.epsilon_lower.tolist(),
+            "detectable_delta": self.detectable_delta,
+            "detectable_shortage": self.detectable_shortage,
+            "naming": None if self.naming is None else dict(vars(self.naming)),
+            "replay": None
+            if self.replay is None
+            else {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in vars(self.replay).items()},
+            "violations": [finding.to_dict() for finding in self.violations],
+            "mismatches": [finding.to_dict() for finding in self.mismatches],
+        }
+
+
+def round_down(value: float, digits: int = 4) -> float:
+    """A number rounded down to some significant digits, for display of lower bounds."""
+    if value <= 0 or not math.isfinite(value):
+        return value
+    scale = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    rounded = math.floor(value / scale) * scale
+    return rounded if rounded <= value else math.nextafter(rounded, -math.inf)
+
+
+def _detectable(delta: float) -> str:
+    return (
+        "no violation of δ (the promise is too weak to break)" if delta >= 1.0 else f"a true δ of {round_up(delta):.4g}"
+    )

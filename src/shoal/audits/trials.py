@@ -1,0 +1,99 @@
+"""Released answers to look at: drawn through the mechanism for simulated or real members, or handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.classes import GaussianClasses
+from shoal.designs.mechanism import Mechanism
+from shoal.errors import InputError
+from shoal.validation import FloatArray
+
+#: Turns true answers (m, k) about one label into released ones (m, k).
+Release = Callable[[FloatArray, str], Any]
+#: Fewest released answers per label that an audit accepts.
+FEWEST = 100
+
+
+def seeded_release(mechanism: Mechanism, seed: int = 0) -> Release:
+    """Releases from seeded noise, new in every call: quick, for experiments, NOT private."""
+    calls = np.random.SeedSequence(validation.count(seed=seed, at_least=0))
+
+    def release(answers: FloatArray, label: str) -> FloatArray:
+        fresh = int(calls.spawn(1)[0].generate_state(2, np.uint64)[0])
+        return mechanism.sample(answers, label, seed=fresh)
+
+    return release
+
+
+def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.Generator) -> list[FloatArray]:
+    """(n_samples, k) true answers per label, drawn from the class laws."""
+    values, vectors = np.linalg.eigh(classes.stored_covs)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    drawn = []
+    for i, mean in enumerate(classes.means):
+        root = roots[0 if classes.is_shared else i]
+        drawn.append(np.asarray(mean + rng.standard_normal((n_samples, classes.n_dims)) @ root.T))
+    return drawn
+
+
+def given_answers(answers: Any, classes: GaussianClasses, n_samples: int) -> list[FloatArray]:
+    """True answers from the user, per label (m, k); a single (k,) stands for n_samples times the same answer."""
+    rows = _by_label(answers, classes, (1, 2), "answers")
+    return [np.tile(r, (n_samples, 1)) if r.ndim == 1 else r for r in rows]
+
+
+def given_releases(releases: Any, classes: GaussianClasses) -> list[FloatArray]:
+    """Released answers from the user, per label (m, k)."""
+    rows = _by_label(releases, classes, (2,), "releases")
+    if min(len(r) for r in rows) < FEWEST:
+        raise InputError(f"releases must hold at least {FEWEST} released answers for every label")
+    return rows
+
+
+def given_repeats(repeated: Any, classes: GaussianClasses) -> list[FloatArray]:
+    """Repeated releases from the user, per label (m, r, k): r releases of each of m true answers."""
+    rows = _by_label(repeated, classes, (3,), "repeated")
+    if min(len(r) for r in rows) < FEWEST:
+        raise InputError(f"repeated must hold at least {FEWEST} true answers for every label")
+    if len({r.shape[1] for r in rows}) != 1 or rows[0].shape[1] < 2:
+        raise InputError("repeated must hold the same number of releases, at least 2, of every true answer")
+    return rows
+
+
+def release_all(
+    release: Release, answers: list[FloatArray], labels: tuple[str, ...], step: Callable[[], None] | None = None
+) -> list[FloatArray]:
+    """Every label's true answers through the release; ``step`` is called after each label."""
+    done = []
+    for label, q in zip(labels, answers, strict=True):
+        found = validation.array(ndim=2, release=np.asarray(release(q, label)))
+        if found.shape != q.shape:
+            raise InputError("release must return one released answer, with as many entries, per true answer")
+        done.append(found)
+        if step is not None:
+            step()
+    return done
+
+
+def _by_label(values: Any, classes: GaussianClasses, ndim: tuple[int, ...], name: str) -> list[FloatArray]:
+    if isinstance(values, Mapping):
+        named = {str(key): value for key, value in values.items()}
+        if set(named) != set(classes.labels):
+            raise InputError(f"{name} must name every label of the mechanism exactly once")
+        rows = [named[label] for label in classes.labels]
+    else:
+        try:
+            rows = list(values)
+        except TypeError:
+            raise InputError(f"{name} must map every label to an array") from None
+        if len(rows) != classes.n_classes:
+            raise InputError(f"{name} must hold one array per label of the mechanism, in its order")
+    arrays = [validation.array(ndim=ndim, **{name: row}) for row in rows]
+    if any(a.shape[-1] != classes.n_dims for a in arrays):
+        raise InputError(f"{name} must have {classes.n_dims} entries per answer")
+    return arrays

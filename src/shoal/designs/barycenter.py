@@ -1,0 +1,148 @@
+"""The common law that all labels can reach, and its price: perfect indistinguishability for a finite ρ.
+
+Transport: the minimax Bures–Wasserstein center, min over (m, S) of max over X of ‖μ_X − m‖² + d²(Σ_X, S) with
+d²(Σ, S) = Tr(Σ + S − 2(Σ^{1/2} S Σ^{1/2})^{1/2}) = min over rotations O of ‖Y − Σ^{1/2} O‖² for S = Y Yᵀ.
+
+Additive: S ⪰ Σ_X is needed, and the cost is ‖μ_X − m‖² + Tr(S − Σ_X). The trace of S is common to all labels, so the
+two parts separate: the dominating matrix of least trace, and a weighted smallest enclosing ball.
+(docs/theory.md, section 6.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.designs import minimax
+from shoal.designs.problem import square_root
+from shoal.errors import CertificationError
+from shoal.validation import FloatArray
+
+
+@dataclass(frozen=True)
+class Center:
+    """A common law N(mean, cov) and what it costs each label; ``lower`` bounds the least possible largest cost.
+
+    ``maps`` holds, for a transport center, the factor Y Oᵀ of cov that is closest to each Σ_X^{1/2}.
+    """
+
+    mean: FloatArray
+    cov: FloatArray
+    costs: FloatArray
+    lower: float
+    maps: FloatArray | None
+
+    @property
+    def price(self) -> float:
+        return float(self.costs.max())
+
+
+def transport_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 1e-8) -> Center:
+    """Minimax Bures–Wasserstein center of the laws N(means[i], covs[i])."""
+    n = len(means)
+    roots = square_root(covs)
+    factor = np.mean(roots, axis=0)
+    shared = len(roots) == 1
+
+    def costs(weights: FloatArray) -> FloatArray:
+        nonlocal factor
+        spread = 0.0
+        if not shared:
+            factor, turned = _barycenter(roots, weights, factor)
+            spread = ((factor - turned) ** 2).sum(axis=(1, 2))
+        return np.asarray(((means - weights @ means) ** 2).sum(axis=1) + spread)
+
+    found = minimax.solve(costs, n, tolerance=tolerance)
+    final = costs(found.weights)
+    # Y Oᵀ: the common factor turned towards each root.
+    maps = roots if shared else factor @ np.swapaxes(_rotations(roots, factor), 1, 2)
+    cov = factor @ factor.T
+    return Center(found.weights @ means, 0.5 * (cov + cov.T), final, found.lower, maps)
+
+
+def _rotations(roots: FloatArray, factor: FloatArray) -> FloatArray:
+    """O_X that brings Σ_X^{1/2} O closest to Y: the orthogonal polar factor of Σ_X^{1/2} Y."""
+    left, _, right = np.linalg.svd(roots @ factor)
+    return np.asarray(left @ right)
+
+
+def _turned(roots: FloatArray, factor: FloatArray) -> FloatArray:
+    return np.asarray(roots @ _rotations(roots, factor))
+
+
+def _barycenter(roots: FloatArray, weights: FloatArray, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Fixed point Y = Σ p_X Σ_X^{1/2} O_X from a warm start; returns (Y, the turned roots at Y)."""
+    carrying = weights > 0
+    scale = np.abs(roots).max() + 1e-300
+    for _ in range(2000):
+        moved = np.tensordot(weights[carrying], _turned(roots[carrying], factor), axes=1)
+        change = np.abs(moved - factor).max()
+        factor = moved
+        if change < 1e-13 * scale:
+            break
+    return factor, _turned(roots, factor)
+
+
+def additive_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 1e-8) -> Center:
+    """The cheapest common law reachable by adding independent noise and a shift."""
+    traces = np.trace(covs, axis1=1, axis2=2)
+    traces = np.broadcast_to(traces, (len(means),))
+    dominating, lower = least_dominating(covs, tolerance=0.1 * tolerance)
+
+    def costs(weights: FloatArray) -> FloatArray:
+        return np.asarray(((means - weights @ means) ** 2).sum(axis=1) - traces)
+
+    # Shift the costs to be positive, so that relative tolerances mean what they say.
+    base = float(np.trace(dominating))
+    found = minimax.solve(lambda p: costs(p) + base, len(means), tolerance=tolerance)
+    final = costs(found.weights) + base
+    return Center(found.weights @ means, dominating, final, found.lower - base + lower, None)
+
+
+def least_dominating(covs: FloatArray, *, tolerance: float = 1e-9) -> tuple[FloatArray, float]:
+    """The matrix S of least trace with S ⪰ Σ for every Σ given, and a lower bound on that trace.
+
+    Log-barrier Newton method; at the center of parameter t the duality gap is n k t, and the returned S is strictly
+    feasible.
+    """
+    n, k = covs.shape[:2]
+    if n == 1:
+        return covs[0].copy(), float(np.trace(covs[0]))
+    scale = float(np.abs(covs).max())
+    if scale == 0:
+        return np.zeros((k, k)), 0.0
+    work = covs / scale
+    s = np.eye(k) * (float(np.linalg.eigvalsh(work).max()) + 1.0)
+    rows, cols = np.tril_indices(k)
+    double = np.where(rows == cols, 1.0, 2.0)
+    t = 1.0
+    while True:
+        for _ in range(60):
+            inverse = np.linalg.inv(s - work)
+            gradient = np.eye(k) - t * inverse.sum(axis=0)
+            hessian = np.zeros((len(rows), len(rows)))
+            for start in range(0, n, 64):
+                w = inverse[start : start + 64]
+                a = w[:, rows[:, None], rows[None, :]] * w[:, cols[:, None], cols[None, :]]
+                b = w[:, rows[:, None], cols[None, :]] * w[:, cols[:, None], rows[None, :]]
+                hessian += 0.5 * t * (a + b).sum(axis=0)
+            g = gradient[rows, cols] * double
+            h = hessian * double[:, None] * double[None, :]
+            step = np.linalg.solve(h, -g)
+            decrement = float(-g @ step)
+            move = np.zeros((k, k))
+            move[rows, cols] = step
+            move[cols, rows] = step
+            length = 1.0 / (1.0 + np.sqrt(max(decrement, 0.0) / t)) if decrement / t > 0.1 else 1.0
+            s = s + length * move
+            if decrement / t < 1e-10:
+                break
+        gap = n * k * t
+        if gap < tolerance * float(np.trace(s)):
+            break
+        t *= 0.1
+    values = np.linalg.eigvalsh(s - work)
+    if values.min() <= 0:
+        raise CertificationError("covs: no dominating covariance was found; rescale the answer's entries")
+    return np.asarray(scale * s), float(scale * (np.trace(s) - gap))

@@ -1,0 +1,81 @@
+"""What a mechanism promises for the answers it really releases: rounded, and drawn with finite precision."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from shoal.accounting.curve import PrivacyCurve, exp_up, round_up
+from shoal.validation import FloatArray
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The worst edge of a mechanism at the ε it was designed for; ``delta_upper`` is the end to rely on.
+
+    ``delta`` and ``log_delta`` are those of the ideal law, by the notion the mechanism was designed for.
+    ``delta_upper`` and ``log_delta_upper`` are upper ends for what is released: they include ``finite_precision``, and
+    hold as ``released_notion``. Released answers are rounded to a grid, which "pdp" and the like do not survive; but
+    their δ bounds the hockey-stick δ, which does, so the claim becomes "dp".
+
+    ``lower_bound`` is a δ that no mechanism with Gaussian output and this error budget goes below: a numerical minimum,
+    to judge a design by, not a part of the guarantee.
+    """
+
+    notion: str
+    delta: float
+    delta_upper: float
+    log_delta: float
+    log_delta_upper: float
+    worst_edge: tuple[str, str]
+    lower_bound: float
+    finite_precision: float
+    released_notion: str = "dp"
+
+    @classmethod
+    def of(cls, ideal: PrivacyCurve, finite_precision: float, lower_bound: float) -> Certificate:
+        """From the ideal law's worst edge (at one ε) and what finite precision adds to δ."""
+        log_upper, upper = with_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), finite_precision)
+        return cls(
+            notion=ideal.notion,
+            delta=float(ideal.delta),
+            delta_upper=upper,
+            log_delta=float(ideal.log_delta),
+            log_delta_upper=log_upper,
+            worst_edge=ideal.worst_edge,
+            lower_bound=lower_bound,
+            finite_precision=finite_precision,
+        )
+
+    def __str__(self) -> str:
+        a, b = self.worst_edge
+        kind = self.released_notion
+        if self.notion != kind:
+            kind = f"{kind}, once rounded; designed for {self.notion}"
+        return f"δ ≤ {round_up(self.delta_upper):.4g} ({kind}), worst for {a} against {b}"
+
+
+def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float]:
+    """(ln(δ + loss), δ + loss), both rounded up and δ + loss at most 1; unchanged without a loss."""
+    if loss == 0.0:
+        return log_upper, upper
+    total = min(math.nextafter(upper + loss, math.inf), 1.0)
+    log_total = float(np.logaddexp(log_upper, math.log(loss)))
+    log_total = min(log_total + 8 * np.finfo(np.float64).eps * max(abs(log_total), 1.0), 0.0)
+    return log_total, max(total, float(exp_up(np.array(log_total))))
+
+
+def released(ideal: PrivacyCurve, losses: FloatArray) -> PrivacyCurve:
+    """The ideal curve with the finite-precision loss at each ε in its upper ends; nothing is known from below."""
+    scalar = np.ndim(ideal.epsilon) == 0
+    logs, uppers = np.atleast_1d(ideal.log_delta_upper), np.atleast_1d(ideal.delta_upper)
+    ends = [with_loss(float(a), float(b), float(c)) for a, b, c in zip(logs, uppers, losses, strict=True)]
+    log_upper: Any = np.array([end[0] for end in ends])
+    upper: Any = np.array([end[1] for end in ends])
+    lower: Any = np.zeros(len(ends))
+    if scalar:
+        log_upper, upper, lower = float(log_upper[0]), float(upper[0]), 0.0
+    return replace(ideal, delta_lower=lower, delta_upper=upper, log_delta_upper=log_upper)

@@ -1,0 +1,357 @@
+"""Minimize the worst edge's ln δ over moves within the budgets.
+
+The maximum over directed edges is smoothed, (1/τ) ln Σ e^{τ ln δ}, with τ raised in stages; each stage is L-BFGS on
+variables that are scaled to the budget before use. Most steps look only at the edges that can become the worst; all of
+them are evaluated between stages, and the best move seen over *all* edges is returned, also when time runs out or the
+user interrupts.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from shoal.accounting.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
+from shoal.designs.mechanism import certified
+from shoal.designs.moves import Moves, radii
+from shoal.designs.problem import Problem
+from shoal.designs.quasi_newton import minimize
+from shoal.parallel import n_threads
+from shoal.validation import BoolArray, FloatArray
+
+Result = TypeVar("Result")
+
+#: Sharpness of the smoothed maximum, stage by stage, in units of 1 / |ln δ| once that exceeds one.
+STAGES = (4.0, 16.0, 64.0, 256.0, 1024.0)
+#: Below this ln δ nothing is left to gain.
+ENOUGH = -745.0
+
+#: Edges times entries up to which several starts are tried.
+SMALL = 100
+#: Edges beyond which the search starts with a sharp maximum, so that it can pass most of them over.
+MANY = 500
+
+#: Called after every stage with (stage, stages, best ln δ so far).
+Report = Callable[[int, int, float], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How hard to search. Speed settings: none of them can change what a certificate means.
+
+    ``deadline`` is a time of the monotonic clock after which every search returns its best so far; an interrupt does
+    the same to this search and to all that would follow it.
+    """
+
+    iterations: int = 100
+    deadline: float = math.inf
+    report: Report | None = None
+    seed: int = 0
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def late(self) -> bool:
+        return self.interrupted.is_set() or time.monotonic() > self.deadline
+
+    def part(self, share: float) -> Settings:
+        """The same, with a share of the time that is left."""
+        now = time.monotonic()
+        return replace(self, deadline=now + share * max(self.deadline - now, 0.0))
+
+
+def worst_value(problem: Problem, moves: Moves) -> float:
+    """Largest ln δ over all directed edges, in double precision and without a bracket."""
+    return float(_values(problem, *_factored(problem, moves), np.ones(len(problem.pairs), dtype=bool)).max())
+
+
+def search(
+    problem: Problem, candidates: Sequence[Moves], *, shifts: bool, settings: Settings, mapped: bool = False
+) -> Moves:
+    """The best of the candidates and of descents from them; the first of equals, so that simpler methods win ties.
+
+    The descent starts from the best candidate; on small problems, where it is cheap, from the next best two as well.
+    What is best in the end is decided by the certificates: they see what double precision and the ridge of nearly
+    singular laws hide.
+    """
+    ranked = sorted(candidates, key=lambda moves: worst_value(problem, moves))
+    n_starts = 3 if len(problem.pairs) * problem.n_dims <= SMALL else 1
+    found = [
+        descend(problem, start.mapped() if mapped else start, shifts=shifts, settings=settings)
+        for start in ranked[:n_starts]
+    ]
+    return best_certified(problem, [*candidates, *found])
+
+
+def best_certified(problem: Problem, choices: Sequence[Moves]) -> Moves:
+    """The choice with the best certificate, the first of equals; those far behind by plain value are not tried."""
+    if len(choices) == 1:
+        return choices[0]
+    values = [worst_value(problem, moves) if _sound(problem, moves) else -math.inf for moves in choices]
+    best, best_value = -1, math.inf
+    for number in np.argsort(values, kind="stable"):
+        if values[number] > best_value + 0.1:
+            break
+        value = certified(problem, choices[number])
+        if value < best_value or (value == best_value and number < best):
+            best, best_value = int(number), value
+    return choices[best]
+
+
+def _sound(problem: Problem, moves: Moves) -> bool:
+    """Whether the laws are far enough from singular for plain values to be trusted."""
+    try:
+        diagonal = np.diagonal(np.linalg.cholesky(moves.laws(problem)[1]), axis1=1, axis2=2)
+    except np.linalg.LinAlgError:
+        return False
+    return bool((diagonal.min(axis=1) > 1e-5 * diagonal.max(axis=1)).all())
+
+
+def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings) -> Moves:
+    """The best move found from a start; shifts are kept at zero when ``shifts`` is False."""
+    start = start.within(problem)
+    if settings.late:
+        return start
+    everything = np.ones(len(problem.pairs), dtype=bool)
+    values = _values(problem, *_factored(problem, start), everything).max(axis=1)
+    best, best_value = start, float(values.max())
+    layout = _Layout(problem, start.map is not None, shifts)
+    point = _nudged(layout.flatten(start), problem.n_labels)
+    # A little randomness leaves symmetric stationary points; the start itself stays a candidate.
+    point = point + 1e-3 * np.std(point) * np.random.default_rng(settings.seed).standard_normal(len(point))
+    try:
+        stages = STAGES if len(problem.pairs) <= MANY else STAGES[2:]
+        for number, stage in enumerate(stages):
+            sharpness = stage / max(1.0, -best_value)
+            active = _active(values, sharpness, problem.n_labels)
+            for _ in range(4):
+                point = minimize(
+                    partial(_smoothed, problem, layout, sharpness, active),
+                    point,
+                    iterations=settings.iterations,
+                    stop=lambda: settings.late,
+                )
+                moves = layout.moves(point)
+                values = _values(problem, *_factored(problem, moves), everything).max(axis=1)
+                if values.max() < best_value:
+                    best, best_value = moves, float(values.max())
+                point = _nudged(layout.flatten(moves), problem.n_labels)
+                missed = ~active & (values > values[active].max() - 2.0 / sharpness)
+                if settings.late or not missed.any():
+                    break
+                active |= missed
+            if settings.report is not None:
+                settings.report(number + 1, len(stages), best_value)
+            if settings.late or best_value < ENOUGH:
+                break
+    except KeyboardInterrupt:
+        settings.interrupted.set()  # the best move so far is a valid answer
+    return best
+
+
+def _nudged(x: FloatArray, n_labels: int) -> FloatArray:
+    """Keep every slack off zero: there its derivative vanishes, and a label could never stop spending."""
+    rows = x.reshape(n_labels, -1).copy()
+    rows[:, -1] = np.maximum(rows[:, -1], 0.02 * np.linalg.norm(rows, axis=1))
+    return rows.ravel()
+
+
+def _active(values: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
+    """Edges close enough to the worst to matter at this sharpness, and at least a few per label."""
+    keep = values > values.max() - 14.0 / sharpness
+    few = min(len(values), 4 * n_labels)
+    keep[np.argpartition(-values, few - 1)[:few]] = True
+    return np.asarray(keep)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Moves as one vector per label, (b, B, C, slack), absent parts left out, scaled to the budget before use.
+
+    The slack takes what a label does not spend, so that the vector with it lies on a sphere and the moves anywhere in
+    the ball. Where the bias would exceed its share, shift and rest lie on a sphere each.
+    """
+
+    problem: Problem
+    mapped: bool
+    shifts: bool
+
+    def flatten(self, moves: Moves) -> FloatArray:
+        """A point that yields the given moves, of length one per label: the search knows no units."""
+        radius = radii(self.problem)[:, None]
+        rows = self._rows(moves) / np.maximum(radius, 1e-300)
+        slack = np.sqrt(np.maximum(1.0 - (rows**2).sum(axis=1), 0.0))
+        return np.concatenate([rows, slack[:, None]], axis=1).ravel()
+
+    def _rows(self, moves: Moves) -> FloatArray:
+        n = self.problem.n_labels
+        parts = [moves.shift] if self.shifts else []
+        if moves.map is not None:
+            parts.append(moves.map.reshape(n, -1))
+        parts.append(moves.noise.reshape(n, -1))
+        return np.concatenate(parts, axis=1)
+
+    def moves(self, x: FloatArray) -> Moves:
+        return self._unpack(self._scaled(x)[0])
+
+    def _unpack(self, rows: FloatArray) -> Moves:
+        n, k = self.problem.n_labels, self.problem.n_dims
+        shift = np.zeros((n, k))
+        if self.shifts:
+            shift, rows = rows[:, :k], rows[:, k:]
+        mapping = None
+        if self.mapped:
+            mapping, rows = rows[:, : k * k].reshape(n, k, k), rows[:, k * k :]
+        return Moves(shift, mapping, rows[:, : k * k].reshape(n, k, k))
+
+    def _spheres(self, raw: FloatArray) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+        """(mask, radius, size of the raw vector) of each sphere: masks (n, d) share out the coordinates."""
+        radius = radii(self.problem)
+        size = np.linalg.norm(raw, axis=1)
+        cap = np.sqrt(self.problem.max_bias * self.problem.budgets)
+        head = np.zeros(raw.shape[1], dtype=bool)
+        if self.shifts:
+            head[: self.problem.n_dims] = True
+        bias = np.linalg.norm(raw[:, head], axis=1)
+        over = bias * radius > cap * size
+        whole = np.broadcast_to(~over[:, None], raw.shape)
+        spheres = [(whole, radius, size)]
+        if over.any():
+            rest = np.sqrt(np.maximum(radius**2 - cap**2, 0.0))
+            spheres.append((over[:, None] & head, cap, bias))
+            spheres.append((over[:, None] & ~head, rest, np.linalg.norm(raw[:, ~head], axis=1)))
+        return spheres
+
+    def _scaled(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        raw = x.reshape(self.problem.n_labels, -1)
+        factor = np.zeros_like(raw)
+        for mask, radius, size in self._spheres(raw):
+            factor += mask * (radius / np.maximum(size, 1e-300))[:, None]
+        return raw * factor, factor
+
+    def pull_back(self, x: FloatArray, gradient: Moves) -> FloatArray:
+        """Gradient in the raw point: on every sphere the part along the radius drops out."""
+        raw = x.reshape(self.problem.n_labels, -1)
+        scaled, factor = self._scaled(x)
+        rows = self._rows(gradient)
+        flat = np.concatenate([rows, np.zeros((len(rows), 1))], axis=1)
+        along = np.zeros_like(flat)
+        for mask, radius, _ in self._spheres(raw):
+            share = (mask * flat * scaled).sum(axis=1) / np.maximum(radius**2, 1e-300)
+            along += mask * share[:, None] * scaled
+        return np.asarray((flat - along) * factor).ravel()
+
+
+def _smoothed(
+    problem: Problem, layout: _Layout, sharpness: float, active: BoolArray, x: FloatArray
+) -> tuple[float, FloatArray]:
+    """Smoothed maximum over the active edges and its gradient in the raw variables."""
+    moves = layout.moves(x)
+    means, covs, factors = _factored(problem, moves)
+    trace = empty_trace(int(active.sum()), problem.n_dims)
+    values = _values(problem, means, covs, factors, active, trace)
+    top = float(values.max())
+    shares = np.exp(sharpness * (values - top))
+    total = float(shares.sum())
+    shares /= total
+    shares[(shares < 1e-7) | (values <= NOTHING)] = 0.0
+    cov_grad, mean_grad = _gradients(problem, values, factors, active, shares, trace)
+    # ∂/∂b, ∂/∂B = 2 G (Σ^{1/2} + B), ∂/∂C = 2 G C for G = ∂/∂Σ̃.
+    mapped = None if moves.map is None else 2.0 * cov_grad @ (problem.roots + moves.map)
+    gradient = Moves(mean_grad, mapped, 2.0 * cov_grad @ moves.noise)
+    return top + np.log(total) / sharpness, layout.pull_back(x, gradient)
+
+
+def _factored(problem: Problem, moves: Moves) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Means, covariances and their Cholesky factors; a tiny ridge keeps a nearly singular trial point finite."""
+    means, covs = moves.laws(problem)
+    k = problem.n_dims
+    covs = np.ascontiguousarray(np.broadcast_to(covs, (len(means), k, k)))
+    try:
+        return means, covs, np.asarray(np.linalg.cholesky(covs), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        size = (np.trace(covs, axis1=1, axis2=2) + problem.budgets.max()) / k
+        covs = covs + (1e-12 * size)[:, None, None] * np.eye(k)
+        return means, covs, np.asarray(np.linalg.cholesky(covs), dtype=np.float64)
+
+
+def _values(
+    problem: Problem,
+    means: FloatArray,
+    covs: FloatArray,
+    factors: FloatArray,
+    on: BoolArray,
+    trace: Trace | None = None,
+) -> FloatArray:
+    """ln δ of the edges that are on, (n, 2); a trace to fill lets :func:`_gradients` follow."""
+    pairs, epsilons = problem.pairs[on], problem.epsilons[on]
+    out = np.empty((len(pairs), 2))
+
+    def work(part: slice) -> None:
+        room = empty_trace(part.stop - part.start, means.shape[1]) if trace is None else _part(trace, part)
+        try:
+            edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
+        except np.linalg.LinAlgError:  # laws so narrow that numbers overflow
+            out[part] = 0.0
+            room.contours[:] = 0.0
+
+    _spread(work, len(pairs), max(32, min(512, -(-len(pairs) // n_threads()))))
+    out[np.isnan(out)] = 0.0  # laws too narrow for their distance: told apart
+    return out
+
+
+#: Threads of this process, by its number: a fork starts its own. A search makes thousands of short calls.
+_threads: dict[int, ThreadPoolExecutor] = {}
+
+
+def _spread(work: Callable[[slice], Result], n_items: int, block: int) -> list[Result]:
+    """Apply ``work`` to consecutive slices on threads that stay; results in order."""
+    slices = [slice(start, min(start + block, n_items)) for start in range(0, n_items, block)]
+    if len(slices) == 1 or n_threads() == 1:
+        return [work(part) for part in slices]
+    pool = _threads.get(os.getpid())
+    if pool is None:
+        pool = _threads[os.getpid()] = ThreadPoolExecutor(n_threads())
+    return list(pool.map(work, slices))
+
+
+def _part(trace: Trace, part: slice) -> Trace:
+    return Trace(*(array[part] for array in trace))
+
+
+def _gradients(
+    problem: Problem, values: FloatArray, factors: FloatArray, on: BoolArray, shares: FloatArray, trace: Trace
+) -> tuple[FloatArray, FloatArray]:
+    """Σ shares · ∂ ln δ over the edges that are on."""
+    pairs, epsilons = problem.pairs[on], problem.epsilons[on]
+    shape = (problem.n_labels, problem.n_dims)
+
+    def work(part: slice) -> tuple[FloatArray, FloatArray]:
+        cov_grad, mean_grad = np.zeros((*shape, shape[1])), np.zeros(shape)
+        edge_gradients(
+            problem.code,
+            epsilons[part],
+            values[part],
+            shares[part],
+            factors,
+            pairs[part],
+            _part(trace, part),
+            cov_grad,
+            mean_grad,
+        )
+        return cov_grad, mean_grad
+
+    cov_grad, mean_grad = np.zeros((*shape, shape[1])), np.zeros(shape)
+    # One block per thread, but a number that does not depend on it: sums must not either.
+    for part_cov, part_mean in _spread(work, len(pairs), max(32, -(-len(pairs) // 4))):
+        cov_grad += part_cov
+        mean_grad += part_mean
+    return cov_grad, mean_grad

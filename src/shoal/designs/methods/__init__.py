@@ -1,0 +1,1 @@
+"""One file per method, each with one function from a problem to its moves."""

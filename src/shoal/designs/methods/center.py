@@ -1,0 +1,88 @@
+"""Move every label towards the group's common law, as far as its budget reaches.
+
+Along the Bures–Wasserstein geodesic to N(m, S) a label at distance d that goes the share s spends s² d²: b = s (m − μ),
+B = s (Y Oᵀ − Σ^{1/2}). It costs one pass over the labels once the center is known, reaches δ = 0 as soon as every
+budget covers its label's distance, and is where the stronger searches start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.designs.barycenter import Center, additive_center, transport_center
+from shoal.designs.moves import Moves, radii
+from shoal.designs.problem import Problem, square_root
+
+#: A budget within this relative distance of the price buys the whole way.
+CLOSE = 1e-12
+#: Share of the price, if it is left, that goes into equal noise once all labels meet.
+SLIVER = 1e-8
+#: Shares of a budget that go into the move when the rest becomes white noise.
+SHARES = (0.3, 0.6, 0.85)
+
+
+def center(problem: Problem, common: Center | None = None) -> Moves:
+    """The geodesic move towards the transport center."""
+    common = common or transport_center(problem.classes.means, problem.classes.stored_covs)
+    share = _share(problem, common)
+    maps = common.maps
+    assert maps is not None
+    shift = share[:, None] * (common.mean - problem.classes.means)
+    mapped = share[:, None, None] * (maps - problem.roots)
+    return _steadied(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within(problem))
+
+
+def additive_approach(problem: Problem, common: Center | None = None) -> Moves:
+    """The same by adding noise only: b = s (m − μ), Σ_η = s (S − Σ), with s as large as the budget allows."""
+    common = common or additive_center(problem.classes.means, problem.classes.stored_covs)
+    n, k = problem.n_labels, problem.n_dims
+    gap = common.mean - problem.classes.means
+    missing = np.broadcast_to(common.cov - problem.classes.stored_covs, (n, k, k))
+    far, wide = (gap**2).sum(axis=1), np.maximum(np.trace(missing, axis1=1, axis2=2), 0.0)
+    room = radii(problem) ** 2
+    # s² far + s wide = room
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(far > 0, 2 * room / (wide + np.sqrt(wide**2 + 4 * far * room)), room / wide)
+    share = np.where(far + wide <= room * (1 + CLOSE), 1.0, np.clip(np.nan_to_num(share, nan=1.0), 0.0, 1.0))
+    noise = square_root(missing) * np.sqrt(share)[:, None, None]
+    return _steadied(problem, common, Moves(share[:, None] * gap, None, noise).within(problem))
+
+
+def blurred(problem: Problem, moves: Moves) -> list[Moves]:
+    """Part of the way, the rest of the budget as white noise: narrow laws that do not meet need some width."""
+    white = radii(problem)[:, None, None] / np.sqrt(problem.n_dims) * np.eye(problem.n_dims)
+    result = []
+    for share in SHARES:
+        part = np.sqrt(share)
+        noise = square_root(share * moves.noise @ np.swapaxes(moves.noise, 1, 2) + (1.0 - share) * white**2)
+        mapped = None if moves.map is None else part * moves.map
+        result.append(Moves(part * moves.shift, mapped, noise).within(problem))
+    return result
+
+
+def _steadied(problem: Problem, common: Center, moves: Moves) -> Moves:
+    """Where all labels meet: a sliver of what is left as equal noise.
+
+    Sums are rounded, so labels meet up to an ulp; on a law without width (a constant answer) that ulp would tell them
+    apart.
+    """
+    sliver = min(float((radii(problem) ** 2 - moves.spent).min()), SLIVER * common.price)
+    if not reaches(problem, common) or sliver <= 0:
+        return moves
+    noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + sliver / problem.n_dims * np.eye(problem.n_dims)
+    return Moves(moves.shift, moves.map, square_root(noise))
+
+
+def reaches(problem: Problem, common: Center) -> bool:
+    """Whether every label can go all the way, bias included."""
+    far = ((common.mean - problem.classes.means) ** 2).sum(axis=1)
+    return bool(
+        (common.costs <= radii(problem) ** 2 * (1 + CLOSE)).all()
+        and (far <= problem.max_bias * problem.budgets * (1 + CLOSE)).all()
+    )
+
+
+def _share(problem: Problem, common: Center) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = radii(problem) / np.sqrt(common.costs)
+    return np.where(common.costs <= radii(problem) ** 2 * (1 + CLOSE), 1.0, share)

@@ -1,0 +1,173 @@
+"""What is asked of a designer: laws, edges, ε and budgets, in the coordinates in which error is counted.
+
+Entries that matter more get a larger weight; scaling entry i by the root of its weight turns the weighted error into
+the plain one and leaves privacy untouched, so every method works in the scaled coordinates and knows no weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.accounting.curve import NOTIONS
+from shoal.accounting.releases import Releases
+from shoal.classes import GaussianClasses
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.validation import FloatArray, IndexArray
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A design problem. ``budgets`` is the largest total squared error k·ρ of each label; ``scale`` undoes the weights.
+
+    ``epsilons`` holds ε per edge and direction.
+    """
+
+    classes: GaussianClasses
+    graph: NeighborGraph
+    pairs: IndexArray
+    epsilons: FloatArray
+    notion: str
+    budgets: FloatArray
+    noise_floor: float
+    max_bias: float
+    scale: FloatArray
+    original: GaussianClasses
+
+    @classmethod
+    def of(
+        cls,
+        classes: GaussianClasses,
+        graph: NeighborGraph,
+        epsilon: Any,
+        rho: Any,
+        notion: str = "dp",
+        weights: Any = None,
+        noise_floor: float = 0.0,
+        max_bias: float = 1.0,
+    ) -> Problem:
+        """Check the arguments of :func:`shoal.design` and bring them into one form."""
+        if not isinstance(classes, GaussianClasses):
+            raise InputError("classes must be a GaussianClasses")
+        validation.choice(list(NOTIONS), notion=notion)
+        pairs = Releases.of(classes).pairs(graph)
+        if len(pairs) == 0:
+            raise InputError("graph has no edges: there is nothing to hide")
+        k = classes.n_dims
+        budgets = k * _per_label(rho, classes)
+        floor = validation.non_negative(noise_floor=noise_floor)
+        if (k * floor > budgets).any():
+            raise InputError("noise_floor must not exceed rho: noise in every direction would overspend the budget")
+        scale = np.sqrt(_weights(weights, k))
+        scaled = classes
+        if weights is not None:
+            covs = classes.stored_covs * scale[:, None] * scale[None, :]
+            scaled = GaussianClasses(classes.means * scale, covs[0] if classes.is_shared else covs, classes.labels)
+        return cls(
+            classes=scaled,
+            graph=graph,
+            pairs=pairs,
+            epsilons=np.repeat(_per_edge(epsilon, graph)[:, None], 2, axis=1),
+            notion=notion,
+            budgets=budgets,
+            noise_floor=floor,
+            max_bias=validation.probability(max_bias=max_bias),
+            scale=scale,
+            original=classes,
+        )
+
+    @property
+    def n_labels(self) -> int:
+        return self.classes.n_classes
+
+    @property
+    def n_dims(self) -> int:
+        return self.classes.n_dims
+
+    @property
+    def code(self) -> int:
+        return NOTIONS[self.notion]
+
+    @property
+    def floor_cov(self) -> FloatArray:
+        """(k, k) the noise floor in these coordinates; its trace is k times the floor, since weights average to one."""
+        return np.diag(self.noise_floor * self.scale**2)
+
+    @cached_property
+    def roots(self) -> FloatArray:
+        """(n or 1, k, k) symmetric square roots of the covariances."""
+        return square_root(self.classes.stored_covs)
+
+    @cached_property
+    def components(self) -> list[IndexArray]:
+        """Positions of the labels of each connected component."""
+        member_of = np.empty(self.n_labels, dtype=np.intp)
+        position = {name: i for i, name in enumerate(self.classes.labels)}
+        for name, component in zip(self.graph.labels, self.graph.components, strict=True):
+            member_of[position[name]] = component
+        order = np.argsort(member_of, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(member_of[order])) + 1)
+
+    def part(self, members: IndexArray) -> Problem:
+        """The problem of one connected component: labels elsewhere share no edge with it."""
+        if len(members) == self.n_labels:
+            return self
+        place = np.full(self.n_labels, -1, dtype=np.intp)
+        place[members] = np.arange(len(members))
+        inside = place[self.pairs[:, 0]] >= 0
+        classes = self.classes.take(members)
+        pairs = place[self.pairs[inside]]
+        return replace(
+            self,
+            classes=classes,
+            graph=NeighborGraph(classes.labels, pairs),
+            pairs=pairs,
+            epsilons=self.epsilons[inside],
+            budgets=self.budgets[members],
+            original=self.original.take(members),
+        )
+
+
+def square_root(covs: FloatArray) -> FloatArray:
+    """Symmetric positive semidefinite square roots of a stack of matrices."""
+    values, vectors = np.linalg.eigh(covs)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+
+
+def _per_label(rho: Any, classes: GaussianClasses) -> FloatArray:
+    if isinstance(rho, Mapping):
+        if {str(name) for name in rho} != set(classes.labels):
+            raise InputError("rho must name every label exactly once")
+        by_name = {str(name): value for name, value in rho.items()}
+        rho = [by_name[name] for name in classes.labels]
+    values = validation.array(ndim=(0, 1), rho=rho)
+    if values.ndim == 1 and len(values) != classes.n_classes:
+        raise InputError(f"rho must be one number or one per label: expected {classes.n_classes}, got {len(values)}")
+    if (values <= 0).any():
+        raise InputError("rho must be above 0")
+    return np.array(np.broadcast_to(values, (classes.n_classes,)))
+
+
+def _per_edge(epsilon: Any, graph: NeighborGraph) -> FloatArray:
+    values = validation.array(ndim=(0, 1), epsilon=epsilon)
+    if values.ndim == 1 and len(values) != graph.n_edges:
+        raise InputError(f"epsilon must be one number or one per edge: expected {graph.n_edges}, got {len(values)}")
+    if (values < 0).any():
+        raise InputError("epsilon must not be negative")
+    return np.array(np.broadcast_to(values, (graph.n_edges,)))
+
+
+def _weights(weights: Sequence[float] | None, n_dims: int) -> FloatArray:
+    """Weights with mean one."""
+    if weights is None:
+        return np.ones(n_dims)
+    values = validation.array(ndim=1, weights=weights)
+    if len(values) != n_dims or (values <= 0).any():
+        raise InputError(f"weights must hold {n_dims} positive numbers, one per entry of the answer")
+    return np.asarray(values / values.mean())

@@ -1,0 +1,93 @@
+"""One interface for all places where tasks run. A task is a module-level function and one small argument.
+
+The function is pure and the argument names files rather than holding arrays, so that a task can run anywhere, and again
+after its worker has died. Which executor runs it never changes what it returns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from shoal.errors import InputError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+#: A task that has ended this many workers in a row is given up.
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that could not be done, and why; the others are not affected."""
+
+    message: str
+    died: bool = False  #: its workers died: nothing is known to be wrong with the task itself
+
+
+class Executor(ABC):
+    """Runs a function over many tasks. Used in a ``with`` statement, which ends its workers."""
+
+    #: The engine's name, as a user writes it.
+    name: str
+    #: How many tasks run at the same time.
+    workers: int
+
+    @abstractmethod
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
+        """Yield (index of the task, what it returned) as tasks complete, each exactly once.
+
+        A ``ShoalError`` of a task is a ``Failure``, as is a task that ends its worker ``TRIES`` times. A full disk is
+        raised, because it concerns every task; so is any other exception, as a ``TaskError``, because it is a bug.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers. An executor can be closed twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def died(times: int) -> Failure:
+    """The failure of a task whose workers die."""
+    text = f"the worker died {times} times on this task; out of memory? Use fewer workers or smaller shards"
+    return Failure(text, died=True)
+
+
+def open_executor(engine: str, workers: int | None = None) -> Executor:
+    """The executor that ``engine`` names: "serial", "processes", "ray", "ray://host:port" or "auto".
+
+    "auto" is "processes" where more than one core may be used, otherwise "serial".
+    """
+    from shoal.parallel import n_threads
+    from shoal.validation import count
+
+    wanted = None if workers is None else count(workers=workers)
+    word: Any = engine
+    if not isinstance(word, str):
+        raise InputError("engine must be a word: serial, processes, ray, ray://host:port or auto")
+    if word == "auto":
+        word = "processes" if (wanted or n_threads()) > 1 else "serial"
+    if word == "serial":
+        from shoal.workers.serial import Serial
+
+        return Serial()
+    if word == "processes":
+        from shoal.workers.processes import Processes
+
+        return Processes(wanted or n_threads())
+    if word == "ray" or word.startswith("ray://"):
+        from shoal.workers.cluster import Cluster
+
+        return Cluster(word, wanted)
+    raise InputError("engine must be serial, processes, ray, ray://host:port or auto")

@@ -1,0 +1,180 @@
+"""The contour integral against 30-digit references: every bracket holds the exact value, every value is right."""
+
+import math
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import cases
+import oracle
+from shoal.accounting import tails
+from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, complex_value, derivatives, slopes
+
+SPECTRA = {case.name: case for case in oracle.load_spectra()}
+
+
+def exact_law(gamma, nu, times=1.0):
+    """The loss law of a spectrum that has no error of its own."""
+    g = gamma - 1.0
+    lam = np.where(np.abs(g) < 0.5, np.log1p(np.maximum(g, -0.5)), np.log(gamma))[None]
+    zero = np.zeros_like(lam)
+    a = (gamma * nu * nu)[None]
+    return LossLaw(lam, g[None].copy(), a, np.array([times]), zero, zero, times * float(lam.sum()))
+
+
+def found_at(law, epsilon):
+    return {
+        "hockey": tails.log_delta(tails.DP, epsilon, law, -math.inf),
+        "upper": tails.log_delta(tails.PDP, epsilon, law, -math.inf),
+        "lower": tails.tail(TAIL, LEFT, -epsilon, law, -math.inf),
+    }
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+def test_reference_spectra(name):
+    case = SPECTRA[name]
+    law, top = exact_law(case.gamma, case.nu), cases.supremum(case.gamma, case.nu)
+    for point in case.points:
+        epsilon = float.fromhex(point["eps"])
+        for which, (value, lower, upper) in found_at(law, epsilon).items():
+            exact = mpf(point[which])
+            assert lower <= exact <= upper, (which, epsilon)
+            if exact == -mp.inf:
+                assert value == -math.inf
+            elif not abs(top - epsilon) < 1e-7:
+                # Relative error of δ. Within 1e-7 of the supremum ε carries too few digits; below 1e-300 ln δ does.
+                digits = max(1.0, -float(exact) / 690)
+                assert abs(value - exact) <= 1e-9 * digits, (which, epsilon)
+                assert upper - lower <= 1e-8 * digits or top * (1 - 1e-5) < epsilon < top, (which, epsilon)
+
+
+def test_reference_covers_what_was_promised():
+    deltas = [mpf(p["hockey"]) for c in SPECTRA.values() for p in c.points]
+    assert {len(c.gamma) for c in SPECTRA.values()} == {1, 2, 3, 5, 12, 50, 100}
+    assert min(d for d in deltas if d != -mp.inf) < -690
+    assert max(deltas) > -2e-12
+    assert max(float.fromhex(p["eps"]) for c in SPECTRA.values() for p in c.points) == 700.0
+
+
+@pytest.mark.parametrize("k", [1, 3, 12])
+@pytest.mark.parametrize("kind", ["mixed", "above_one", "below_one", "all_ones"])
+def test_negative_thresholds(kind, k):
+    """A prior can push an edge's ε below 0: the same integral, against the oracle."""
+    gamma, nu = cases.spectrum_of_kind(kind, k)
+    law = exact_law(gamma, nu)
+    for x in (-0.3, -2.0, -20.0):
+        for kind_code, exact_of in ((HOCKEY, oracle.log_hockey), (TAIL, oracle.log_upper_tail)):
+            value, lower, upper = tails.tail(kind_code, RIGHT, x, law, -math.inf)
+            exact = exact_of(gamma, nu, x, dps=20)
+            assert lower <= exact <= upper
+            assert abs(value - exact) <= 1e-9
+
+
+@pytest.mark.parametrize("kind", ["mixed", "above_one", "below_one", "some_ones", "spread"])
+def test_cumulant_and_its_derivatives(kind):
+    gamma, nu = cases.spectrum_of_kind(kind, 5)
+    law = exact_law(gamma, nu)
+    high = 1 / (gamma.max() - 1) if gamma.max() > 1 else 4.0
+    for t in (-0.7, 0.3 * high, 0.8 * high):
+        k0, k1, k2 = derivatives(t, law)
+        assert k0 == pytest.approx(float(oracle.cumulant(gamma, nu, t)), rel=1e-12, abs=1e-13)
+        with mp.workdps(40):
+            first, second = (mp.diff(lambda s: oracle.cumulant(gamma, nu, s, dps=100), t, order) for order in (1, 2))
+        assert (k1, k2) == pytest.approx((float(first), float(second)), rel=1e-12)
+        assert slopes(t, law) == pytest.approx((k1, k2), rel=1e-13)
+        assert complex_value(t, 0.0, law)[0] == pytest.approx(k0, rel=1e-12, abs=1e-13)
+
+
+def test_complex_cumulant_counts_turns():
+    """One logarithm of a product, with turns counted, equals the sum of the logarithms."""
+    rng = np.random.default_rng(5)
+    gamma, nu = np.exp(rng.standard_normal(40)), rng.standard_normal(40)
+    law = exact_law(gamma, nu, times=3.0)
+    for t in (0.1 + 0.2j, 0.05 + 5j, -0.4 + 300j):
+        u = 1 - t * (gamma - 1)
+        k = (-0.5 * t * np.log(gamma) - 0.5 * np.log(u) + 0.5 * t * (1 + t) * gamma * nu**2 / u).sum() * 3
+        assert complex(*complex_value(t.real, t.imag, law)) == pytest.approx(k, rel=1e-12)
+
+
+def test_repeated_release_equals_a_longer_spectrum():
+    gamma, nu = cases.spectrum_of_kind("mixed", 3)
+    once = exact_law(np.tile(gamma, 7), np.tile(nu, 7))
+    for epsilon in (0.0, 3.0, 30.0):
+        many = found_at(exact_law(gamma, nu, times=7.0), epsilon)
+        for which, (value, _, _) in found_at(once, epsilon).items():
+            assert many[which][0] == pytest.approx(value, rel=1e-12, abs=1e-12)
+
+
+def test_a_floor_never_hides_a_larger_value():
+    gamma, nu = cases.spectrum_of_kind("mixed", 5)
+    law = exact_law(gamma, nu)
+    value, _, upper = tails.log_delta(tails.DP, 4.0, law, -math.inf)
+    for floor in (value - 20, value - 0.1, value, value + 0.5, value + 5):
+        found, lower, high = tails.log_delta(tails.DP, 4.0, law, floor)
+        assert high >= value
+        if lower == -math.inf:  # passed over
+            assert found == high < floor
+        else:
+            assert found == value
+            assert high == upper
+
+
+@pytest.mark.parametrize("kind", ["mixed", "below_one", "above_one", "near_one_1e-6", "spread", "large_nu", "zero_nu"])
+@pytest.mark.parametrize("k", [1, 2, 5, 12])
+def test_bracket_covers_the_error_of_the_spectrum(kind, k):
+    """Any law within the stated error of the spectrum has its value inside the bracket, at every notion and strip."""
+    gamma, nu = cases.spectrum_of_kind(kind, k)
+    exact = exact_law(gamma, nu)
+    rng = np.random.default_rng(k)
+    epsilons = [-1.0, 0.0, 0.5, *cases.epsilons(gamma, nu, (-0.01, -5.0, -100.0))]
+    for size in (1e-9, 1e-6):
+        lam_error = size * rng.uniform(0.1, 1, k)
+        shift_error = size * rng.uniform(0.1, 1, k)
+        wide = exact._replace(lam_error=lam_error[None], shift_error=shift_error[None])
+        for sign_lam, sign_shift in ((1, 1), (1, -1), (-1, 1)):
+            lam = exact.lam[0] + sign_lam * lam_error
+            root = np.abs(np.sqrt(exact.a[0]) + sign_shift * shift_error)
+            moved = exact_law(np.exp(lam), root * np.exp(-0.5 * lam))
+            for epsilon in epsilons:
+                for kind_code, side in ((HOCKEY, RIGHT), (TAIL, RIGHT), (TAIL, LEFT)):
+                    value, _, upper = tails.tail(kind_code, side, epsilon, moved, -math.inf)
+                    _, low, high = tails.tail(kind_code, side, epsilon, wide, -math.inf)
+                    slop = (upper - value) if value > -math.inf else 0.0
+                    assert low - slop <= value <= high + slop or value == low, (size, epsilon, kind_code, side)
+
+
+def test_without_a_bound_on_the_spectrum_nothing_is_claimed():
+    gamma, nu = cases.spectrum_of_kind("mixed", 3)
+    law = exact_law(gamma, nu)
+    hopeless = law._replace(lam_error=np.full((1, 3), np.inf), shift_error=np.full((1, 3), np.inf))
+    for kind_code in (HOCKEY, TAIL):
+        for x in (-1.0, 0.0, 5.0):
+            _, lower, upper = tails.tail(kind_code, RIGHT, x, hopeless, -math.inf)
+            assert (lower, upper) == (-math.inf, 0.0)
+
+
+@pytest.mark.parametrize("notion", [tails.DP, tails.PDP, tails.CHERNOFF])
+def test_zero_is_claimed_only_beyond_a_certain_supremum(notion):
+    """γ − 1 of an uncertain sign may make a bounded loss unbounded: no exact zero then."""
+    gamma, nu = np.array([0.5, 1 - 1e-9]), np.array([0.3, 0.0])
+    law = exact_law(gamma, nu)
+    top = cases.supremum(gamma, nu)
+    assert tails.log_delta(notion, top * (1 + 1e-6), law, -math.inf)[2] == -math.inf
+    unsure = law._replace(lam_error=np.array([[0.0, 1e-8]]))
+    for factor in (1 + 1e-6, 1 + 1e-3, 2.0):
+        _, lower, upper = tails.log_delta(notion, top * factor, unsure, -math.inf)
+        assert lower == -math.inf < upper
+        truth = tails.log_delta(notion, top * factor, exact_law(np.array([0.5, 1 + 9e-9]), nu), -math.inf)
+        assert upper >= truth[0]
+
+
+@pytest.mark.parametrize("notion", [tails.DP, tails.PDP, tails.CHERNOFF])
+def test_at_the_supremum_rounding_decides_nothing(notion):
+    rng = np.random.default_rng(11)
+    for _ in range(20):
+        gamma, nu = np.exp(-np.abs(rng.standard_normal(3)) - 0.1), rng.standard_normal(3)
+        law = exact_law(gamma, nu)
+        top = cases.supremum(gamma, nu)
+        for epsilon in (top, np.nextafter(top, 0), top * (1 - 1e-14)):
+            assert tails.log_delta(notion, epsilon, law, -math.inf)[2] > -math.inf

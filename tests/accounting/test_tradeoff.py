@@ -1,0 +1,102 @@
+"""f-DP trade-off curves and true positives at a fixed false-positive rate."""
+
+import numpy as np
+import pytest
+from scipy.special import erf, erfinv, ndtr, ndtri
+
+import shoal
+from families import complete, loss_samples, random_family
+from shoal.accounting.tradeoff import worst_tpr
+
+RATES = np.array([0.0, 1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.7, 0.99, 1.0])
+
+
+@pytest.mark.parametrize("gap", [0.01, 1.0, 4.0])
+def test_equal_covariances_are_gaussian_dp(gap):
+    """TPR = Φ(μ + Φ⁻¹(FPR)), from above."""
+    classes = shoal.GaussianClasses([[0.0], [gap]], np.eye(1), ["a", "b"])
+    found = shoal.tradeoff_curve(classes, "a", "b", RATES).tpr_upper
+    exact = ndtr(gap + ndtri(RATES))
+    assert (found >= exact * (1 - 1e-14)).all()
+    assert found == pytest.approx(exact, rel=1e-8, abs=1e-300)
+
+
+def test_unequal_variances_on_the_line():
+    """Wide against narrow with equal means: the best test is |q| > c, so both rates are known."""
+    classes = shoal.GaussianClasses([[0.0], [0.0]], [[[9.0]], [[1.0]]], ["wide", "narrow"])
+    rates = RATES[1:-1]
+    found = shoal.tradeoff_curve(classes, "wide", "narrow", rates).tpr_upper
+    exact = 2 * ndtr(ndtri(rates / 2) / 3)
+    assert (found >= exact * (1 - 1e-12)).all()
+    assert found == pytest.approx(exact, rel=1e-7)
+    back = shoal.tradeoff_curve(classes, "narrow", "wide", rates).tpr_upper
+    exact_back = erf(3 * erfinv(rates))  # |q| < c
+    assert (back >= exact_back * (1 - 1e-9)).all()
+    assert back == pytest.approx(exact_back, rel=1e-6)
+
+
+def test_monte_carlo_attacker_cannot_do_better():
+    classes = random_family(3, 3, 1, gap=0.5)
+    found = shoal.tpr_at_fpr(classes, complete(classes), 0.1)
+    for row, (i, j) in enumerate(complete(classes).edges):
+        for direction, (a, b) in enumerate(((i, j), (j, i))):
+            loss_a = loss_samples(classes, a, b, 100_000, seed=2 * row)
+            loss_b = -loss_samples(classes, b, a, 100_000, seed=2 * row + 1)  # the same statistic under b
+            tpr = (loss_a > np.quantile(loss_b, 0.9)).mean()
+            assert tpr == pytest.approx(found[row, direction], abs=0.012)
+
+
+def test_curve_shape():
+    classes = random_family(2, 3, 2)
+    curve = shoal.tradeoff_curve(classes, "0", "1")
+    assert (curve.claim, curve.instead, len(curve.fpr)) == ("0", "1", 101)
+    assert curve.tpr_upper[0] == 0.0
+    assert curve.tpr_upper[-1] == 1.0
+    assert (curve.tpr_upper >= curve.fpr).all()
+    assert (np.diff(curve.tpr_upper) >= 0).all()
+    assert (np.diff(curve.tpr_upper, 2) <= 1e-9).all()  # concave
+    assert np.array_equal(curve.fnr_lower, 1 - curve.tpr_upper)
+
+
+def test_curve_implies_delta():
+    """δ(ε) = max over FPR of TPR − e^ε FPR (duality)."""
+    classes = random_family(2, 2, 3)
+    rates = np.concatenate([np.geomspace(1e-9, 0.01, 200), np.linspace(0.01, 1, 800)])
+    curve = shoal.tradeoff_curve(classes, "0", "1", rates)
+    for epsilon in (0.0, 0.5, 2.0):
+        exact = shoal.edge_deltas(classes, complete(classes), epsilon)[0, 0]
+        assert (curve.tpr_upper - np.exp(epsilon) * rates).max() == pytest.approx(exact, abs=1e-4)
+        assert (curve.tpr_upper - np.exp(epsilon) * rates).max() <= exact + 1e-9
+
+
+def test_agreement_with_the_pair_function():
+    classes = random_family(3, 2, 4)
+    table = shoal.tpr_at_fpr(classes, complete(classes), 0.02)
+    assert table.shape == (3, 2)
+    for row, (i, j) in enumerate(complete(classes).edges):
+        both = [shoal.tradeoff_curve(classes, *pair, 0.02).tpr_upper[0] for pair in ((i, j), (j, i))]
+        assert both == pytest.approx(table[row], rel=1e-12)
+
+
+def test_extremes():
+    same = shoal.GaussianClasses(np.ones((2, 1)), np.eye(1))
+    assert np.array_equal(shoal.tradeoff_curve(same, "0", "1", RATES).tpr_upper, RATES)
+    apart = shoal.GaussianClasses.deterministic([[0.0], [1.0]])
+    assert (shoal.tradeoff_curve(apart, "0", "1", RATES).tpr_upper == 1).all()
+    twice = [random_family(2, 2, 5)] * 2
+    joint = shoal.GaussianClasses.joint(twice)
+    assert shoal.tradeoff_curve(twice, "0", "1", RATES).tpr_upper == pytest.approx(
+        shoal.tradeoff_curve(joint, "0", "1", RATES).tpr_upper, rel=1e-8
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_worst_edge_is_the_largest_of_all_edges(seed):
+    classes = random_family(9, 3, seed)
+    graph = complete(classes)
+    rates = RATES[:-1]
+    each = [shoal.tpr_at_fpr(classes, graph, rate).max() for rate in rates]
+    found = worst_tpr(classes, graph, rates)
+    assert (found >= np.array(each) * (1 - 1e-12)).all()
+    assert found == pytest.approx(each, rel=1e-9, abs=1e-300)
+    assert worst_tpr(classes, graph, [1.0]) == [1.0]

@@ -1,0 +1,316 @@
+"""The audit on correct mechanisms: bounds that hold, silence at the stated rate, every kind of law and input."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import audit_cases as cases
+import numpy as np
+import pytest
+from scipy import stats
+
+import shoal
+from shoal.audits.attacks import count_events
+from shoal.audits.audit import edge_promises
+from shoal.audits.replay import Repeats, helmert
+from shoal.audits.residuals import Laws
+from shoal.audits.trials import seeded_release
+from shoal.errors import InputError
+from shoal.supports import RankWarning
+
+
+def benchmark() -> ModuleType:
+    path = Path(__file__).parents[2] / "benchmarks" / "audit.py"
+    spec = importlib.util.spec_from_file_location("audit_benchmark", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ------------------------------------------------------------------ what is proved
+
+
+def test_bounds_lie_below_the_truth_and_close_to_it():
+    mechanism = cases.random_laws("white")
+    result = shoal.audit(mechanism, n_samples=20_000, seed=3)
+    exact = shoal.edge_deltas(mechanism.output, mechanism.graph, 1.0)
+    assert (result.delta_lower <= exact).all()
+    assert (exact - result.delta_lower).max() < 0.08
+    assert (result.edge_promise[:, :, 0] >= exact).all()
+    worst = np.unravel_index(np.argmax(exact), exact.shape)
+    assert result.delta_lower[worst] > 0.9 * exact[worst]
+
+
+def test_epsilon_bounds_lie_below_the_truth():
+    mechanism = cases.random_laws("white")
+    result = shoal.audit(mechanism, n_samples=20_000, seed=3)
+    delta = mechanism.certificate.delta_upper
+    needed = shoal.epsilon_at(mechanism.output, mechanism.graph, delta)
+    assert 0.5 * needed < result.epsilon_lower.max() <= needed
+
+
+def test_event_bounds_of_two_known_laws():
+    """N(1, 1) against N(0, 1) at ε = 0.5, by counting; the truth is Φ(½ − ε) − e^ε Φ(−½ − ε)."""
+    rng = np.random.default_rng(8)
+    x, y = rng.standard_normal(40_000) + 1.0, rng.standard_normal(40_000)
+    events = count_events(
+        ("ratio",), lambda a, b: [(x - 0.5, y - 0.5)], np.array([[0, 1]]), np.array([[0.5]]), 0.1, 0.01
+    )
+    lower, _ = events.delta_lower(np.array([0.5]))
+    truth = stats.norm.cdf(0.0) - np.exp(0.5) * stats.norm.cdf(-1.0)
+    assert (lower <= truth).all()
+    assert lower == pytest.approx(np.full((1, 2), truth), abs=0.03)
+    # The same scores the wrong way around prove nothing.
+    turned = count_events(
+        ("ratio",), lambda a, b: [(0.5 - x, 0.5 - y)], np.array([[0, 1]]), np.array([[0.5]]), 0.1, 0.01
+    )
+    assert turned.delta_lower(np.array([0.5]))[0].max() == 0.0
+
+
+def test_false_alarms_stay_within_the_stated_confidence():
+    """36 of the benchmark's correct mechanisms: every method on every kind of family."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RankWarning)
+        violated, different, _ = benchmark().false_alarms(36, 500, seed=5)
+    assert len(violated) <= stats.binom.ppf(0.995, 36, 0.05)
+    assert len(different) <= stats.binom.ppf(0.995, 36, 0.05)
+
+
+def test_a_stricter_confidence_proves_less():
+    mechanism = cases.constants()
+    release = seeded_release(mechanism, 1)
+    released = {label: release(np.tile(m, (2000, 1)), label) for label, m in zip("0123", mechanism.classes.means)}  # noqa: B905
+    loose = shoal.audit(mechanism, releases=released, confidence=0.8)
+    strict = shoal.audit(mechanism, releases=released, confidence=0.999)
+    assert (strict.delta_lower <= loose.delta_lower).all()
+    assert strict.detectable_delta > loose.detectable_delta
+    assert strict.detectable_shortage > loose.detectable_shortage
+
+
+# ------------------------------------------------------------------ laws of every kind
+
+
+def test_densities_agree_with_scipy():
+    mechanism = cases.random_laws()
+    laws = Laws.of(mechanism.output)
+    y = np.random.default_rng(1).standard_normal((50, 3))
+    ours = np.stack([laws.log_densities(i, y) for i in range(4)])
+    theirs = np.stack(
+        [stats.multivariate_normal(mechanism.output.means[i], mechanism.output.covs[i]).logpdf(y) for i in range(4)]
+    )
+    assert ours - ours[0] == pytest.approx(theirs - theirs[0], abs=1e-9)
+    assert np.cov(laws.residuals(0, y), rowvar=False).shape == (3, 3)
+
+
+def test_constants_without_noise_are_told_apart_and_promised_nothing():
+    classes = shoal.GaussianClasses.deterministic([[0.0, 1.0], [0.0, 2.0], [0.0, 1.0]])
+    result = shoal.audit(cases.design(classes, "none", 1.0), n_samples=1000)
+    assert result.as_designed
+    assert result.promise[0] == 1.0
+    assert result.delta_lower[0].min() > 0.9  # 0 and 1 differ
+    assert result.delta_lower[1].max() == 0.0  # 0 and 2 do not
+    assert result.detectable_delta == 1.0
+
+
+def test_singular_laws_on_one_line():
+    along = np.array([[1.0], [-2.0]])
+    covs = np.array([s * along @ along.T for s in (1.0, 2.0)])
+    classes = shoal.GaussianClasses(np.array([[0.0, 0.0], [0.5, -1.0]]), covs)
+    mechanism = cases.design(classes, "none", 1.0)
+    with pytest.warns(RankWarning):
+        result = shoal.audit(mechanism, n_samples=20_000, seed=2)
+    assert result.as_designed
+    exact = shoal.edge_deltas(mechanism.output, mechanism.graph, 1.0)
+    assert result.delta_lower.max() > 0.5 * exact.max()
+    assert (result.delta_lower <= exact).all()
+
+
+@pytest.mark.parametrize("method", ["transport", "center"])
+def test_perfect_designs_prove_nothing_against_them(method):
+    classes = cases.random_laws().classes
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    mechanism = shoal.design(
+        classes, graph, method=method, epsilon=1.0, rho=1.001 * shoal.perfect_rho(classes, graph), iterations=10
+    )
+    result = shoal.audit(mechanism, n_samples=4000, seed=1)
+    assert result.as_designed
+    assert result.delta_lower_curve.max() == 0.0
+    assert result.naming is not None
+    assert result.naming.accuracy_lower < 0.25 < result.naming.accuracy_upper
+
+
+@pytest.mark.parametrize("make", [cases.constants, cases.random_laws])
+def test_a_fine_grid_is_not_a_finding(make):
+    mechanism = make()
+    cell = 2.0**-20 * np.sqrt(np.diagonal(mechanism.output.covs, axis1=1, axis2=2).min())
+    plain = seeded_release(mechanism, 3)
+    result = shoal.audit(
+        mechanism, n_samples=5000, release=lambda q, label: np.round(plain(q, label) / cell) * cell, seed=1
+    )
+    assert result.as_designed
+
+
+def test_a_fine_grid_on_a_law_with_constant_entries_is_on_its_support():
+    classes = shoal.GaussianClasses.diagonal([[0.0, 0.3], [0.5, 0.3]], [1.0, 0.0])
+    mechanism = cases.design(classes, "none", 1.0)
+    plain = seeded_release(mechanism, 2)
+    for cell, found in ((2.0**-20, True), (2.0**-6, False)):
+        rounded = shoal.audit(
+            mechanism,
+            n_samples=1000,
+            release=lambda q, label, cell=cell: np.round(plain(q, label) / cell) * cell,
+            seed=1,
+        )
+        assert rounded.as_designed is found
+
+
+def test_epsilon_per_edge():
+    classes = cases.random_laws().classes
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    epsilon = np.linspace(0.3, 2.0, 6)
+    mechanism = shoal.design(classes, graph, method="white", epsilon=epsilon, rho=1.0)
+    result = shoal.audit(mechanism, n_samples=2000, seed=1)
+    assert result.epsilon[:, 0] == pytest.approx(epsilon)
+    assert result.edge_promise[:, :, 0].max() == pytest.approx(mechanism.certificate.delta_upper, rel=1e-9)
+    assert result.as_designed
+
+
+# ------------------------------------------------------------------ repeats
+
+
+def test_the_promise_of_repeats_is_that_of_the_stacked_law():
+    mechanism = cases.random_laws("covariance")
+    repeats = Repeats.of(mechanism, 3)
+    pairs = mechanism.graph.edges.astype(np.intp)
+    shared = mechanism.classes.covs
+    cross = {(a, b): shared for a in range(3) for b in range(a + 1, 3)}
+    stacked = shoal.GaussianClasses.joint([mechanism.classes.with_noise(0.0)] * 3, cross)
+    noise = np.zeros((4, 9, 9))
+    for j in range(3):
+        noise[:, 3 * j : 3 * j + 3, 3 * j : 3 * j + 3] = mechanism.noise_cov
+    # A little more noise on both sides keeps the stacked law of full rank.
+    floor = 1e-3
+    laws = shoal.GaussianClasses(stacked.means, stacked.covs + noise + floor * np.eye(9), stacked.labels)
+    easier = Repeats.of(replace(mechanism, noise_cov=mechanism.noise_cov + floor * np.eye(3)), 3)
+    ours = edge_promises(easier.releases, pairs, np.ones((6, 1)))[:, :, 0]
+    assert ours == pytest.approx(shoal.edge_deltas(laws, mechanism.graph, 1.0), rel=1e-6)
+    assert repeats.times == 3
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_helmert_is_orthogonal(size):
+    assert helmert(size) @ helmert(size).T == pytest.approx(np.eye(size), abs=1e-14)
+    assert helmert(size)[0] == pytest.approx(np.full(size, size**-0.5))
+
+
+def test_repeats_answered_from_storage_reveal_no_more_than_one():
+    mechanism = cases.constants()
+    release = seeded_release(mechanism, 4)
+    once = {
+        a: release(np.tile(m, (2000, 1)), a)
+        for a, m in zip(mechanism.classes.labels, mechanism.classes.means, strict=True)
+    }
+    stored = {label: np.repeat(y[:, None], 4, axis=1) for label, y in once.items()}
+    result = shoal.audit(mechanism, releases=once, repeated=stored)
+    assert result.verdict == "consistent"
+    assert result.replay is not None
+    assert result.replay.identical == 1.0
+    assert "answered from storage" in str(result)
+    assert result.replay.delta_lower.max() < mechanism.certificate.delta_upper
+
+
+# ------------------------------------------------------------------ arguments and results
+
+
+def test_the_result_reads_and_travels():
+    mechanism = cases.constants()
+    result = shoal.audit(mechanism, mechanism.graph, n_samples=500, seed=2)
+    again = json.loads(json.dumps(result.to_dict()))
+    assert again["verdict"] == result.verdict == "consistent"
+    assert again["delta_lower"] == result.delta_lower_curve.tolist()
+    text = str(result)
+    assert "at confidence 0.95" in text
+    assert "would have seen" in text
+    assert repr(result).startswith("Audit(consistent: δ ≥ ")
+    wrong = shoal.audit(mechanism, n_samples=500, release=cases.instead(mechanism, noise_cov=mechanism.noise_cov / 9))
+    assert "violated: certificate (" in str(wrong)
+    assert json.loads(json.dumps(wrong.to_dict()))["violations"][0]["evidence"]["delta at least"] > 0
+
+
+def test_the_mechanisms_own_release_is_the_default(monkeypatch, fresh_releases):
+    mechanism = cases.constants()
+    inner = seeded_release(mechanism, 9)
+    monkeypatch.setattr(shoal.Mechanism, "release", lambda self, q, label: inner(q, label))
+    assert shoal.audit(mechanism, n_samples=200).source == "mechanism.release"
+
+
+def test_part_of_the_graph_and_further_epsilons():
+    mechanism = cases.constants()
+    part = shoal.NeighborGraph.from_edges(mechanism.classes.labels, [("0", "1"), ("2", "1")])
+    result = shoal.audit(mechanism, part, n_samples=500, epsilon=[0.1, 3.0])
+    assert result.edges == (("0", "1"), ("1", "2"))
+    assert result.epsilon.tolist() == [[1.0, 0.1, 3.0]] * 2
+    assert result.promise[1:].tolist() == mechanism.released_curve([0.1, 3.0]).delta_upper.tolist()
+    assert (result.promise[1:] > mechanism.curve([0.1, 3.0]).delta_upper).all()
+
+
+def _good() -> dict[str, np.ndarray]:
+    return {label: np.zeros((200, 3)) for label in "0123"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_samples": 10}, "n_samples must be at least 100"),
+        ({"confidence": 1.0}, "confidence must lie in"),
+        ({"releases": _good(), "answers": _good()}, "releases are final"),
+        ({"releases": {"0": np.zeros((200, 3))}}, "releases must name every label"),
+        ({"releases": {**_good(), "3": np.zeros((200, 2))}}, "3 entries"),
+        ({"releases": {**_good(), "3": np.zeros((9, 3))}}, "at least 100 released answers"),
+        ({"releases": {**_good(), "3": np.full((200, 3), np.nan)}}, "releases must be finite"),
+        ({"answers": {**_good(), "3": np.zeros((9, 3))}}, "at least 100 true answers"),
+        ({"releases": _good(), "repeated": {a: np.zeros((200, 1, 3)) for a in "0123"}}, "at least 2"),
+        ({"release": lambda q, label: q[:1]}, "release must return one released answer"),
+        ({"epsilon": -1.0}, "epsilon must be at least 0"),
+    ],
+)
+def test_bad_input_is_refused_by_name(options, message):
+    with pytest.raises(InputError, match=message):
+        shoal.audit(cases.constants(), **{"n_samples": 200, **options})
+
+
+def test_edges_without_a_promise_are_refused():
+    classes = cases.constants().classes
+    sparse = shoal.NeighborGraph.from_edges(classes.labels, [("0", "1")])
+    mechanism = shoal.design(classes, sparse, method="white", epsilon=1.0, rho=0.5)
+    with pytest.raises(InputError, match=r"5 edge\(s\) that are not in the mechanism's graph"):
+        shoal.audit(mechanism, shoal.NeighborGraph.complete(classes.labels), n_samples=200)
+    with pytest.raises(InputError, match="no edges"):
+        shoal.audit(mechanism, shoal.NeighborGraph.from_edges(classes.labels, []), n_samples=200)
+
+
+@pytest.mark.parametrize("method", ["white", "covariance", "transport"])
+def test_what_is_really_released_is_consistent(method, fresh_releases):
+    """Cryptographic noise, unseeded: at this confidence a false alarm in this test is a once-in-ten-thousand event."""
+    result = shoal.audit(cases.random_laws(method), n_samples=1000, confidence=0.9999)
+    assert result.source == "mechanism.release"
+    assert result.verdict == "consistent", str(result)
+
+
+@pytest.mark.parametrize("options", [{}, {"repeats": 1}, {"releases": True}])
+def test_progress_counts_every_step(options):
+    mechanism = cases.random_laws("white")
+    if options:
+        given = np.random.default_rng(0).normal(size=(mechanism.classes.n_classes, 100, mechanism.classes.n_dims))
+        options = {"releases": given} if "releases" in options else options
+    told: list[tuple[int, int]] = []
+    shoal.audit(mechanism, n_samples=100, **options, progress=lambda *step: told.append(step))
+    assert told == [(i, len(told)) for i in range(1, len(told) + 1)]
+    assert len(told) >= mechanism.graph.n_edges

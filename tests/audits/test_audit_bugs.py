@@ -1,0 +1,191 @@
+"""Each seeded bug is caught; the number of released answers per label that it takes is part of the test."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import audit_cases as cases
+import numpy as np
+import pytest
+
+import shoal
+from shoal.audits.trials import seeded_release
+from shoal.meters.queries import AccountingWarning, Predictive, as_in_paper
+
+
+def kinds(found: tuple[object, ...]) -> set[str]:
+    return {f.kind for f in found}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("make", [cases.constants, cases.random_laws])
+def test_nothing_wrong_is_silent(make):
+    mechanism = make()
+    result = shoal.audit(mechanism, n_samples=5000, release=cases.instead(mechanism), seed=1)
+    assert result.verdict == "consistent"
+    assert result.as_designed
+
+
+def test_total_rho_drawn_where_per_entry_was_certified():
+    mechanism = cases.constants()
+    wrong = cases.instead(mechanism, noise_cov=mechanism.noise_cov / 3)
+    result = shoal.audit(mechanism, n_samples=1000, release=wrong)
+    assert result.verdict == "violated"
+    assert {"certificate", "too little spread"} <= kinds(result.violations)
+    assert result.delta_lower.max() > mechanism.certificate.delta_upper
+
+
+def test_per_entry_drawn_where_total_rho_was_certified_is_a_mismatch_not_a_violation():
+    mechanism = cases.constants()
+    wrong = cases.instead(mechanism, noise_cov=mechanism.noise_cov * 3)
+    result = shoal.audit(mechanism, n_samples=1000, release=wrong)
+    assert result.verdict == "consistent"
+    assert not result.as_designed
+    assert "too much spread" in kinds(result.mismatches)
+
+
+def test_one_direction_left_out_of_the_certificate():
+    """δ(1) is 0.388 from the wide law to the narrow one and 0.023 back; the certificate knows the second only."""
+    classes = shoal.GaussianClasses([[0.0], [0.0]], [[[9.0]], [[1.0]]])
+    mechanism = cases.design(classes, "none", 1e-9)
+    small = float(shoal.edge_deltas(mechanism.output, mechanism.graph, 1.0).min())
+    vars(mechanism)["certificate"] = replace(mechanism.certificate, delta=small, delta_upper=small * 1.001)
+    result = shoal.audit(mechanism, n_samples=1000)
+    attacked = [f for f in result.violations if f.kind == "certificate"]
+    assert [f.labels for f in attacked] == [("0", "1")]
+    assert attacked[0].evidence["delta at least"] > 5 * attacked[0].evidence["promised"]
+    assert "accounting" in kinds(result.violations)
+
+
+def test_covariance_of_two_labels_swapped():
+    mechanism = cases.random_laws()
+    swapped = mechanism.noise_cov[[1, 0, 2, 3]]
+    result = shoal.audit(mechanism, n_samples=5000, release=cases.instead(mechanism, noise_cov=swapped), seed=1)
+    assert result.verdict == "violated"
+    assert "too little spread" in kinds(result.violations)
+    assert {f.labels for f in result.violations if f.kind == "too little spread"} <= {(), ("0",), ("1",)}
+
+
+@pytest.mark.parametrize("extra", [(1.0, 1.5), (1.5, 1.0)])
+def test_more_noise_for_one_of_two_labels_that_were_made_alike(extra):
+    """No label has too little noise, and still the two can be told apart: only the pair gives it away."""
+    classes = shoal.GaussianClasses.deterministic(np.zeros((2, 2)))
+    mechanism = cases.design(classes, "white", 1.0)
+    wrong = cases.instead(mechanism, noise_cov=np.array([e * np.eye(2) for e in extra]))
+    result = shoal.audit(mechanism, n_samples=2000, release=wrong, seed=1)
+    assert "spread ratio" in kinds(result.violations)
+    assert "too little spread" not in kinds(result.violations)
+
+
+def test_one_noise_vector_for_every_release():
+    mechanism = cases.random_laws()
+    fixed = np.random.default_rng(3).standard_normal((1, 3))
+    release = cases.with_normals(mechanism, lambda m, label: np.tile(fixed, (m, 1)))
+    result = shoal.audit(mechanism, n_samples=1000, release=release, seed=1)
+    assert "too little spread" in kinds(result.violations)
+
+
+def test_the_same_noise_for_every_label():
+    """As from a generator that starts from the same seed for each label: every single law is right."""
+    mechanism = cases.random_laws()
+    release = cases.with_normals(mechanism, lambda m, label: np.random.default_rng(m).standard_normal((m, 3)))
+    result = shoal.audit(mechanism, n_samples=1000, release=release, seed=1)
+    assert kinds(result.violations) == {"dependence"}
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_noise_used_for_two_successive_releases(later):
+    mechanism = cases.random_laws()
+    rng = np.random.default_rng(4)
+
+    def twice(m, label):
+        return np.repeat(rng.standard_normal((m // 2 + 2, 3)), 2, axis=0)[later : m + later]
+
+    result = shoal.audit(mechanism, n_samples=2000, release=cases.with_normals(mechanism, twice), seed=1)
+    reused = [f for f in result.violations if f.kind == "dependence"]
+    assert [f.labels for f in reused] == [("0",), ("1",), ("2",), ("3",)]
+    assert {f.evidence["places apart"] for f in reused} == {1}
+
+
+@pytest.mark.parametrize("batch", [7, 640, 1001])
+def test_noise_of_a_batch_used_again_for_the_next(batch):
+    mechanism = cases.constants()
+    rng = np.random.default_rng(5)
+
+    def table(m, label):
+        return np.tile(rng.standard_normal((batch, 3)), (m // batch + 1, 1))[:m]
+
+    result = shoal.audit(mechanism, n_samples=2002, release=cases.with_normals(mechanism, table), seed=1, repeats=1)
+    reused = [f for f in result.violations if f.kind == "dependence" and len(f.labels) == 1]
+    assert len(reused) == 4
+    assert all(f.evidence["places apart"] % batch == 0 for f in reused)
+    assert all(f.evidence["correlation"] > 0.3 for f in reused)
+
+
+def test_as_in_paper_releases():
+    """The point forecast is released, the prediction error is accounted for: what is random is the noise alone."""
+    rng = np.random.default_rng(6)
+    steps = 0.3 * np.tril(np.ones((4, 4)))
+    law = Predictive(
+        labels=["a", "b", "c"],
+        mean=rng.standard_normal((3, 4)) * 0.3,
+        error_cov=np.array([v * steps @ steps.T for v in (1.0, 1.3, 0.8)]),
+        mean_cov=np.zeros((3, 4, 4)),
+        season=np.zeros((3, 4)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccountingWarning)
+        classes = as_in_paper(law)
+    mechanism = cases.design(classes, "white", 0.1)
+    released = seeded_release(mechanism, 7)
+    honest = shoal.audit(mechanism, n_samples=4000, release=released, seed=1)
+    paper = shoal.audit(mechanism, n_samples=4000, release=released, seed=1, answers=law.mean)
+    assert honest.as_designed
+    assert {"certificate", "too little spread"} <= kinds(paper.violations)
+
+
+def test_as_in_paper_releases_of_simulated_households():
+    pytest.importorskip("polars")
+    readings = shoal.simulate_meters(4, days=8, step_minutes=60, seed=1)
+    forecasts = shoal.forecast(readings, order=(1, 0), train_days=7, horizon=3, season="day")
+    with pytest.warns(AccountingWarning):
+        classes = forecasts.classes("as_in_paper")
+    mechanism = cases.design(classes, "paper", 0.1)
+    result = shoal.audit(
+        mechanism, n_samples=1000, answers=forecasts.answer("as_in_paper"), release=seeded_release(mechanism, 1)
+    )
+    assert {f.labels for f in result.violations if f.kind == "too little spread"} >= {
+        (name,) for name in classes.labels
+    }
+    assert result.delta_lower.max() > mechanism.certificate.delta_upper
+
+
+@pytest.mark.parametrize(("make", "needed"), [(cases.constants, 3000)])
+def test_five_percent_too_little_variance(make, needed):
+    mechanism = make()
+    wrong = cases.instead(mechanism, noise_cov=0.95 * mechanism.noise_cov)
+    result = shoal.audit(mechanism, n_samples=needed, release=wrong, seed=1)
+    assert result.detectable_shortage < 0.03
+    assert "too little spread" in kinds(result.violations)
+    assert result.delta_lower.max() < mechanism.certificate.delta_upper  # an attack alone does not see it
+
+
+def test_a_shift_left_out_opens_a_gap():
+    classes = shoal.GaussianClasses(np.array([[0.0, 0.0], [1.0, 1.0]]), np.eye(2))
+    mechanism = cases.design(classes, "transport", 0.4)
+    wrong = cases.instead(mechanism, shift=0.0 * mechanism.shift)
+    result = shoal.audit(mechanism, n_samples=2000, release=wrong, seed=1)
+    assert "gap" in kinds(result.violations)
+
+
+def test_the_mechanism_of_a_claim_that_counts_repeats_as_one():
+    """Answers that come with fresh noise each time, where the noise covariance itself is the label's mark."""
+    classes = shoal.GaussianClasses(np.zeros((2, 2)), np.eye(2))
+    mechanism = replace(
+        cases.design(classes, "white", 1.0), noise_cov=np.array([np.diag([1.5, 0.5]), np.diag([0.5, 1.5])])
+    )
+    result = shoal.audit(mechanism, n_samples=4000, repeats=8, seed=1)
+    assert result.verdict == "consistent"
+    assert result.replay is not None
+    assert result.replay.delta_lower.max() > mechanism.certificate.delta_upper  # repeating does leak more
+    assert result.replay.delta_lower.max() <= result.replay.promise.max()

@@ -1,0 +1,81 @@
+"""Exact binomial bounds, and how an audit's error is shared."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from shoal.audits.confidence import (
+    SHARES,
+    detectable_delta,
+    detectable_shortage,
+    lower_bound,
+    rough_bounds,
+    upper_bound,
+)
+
+
+def test_shares_add_up_to_one():
+    assert sum(SHARES.values()) == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("s", "n"), [(1, 10), (5, 10), (10, 10), (3, 5000), (4999, 5000)])
+@pytest.mark.parametrize("error", [0.05, 1e-6])
+def test_bounds_solve_their_binomial_tails(s, n, error):
+    low = float(lower_bound(s, n, error))
+    tail = sum(mpmath.binomial(n, j) * mpmath.mpf(low) ** j * (1 - mpmath.mpf(low)) ** (n - j) for j in range(s, n + 1))
+    assert float(tail) == pytest.approx(error, rel=1e-6)
+    assert float(upper_bound(n - s, n, error)) == pytest.approx(1 - low, abs=1e-12)
+
+
+def test_bounds_at_the_ends():
+    assert lower_bound(0, 10, 0.05) == 0.0
+    assert upper_bound(10, 10, 0.05) == 1.0
+    assert float(upper_bound(0, 1000, 0.05)) == pytest.approx(-math.expm1(math.log(0.05) / 1000), rel=1e-9)
+
+
+def test_lower_bound_covers_as_stated():
+    n, p, error = 200, 0.03, 0.05
+    s = np.arange(n + 1)
+    missed = stats.binom.pmf(s, n, p)[lower_bound(s, n, error) > p].sum()
+    assert 0 < missed <= error
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.integers(1, 300), st.floats(0.001, 0.999), st.floats(1e-6, 0.2))
+def test_both_bounds_cover_at_any_probability(n, p, error):
+    s = np.arange(n + 1)
+    chance = stats.binom.pmf(s, n, p)
+    assert chance[lower_bound(s, n, error) > p].sum() <= error * (1 + 1e-9)
+    assert chance[upper_bound(s, n, error) < p].sum() <= error * (1 + 1e-9)
+    assert (lower_bound(s, n, error) <= s / n).all()
+    assert (np.diff(lower_bound(s, n, error)) > 0).all()
+
+
+def test_rough_bounds_are_near_the_exact_ones():
+    low, high = rough_bounds(np.array([0.3]), 1000, 0.01)
+    assert float(low[0]) == pytest.approx(float(lower_bound(300, 1000, 0.01)), abs=0.003)
+    assert float(high[0]) == pytest.approx(float(upper_bound(300, 1000, 0.01)), abs=0.003)
+
+
+def test_detectable_delta_shrinks_with_trials_and_lies_above_the_promise():
+    found = [detectable_delta(0.01, 1.0, n, 1e-5) for n in (100, 1000, 10_000, 100_000)]
+    assert all(0.01 < b < a for a, b in itertools.pairwise(found))
+    assert detectable_delta(1.0, 1.0, 1000, 1e-5) == 1.0
+    assert detectable_delta(0.999, 1.0, 100, 1e-5) == 1.0
+
+
+def test_a_shortage_of_the_stated_size_is_found_half_the_time():
+    degrees, error = 3000, 1e-3
+    share = 1 - detectable_shortage(degrees, error)
+    # Scaled by the share, the χ² falls below the critical value when it falls below its own mean.
+    critical = stats.chi2.ppf(error, degrees)
+    assert critical / degrees == pytest.approx(share, rel=1e-9)
+    assert stats.chi2.cdf(critical / share, degrees) == pytest.approx(0.5, abs=0.01)

@@ -1,0 +1,143 @@
+"""Gradients of ln δ, and the descent's pull-back, against finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from design_cases import Array, family, random_covs
+
+from shoal import GaussianClasses, NeighborGraph
+from shoal.accounting.curve import NOTIONS
+from shoal.accounting.gradient import edge_gradients, edge_values, empty_trace
+from shoal.designs.descent import _Layout, _smoothed
+from shoal.designs.moves import Moves, radii
+from shoal.designs.problem import Problem
+
+PAIR = np.array([[0, 1]], dtype=np.intp)
+
+
+def value_and_gradient(notion: str, epsilon: float, means: Array, covs: Array) -> tuple[Array, Array, Array]:
+    """ln δ of both directions; gradients [direction, label] in covariances and means."""
+    k = means.shape[1]
+    trace, out = empty_trace(1, k), np.empty((1, 2))
+    epsilons, factors = np.full((1, 2), epsilon), np.linalg.cholesky(covs)
+    edge_values(NOTIONS[notion], epsilons, factors, covs, means, PAIR, trace, out)
+    by_cov, by_mean = np.zeros((2, 2, k, k)), np.zeros((2, 2, k))
+    for direction in range(2):
+        shares = np.zeros((1, 2))
+        shares[0, direction] = 1.0
+        edge_gradients(
+            NOTIONS[notion], epsilons, out, shares, factors, PAIR, trace, by_cov[direction], by_mean[direction]
+        )
+    return out[0], by_cov, by_mean
+
+
+def stencil(f, h: float) -> Array:
+    """Five-point derivative at zero."""
+    return np.asarray((8.0 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12.0 * h))
+
+
+def check(notion: str, epsilon: float, means: Array, covs: Array, h: float, seed: int) -> None:
+    k = means.shape[1]
+    _, by_cov, by_mean = value_and_gradient(notion, epsilon, means, covs)
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        turn = rng.standard_normal((2, k, k))
+        turn = turn + np.swapaxes(turn, 1, 2)
+        step = rng.standard_normal((2, k))
+
+        def moved(s: float, turn: Array = turn, step: Array = step) -> Array:
+            return value_and_gradient(notion, epsilon, means + s * step, covs + s * turn)[0]
+
+        seen = stencil(moved, h)
+        said = (by_cov * turn).sum(axis=(1, 2, 3)) + (by_mean * step).sum(axis=(1, 2))
+        size = np.abs(by_cov).max(axis=(1, 2, 3)) + np.abs(by_mean).max(axis=(1, 2))
+        assert (np.abs(said - seen) <= 3e-4 * size + 1e-9).all()
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("notion", list(NOTIONS))
+def test_gradient_of_random_pairs(notion: str, k: int) -> None:
+    rng = np.random.default_rng([1, k])
+    covs = random_covs(rng, 2, k) + 0.2 * np.eye(k)
+    check(notion, 0.7, rng.standard_normal((2, k)), covs, 1e-3, k)
+
+
+@pytest.mark.parametrize("notion", ["dp", "pdp", "pdp-two-sided"])
+@pytest.mark.parametrize(
+    ("gap", "epsilon"), [(12.0, 0.5), (0.4, 6.0), (0.4, 25.0)], ids=["delta near 1", "delta small", "delta tiny"]
+)
+def test_gradient_at_the_ends(notion: str, gap: float, epsilon: float) -> None:
+    rng = np.random.default_rng(3)
+    covs = random_covs(rng, 2, 2) + 0.5 * np.eye(2)
+    value, _, _ = value_and_gradient(notion, epsilon, np.array([[0.0, 0.0], [gap, 0.3]]), covs)
+    assert -0.05 < value.max() < 0.0 if gap > 1 else value.max() < -4.0
+    check(notion, epsilon, np.array([[0.0, 0.0], [gap, 0.3]]), covs, 3e-4, 5)
+
+
+@pytest.mark.parametrize("notion", ["dp", "pdp"])
+def test_gradient_of_nearly_equal_laws(notion: str) -> None:
+    rng = np.random.default_rng(11)
+    cov = random_covs(rng, 1, 3)[0] + np.eye(3)
+    tilt = random_covs(rng, 1, 3)[0]
+    means = np.array([np.zeros(3), 1e-4 * rng.standard_normal(3)])
+    check(notion, 1e-4, means, np.array([cov, cov + 1e-4 * tilt]), 3e-7, 2)
+
+
+def test_gradient_of_equal_covariances() -> None:
+    """All eigenvalues coincide: differentiating through the eigendecomposition would fail here."""
+    check("dp", 0.5, np.array([[0.0, 0.0, 0.0], [1.0, -0.5, 0.2]]), np.array([np.eye(3), np.eye(3)]), 1e-3, 4)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("shifts", [False, True])
+@pytest.mark.parametrize("max_bias", [1.0, 0.15])
+def test_pull_back(mapped: bool, shifts: bool, max_bias: float) -> None:
+    """The gradient in the raw variables, with slack, and with the bias of some labels at its cap and of others not."""
+    classes, graph = family(5, n=3, k=2)
+    problem = Problem.of(classes, graph, 1.0, 0.4, max_bias=max_bias, noise_floor=0.02)
+    rng = np.random.default_rng(8)
+    moves = Moves(
+        rng.standard_normal((3, 2)) * np.array([0.02, 1.0, 1.0])[:, None],
+        rng.standard_normal((3, 2, 2)) if mapped else None,
+        rng.standard_normal((3, 2, 2)),
+    )
+    layout = _Layout(problem, mapped, shifts)
+    point = layout.flatten(moves.within(problem)) * rng.uniform(0.7, 1.4, layout.flatten(moves).size)
+    point += 0.05
+    everything = np.ones(len(problem.pairs), dtype=bool)
+
+    def value(x: Array) -> float:
+        return _smoothed(problem, layout, 3.0, everything, x)[0]
+
+    spent = layout.moves(point)
+    assert (spent.spent <= radii(problem) ** 2 * (1 + 1e-12)).all()
+    assert ((spent.shift**2).sum(axis=1) <= max_bias * problem.budgets * (1 + 1e-12)).all()
+    gradient = _smoothed(problem, layout, 3.0, everything, point)[1]
+    for _ in range(4):
+        step = rng.standard_normal(len(point))
+        seen = stencil(lambda s, step=step: np.array(value(point + s * step)), 1e-4)
+        assert seen == pytest.approx(gradient @ step, rel=1e-3, abs=2e-4 * np.abs(gradient).max())
+
+
+def test_flatten_and_moves_are_inverse() -> None:
+    classes, graph = family(6, n=3, k=2)
+    problem = Problem.of(classes, graph, 1.0, 0.4)
+    rng = np.random.default_rng(0)
+    moves = Moves(
+        0.1 * rng.standard_normal((3, 2)), 0.1 * rng.standard_normal((3, 2, 2)), 0.1 * rng.standard_normal((3, 2, 2))
+    )
+    layout = _Layout(problem, True, True)
+    back = layout.moves(layout.flatten(moves))
+    for a, b in zip((moves.shift, moves.map, moves.noise), (back.shift, back.map, back.noise), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_equal_laws_have_no_gradient() -> None:
+    classes = GaussianClasses(np.zeros((2, 2)), np.eye(2))
+    problem = Problem.of(classes, NeighborGraph.complete(classes.labels), 1.0, 0.5)
+    layout = _Layout(problem, False, True)
+    point = layout.flatten(Moves(np.zeros((2, 2)), None, np.stack([0.3 * np.eye(2)] * 2)))
+    value, gradient = _smoothed(problem, layout, 1.0, np.ones(1, dtype=bool), point)
+    assert value < -1e5
+    assert not gradient.any()
