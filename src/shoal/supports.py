@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.classes import RANK_TOLERANCE, GaussianClasses
+from shoal.classes import GaussianClasses
+from shoal.matrices import RANK_TOLERANCE
 from shoal.validation import FloatArray
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 
