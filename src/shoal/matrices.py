@@ -44,7 +44,7 @@ def ranks(covs: FloatArray) -> FloatArray:
 
 
 def inverse_root(covs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Σ^{−1/2} on the range of each Σ and zero outside it, and the projector onto the range.
+    """Σ^{−1/2} on the range of each Σ and zero outside it, and the projector onto what is outside.
 
     Which directions there are is decided on the scale of the entries' own deviations, not of the widest.
     """
@@ -53,7 +53,7 @@ def inverse_root(covs: FloatArray) -> tuple[FloatArray, FloatArray]:
     there = (np.arange(k) >= k - ranks(covs)[:, None]) & (values > 0)
     inverse = np.where(there, 1.0 / np.sqrt(np.where(there, values, 1.0)), 0.0)
     turned = np.swapaxes(vectors, 1, 2)
-    return np.asarray((vectors * inverse[:, None, :]) @ turned), np.asarray((vectors * there[:, None, :]) @ turned)
+    return np.asarray((vectors * inverse[:, None, :]) @ turned), np.asarray((vectors * ~there[:, None, :]) @ turned)
 
 
 def exact_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -231,6 +231,10 @@ class Mechanism:
     @cached_property
     def ideal(self) -> PrivacyCurve:
         """The worst edge of the ideal output laws at the design's ε: what designs are compared by."""
+        unsure = self.rests_on_rounding[self.pairs].any(axis=1)
+        if unsure.any():
+            a, b = self.pairs[int(unsure.argmax())]
+            return PrivacyCurve.void(self.notion, 0.0, (self.classes.labels[a], self.classes.labels[b]))
         releases = Releases.of(self.output)
         offsets = np.repeat(self.epsilon[:, None], 2, axis=1)
         return worst_over_edges(releases, self.pairs, self.notion, np.zeros(1), offsets).scalar()

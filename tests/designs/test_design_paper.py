@@ -23,7 +23,7 @@ def test_worst_surrogate_never_rises(seed: int, n: int, k: int) -> None:
     classes, graph = family(seed, n, k)
     moves, history = paper(Problem.of(classes, graph, 1.0, 0.5))
     assert len(history) > 1
-    assert (np.diff(history) <= 0).all()
+    assert (np.diff(history) <= 4 * np.finfo(np.float64).eps * np.abs(history[:-1])).all()
     np.testing.assert_allclose(moves.spent, 0.5 * k, rtol=1e-12)
     assert not moves.shift.any()
 

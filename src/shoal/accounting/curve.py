@@ -56,6 +56,11 @@ class PrivacyCurve:
     log_delta_upper: Any
     worst_edge: Any
 
+    @classmethod
+    def void(cls, notion: str, epsilon: float, edge: tuple[str, str]) -> PrivacyCurve:
+        """What is said where nothing can be: δ ≤ 1."""
+        return cls(notion, epsilon, 1.0, 0.0, 0.0, 1.0, 0.0, edge)
+
     def scalar(self) -> PrivacyCurve:
         """The curve at its first ε, with plain numbers."""
         return PrivacyCurve(

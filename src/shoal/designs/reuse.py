@@ -205,11 +205,11 @@ def aimed(old: Mechanism, classes: GaussianClasses) -> Mechanism:
 
 def _transport(covs: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Gains of the optimal maps between centered Gaussians, and what a singular covariance cannot be mapped to."""
-    back, support = inverse_root(covs)
+    back, null = inverse_root(covs)
     root = square_root(covs)
     middle = root @ target @ root
     inner = square_root(0.5 * (middle + np.swapaxes(middle, 1, 2)))
-    gain = back @ inner @ back - support
+    gain = back @ inner @ back - (np.eye(covs.shape[1]) - null)
     missed = np.zeros_like(covs)
     partial = ranks(covs) < covs.shape[1]
     if partial.any():

@@ -109,9 +109,9 @@ def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, 
     noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.floor_cov
     if moves.map is None:
         return None, noise
-    inverse, support = inverse_root(problem.classes.stored_covs)
+    inverse, null = inverse_root(problem.classes.stored_covs)
     gain = moves.map @ inverse
-    outside = moves.map @ (np.eye(problem.n_dims) - support)
+    outside = moves.map @ null
     noise = noise + outside @ np.swapaxes(outside, 1, 2)
     return gain, noise
 
