@@ -10,6 +10,7 @@ came from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 from shoal import archive, validation
 from shoal.accounting.curve import NOTIONS, PrivacyCurve, privacy_curve, round_up, worst_over_edges
 from shoal.accounting.releases import Releases
+from shoal.accounting.spectrum import supports_of
 from shoal.classes import GaussianClasses
 from shoal.designs.certificate import Certificate, released
 from shoal.designs.moves import Moves
@@ -173,8 +175,13 @@ class Mechanism:
         source and takes no seed; all arithmetic before the rounding is exact, and the same work is done for every
         label. What is promised about the result is ``certificate`` and ``released_curve``, for one release: the same
         answer released twice is two releases.
+
+        An answer that the label's law excludes is refused, since no promise is about it: an entry without variance must
+        be the label's constant exactly, and what a singular covariance fixes must hold up to the rounding of a computed
+        answer.
         """
         answers, positions = self._request(q, label)
+        self.refuse_excluded(np.atleast_2d(answers), [self.classes.labels[i] for i in positions], "q")
         exact = self._exact  # refuses what cannot be drawn before anything is
         out = exact.released(np.atleast_2d(answers), positions, standard_normals(answers.size))
         return out.reshape(answers.shape)
@@ -230,6 +237,17 @@ class Mechanism:
                 raise InputError(f"label must be one label, or one for each row of {name}")
             return q, [self._position(one) for one in label]
         return q, [self._position(label)] * count
+
+    def refuse_excluded(self, answers: FloatArray, labels: Sequence[Any], name: str) -> None:
+        """Raise where an answer, (m, k) in all, cannot come from the law of its label."""
+        positions = np.array([self._position(label) for label in labels], dtype=np.intp)
+        count = int(supports_of(self.classes).excluded(self.classes, answers, positions).sum())
+        if count:
+            raise InputError(
+                f"{name}: {count} of {len(answers)} answer(s) cannot come from the law of their label, which fixes "
+                "some entries or combinations of entries, and the guarantee is about that law. Give the answers that "
+                "the class laws were made for, or design a mechanism for laws that allow these"
+            )
 
     def _position(self, label: Any) -> int:
         found = self._places.get(str(label))
