@@ -43,8 +43,8 @@ def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.G
     drawn = []
     for i, mean in enumerate(classes.means):
         root = roots[0 if classes.is_shared else i]
-        family = supports.families[supports.family[i]]
-        if supports.position[i] >= 0 and family.spread is not None and family.classes is not None:
+        family = supports.families[supports.family[i]] if supports.position[i] >= 0 else None
+        if family is not None and family.spread is not None and family.classes is not None:
             factor = family.classes.cholesky[0 if family.classes.is_shared else supports.position[i]]
             root = family.spread @ factor
         drawn.append(np.asarray(mean + rng.standard_normal((n_samples, root.shape[1])) @ root.T))

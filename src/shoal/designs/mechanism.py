@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from shoal import archive, validation
-from shoal.accounting.curve import NOTIONS, PrivacyCurve, privacy_curve, round_up, worst_over_edges
+from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, round_up, worst_over_edges
 from shoal.accounting.releases import Releases
 from shoal.accounting.spectrum import supports_of
 from shoal.classes import GaussianClasses
@@ -281,10 +281,20 @@ class Mechanism:
 
     @cached_property
     def _ideal(self) -> PrivacyCurve:
-        """The worst edge of the ideal output laws at the design's ε: what designs are compared by."""
+        """The worst edge of the ideal output laws at the design's ε: what designs are compared by.
+
+        δ ≤ 1, which claims nothing, where no figure can be certified.
+        """
         releases = Releases.of(self.output)
         offsets = np.repeat(self.epsilon[:, None], 2, axis=1)
-        return worst_over_edges(releases, self._pairs, self.notion, np.zeros(1), offsets).scalar()
+        try:
+            return worst_over_edges(releases, self._pairs, self.notion, np.zeros(1), offsets).scalar()
+        except CertificationError:
+            upper = brackets(releases, self._pairs, NOTIONS[self.notion], np.zeros(1), offsets)[:, :, 0, 2]
+            e, d = np.unravel_index(int(np.argmax(np.nan_to_num(upper, nan=0.0))), upper.shape)
+            a, b = self._pairs[e] if d == 0 else self._pairs[e][::-1]
+            edge = releases.labels[a], releases.labels[b]
+            return PrivacyCurve(self.notion, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, edge)
 
     @cached_property
     def _pairs(self) -> IndexArray:
@@ -474,10 +484,7 @@ def certified(problem: Problem, moves: Moves) -> float:
     mechanism = Mechanism.of("", problem, moves, lower_bound=0.0)
     if mechanism._rests_on_rounding[mechanism._pairs].any():
         return 0.0
-    try:
-        return float(mechanism._ideal.log_delta_upper)
-    except CertificationError:
-        return 0.0
+    return float(mechanism._ideal.log_delta_upper)
 
 
 def _shrunk(moves: Moves, factor: float) -> Moves:
