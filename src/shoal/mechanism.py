@@ -13,6 +13,7 @@ came from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +22,12 @@ from typing import Any
 import numpy as np
 
 from shoal import archive, mechanism_file, validation
-from shoal.accounting.curve import PrivacyCurve, privacy_curve, round_up, worst_over_edges
+from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, round_up, worst_over_edges
 from shoal.accounting.releases import Releases
+from shoal.accounting.spectrum import supports_of
 from shoal.certificate import Certificate, released
 from shoal.classes import GaussianClasses
-from shoal.errors import InputError
+from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
 from shoal.noise.affine import EXACT, ExactMap
@@ -139,8 +141,13 @@ class Mechanism:
         source and takes no seed; all arithmetic before the rounding is exact, and the same work is done for every
         label. What is promised about the result is ``certificate`` and ``released_curve``, for one release: the same
         answer released twice is two releases.
+
+        An answer that the label's law excludes is refused, since no promise is about it: an entry without variance must
+        be the label's constant exactly, and what a singular covariance fixes must hold up to the rounding of a computed
+        answer.
         """
         answers, positions = self._request(q, label)
+        self.refuse_excluded(np.atleast_2d(answers), [self.classes.labels[i] for i in positions], "q")
         exact = self._exact  # refuses what cannot be drawn before anything is
         out = exact.released(np.atleast_2d(answers), positions, standard_normals(answers.size))
         return out.reshape(answers.shape)
@@ -198,6 +205,17 @@ class Mechanism:
             return q, [self.position(one) for one in label]
         return q, [self.position(label)] * count
 
+    def refuse_excluded(self, answers: FloatArray, labels: Sequence[Any], name: str) -> None:
+        """Raise where an answer, (m, k) in all, cannot come from the law of its label."""
+        positions = np.array([self.position(label) for label in labels], dtype=np.intp)
+        count = int(supports_of(self.classes).excluded(self.classes, answers, positions).sum())
+        if count:
+            raise InputError(
+                f"{name}: {count} of {len(answers)} answer(s) cannot come from the law of their label, which fixes "
+                "some entries or combinations of entries, and the guarantee is about that law. Give the answers that "
+                "the class laws were made for, or design a mechanism for laws that allow these"
+            )
+
     def position(self, label: Any) -> int:
         found = self.places.get(str(label))
         if found is None:
@@ -230,14 +248,19 @@ class Mechanism:
 
     @cached_property
     def ideal(self) -> PrivacyCurve:
-        """The worst edge of the ideal output laws at the design's ε: what designs are compared by."""
-        unsure = self.rests_on_rounding[self.pairs].any(axis=1)
-        if unsure.any():
-            a, b = self.pairs[int(unsure.argmax())]
-            return PrivacyCurve.void(self.notion, 0.0, (self.classes.labels[a], self.classes.labels[b]))
+        """The worst edge of the ideal output laws at the design's ε: what designs are compared by.
+
+        δ ≤ 1, which claims nothing, where no figure can be certified.
+        """
         releases = Releases.of(self.output)
         offsets = np.repeat(self.epsilon[:, None], 2, axis=1)
-        return worst_over_edges(releases, self.pairs, self.notion, np.zeros(1), offsets).scalar()
+        try:
+            return worst_over_edges(releases, self.pairs, self.notion, np.zeros(1), offsets).scalar()
+        except CertificationError:
+            upper = brackets(releases, self.pairs, NOTIONS[self.notion], np.zeros(1), offsets)[:, :, 0, 2]
+            e, d = np.unravel_index(int(np.argmax(np.nan_to_num(upper, nan=0.0))), upper.shape)
+            a, b = self.pairs[e] if d == 0 else self.pairs[e][::-1]
+            return PrivacyCurve.void(self.notion, 0.0, (releases.labels[a], releases.labels[b]))
 
     @cached_property
     def pairs(self) -> IndexArray:

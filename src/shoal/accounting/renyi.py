@@ -136,7 +136,7 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
         back = (times * (spectra.w**2 * np.exp(-spectra.lam))).sum(axis=(0, 2))
         log_det = (times * spectra.lam).sum(axis=(0, 2))
         found = 0.5 * np.stack([shift - log_det, back + log_det], axis=1)[:, :, None]
-        found[spectra.disjoint] = math.inf
+        found[spectra.disjoint | np.isinf(spectra.lam_error).any(axis=(0, 2))] = math.inf
         return found, np.zeros_like(found)
 
     best, _, _ = _largest(releases, pairs, 1, measure)
