@@ -297,11 +297,7 @@ def _values(
 
     def work(part: slice) -> None:
         room = empty_trace(part.stop - part.start, means.shape[1]) if trace is None else _part(trace, part)
-        try:
-            edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
-        except np.linalg.LinAlgError:  # laws so narrow that numbers overflow
-            out[part] = 0.0
-            room.contours[:] = 0.0
+        edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
 
     _spread(work, len(pairs), max(32, min(512, -(-len(pairs) // n_threads()))))
     out[np.isnan(out)] = 0.0  # laws too narrow for their distance: told apart
