@@ -256,7 +256,7 @@ class Pair:
             if any(g != 0 for g in self.gap):
                 # det(Σ' + ddᵀ/η − tΔ) / det Σ' = p + q/η; with η = dᵀΣ'⁻¹d the factor det(…)(0) is 2.
                 both = _determinant(base + d * d.transpose() * arb_mat([[1 / size[0, 0]]])[0, 0], diff, self)
-                q = (both * 2 - p) * size[0, 0]
+                q = _cut((both * 2 - p) * size[0, 0], p.degree() + (p.degree() < len(self.gap)))
             else:
                 q = arb_poly([0])
         self.known[precision] = p, q
@@ -270,6 +270,11 @@ class Pair:
                 return Part(p, q, self.times, last.log())
             turn = arb_poly([-1, -1])
             return Part(p(turn) * (1 / last), q(turn) * (1 / last), self.times, -last.log())
+
+
+def _cut(polynomial: Any, length: int) -> Any:
+    """The polynomial without coefficients that are known to be zero."""
+    return arb_poly(polynomial.coeffs()[:length])
 
 
 def _determinant(base: Any, diff: Any, pair: Pair) -> Any:
@@ -396,7 +401,7 @@ def _resolve(parts: list[Part], x: Any, hockey: bool) -> tuple[Enclosure, Enclos
         tiny = Enclosure(arb(0), saddle.markov)
         rest = Enclosure((1 - saddle.markov).lower(), arb(1))
         return (tiny, rest) if side > 0 else (rest, tiny)
-    value = _integral(parts, x, hockey, side, saddle, right_end, left_end)
+    value = _integral(parts, x, hockey, side, saddle)
     with bits(max(ctx.prec, 200)):
         if value.rel_accuracy_bits() < GOAL - 2:
             raise _MoreBits
@@ -425,14 +430,14 @@ def _strip_end(parts: list[Part], side: int) -> Any:
             if not below > 0:
                 t = None
                 break
-            step = (degree / below).mid()
+            step = (degree / below * (1 - arb(2) ** -20)).mid()
             if not step.is_finite():
                 raise _MoreBits
             t = (t + side * step).mid()
-            if step < abs(t) * arb(2) ** -40:
+            if step < abs(t) * arb(2) ** -30:
                 break
         if t is not None:
-            t = abs(t) * (1 - arb(2) ** -30)
+            t = abs(t)
             best = t if best is None or t < best else best
     return best
 
@@ -549,6 +554,15 @@ class _Contour:
             value += times * (c0 - start.log() - center * log_det) / 2
         return cls(shifted, slope, value, center)
 
+    @property
+    def lean(self) -> int:
+        """To which side e^Ψ decays far out, where Ψ is nearly a straight line; only a guess is needed."""
+        slope = self.slope
+        for p, _, q, _, times in self.parts:
+            if 0 <= q.degree() == p.degree() - 1:
+                slope += times * q[q.degree()] / p[p.degree()] / 2
+        return 1 if slope.mid() < 0 else -1
+
     @cached_property
     def turn(self) -> tuple[list[float], list[float]]:
         """Σ b and Σ b² of every part."""
@@ -608,22 +622,30 @@ class _Contour:
         return True
 
 
-#: Share of its height that a disk of the bounds may have as radius.
-THETA = 0.45
+#: Angles of the widest hyperbola that are tried, from the vertical; beyond π/4 a Gaussian would grow.
+OPENINGS = (0.22 * math.pi, 0.11 * math.pi, 0.055 * math.pi)
+#: Where on the widest hyperbola the bound of the strip gives way to the bound of disks.
+NEAR = 0.6
+#: Longest piece of a hyperbola that one disk covers, in its parameter.
+PIECE = 0.3
+#: Re Ψ above which a contour is given up.
+HOPELESS = 300.0
+#: A plan with fewer nodes than this is taken as it is.
+CHEAP = 3000
 
 
-def _integral(
-    parts: list[Part], x: Any, hockey: bool, side: int, saddle: Saddle, right_end: Any, left_end: Any
-) -> Any:
+def _integral(parts: list[Part], x: Any, hockey: bool, side: int, saddle: Saddle) -> Any:
     """The integral of one strip as a ball: positive, relative width as asked for or MoreBits."""
+    contour = _Contour.of(parts, x, saddle.center)
+    first = contour.lean
     best = None
-    for opening in (math.pi / 4, math.pi / 8, math.pi / 16):
-        for bend in (1, -1):
-            plan = _plan(parts, x, hockey, saddle, bend, opening)
-            if plan is not None and (best is None or plan.cost < best.cost):
+    for opening in OPENINGS:
+        for bend in (first, -first):
+            plan = _plan(contour, hockey, saddle, bend, opening)
+            if plan is not None and (best is None or plan.nodes < best.nodes):
                 best = plan
-        if best is not None and best.cost < 4000:
-            break
+            if best is not None and best.nodes < CHEAP:
+                return _sum(best, side)
     if best is None:
         raise _MoreBits
     return _sum(best, side)
@@ -635,155 +657,158 @@ class _Plan:
 
     contour: _Contour
     hockey: bool
-    vertical: Any
-    scale: Any
+    scale: float
     bend: int
     alpha: float
     step: float
     nodes: int
     left_out: float
 
-    @property
-    def cost(self) -> int:
-        return self.nodes
 
+class _Geometry(NamedTuple):
+    """Hyperbolas with common foci, in τ = t − c: angle 0 is a vertical line, angle α passes through τ = 0."""
 
-def _plan(parts: list[Part], x: Any, hockey: bool, saddle: Saddle, bend: int, opening: float) -> _Plan | None:
-    contour = _Contour.of(parts, x, saddle.center)
-    alpha = opening / 2
-    s, c = saddle.scale, saddle.center
-    scale, center = float(s), float(c)
-    # In units of τ = t − c: where the vertical line and the widest hyperbola cross the axis.
-    line, far = -bend * scale * math.sin(alpha), bend * scale * (math.sin(opening) - math.sin(alpha))
-    near_v = 0.6
-    turned = bend * scale * (math.sin(opening) * math.cosh(near_v) - math.sin(alpha))
-    if not (contour.clear(line) and contour.clear(turned)):
-        return None
-    poles = [float(-c)] + ([float(-c - 1)] if hockey else [])
-    if any(min(line, far) <= pole <= max(line, far) for pole in poles):
-        return None
+    scale: float
+    bend: int
+    alpha: float
+    poles: tuple[float, ...]
 
-    def pole_factor(re_low: float, re_high: float, height: float) -> float:
-        """Most of 1/|t(t+1)| or 1/|t| over a box of τ above a height."""
+    def point(self, angle: float, v: float) -> complex:
+        across = math.sin(angle) * math.cosh(v) - math.sin(self.alpha)
+        return self.scale * complex(self.bend * across, math.cos(angle) * math.sinh(v))
+
+    def pole_factor(self, low: float, high: float, height: float) -> float:
+        """Most of 1/|t(t+1)| or 1/|t| where Re τ is between low and high and Im τ at least height."""
         result = 1.0
-        for pole in poles:
-            gap = 0.0 if re_low <= pole <= re_high else min(abs(re_low - pole), abs(re_high - pole))
-            result /= math.hypot(gap, height)
+        for pole in self.poles:
+            gap = 0.0 if low <= pole <= high else min(abs(low - pole), abs(high - pole))
+            result /= max(math.hypot(gap, height), 1e-300)
         return result
 
-    def point(angle: float, v: float) -> complex:
-        return scale * complex(
-            bend * (math.sin(angle) * math.cosh(v) - math.sin(alpha)), math.cos(angle) * math.sinh(v)
-        )
 
-    goal = -(GOAL + 8) * math.log(2.0)
-    # Unit: the integral is about e^{K(c) − xc} times this.
-    unit = pole_factor(0.0, 0.0, 0.0) * scale
-    log_unit = math.log(unit)
+def _covered(
+    contour: _Contour,
+    geometry: _Geometry,
+    curve: Callable[[float], complex],
+    speed: Callable[[float], float],
+    start: float,
+    stop: float,
+    longest: float,
+    weight: Callable[[float], float],
+) -> float:
+    """Bound on ln ∫ |e^Ψ / pole| e^weight |dτ| along a curve above the axis, piece by piece.
 
-    # How far: the vertical line beyond height W, where |e^K| falls.
+    ``speed`` bounds |curve'| and |curve''| up to a point and grows; ``weight`` falls. On a piece of chord δ from τ,
+    Re Ψ ≤ Re Ψ(τ) + max(0, Re Ψ'δ) + |Ψ'| sagitta + ½ |Ψ''| r².
+    """
+    total, here = -math.inf, start
+    width = longest
+    while stop - here > 1e-12 * stop:  # the rest is in the factor of two
+        tau = curve(here)
+        ball = acb(tau.real, tau.imag)
+        width = min(4 * width, longest, stop - here)
+        for _ in range(200):
+            chord, fast = curve(here + width) - tau, speed(here + width)
+            radius = 1.001 * fast * width
+            theta = radius / tau.imag
+            if theta < 0.7:
+                level, slope, second = contour.disk(ball, theta)
+                if level > HOPELESS:
+                    return math.inf
+                more = max(0.0, (slope * chord).real) + abs(slope) * fast * width**2 / 7 + 0.5 * second * radius**2
+                if more < 4.0 + 0.3 * max(-level, 0.0):
+                    break
+            width *= 0.5
+        else:
+            return math.inf
+        factor = geometry.pole_factor(tau.real - radius, tau.real + radius, tau.imag - radius)
+        total = float(np.logaddexp(total, level + more + weight(here) + math.log(factor * radius)))
+        here += width
+    return total
+
+
+def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: float) -> _Plan | None:
+    alpha, scale, center = opening / 2, float(saddle.scale), saddle.center
+    poles = (float(-center), float(-center - 1)) if hockey else (float(-center),)
+    geometry = _Geometry(scale, bend, alpha, poles)
+    point = geometry.point
+    line, turned = point(0.0, 0.0).real, point(opening, NEAR).real
+    far = point(opening, 0.0).real
+    if not (contour.clear(line) and contour.clear(turned)):
+        return None
+    if any(min(line, far) <= pole <= max(line, far) for pole in poles):
+        return None
+    # The integral is about e^{K(c) − xc} times this.
+    unit = math.log(geometry.pole_factor(0.0, 0.0, 0.0) * scale)
+    goal = unit - (GOAL + 8) * math.log(2.0)
+
     def beyond(v: float) -> float:
-        tau = acb(line, scale * math.sinh(v))
+        """ln of what the vertical line adds beyond its point v: there |e^K| falls, at least like a power."""
         height = scale * math.sinh(v)
+        tau = acb(line, height)
         level = contour.size(tau)
         if hockey:
             return level - math.log(height)
-        falling = sum(
+        power = sum(
             0.5 * part.times * max(-_number((part.dp(tau) / part.p(tau)).imag), 0.0) * height for part in contour.parts
         )
-        return level - math.log(falling) if falling > 0 else math.inf
+        return level - math.log(power) if power > 0 else math.inf
 
     reach = 2.0
-    while beyond(reach) > goal + log_unit:
+    while beyond(reach) > goal:
         reach += 1.0 if reach < 8 else 3.0
         if reach > 300:
             return None
+    reach += 1.0
 
-    # The arcs at the end, from the vertical line to the widest hyperbola. Far out Ψ is nearly a straight line that
-    # falls away from the vertical, perhaps steeply: pieces are short there.
-    def arcs(v: float, step: float) -> float:
-        total, angle = -math.inf, 0.0
-        speed = scale * math.cosh(v)
-        while angle < opening:
-            start = point(angle, v)
-            level, slope, _ = contour.disk(acb(start.real, start.imag), 0.0)
-            width = min(opening / 16, max(0.5 / math.sqrt(1.0 + abs(slope) * speed), 0.5 * angle), opening - angle)
-            chord = point(angle + width, v) - start
-            radius = 1.01 * width * speed
-            theta = radius / start.imag
-            if theta >= 0.8:
-                return math.inf
-            second = contour.disk(acb(start.real, start.imag), theta)[2]
-            most = level + max(0.0, (slope * chord).real) + abs(slope) * speed * width**2 / 7 + 0.5 * second * radius**2
-            weight = min(0.0, 2 * math.pi * (alpha - angle) / step)
-            factor = pole_factor(start.real - radius, start.real + radius, start.imag - radius)
-            total = np.logaddexp(total, most + weight + math.log(factor * radius))
-            angle += width
-        return float(total)
-
-    # The widest hyperbola.
-    total = -math.inf
-    pieces = 4
+    # The widest hyperbola: inside the strip |e^K| ≤ e^{K(Re t)}, which is convex.
+    edge, pieces = -math.inf, 3
     for j in range(pieces):
-        first, second = point(opening, near_v * j / pieces), point(opening, near_v * (j + 1) / pieces)
+        first, second = point(opening, NEAR * j / pieces), point(opening, NEAR * (j + 1) / pieces)
         most = max(contour.size(arb(first.real)), contour.size(arb(second.real)))
         low, high = sorted((first.real, second.real))
-        length = abs(second - first) * 1.1
-        total = np.logaddexp(total, most + math.log(pole_factor(low, high, first.imag) * length))
-    v = near_v
-    while v < reach:
-        here = point(opening, v)
-        speed = scale * math.sqrt(math.cosh(2 * v))
-        dv = min(THETA * here.imag / speed, reach - v)
-        tau = point(opening, v + dv / 2)
-        radius = 0.55 * abs(point(opening, v + dv) - here)
-        theta = radius / tau.imag
-        if theta >= 0.8:
-            return None
-        level, slope, second_bound = contour.disk(acb(tau.real, tau.imag), theta)
-        most = level + abs(slope) * radius + 0.5 * second_bound * radius**2
-        factor = pole_factor(tau.real - radius, tau.real + radius, tau.imag - radius)
-        total = np.logaddexp(total, most + math.log(factor * 2.1 * radius))
-        v += dv
-    # The vertical line: |e^K| at most at the axis; ∫ dω/(|t||t+1|) ≤ ½π/√|c(c+1)|, ∫_0^W dω/|t| = asinh(W/|c|).
-    on_line = contour.size(arb(line))
-    at_line = [abs(line - pole) for pole in poles]
+        length = 1.1 * abs(second - first)
+        edge = float(np.logaddexp(edge, most + math.log(geometry.pole_factor(low, high, first.imag) * length)))
+
+    def along(v: float) -> complex:
+        return point(opening, v)
+
+    def rate(v: float) -> float:
+        return scale * math.sqrt(math.cosh(2 * v))
+
+    edge = float(
+        np.logaddexp(edge, _covered(contour, geometry, along, rate, NEAR, reach + 1.0, PIECE, lambda v: 0.0))
+    )
+    # The vertical line: ∫ dω/(|t||t+1|) ≤ ½π/√|c(c+1)|, ∫_0^W dω/|t| = asinh(W/|c|).
+    gaps = [abs(line - pole) for pole in poles]
+    upright = contour.size(arb(line))
     if hockey:
-        on_line += math.log(0.5 * math.pi / math.sqrt(at_line[0] * at_line[1]))
+        upright += math.log(0.5 * math.pi / math.sqrt(gaps[0] * gaps[1]))
     else:
-        on_line += math.log(math.asinh(scale * math.sinh(reach + 1) / at_line[0]))
-    edges = float(np.logaddexp(total, on_line))
-    if not edges < 1e4 + log_unit:
+        upright += math.log(math.asinh(scale * math.sinh(reach + 1.0) / gaps[0]))
+    edge = float(np.logaddexp(edge, upright))
+    if not edge < 1e4 + unit:
         return None
-    step = 2 * math.pi * alpha / (max(edges - log_unit, 0.0) - goal)
+    step = 2 * math.pi * alpha / max(edge - goal, 1.0)
     nodes = math.ceil(reach / step)
-    for _ in range(60):
-        end = (nodes + 0.5) * step
-        ends = np.logaddexp(beyond(end), arcs(end, step))
-        if ends < goal + log_unit + 1.0:
-            break
-        nodes += max(math.ceil(0.5 / step), nodes // 8)
-        if end > 300:
-            return None
-    else:
+    end = (nodes + 0.5) * step
+    speed = scale * math.cosh(end)
+    ends = _covered(
+        contour,
+        geometry,
+        lambda angle: point(angle, end),
+        lambda angle: speed,
+        0.0,
+        opening,
+        opening / 16,
+        lambda angle: min(0.0, 2 * math.pi * (alpha - angle) / step),
+    )
+    ends = float(np.logaddexp(ends, beyond(end)))
+    aliasing = edge - 2 * math.pi * alpha / step + 1e-3
+    left_out = float(np.logaddexp(aliasing, ends))
+    if not left_out < goal + 8.0:
         return None
-    aliasing = edges - 2 * math.pi * alpha / step - math.log1p(-math.exp(-2 * math.pi * alpha / step))
-    left_out = 2.0 * math.exp(min(np.logaddexp(aliasing, ends), 700.0)) / math.pi
-    # The widest hyperbola was bounded up to its own end; a longer sum needs a longer bound.
-    if (nodes + 0.5) * step > reach:
-        extra, v = -math.inf, reach
-        while v < end:
-            here = point(opening, v)
-            dv = min(THETA * here.imag / (scale * math.sqrt(math.cosh(2 * v))), end - v)
-            tau = point(opening, v + dv / 2)
-            radius = 0.55 * abs(point(opening, v + dv) - here)
-            level, slope, second_bound = contour.disk(acb(tau.real, tau.imag), radius / tau.imag)
-            most = level + abs(slope) * radius + 0.5 * second_bound * radius**2
-            factor = pole_factor(tau.real - radius, tau.real + radius, tau.imag - radius)
-            extra = np.logaddexp(extra, most + math.log(factor * 2.1 * radius))
-            v += max(dv, 1e-9)
-        left_out += 2.0 * math.exp(min(extra - 2 * math.pi * alpha / step + 1e-3, 700.0)) / math.pi
-    return _Plan(contour, hockey, line, scale, bend, alpha, step, nodes, left_out)
+    return _Plan(contour, hockey, scale, bend, alpha, step, nodes, 2.0 * math.exp(left_out) / math.pi)
 
 
 def _sum(plan: _Plan, side: int) -> Any:
