@@ -177,8 +177,8 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
     alone = int((sizes == 1).sum())
     says = [
         "δ of each pair of neighbors at the design's ε, in both directions: by how much the probability of a "
-        f"conclusion can exceed e^ε times what it is for the {unit} in the column, if the {unit} in the row is the true "
-        "one. The strongest color is the promise."
+        f"conclusion can exceed e^ε times what it is for the {unit} in the column, if the {unit} in the row is the "
+        "true one. The strongest color is the promise."
     ]
     if len(plots) < int((sizes > 1).sum()):
         says.append(f"The {GROUPS} most exposed of {int((sizes > 1).sum())} groups can be chosen.")
