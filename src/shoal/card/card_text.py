@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from shoal.card.digits import many
+from shoal.card.promise import promise
 from shoal.errors import InputError
 
 #: What only the publisher can fill in -> what stands there until then.
@@ -33,8 +35,7 @@ def _sections(card: Mapping[str, Any]) -> Iterator[str]:
     unit = claim["privacy_unit"]
     if claim["meaningful"]:
         yield (
-            f"Whoever sees one released answer can tell a {unit} from a neighbor by a factor of at most "
-            f"e^{claim['epsilon']:g}, except with probability {claim['delta']:.4g}. The hardest pair to keep apart is "
+            f"{promise(claim['epsilon'], _short(claim['delta']))} The hardest pair to keep apart is "
             f"{_code(claim['worst_edge'][0])} against {_code(claim['worst_edge'][1])}."
         )
     else:
@@ -207,15 +208,17 @@ def registry_yaml(card: Mapping[str, Any], deployment: Mapping[str, str]) -> str
                 "name": "Approximate DP",
                 "data_domain": f"The {unit} that an answer of {query['entries']} numbers is about, one of "
                 f"{graph['labels']}",
-                "unprotected_quantities": f"The group that the {unit} belongs to, the list of {unit}s, and that an "
-                "answer was given",
+                "unprotected_quantities": f"The group that the {unit} belongs to, the list of {many(unit)}, and that "
+                f"an answer was given: a {unit} without one has no row",
             },
             "privacy_loss": {
                 "privacy_unit": f"{unit[0].upper()}{unit[1:]} label",
                 "privacy_unit_description": f"Adjacent: the same question asked about a neighboring {unit}; "
                 f"{graph['edges']} neighboring pairs in {graph['groups']} groups (graph {graph['digest'][:16]}).",
                 "privacy_parameters": {"epsilon": claim["epsilon"], "delta": claim["delta"]},
-                "privacy_parameters_description": f"{claim['statement']}. Whole curve, delta by epsilon: "
+                "privacy_parameters_description": f"{claim['statement']}. "
+                + (f"{promise(claim['epsilon'], _short(claim['delta']))} " if claim["meaningful"] else "")
+                + "Whole curve, delta by epsilon: "
                 + ", ".join(
                     f"{e:g}: {d:.3g}" for e, d in zip(card["curve"]["epsilon"], card["curve"]["delta"], strict=True)
                 ),

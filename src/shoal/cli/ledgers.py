@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shoal.card.digits import counted
 from shoal.cli.screen import Debug, Json, Outcome, command
-from shoal.report.figures import counted
 
 if TYPE_CHECKING:
     from shoal.ledger.accounts import Account

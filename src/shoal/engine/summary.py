@@ -6,8 +6,9 @@ import math
 from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
+from shoal.card.digits import counted
+from shoal.card.promise import promise
 from shoal.engine.folder import STAGES
-from shoal.report.figures import counted
 
 if TYPE_CHECKING:
     from shoal.engine.run import Run
@@ -102,11 +103,9 @@ def _well(design: dict[str, Any]) -> list[str]:
             "Allow more error (--rho), or ask for a guarantee (--delta 1e-5)."
         ]
     a, b = design["worst_edge"]
-    factor = math.ceil(math.exp(epsilon) * 100) / 100
     lines = [
-        f"(ε, δ) = ({epsilon:g}, {_up(delta)}), {design['method']}: seeing a release changes the odds between "
-        f"any two households of a group by a factor of at most {factor:g}, but for a probability of at most "
-        f"{_up(delta)}.",
+        f"(ε, δ) = ({epsilon:g}, {_up(delta)}), {design['method']}. {promise(epsilon, _up(delta))} Neighbors are the "
+        "households of one group.",
         f"Hardest to hide: {a} from {b}.",
     ]
     if design["target"] is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import shoal
 from shoal.accounting.curve import round_up
 from shoal.card.card import QUERIES
+from shoal.card.digits import upper
+from shoal.card.promise import promise
 from shoal.engine.config import Config
 
 
@@ -67,12 +68,10 @@ def markdown(content: dict[str, Any]) -> str:
     g, a, r, c = content["guarantee"], content["accuracy"], content["released"], content["groups"]
     audit, ledger, left = content["audit"], content["ledger"], content["left_out"]
     hours = r["horizon"] * r["step_minutes"] / 60
-    factor = math.ceil(math.exp(g["epsilon"]) * 100) / 100
     lines = [
         "# Release card",
         "",
-        f"**{g['statement']}.** Seeing a household's released figures changes the odds between it and any other",
-        f"household of its group by a factor of at most {factor:g}, but for a probability of at most {g['delta']:.4g}.",
+        f"**{g['statement']}.**" + (f" {promise(g['epsilon'], upper(g['delta']))}" if g["meaningful"] else ""),
         "",
         f"- Released: {r['what']}; {r['households']} households, {r['horizon']} steps ({hours:g} h) "
         f"from {r['origin']}.",

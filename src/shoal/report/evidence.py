@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.report.figures import counted, lower, nearest, percent, plain, share, stated, upper
+from shoal.card.digits import counted, lower, nearest, percent, plain, share, stated, upper
 from shoal.report.privacy import floor_of
 from shoal.report.section import Plot, Section, Table, axis, bars, lines, series
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shoal.card.digits import many, nearest, plain, stated
 from shoal.classes import GaussianClasses
 from shoal.mechanism import Mechanism
-from shoal.report.figures import many, nearest, plain, stated
 from shoal.report.section import Point, Section, axis, lines, series
 from shoal.report.words import ratios
 from shoal.validation import FloatArray

@@ -10,12 +10,12 @@ import numpy as np
 from shoal.accounting import tails
 from shoal.accounting.curve import BLOCK, brackets, exp_up
 from shoal.accounting.releases import Releases
+from shoal.card.digits import many, plain, shorten, stated, upper
 from shoal.designs.design import OUT_OF_TIME, Frontier
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
 from shoal.parallel import map_blocks
-from shoal.report.figures import many, plain, shorten, stated, upper
 from shoal.report.section import Point, Section, axis, bars, heat, lines, series
 from shoal.validation import FloatArray
 
@@ -176,8 +176,9 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
             plots.append(bars(title + more, columns2, rows, scale="log", floor=floor_of(float(worst[ranked].min()))))
     alone = int((sizes == 1).sum())
     says = [
-        "δ of each pair of neighbors at the design's ε, in both directions: how much more often than e^ε an observer "
-        f"can recognize the {unit} in the row rather than the one in the column. The strongest color is the promise."
+        "δ of each pair of neighbors at the design's ε, in both directions: by how much the probability of a "
+        f"conclusion can exceed e^ε times what it is for the {unit} in the column, if the {unit} in the row is the "
+        "true one. The strongest color is the promise."
     ]
     if len(plots) < int((sizes > 1).sum()):
         says.append(f"The {GROUPS} most exposed of {int((sizes > 1).sum())} groups can be chosen.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.report.figures import lower, many, percent, stated, upper
+from shoal.card.digits import lower, many, percent, stated, upper
+from shoal.card.promise import promise
 from shoal.report.section import Section
 
 
@@ -42,11 +42,7 @@ def _how_well(card: Mapping[str, Any], public: bool) -> Tile:
     if not g["meaningful"]:
         reason = str(g["statement"]).removeprefix("no meaningful guarantee: ")
         return Tile("How well?", "No meaningful guarantee", "The card says: " + reason + ".", "bad")
-    often = lower(math.exp(-g["epsilon"]), 2)
-    more = (
-        f"Whatever an observer concludes from an answer, a neighbor's answer would have led to at least {often} times "
-        f"as often, but for a part of probability at most {stated(g['delta'])}."
-    )
+    more = promise(g["epsilon"], stated(g["delta"]))
     if not public:
         more += f" Worst for {g['worst_edge'][0]} against {g['worst_edge'][1]}."
     return Tile("How well?", f"δ ≤ {stated(g['delta'])} at ε = {g['epsilon']:g}", more, "good")
@@ -107,6 +103,7 @@ def limits(card: Mapping[str, Any], *, public: bool) -> Section:
         "counted: the ledger does that. A repeated question gets the stored answer.",
         "Noise must be drawn by the mechanism's own release, from a cryptographic source, and be used once.",
         "Observers may still learn what holds for the whole group, and what they knew before.",
+        f"That an answer was given is not hidden: a {unit} without one has no row, and hides among nobody.",
     ]
     if query.get("not_counted"):
         notes.insert(2, str(query["not_counted"]))

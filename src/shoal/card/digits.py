@@ -74,7 +74,7 @@ def plain(value: Any) -> float | None:
 
 
 def _rounded(value: Any, digits: int, rounding: str) -> str:
-    if value is None or not math.isfinite(value):
+    if value is None or not Decimal(value).is_finite():
         return NONE
     exact = Context(prec=digits, rounding=rounding).create_decimal(Decimal(value))
     if exact == 0:
