@@ -776,9 +776,7 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
     def rate(v: float) -> float:
         return scale * math.sqrt(math.cosh(2 * v))
 
-    edge = float(
-        np.logaddexp(edge, _covered(contour, geometry, along, rate, NEAR, reach + 1.0, PIECE, lambda v: 0.0))
-    )
+    edge = float(np.logaddexp(edge, _covered(contour, geometry, along, rate, NEAR, reach + 1.0, PIECE, lambda v: 0.0)))
     # The vertical line: ∫ dω/(|t||t+1|) ≤ ½π/√|c(c+1)|, ∫_0^W dω/|t| = asinh(W/|c|).
     gaps = [abs(line - pole) for pole in poles]
     upright = contour.size(arb(line))

@@ -64,7 +64,7 @@ _HOME = {
     "NotPrivate": "shoal.noise.experiment",
     "Frontier": "shoal.designs.design",
     "design": "shoal.designs.design",
-    "calibrate": "shoal.designs.design",
+    "calibrate": "shoal.designs.calibration",
     "frontier": "shoal.designs.design",
     "perfect_rho": "shoal.designs.design",
     "reuse": "shoal.designs.reuse",

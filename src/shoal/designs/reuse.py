@@ -25,9 +25,10 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
+from shoal.designs.calibration import attained, calibrate
+from shoal.designs.parts import joined, part_of
 from shoal.designs.problem import Problem
 from shoal.designs.stored import met
-from shoal.designs.target import attained, joined, meet, part_of
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.matrices import inverse_root, ranks, square_root
@@ -39,6 +40,8 @@ AIMED = ("covariance", "additive", "transport", "center")
 SHIFTED = ("additive", "transport", "center")
 MAPPED = ("transport", "center")
 
+#: Relative accuracy of the error of a group that is designed anew.
+TOLERANCE = 0.02
 #: Note of a mechanism whose budgets are the limits of its errors from day to day.
 LIMITED = "kept from day to day: budgets are the errors at which a group is designed anew"
 
@@ -149,14 +152,15 @@ def redesigned(
         if set(group.labels) <= set(old.classes.labels):
             warm = part_of(old, group.labels)
             warm = aimed(warm, part.original) if warm.method in AIMED else replace(warm, classes=part.original)
-        again = meet(
+        again = calibrate(
             part.original,
             part.graph,
-            method=name,
-            epsilon=part.epsilons[:, 0].copy(),
-            delta=found.delta,
+            name,
+            part.epsilons[:, 0].copy(),
+            found.delta,
             seed=seed,
-            seconds=0.0 if seconds is None else seconds / len(found.to_redesign),
+            tolerance=TOLERANCE,
+            time_limit=None if seconds is None else seconds / len(found.to_redesign),
             iterations=iterations if seconds is None else None,
             start=warm,
         )

@@ -7,9 +7,9 @@ from typing import Any
 
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
+from shoal.designs.calibration import calibrate
 from shoal.designs.design import design as design_mechanism
 from shoal.designs.design import perfect_rho
-from shoal.designs.target import interruptible, meet
 from shoal.engine.config import Config
 from shoal.engine.cost import cost_facts
 from shoal.engine.fitting import FORECASTS, GRAPH, Progress, load_graph
@@ -36,29 +36,29 @@ def design(folder: Folder, config: Config, progress: Progress | None = None) -> 
     graph = load_graph(folder / GRAPH)
     classes = laws(forecasts, config.query)
     if config.target is not None:
-        mechanism = meet(
+        mechanism = calibrate(
             classes,
             graph,
-            method=config.method,
-            epsilon=config.epsilon,
-            delta=config.target,
+            config.method,
+            config.epsilon,
+            config.target,
             seed=config.seed,
-            seconds=config.design_seconds,
+            tolerance=0.02,
+            time_limit=config.design_seconds,
             progress=progress,
         )
     else:
         report = None if progress is None else lambda done, total, _: progress(done, total)
-        mechanism = interruptible(
-            design_mechanism(
-                classes,
-                graph,
-                config.method,
-                config.epsilon,
-                config.rho,
-                seed=config.seed,
-                time_limit=config.design_seconds,
-                progress=report,
-            )
+        mechanism = design_mechanism(
+            classes,
+            graph,
+            config.method,
+            config.epsilon,
+            config.rho,
+            seed=config.seed,
+            time_limit=config.design_seconds,
+            interruptible=True,
+            progress=report,
         )
     folder.write(MECHANISM, mechanism.save)
     certificate = mechanism.certificate

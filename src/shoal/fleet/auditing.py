@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.audits.audit import audit
-from shoal.designs.target import part_of
+from shoal.designs.parts import part_of
 from shoal.engine.folder import Folder
 from shoal.errors import InputError
 from shoal.fleet.jobs import Part, parts_of, read_list

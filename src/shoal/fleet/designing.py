@@ -11,9 +11,9 @@ import numpy as np
 
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
+from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.reuse import REDESIGN, redesigned, reuse
-from shoal.designs.target import meet
 from shoal.engine.cost import added_error
 from shoal.engine.designing import laws
 from shoal.fleet.fitting import shard_graph
@@ -55,13 +55,14 @@ def design_shard(task: DesignTask) -> dict[str, Any]:
         return {**promised(mechanism, forecasts), "decisions": decisions}
     graph = shard_graph(forecasts, task.readings)
     if task.delta is not None:
-        mechanism = meet(
+        mechanism = calibrate(
             classes,
             graph,
-            method=task.method,
-            epsilon=task.epsilon,
-            delta=task.delta,
+            task.method,
+            task.epsilon,
+            task.delta,
             seed=task.seed,
+            tolerance=0.02,
             iterations=task.iterations,
         )
     else:

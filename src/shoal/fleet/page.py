@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.audits.guard import model_guard
 from shoal.card.card import release_card
-from shoal.designs.target import part_of
+from shoal.designs.parts import part_of
 from shoal.engine.config import Config
 from shoal.engine.evidence import REPORT, Attacked, Recorded, later_errors, page
 from shoal.engine.fitting import later

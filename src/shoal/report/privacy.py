@@ -11,10 +11,10 @@ from shoal.accounting import tails
 from shoal.accounting.curve import BLOCK, brackets, exp_up
 from shoal.accounting.releases import Releases
 from shoal.card.digits import many, plain, shorten, stated, upper
-from shoal.designs.design import OUT_OF_TIME, Frontier
+from shoal.designs.design import Frontier
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
-from shoal.mechanism import Mechanism
+from shoal.mechanism import Ending, Mechanism
 from shoal.parallel import map_blocks
 from shoal.report.section import Point, Section, axis, bars, heat, lines, series
 from shoal.validation import FloatArray
@@ -130,7 +130,7 @@ def frontier_section(card: Mapping[str, Any], frontier: Frontier | None) -> Sect
 
 
 def _out_of_time(mechanism: Mechanism) -> bool:
-    return any(note.startswith(OUT_OF_TIME) for note in mechanism.notes)
+    return mechanism.ending is Ending.OUT_OF_TIME
 
 
 def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -> Section:

@@ -13,6 +13,8 @@ to the last, and the best of them is the answer.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,8 +33,10 @@ JUDGED = (0, 4, 16, 64, 256, 1024, 4096)
 STRIDE = 64
 
 
-def paper(problem: Problem, settings: Settings | None = None, *, steps: int = STEPS) -> tuple[Moves, FloatArray]:
-    """Noise covariances of Algorithm 1 and the history of J, its largest surrogate, over all steps.
+def paper(
+    problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = (), *, steps: int = STEPS
+) -> Moves:
+    """Noise covariances of Algorithm 1, with the history of J, its largest surrogate, over all steps.
 
     Of the settings it heeds the deadline: the best iterate until then is the answer, at worst the start. Looking at
     the clock changes nothing else.
@@ -61,7 +65,7 @@ def paper(problem: Problem, settings: Settings | None = None, *, steps: int = ST
             taken += done
     if taken:
         iterates.append(_rescaled(problem, base, precision))
-    return best_certified(problem, iterates[::-1]), history[: taken + 1]
+    return replace(best_certified(problem, iterates[::-1]), history=history[: taken + 1])
 
 
 def _rescaled(problem: Problem, base: FloatArray, precision: FloatArray) -> Moves:
