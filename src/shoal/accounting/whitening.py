@@ -411,9 +411,10 @@ def refine(
                 gamma_error = (relative + skew) * size + residual + 2.0 * lost if np.any(d_hi) else 0.0
                 store_errors(gamma_error, shift_error, lam, g, lam_error, w_error)
             else:
-                store_errors(2.0 * lost, shift_error, lam, g, lam_error, w_error)
                 for i in range(n):
-                    lam_error[i] += relative + skew
+                    w_error[i] = shift_error
+                    known = values[i] > 16.0 * lost  # γ itself: 1 + g has lost the digits of a small one
+                    lam_error[i] = relative + skew + 2.0 * lost / (values[i] - 2.0 * lost) if known else math.inf
             return True
         # The frame was too poor: straighten it with what was just learned and try again.
         turned = rotation.T.copy()
