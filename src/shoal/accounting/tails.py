@@ -168,8 +168,8 @@ def log_distance(law: LossLaw) -> float:
     if not bound < 1.0:
         return 0.0
     # Squares that vanish are below 1e-320 each: the constant stands for their roots.
-    directions = law.g.shape[0] * law.g.shape[1]
-    return min(math.log(bound + 1e-159 * directions) + 4.0 * EPS * (directions + 200.0), 0.0)
+    directions = float(law.g.shape[0] * law.g.shape[1])
+    return float(min(math.log(bound + 1e-159 * directions) + 4.0 * EPS * (directions + 200.0), 0.0))
 
 
 @kernel

@@ -25,6 +25,7 @@ from shoal.designs.methods.transport import transport
 from shoal.designs.methods.white import none, white
 from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem
+from shoal.eigenpairs import eigh
 from shoal.errors import InputError, UnreachableError
 from shoal.graph import NeighborGraph
 from shoal.validation import FloatArray
@@ -170,7 +171,7 @@ def as_moves(problem: Problem, mechanism: Mechanism) -> Moves:
     scale = problem.scale
     shift = np.array(np.broadcast_to(mechanism.shift * scale, (n, k)))
     noise = mechanism.noise_cov * scale[:, None] * scale[None, :] - problem.floor_cov
-    values, vectors = np.linalg.eigh(np.broadcast_to(noise, (n, k, k)))
+    values, vectors = eigh(np.broadcast_to(noise, (n, k, k)))
     root = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     if mechanism.gain is None:
         return Moves(shift, None, root)

@@ -17,6 +17,7 @@ from shoal import validation
 from shoal.accounting.curve import NOTIONS
 from shoal.accounting.releases import Releases
 from shoal.classes import GaussianClasses
+from shoal.eigenpairs import eigh
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.validation import FloatArray, IndexArray
@@ -136,7 +137,7 @@ class Problem:
 
 def square_root(covs: FloatArray) -> FloatArray:
     """Symmetric positive semidefinite square roots of a stack of matrices."""
-    values, vectors = np.linalg.eigh(covs)
+    values, vectors = eigh(covs)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 

@@ -28,6 +28,7 @@ from shoal.classes import GaussianClasses
 from shoal.designs.mechanism import Mechanism
 from shoal.designs.problem import Problem, square_root
 from shoal.designs.target import attained, joined, meet, part_of
+from shoal.eigenpairs import eigh
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.validation import FloatArray
@@ -201,7 +202,7 @@ def aimed(old: Mechanism, classes: GaussianClasses) -> Mechanism:
 
 def _transport(covs: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Gains of the optimal maps between centered Gaussians, and what a singular covariance cannot be mapped to."""
-    values, vectors = np.linalg.eigh(covs)
+    values, vectors = eigh(covs)
     there = values > 1e-13 * np.maximum(values[:, -1:], 1e-300)
     inverse = np.where(there, 1.0 / np.sqrt(np.where(there, values, 1.0)), 0.0)
     back = (vectors * inverse[:, None, :]) @ np.swapaxes(vectors, 1, 2)
@@ -220,7 +221,7 @@ def _transport(covs: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatA
 
 def _positive(matrices: FloatArray) -> FloatArray:
     """The nearest positive semidefinite matrices."""
-    values, vectors = np.linalg.eigh(0.5 * (matrices + np.swapaxes(matrices, 1, 2)))
+    values, vectors = eigh(0.5 * (matrices + np.swapaxes(matrices, 1, 2)))
     if (values >= 0).all():
         return matrices
     return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
