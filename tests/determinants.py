@@ -46,7 +46,7 @@ import numpy as np
 from flint import acb, arb, arb_mat, arb_poly, ctx, fmpq, fmpq_mat
 
 #: Relative width of an enclosure, in bits, that is good enough.
-GOAL = 56
+GOAL = 46
 #: Where giving up is due: bits of working precision.
 MOST_BITS = 20_000
 
@@ -340,7 +340,7 @@ class Edge:
                 return _ends(value), _ends(1 - value)
         if all(pair.equal_covariances for pair in self.pairs):
             return self._equal(x, hockey)
-        precision = 192 + 6 * max(pair.a.k for pair in self.pairs)
+        precision = 128 + 4 * max(pair.a.k for pair in self.pairs)
         while precision <= MOST_BITS:
             with bits(precision):
                 parts = [pair.part(precision, reverse) for pair in self.pairs]
@@ -349,6 +349,50 @@ class Edge:
                 except _MoreBits:
                     precision *= 2
         raise Unresolved("precision")
+
+    def renyi_lower(self, order: float, *, reverse: bool = False) -> Any:
+        """A number that the Rényi divergence is certain to reach; None where it is infinite."""
+        if not self.pairs:
+            return arb(0)
+        precision = 256 + 6 * max(pair.a.k for pair in self.pairs)
+        with bits(precision):
+            parts = [pair.part(precision, reverse) for pair in self.pairs]
+            end = _strip_end(parts, 1)
+            if order == math.inf:
+                if end is not None or any(0 <= part.p.degree() < part.q.degree() + 1 for part in parts):
+                    return None
+                value = arb(0)
+                for p, q, times, log_det in parts:
+                    value += times * (q[q.degree()] / p[p.degree()] * (q.degree() >= 0) - log_det) / 2
+                return value.lower()
+            t = arb(order) - 1
+            if order == 1:
+                return _slopes(parts, t)[1].lower()
+            if end is not None and end < t:
+                above = arb(1) + arb(2) ** -25
+                if any(part.p(t * (end * above / t).min(arb(1))) < 0 for part in parts):
+                    return None
+                return arb(0)
+            return (_slopes(parts, t)[0] / t).lower()
+
+    def threshold(self, rate: float) -> Any:
+        """About the x with Pr under the second label (L > x) = rate, a little above it."""
+        low, high = -1.0, 1.0
+
+        def size(x: float) -> float:
+            return float(self.tail(rational(-x), "pdp", True)[1].upper)
+
+        while size(low) < rate:
+            low *= 4.0
+        while size(high) > rate:
+            high *= 4.0
+        for _ in range(14):
+            middle = 0.5 * (low + high)
+            if size(middle) > rate:
+                low = middle
+            else:
+                high = middle
+        return rational(high)
 
     def _equal(self, x: Any, hockey: bool) -> tuple[Enclosure, Enclosure]:
         """Equal covariances, μ = √(dᵀΣ⁻¹d): Φ(μ/2 − x/μ) − e^x Φ(−μ/2 − x/μ)."""

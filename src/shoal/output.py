@@ -13,6 +13,7 @@ import numpy as np
 from shoal.accounting.whitening import DOUBLE_DOUBLE, add_product, two_sum
 from shoal.classes import indefinite_tolerance
 from shoal.compiled import kernel
+from shoal.eigenpairs import eigh
 from shoal.matrices import EPS, correlation, exact_sum
 from shoal.noise.affine import EXACT
 from shoal.validation import FloatArray, IndexArray
@@ -68,7 +69,7 @@ def _definite(covs: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatAr
         values = np.linalg.eigvalsh(correlation(covs[~wrong]))
         wrong[~wrong] = values[:, 0] < -indefinite_tolerance(k) * values[:, -1]
     if wrong.any():
-        values, vectors = np.linalg.eigh(covs[wrong])
+        values, vectors = eigh(covs[wrong])
         raised = (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
         covs[wrong] = raised + 2 * k * EPS * np.abs(values).max(axis=1)[:, None, None] * np.eye(k)
         errors[wrong] = np.inf

@@ -37,6 +37,8 @@ CERTAIN = 1000.0
 BLURRED = 8.0
 #: How many times its error below the supremum a threshold must lie before the integral is trusted there.
 MARGIN = 100.0
+#: How far, relative to 1 + |sup L|, Chernoff's best t is sought below a supremum that is in doubt.
+DOUBTFUL_END = 1e-6
 #: Where Markov's inequality starts to look for its t, and the share of the strip it may use.
 LEAST_ORDER, STRIP_SHARE = 2.0**-20, 0.99
 #: Orders beyond this are of no use: no ln δ is that small.
@@ -166,8 +168,8 @@ def log_distance(law: LossLaw) -> float:
     if not bound < 1.0:
         return 0.0
     # Squares that vanish are below 1e-320 each: the constant stands for their roots.
-    directions = law.g.shape[0] * law.g.shape[1]
-    return min(math.log(bound + 1e-159 * directions) + 4.0 * EPS * (directions + 200.0), 0.0)
+    directions = float(law.g.shape[0] * law.g.shape[1])
+    return float(min(math.log(bound + 1e-159 * directions) + 4.0 * EPS * (directions + 200.0), 0.0))
 
 
 @kernel
@@ -182,10 +184,11 @@ def rough_size(kind: int, x: float, c: float, second: float, law: LossLaw) -> fl
 def log_chernoff(epsilon: float, law: LossLaw) -> tuple[float, float, float]:
     """(value, lower, upper) of the logarithm of Lemma 1's bound; any t gives an upper end."""
     x, top = epsilon, reach(RIGHT, law)
-    if range_in_doubt(law) and top < math.inf:
-        upper = 0.0 if epsilon <= 0.0 else log_markov(TAIL, RIGHT, epsilon, law)
-        return upper, (0.0 if epsilon <= 0.0 else -math.inf), upper
-    if top < math.inf:
+    if top < math.inf and range_in_doubt(law):
+        if epsilon > top - DOUBTFUL_END * (1.0 + abs(top)):
+            upper = 0.0 if epsilon <= 0.0 else log_markov(TAIL, RIGHT, epsilon, law)
+            return upper, (0.0 if epsilon <= 0.0 else -math.inf), upper
+    elif top < math.inf:
         slack = reach_error(epsilon, law)
         if epsilon >= top + slack:
             return -math.inf, -math.inf, -math.inf

@@ -111,8 +111,8 @@ def fast(
     """Spectrum of an edge in double precision with bounds on its errors; returns Uᵀ.
 
     ``condition`` is the condition number of the correlation matrix of cov_base: the errors of its factorization and of
-    the solves, relative to ‖H‖ and ‖y‖, are within a few times its product with the unit roundoff (Higham 2002, chapters
-    8 and 10; scaling rows and columns changes neither). What the eigensolver adds is measured. The same absolute error
+    the solves, relative to ‖H‖ and ‖y‖, are within a few times its product with the unit roundoff (Higham 2002, ch. 8,
+    10; scaling rows and columns changes neither). What the eigensolver adds is measured. The same absolute error
     stands at every γ: it then covers eigenvectors that turned, since |xᵀΔx| ≤ ‖Δ‖ Σ xᵢ².
     """
     h, rows, length = rough(lower, cov, cov_base, mean, mean_base, lam, g, w)
@@ -411,9 +411,10 @@ def refine(
                 gamma_error = (relative + skew) * size + residual + 2.0 * lost if np.any(d_hi) else 0.0
                 store_errors(gamma_error, shift_error, lam, g, lam_error, w_error)
             else:
-                store_errors(2.0 * lost, shift_error, lam, g, lam_error, w_error)
                 for i in range(n):
-                    lam_error[i] += relative + skew
+                    w_error[i] = shift_error
+                    known = values[i] > 16.0 * lost  # γ itself: 1 + g has lost the digits of a small one
+                    lam_error[i] = relative + skew + 2.0 * lost / (values[i] - 2.0 * lost) if known else math.inf
             return True
         # The frame was too poor: straighten it with what was just learned and try again.
         turned = rotation.T.copy()

@@ -29,6 +29,7 @@ from shoal.designs.calibration import attained, calibrate
 from shoal.designs.parts import joined, part_of
 from shoal.designs.problem import Problem
 from shoal.designs.stored import met
+from shoal.eigenpairs import eigh
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.matrices import inverse_root, ranks, square_root
@@ -224,7 +225,7 @@ def _transport(covs: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatA
 
 def _positive(matrices: FloatArray) -> FloatArray:
     """The nearest positive semidefinite matrices."""
-    values, vectors = np.linalg.eigh(0.5 * (matrices + np.swapaxes(matrices, 1, 2)))
+    values, vectors = eigh(0.5 * (matrices + np.swapaxes(matrices, 1, 2)))
     if (values >= 0).all():
         return matrices
     return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2))

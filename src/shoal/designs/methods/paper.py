@@ -22,6 +22,7 @@ from shoal.compiled import kernel
 from shoal.designs.descent import Settings, best_certified
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
+from shoal.eigenpairs import eigh
 from shoal.matrices import square_root
 from shoal.validation import FloatArray, IndexArray
 
@@ -73,7 +74,7 @@ def _rescaled(problem: Problem, base: FloatArray, precision: FloatArray) -> Move
     n, k = problem.n_labels, problem.n_dims
     radius = radii(problem)
     missing = np.linalg.inv(precision) - base
-    values, vectors = np.linalg.eigh(0.5 * (missing + np.swapaxes(missing, 1, 2)))
+    values, vectors = eigh(0.5 * (missing + np.swapaxes(missing, 1, 2)))
     values = np.maximum(values, 0.0)
     trace = values.sum(axis=1)
     # A label whose projection is empty gets white noise: the formula would divide by zero.
@@ -158,7 +159,7 @@ def _descend(
         found = False
         for _ in range(80):
             trial = precision[y] - alpha * gradient
-            eigenvalues, vectors = np.linalg.eigh(0.5 * (trial + trial.T))
+            eigenvalues, vectors = eigh(0.5 * (trial + trial.T))
             floor = 1e-12 * eigenvalues[k - 1]
             if eigenvalues[k - 1] > 0.0:
                 log_det = 0.0
