@@ -35,6 +35,7 @@ class Tally:
     refused: int = 0
     unresolved: int = 0
     violations: list[str] = field(default_factory=list)
+    false_lower: list[str] = field(default_factory=list)
     crashes: list[str] = field(default_factory=list)
 
     def compare(self, what: str, log_upper: float, log_lower: float, truth: Enclosure) -> None:
@@ -46,7 +47,7 @@ class Tally:
                 self.violations.append(f"{what}: upper ln δ {log_upper!r}, proven {truth.log[0]!r}")
             self.lower_checks += 1
             if log_lower > -math.inf and arb(log_lower).exp() > truth.upper:
-                self.violations.append(f"{what}: lower ln δ {log_lower!r}, proven at most {truth.log[1]!r}")
+                self.false_lower.append(f"{what}: lower ln δ {log_lower!r}, proven at most {truth.log[1]!r}")
 
     def at_most(self, what: str, claimed: float, truth: Enclosure) -> None:
         """Hold a claimed upper end, as a number, against the truth."""

@@ -351,29 +351,25 @@ class Edge:
         raise Unresolved("precision")
 
     def renyi_lower(self, order: float, *, reverse: bool = False) -> Any:
-        """A number that the Rényi divergence is certain to reach; None where it is infinite."""
+        """A number that the Rényi divergence is certain to reach; None where it is certainly infinite."""
         if not self.pairs:
             return arb(0)
-        precision = 256 + 6 * max(pair.a.k for pair in self.pairs)
+        precision = 512 + 20 * max(pair.a.k for pair in self.pairs)
         with bits(precision):
             parts = [pair.part(precision, reverse) for pair in self.pairs]
-            end = _strip_end(parts, 1)
-            if order == math.inf:
-                if end is not None or any(0 <= part.p.degree() < part.q.degree() + 1 for part in parts):
-                    return None
-                value = arb(0)
-                for p, q, times, log_det in parts:
-                    value += times * (q[q.degree()] / p[p.degree()] * (q.degree() >= 0) - log_det) / 2
-                return value.lower()
-            t = arb(order) - 1
             if order == 1:
-                return _slopes(parts, t)[1].lower()
-            if end is not None and end < t:
-                above = arb(1) + arb(2) ** -25
-                if any(part.p(t * (end * above / t).min(arb(1))) < 0 for part in parts):
-                    return None
-                return arb(0)
-            return (_slopes(parts, t)[0] / t).lower()
+                return _slopes(parts, arb(0))[1].lower()
+            # The divergence grows with the order, so any smaller order gives a lower bound.
+            t = (arb(order) if order < math.inf else arb(2) ** 100) - 1
+            for part in parts:
+                end = _strip_end([part], 1)
+                if end is not None:
+                    beyond = end * (1 + arb(2) ** -20)
+                    if beyond <= t and part.p(beyond) < 0:
+                        return None
+            if all(_root_free(part.p, arb(0), t) for part in parts):
+                return (_slopes(parts, t)[0] / t).lower()
+            return arb(0)
 
     def threshold(self, rate: float) -> Any:
         """About the x with Pr under the second label (L > x) = rate, a little above it."""
@@ -548,6 +544,8 @@ def _saddle(parts: list[Part], x: Any, hockey: bool, side: int, end: Any) -> Sad
             r = ((low * high).sqrt() if high > 4 * low else (low + high) / 2).mid()
         if r > arb(2) ** 400:
             # The exponent falls for ever: x is at or beyond the end of the range. E e^{t(L−x)} bounds everything.
+            if not all(_root_free(part.p, arb(0), side * r) for part in parts):
+                raise _MoreBits
             k0, _, _ = _slopes(parts, side * r)
             bound = (k0 - x * side * r).exp().upper()
             if not bound < 1:
@@ -641,29 +639,35 @@ class _Contour:
         return _number(total), complex(slope), second
 
     def clear(self, reach: float) -> bool:
-        """Whether no root of p lies within |τ| ≤ reach on the side of reach's sign, proven.
+        """Whether no root of p lies between the center and this far from it, proven."""
+        return all(_root_free(part.p, arb(0), arb(reach)) for part in self.parts)
 
-        The nearest root is at least 1/√(Σ b²/(1−bτ)²) away.
-        """
-        for part in self.parts:
-            if part.p.degree() < 1:
-                continue
-            bend = part.dp.derivative()
-            tau, goal, sign = arb(0), arb(abs(reach)), 1 if reach > 0 else -1
-            for _ in range(400):
-                here = sign * tau
-                value = part.p(here)
-                if not value > 0:
-                    return False
-                squares = ((part.dp(here) / value) ** 2 - bend(here) / value).upper()
-                if not squares > 0:
-                    break
-                tau = (tau + arb(0.9) / squares.sqrt()).lower()
-                if tau >= goal:
-                    break
-            else:
-                return False
+
+def _root_free(p: Any, start: Any, stop: Any) -> bool:
+    """Whether a polynomial with real roots only, positive at start, is proven to have none up to stop.
+
+    The nearest root is at least 1/√(Σ 1/(root − t)²) away, and that sum is (p'/p)² − p''/p.
+    """
+    if p.degree() < 1:
         return True
+    first = p.derivative()
+    second = first.derivative()
+    goal, sign = abs(stop - start), 1 if stop > start else -1
+    gone = arb(0)
+    for _ in range(2000):
+        if gone >= goal:
+            return True
+        here = start + sign * gone
+        value = p(here)
+        if not value > 0:
+            return False
+        squares = ((first(here) / value) ** 2 - second(here) / value).upper()
+        if not squares.is_finite():
+            return False
+        if not squares > 0:
+            return True
+        gone = (gone + arb(0.9) / squares.sqrt()).lower()
+    return False
 
 
 #: Angles of the widest hyperbola that are tried, from the vertical; beyond π/4 a Gaussian would grow.
@@ -680,6 +684,8 @@ CHEAP = 3000
 
 def _integral(parts: list[Part], x: Any, hockey: bool, side: int, saddle: Saddle) -> Any:
     """The integral of one strip as a ball: positive, relative width as asked for or MoreBits."""
+    if not all(_root_free(part.p, arb(0), saddle.center) for part in parts):
+        raise _MoreBits
     contour = _Contour.of(parts, x, saddle.center)
     first = contour.lean
     best = None
