@@ -245,7 +245,7 @@ def test_release_refuses_what_the_law_of_the_label_excludes(monkeypatch):
     good = np.array([0.1, 7.25, 1.2])  # 2 · 0.1 + 1 is 1.2 up to rounding
     mechanism.release(good, "0")
     mechanism.release(np.stack([good, good]), "0")
-    monkeypatch.setattr("shoal.designs.mechanism.standard_normals", lambda count: pytest.fail("noise was drawn"))
+    monkeypatch.setattr("shoal.mechanism.standard_normals", lambda count: pytest.fail("noise was drawn"))
     for wrong in ([0.1, np.nextafter(7.25, 8), 1.2], [0.1, 7.25, 1.2 + 1e-13], [0.1, 7.25, 97531.5], [0.0, -7.25, 1.0]):
         for q in (wrong, [good, wrong]):
             with pytest.raises(shoal.InputError, match="q: 1 of") as error:

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.classes import GaussianClasses
+from shoal.matrices import EPS
 from shoal.nullspace import Form, form
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
-EPS = float(np.finfo(np.float64).eps)
 #: A correlation matrix whose computed condition number is below 1 / (DOUBTFUL k ε) is positive definite for certain:
 #: scaling and eigenvalues (a backward stable method) are wrong by a few k ε of the largest eigenvalue.
 DOUBTFUL = 32

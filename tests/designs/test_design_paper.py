@@ -12,10 +12,10 @@ from design_cases import benchmark, family, trial
 import shoal
 from shoal.designs.descent import Settings
 from shoal.designs.design import OUT_OF_TIME
-from shoal.designs.mechanism import certified
 from shoal.designs.methods.paper import STRIDE, paper
 from shoal.designs.methods.white import white
 from shoal.designs.problem import Problem
+from shoal.designs.stored import certified
 
 
 @pytest.mark.parametrize(("seed", "n", "k"), [(0, 4, 2), (1, 2, 1), (2, 5, 3), (3, 3, 5)])

@@ -97,7 +97,10 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
         grown = np.exp(0.5 * np.abs(result.lam).max(axis=1, keepdims=True))
         if not classes.is_shared:  # one matrix, rounded once, is the same for all
             result.lam_error[:] += np.where(relative < 0.25, 2.0 * relative, np.inf)
-        result.w_error[:] += 2.0 * relative * np.linalg.norm(result.w, axis=1)[:, None] + shifted * grown
+        known = np.isfinite(relative) & np.isfinite(shifted)
+        length = np.linalg.norm(result.w, axis=1)[:, None]
+        with np.errstate(invalid="ignore"):
+            result.w_error[:] += np.where(known, 2.0 * relative * length + shifted * grown, np.inf)
     # A gap, of unknown size: a spectrum of zeros would read as equal laws.
     result.w[unsettled] = 1.0
     result.lam_error[unsettled] = np.inf

@@ -26,10 +26,10 @@ from scipy import linalg, stats
 from shoal import validation
 from shoal.accounting.curve import round_up, worst_over_edges
 from shoal.accounting.releases import Releases
+from shoal.certificate import with_loss
 from shoal.classes import GaussianClasses
-from shoal.designs.certificate import with_loss
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import CertificationError, InputError
+from shoal.mechanism import Mechanism
 from shoal.supports import RankWarning
 from shoal.validation import FloatArray
 

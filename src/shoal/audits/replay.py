@@ -21,7 +21,7 @@ import numpy as np
 from shoal.audits.attacks import Scores
 from shoal.audits.residuals import Laws
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 ATTACKS = ("repeats", "average")

@@ -10,8 +10,8 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.spectrum import supports_of
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 #: Turns true answers (m, k) about one label into released ones (m, k).

@@ -22,8 +22,8 @@ from shoal.accounting.curve import round_up
 from shoal.accounting.renyi import renyi_curve
 from shoal.accounting.risk import identification_risk
 from shoal.accounting.tradeoff import worst_tpr
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.meters.power import power_error
 from shoal.validation import FloatArray
 

@@ -11,7 +11,7 @@ from shoal.cli import options
 from shoal.cli.screen import Debug, Json, Outcome, command
 
 if TYPE_CHECKING:
-    from shoal.designs.mechanism import Mechanism
+    from shoal.mechanism import Mechanism
 
 
 @command
@@ -98,9 +98,9 @@ def frontier(
 
 
 def _mechanism(target: Path) -> Mechanism:
-    from shoal.designs.mechanism import Mechanism
     from shoal.engine.designing import MECHANISM
     from shoal.errors import InputError
+    from shoal.mechanism import Mechanism
 
     if not target.is_dir():
         return Mechanism.load(target)

@@ -21,10 +21,10 @@ from typing import TypeVar
 import numpy as np
 
 from shoal.accounting.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
-from shoal.designs.mechanism import certified
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
 from shoal.designs.quasi_newton import minimize
+from shoal.designs.stored import certified
 from shoal.parallel import n_threads
 from shoal.validation import BoolArray, FloatArray
 

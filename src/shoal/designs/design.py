@@ -16,7 +16,6 @@ from shoal.classes import GaussianClasses
 from shoal.designs.barycenter import additive_center, transport_center
 from shoal.designs.bounds import lower_bound
 from shoal.designs.descent import Report, Settings
-from shoal.designs.mechanism import Mechanism, certified
 from shoal.designs.methods.additive import additive
 from shoal.designs.methods.center import center
 from shoal.designs.methods.covariance import covariance
@@ -25,8 +24,11 @@ from shoal.designs.methods.transport import transport
 from shoal.designs.methods.white import none, white
 from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem
+from shoal.designs.stored import certified, mechanism_of
 from shoal.errors import InputError, UnreachableError
 from shoal.graph import NeighborGraph
+from shoal.matrices import square_root
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center")
@@ -137,7 +139,7 @@ def _solve(problem: Problem, method: str, settings: Settings, starts: Sequence[M
         elif settings.late:
             notes.append(f"{OUT_OF_TIME}: this is the best design found until then")
     bound = 0.0 if method == "none" else lower_bound(problem)
-    return Mechanism.of(method, problem, moves, lower_bound=bound, notes=tuple(notes), history=history)
+    return mechanism_of(method, problem, moves, lower_bound=bound, notes=tuple(notes), history=history)
 
 
 def _by_component(problem: Problem, method: str, settings: Settings, starts: Sequence[Moves]) -> Moves:
@@ -170,8 +172,7 @@ def as_moves(problem: Problem, mechanism: Mechanism) -> Moves:
     scale = problem.scale
     shift = np.array(np.broadcast_to(mechanism.shift * scale, (n, k)))
     noise = mechanism.noise_cov * scale[:, None] * scale[None, :] - problem.floor_cov
-    values, vectors = np.linalg.eigh(np.broadcast_to(noise, (n, k, k)))
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    root = square_root(np.broadcast_to(noise, (n, k, k)))
     if mechanism.gain is None:
         return Moves(shift, None, root)
     gain = mechanism.gain * scale[:, None] / scale[None, :]
@@ -303,7 +304,7 @@ def calibrate(
         if found.certificate.delta_upper <= delta:
             best = found
             break
-        if found._ideal.delta_upper <= delta <= found.certificate.finite_precision < 1:
+        if found.ideal.delta_upper <= delta <= found.certificate.finite_precision < 1:
             floors.append(found.certificate.finite_precision)
         if len(floors) == 3:
             break

@@ -76,4 +76,5 @@ def radii(problem: Problem) -> FloatArray:
 
 
 def _shrink(size: FloatArray, limit: FloatArray) -> FloatArray:
-    return np.where(size > limit, limit / np.maximum(size, 1e-300), 1.0)
+    over = size > limit
+    return np.where(over, limit / np.where(over, size, 1.0), 1.0)

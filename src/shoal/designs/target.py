@@ -23,10 +23,11 @@ from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
 from shoal.designs.design import calibrate, design, perfect_rho
-from shoal.designs.mechanism import Mechanism
 from shoal.designs.problem import Problem
 from shoal.errors import UnreachableError
 from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
+from shoal.noise.affine import EXACT
 
 #: Relative distance to the price of perfection below which looking for less is not worth the time.
 CLOSE = 0.02
@@ -136,7 +137,7 @@ def _one_group(
         best = attempt(high)
     if best.certificate.delta_upper > delta:
         left = f"{round_up(best.certificate.delta_upper):.4g}"
-        if best._ideal.delta_upper <= delta:
+        if best.ideal.delta_upper <= delta:
             raise UnreachableError(
                 f"delta lies below what finite precision costs a release of method {method!r}, about {left}; ask for a "
                 "larger delta"
@@ -162,10 +163,10 @@ def _one_group(
 
 def part_of(mechanism: Mechanism, labels: Sequence[str]) -> Mechanism:
     """The mechanism of some of its labels, with the edges between them."""
-    members = np.array([mechanism._position(name) for name in labels], dtype=np.intp)
+    members = np.array([mechanism.position(name) for name in labels], dtype=np.intp)
     place = np.full(mechanism.classes.n_classes, -1, dtype=np.intp)
     place[members] = np.arange(len(members))
-    pairs = place[mechanism._pairs]
+    pairs = place[mechanism.pairs]
     inside = np.flatnonzero((pairs >= 0).all(axis=1))
     pairs = np.sort(pairs[inside], axis=1)
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
@@ -175,10 +176,11 @@ def part_of(mechanism: Mechanism, labels: Sequence[str]) -> Mechanism:
         classes=mechanism.classes.take(members),
         graph=NeighborGraph(labels, pairs[order]),
         epsilon=mechanism.epsilon[inside][order],
-        shift=mechanism.bias[members],
+        shift=np.broadcast_to(mechanism.shift, mechanism.classes.means.shape)[members].copy(),
         gain=None if mechanism.gain is None else mechanism.gain[members],
         noise_cov=noise[members].copy(),
         budget=mechanism.budget[members],
+        mean_grid=None if mechanism.mean_grid is None else mechanism.mean_grid[members],
         lower_bound=0.0,
         history=np.empty(0),
     )
@@ -189,9 +191,12 @@ def joined(method: str, problem: Problem, found: list[tuple[Any, Mechanism]]) ->
     n, k = problem.n_labels, problem.n_dims
     shift, noise, budget = np.zeros((n, k)), np.zeros((n, k, k)), np.full(n, np.finfo(np.float64).tiny)
     gain = np.zeros((n, k, k)) if any(m.gain is not None for _, m in found) else None
+    grid = np.full((n, k), EXACT, dtype=np.int64)
     notes: list[str] = []
     for members, mechanism in found:
-        shift[members] = mechanism.bias
+        shift[members] = mechanism.shift
+        if mechanism.mean_grid is not None:
+            grid[members] = mechanism.mean_grid
         noise[members] = mechanism.noise_cov
         budget[members] = mechanism.budget
         if gain is not None and mechanism.gain is not None:
@@ -210,6 +215,7 @@ def joined(method: str, problem: Problem, found: list[tuple[Any, Mechanism]]) ->
         weights=problem.scale**2,
         lower_bound=max((m.lower_bound for _, m in found), default=0.0),
         notes=tuple(notes),
+        mean_grid=None if (grid == EXACT).all() else grid,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.designs.mechanism import Mechanism
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.meters.power import PowerError, power_error
 from shoal.validation import FloatArray

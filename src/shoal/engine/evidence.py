@@ -15,7 +15,6 @@ from shoal.audits.audit import audit as audit_mechanism
 from shoal.audits.guard import model_guard
 from shoal.card.card import release_card
 from shoal.designs.design import design, frontier, perfect_rho
-from shoal.designs.mechanism import Mechanism
 from shoal.engine.config import Config
 from shoal.engine.cost import error_against
 from shoal.engine.designing import MECHANISM, laws
@@ -23,6 +22,7 @@ from shoal.engine.fitting import FORECASTS, TRUTH, Progress
 from shoal.engine.folder import Folder
 from shoal.engine.plain import as_json
 from shoal.engine.releasing import open_ledger, released_values
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.validation import FloatArray
 

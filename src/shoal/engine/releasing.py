@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from shoal.accounting.curve import round_up
-from shoal.designs.mechanism import Mechanism
 from shoal.engine.config import Config
 from shoal.engine.designing import MECHANISM
 from shoal.engine.fitting import FORECASTS
@@ -21,6 +20,7 @@ from shoal.engine.folder import Folder
 from shoal.errors import InputError, UnreachableError
 from shoal.files import digest_of
 from shoal.ledger.ledger import Ledger
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
 from shoal.validation import FloatArray

@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import shoal
-from shoal.designs.mechanism import Mechanism
 from shoal.engine import preview
 from shoal.engine.config import Config
 from shoal.engine.folder import STATE, Done, Folder, State, without
 from shoal.engine.whole import Whole
 from shoal.errors import InputError
 from shoal.files import digest_of
+from shoal.mechanism import Mechanism
 
 #: Stage -> the stages whose files it reads.
 NEEDS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.designs.mechanism import Mechanism
 from shoal.engine.folder import STAGES, Folder
+from shoal.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from shoal.engine.run import Made, Run

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from shoal.audits.audit import audit
-from shoal.designs.mechanism import Mechanism
 from shoal.designs.target import part_of
 from shoal.engine.folder import Folder
 from shoal.errors import InputError
 from shoal.fleet.jobs import Part, parts_of, read_list
 from shoal.fleet.lists import DESIGN
+from shoal.mechanism import Mechanism
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import numpy as np
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
 from shoal.designs.design import design
-from shoal.designs.mechanism import Mechanism
 from shoal.designs.reuse import REDESIGN, redesigned, reuse
 from shoal.designs.target import meet
 from shoal.engine.cost import added_error
@@ -20,6 +19,7 @@ from shoal.engine.designing import laws
 from shoal.fleet.fitting import shard_graph
 from shoal.fleet.store import put_whole
 from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.report.homes import all_alike
 

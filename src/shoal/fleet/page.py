@@ -12,7 +12,6 @@ import numpy as np
 
 from shoal.audits.guard import model_guard
 from shoal.card.card import release_card
-from shoal.designs.mechanism import Mechanism
 from shoal.designs.target import part_of
 from shoal.engine.config import Config
 from shoal.engine.evidence import REPORT, Attacked, Recorded, later_errors, page
@@ -20,6 +19,7 @@ from shoal.engine.fitting import later
 from shoal.engine.folder import Folder
 from shoal.fleet.jobs import Part, read_list
 from shoal.fleet.shards import readings_of
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.validation import FloatArray
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.designs.mechanism import Mechanism
 from shoal.fleet.jobs import Part
 from shoal.fleet.store import put_whole
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
 from shoal.validation import FloatArray

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.designs.mechanism import Mechanism
 from shoal.engine.config import Config
 from shoal.engine.folder import Folder
 from shoal.engine.whole import Whole
 from shoal.fleet import auditing, charging, evidence, modeling
+from shoal.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from shoal.engine.run import Made, Pipeline, Run

@@ -16,9 +16,9 @@ import numpy as np
 
 from shoal import validation
 from shoal.designs.design import Frontier
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
 from shoal.report import evidence, homes, privacy, words
 from shoal.report.section import Section
 from shoal.report.words import Tile

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
+from shoal.mechanism import Mechanism
 from shoal.report.figures import many, nearest, plain, stated
 from shoal.report.section import Point, Section, axis, lines, series
 from shoal.report.words import ratios

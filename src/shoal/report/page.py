@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.designs.design import Frontier
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
 from shoal.report.contents import Contents, gather
 from shoal.report.section import Section, Table
 

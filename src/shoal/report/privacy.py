@@ -11,9 +11,9 @@ from shoal.accounting import tails
 from shoal.accounting.curve import BLOCK, brackets, exp_up
 from shoal.accounting.releases import Releases
 from shoal.designs.design import OUT_OF_TIME, Frontier
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
 from shoal.parallel import map_blocks
 from shoal.report.figures import many, plain, shorten, stated, upper
 from shoal.report.section import Point, Section, axis, bars, heat, lines, series

@@ -11,7 +11,8 @@ import numpy as np
 
 from shoal.designs.barycenter import Center, additive_center, transport_center
 from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import Problem, square_root
+from shoal.designs.problem import Problem
+from shoal.matrices import square_root
 
 #: A budget within this relative distance of the price buys the whole way.
 CLOSE = 1e-12

@@ -19,7 +19,8 @@ import numpy as np
 from shoal.compiled import kernel
 from shoal.designs.descent import Settings, best_certified
 from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import Problem, square_root
+from shoal.designs.problem import Problem
+from shoal.matrices import square_root
 from shoal.validation import FloatArray, IndexArray
 
 #: Most steps before the descent is stopped.
