@@ -157,7 +157,7 @@ class Mechanism:
         answer.
         """
         answers, positions = self._request(q, label)
-        self.refuse_excluded(np.atleast_2d(answers), [self.classes.labels[i] for i in positions], "q")
+        self.refuse_excluded(np.atleast_2d(answers), positions, "q")
         exact = self._exact  # refuses what cannot be drawn before anything is
         out = exact.released(np.atleast_2d(answers), positions, standard_normals(answers.size))
         return out.reshape(answers.shape)
@@ -215,10 +215,10 @@ class Mechanism:
             return q, [self.position(one) for one in label]
         return q, [self.position(label)] * count
 
-    def refuse_excluded(self, answers: FloatArray, labels: Sequence[Any], name: str) -> None:
-        """Raise where an answer, (m, k) in all, cannot come from the law of its label."""
-        positions = np.array([self.position(label) for label in labels], dtype=np.intp)
-        count = int(supports_of(self.classes).excluded(self.classes, answers, positions).sum())
+    def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
+        """Raise where an answer, (m, k) in all, cannot come from the law of the label at its position."""
+        supports = supports_of(self.classes)
+        count = int(supports.excluded(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
         if count:
             raise InputError(
                 f"{name}: {count} of {len(answers)} answer(s) cannot come from the law of their label, which fixes "
@@ -367,6 +367,9 @@ class Mechanism:
         if epsilon is None:
             epsilon = np.linspace(0.0, 3.0 * (float(self.epsilon.max(initial=0.0)) or 1.0), 25)
         grid, _ = validation.grid(epsilon=epsilon)
-        before = privacy_curve(self.classes, self.graph, grid).delta_upper
+        try:
+            before = privacy_curve(self.classes, self.graph, grid).delta_upper
+        except CertificationError:
+            before = np.ones_like(grid)
         lines = {f"released ({self.method})": self.released_curve(grid).delta_upper, "as it is": before}
         return draw_deltas(axes_or_new(axes), grid, lines, "ε")
