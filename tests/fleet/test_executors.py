@@ -19,7 +19,7 @@ from errands import SECRET, Errand
 from shoal.errors import InputError, StorageError
 from shoal.workers.executor import TRIES, Executor, Failure, open_executor
 from shoal.workers.outcome import TaskError
-from shoal.workers.threads import ONE_THREAD
+from shoal.threads import ONE_THREAD
 
 
 @pytest.fixture(params=["serial", "processes"])

@@ -20,7 +20,7 @@ from shoal.errors import InputError, StorageError
 from shoal.workers import cluster
 from shoal.workers.executor import TRIES, Executor, Failure, open_executor
 from shoal.workers.outcome import TaskError
-from shoal.workers.threads import ONE_THREAD
+from shoal.threads import ONE_THREAD
 from shoal.workers.versions import versions
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")

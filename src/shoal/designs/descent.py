@@ -25,7 +25,7 @@ from shoal.designs.mechanism import certified
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
 from shoal.designs.quasi_newton import minimize
-from shoal.parallel import n_threads
+from shoal.threads import n_threads
 from shoal.validation import BoolArray, FloatArray
 
 Result = TypeVar("Result")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from shoal.workers.executor import Executor, Failure, Result, Task
 from shoal.workers.outcome import attempt, settled
-from shoal.workers.threads import one_library_thread
+from shoal.threads import one_library_thread
 
 
 class Serial(Executor):

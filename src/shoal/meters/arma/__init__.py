@@ -8,7 +8,7 @@ from shoal.meters.arma.fit import fit_arma
 from shoal.meters.arma.models import ArmaModels
 from shoal.meters.arma.predict import ArmaForecast, FilterState, filter_state, predict, stationary_state
 from shoal.meters.arma.process import Conditional, condition_gaussian
-from shoal.meters.arma.simulate import simulate_arma
+from shoal.meters.arma.draws import simulate_arma
 
 __all__ = [
     "ArmaForecast",
