@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from shoal import validation
 from shoal.errors import InputError
 from shoal.meters import clock
-from shoal.meters.readings import MIXED_UNITS, NO_ROWS, NO_TIMES, ODD_ROWS, Paths, common_zone, meter_files
 from shoal.meters.meter_file import Source, household_name, open_source
+from shoal.meters.readings import MIXED_UNITS, NO_ROWS, NO_TIMES, ODD_ROWS, Paths, common_zone, meter_files
 
 if TYPE_CHECKING:
     import polars as pl

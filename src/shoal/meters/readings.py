@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from shoal import validation
 from shoal.errors import InputError
 from shoal.meters import clock
-from shoal.meters.quality import QualityWarning, Readings, repair
 from shoal.meters.meter_file import Source, open_source
+from shoal.meters.quality import QualityWarning, Readings, repair
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,7 +65,8 @@ def read_meters(
     >>> import shoal
     >>> times = ["2024-01-01 00:00", "2024-01-01 00:15", "2024-01-01 00:30"]
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     pl.DataFrame({"household": "a", "timestamp": times, "kw": [0.2, 0.4, 0.3]}).write_csv(f"{folder}/meters.csv")
+    ...     frame = pl.DataFrame({"household": "a", "timestamp": times, "kw": [0.2, 0.4, 0.3]})
+    ...     frame.write_csv(f"{folder}/meters.csv")
     ...     shoal.read_meters(f"{folder}/meters.csv")["kw"].to_list()
     [0.2, 0.4, 0.3]
     """

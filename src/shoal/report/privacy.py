@@ -14,9 +14,9 @@ from shoal.designs.design import OUT_OF_TIME, Frontier
 from shoal.designs.mechanism import Mechanism
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
-from shoal.threads import map_blocks
 from shoal.report.figures import many, plain, shorten, stated, upper
 from shoal.report.section import Point, Section, axis, bars, heat, lines, series
+from shoal.threads import map_blocks
 from shoal.validation import FloatArray
 
 #: Method -> words for it.

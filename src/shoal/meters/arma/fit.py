@@ -1,7 +1,7 @@
 """One ARMA model for each of thousands of series: a regression, then steps that raise the exact likelihood.
 
-How far to search was chosen by forecast error on real homes, not by likelihood (benchmarks/README.md): the last nats say
-which feature of the spectrum a spare pole sits on, and do not make forecasts better.
+How far to search was chosen by forecast error on real homes, not by likelihood (benchmarks/README.md): the last nats
+say which feature of the spectrum a spare pole sits on, and do not make forecasts better.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def fit_arma(
 ) -> ArmaModels:
     """Fit a zero-mean ARMA(p, q) to every row: a stationary, invertible model near a maximum of the exact likelihood.
 
-    From a Hannan–Rissanen regression, Gauss–Newton steps raise the exact Gaussian likelihood until the next promises less
-    than 0.1 nats; the innovation variance is profiled out, and missing samples are integrated out by the Kalman filter.
+    From a Hannan–Rissanen regression, Gauss–Newton steps raise the exact Gaussian likelihood until the next promises
+    less than 0.1 nats; the innovation variance is profiled out, and the Kalman filter integrates missing samples out.
     Nothing is random: the same rows give the same models, whatever the other rows and the number of threads.
 
     A row that cannot support the full order (fewer than three observed samples per coefficient, or no finite

@@ -1,14 +1,10 @@
-"""Gauss–Newton steps on the prediction errors, each taken only if it raises the exact likelihood.
+"""Gauss–Newton steps on the innovations of the Kalman filter, each taken only if it raises the exact likelihood.
 
-The objective f = ½ (n log S + log|Σ|/σ^{2n}) (``kalman.profile``) is a sum of squares of one-step prediction errors in all
-but O(1) of its O(n) size, and far from noninvertible models those of the filter are soon those of the plain recursion
-
-    e_t = x_t − Σ ar_i x_{t−i} − Σ ma_j e_{t−j},
-
-started from zeros, a missing x_t replaced by its prediction. Their derivatives J follow the same recursion, so a step
-solves (J'J + λ diag J'J) δ = −J'e · n/S (Levenberg–Marquardt, λ by the gain ratio: Nielsen 1999). What this leaves out of
-the gradient is O(1); the end is within a fraction of a nat of the maximum nearby, where the estimate itself is uncertain
-by (p + q)/2 nats. No step leaves the stationary and invertible region.
+The objective f = ½ (n log S + log|Σ|/σ^{2n}), S = Σ z² (``kalman.profile``), is a sum of squares in all but O(1) of its
+O(n) size. With J the derivatives of z that the filter gives, a step solves (J'J + λ diag J'J) δ = −J'z (Levenberg–
+Marquardt; λ by the gain ratio: Nielsen 1999). J leaves out what is zero in expectation, so the search ends near the
+maximum next to its start, mostly within a fraction of a nat; the estimate itself is uncertain by (p + q)/2 nats there.
+No step leaves the stationary and invertible region.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ import math
 
 import numpy as np
 
-from shoal.compiled import kernel, summing
+from shoal.compiled import kernel
 from shoal.meters.arma.kalman import profile
 from shoal.meters.arma.parameters import is_stable
 from shoal.meters.arma.regression import products, solve_positive
@@ -33,67 +29,21 @@ EVALUATIONS = 40
 FIRST_DAMPING, LIGHT_DAMPING, MOST_DAMPING = 1e-2, 0.1, 1e6
 
 
-@summing
-def linearized(x: FloatArray, coef: FloatArray, p: int, error: FloatArray, slopes: FloatArray) -> None:
-    """Prediction errors, and their derivatives by coef = (ar, ma), one row each; both behind r zeros, zero at gaps.
-
-    Without gaps the derivative by the second coefficient is that by the first one step later, and so on.
-    """
-    n, k = x.size, coef.size
-    q = k - p
-    lead = error.size - n
-    seen, moved = np.zeros(lead + n), np.zeros(lead + n)
-    gaps = 0
-    for t in range(lead, lead + n):
-        guess = 0.0
-        for i in range(p):
-            guess += coef[i] * seen[t - 1 - i]
-        for j in range(q):
-            guess += coef[p + j] * error[t - 1 - j]
-        missing = math.isnan(x[t - lead])
-        gaps += missing
-        seen[t] = guess if missing else x[t - lead]
-        error[t] = 0.0 if missing else seen[t] - guess
-    for c in range(k):
-        row = slopes[c]
-        lag = c + 1 if c < p else c + 1 - p
-        if gaps == 0 and lag > 1:
-            above = slopes[c - 1]
-            for t in range(lead, lead + n):
-                row[t] = above[t - 1]
-            continue
-        driver = seen if c < p else error
-        for t in range(lead, lead + n):
-            value = -driver[t - lag]
-            for j in range(q - 1, -1, -1):
-                value -= coef[p + j] * row[t - 1 - j]
-            if gaps > 0:
-                for i in range(p):
-                    value -= coef[i] * moved[t - 1 - i]
-                missing = math.isnan(x[t - lead])
-                moved[t] = -value if missing else 0.0
-                value = 0.0 if missing else value
-            row[t] = value
-
-
 @kernel
 def minimize(x: FloatArray, coef: FloatArray, p: int) -> tuple[float, bool]:
     """Descend from ``coef`` = (ar, ma), overwritten by the end point; (f, whether no step promises ``TOLERANCE``)."""
-    k, lead = coef.size, max(p, coef.size - p)
-    error, slopes = np.zeros(lead + x.size), np.zeros((k, lead + x.size))
+    n, k = x.size, coef.size
+    z, slopes = np.empty(n), np.empty((k, n))
     normal, slope, system = np.empty((k, k)), np.empty(k), np.empty((k, k))
-    step, trial = np.empty(k), np.empty(k)
-    value = profile(x, coef, p)[0]
+    step, trial = np.empty(k), coef.copy()
+    value, total, count = profile(x, coef, p, z, slopes)
     damping, growth, moved = FIRST_DAMPING, 2.0, True
     used = 1
     while used < EVALUATIONS and damping < MOST_DAMPING and value < math.inf:
         if moved:
-            linearized(x, coef, p, error, slopes)
-            products(slopes, error, lead, normal, slope)
-            total, count = 0.0, 0
-            for t in range(x.size):
-                total += error[lead + t] * error[lead + t]
-                count += 0 if math.isnan(x[t]) else 1
+            for t in range(n):
+                z[t] = 0.0 if math.isnan(z[t]) else z[t]
+            products(slopes, z, normal, slope)
             moved = False
         for i in range(k):
             for j in range(k):
@@ -109,7 +59,7 @@ def minimize(x: FloatArray, coef: FloatArray, p: int) -> tuple[float, bool]:
         if not (promised > 0.0 and is_stable(trial, p)):
             damping *= 4.0
             continue
-        reached = profile(x, trial, p)[0]
+        reached, at_trial, _ = profile(x, trial, p, z, slopes)
         used += 1
         if reached < value:
             gain = (value - reached) / promised
@@ -117,7 +67,7 @@ def minimize(x: FloatArray, coef: FloatArray, p: int) -> tuple[float, bool]:
             growth = 2.0
             for i in range(k):
                 coef[i] = trial[i]
-            value, moved = reached, True
+            value, total, moved = reached, at_trial, True
         else:
             damping *= growth
             growth *= 2.0

@@ -35,8 +35,8 @@ class ArmaModels:
         log_likelihood: (n,) exact Gaussian log-likelihood of the observed samples at these parameters; NaN where
             nothing was fitted.
         ok: (n,) whether there is a model.
-        converged: (n,) whether the search ended because no step promised to gain; False means that it ran out of evaluations
-            or into the edge of the stationary and invertible region.
+        converged: (n,) whether the search ended because no step promised to gain; False means that it ran out of
+            evaluations or into the edge of the stationary and invertible region.
         status: (n,) strings: a member of ``RUNGS`` (which model of the fallback order was used) or of ``FAILURES``
             (why there is none), or "given".
         n_obs: (n,) number of samples that were not missing.

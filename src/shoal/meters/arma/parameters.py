@@ -10,8 +10,6 @@ maps one to the other. The moving average 1 + Σ ma_j B^j has c = −ma.
 
 from __future__ import annotations
 
-import numpy as np
-
 from shoal.compiled import kernel
 from shoal.validation import FloatArray
 
@@ -23,7 +21,7 @@ START_LIMIT = 0.9999
 def largest_partial(c: FloatArray) -> float:
     """max |r_k| by the recursion run backwards, broken off at the first that is not below one; stable when it is."""
     work, copy = c.copy(), c.copy()
-    largest = 0.0
+    largest: float = 0.0
     for m in range(c.size - 1, -1, -1):
         r = work[m]
         largest = max(largest, abs(r))
@@ -59,11 +57,3 @@ def pull_in(c: FloatArray) -> None:
             shrunk[j] = c[j] * power
     for j in range(c.size):
         c[j] = shrunk[j]
-
-
-def from_partials(partials: FloatArray) -> FloatArray:
-    """The coefficients c with partial autocorrelations r."""
-    c = np.zeros(0)
-    for r in partials:
-        c = np.append(c - r * c[::-1], r)
-    return c

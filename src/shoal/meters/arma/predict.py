@@ -83,11 +83,11 @@ def filtered(models: ArmaModels, series: Any, state: FilterState | None = None) 
     if before.mean.shape != (len(models), models.n_states):
         raise InputError("state must belong to the same models: its shape does not match")
     mean, cov = before.mean.copy(), before.cov.copy()
-    z = np.full(x.shape, np.nan)
+    z, no_slopes = np.full(x.shape, np.nan), np.empty((0, x.shape[1]))
     for row in np.flatnonzero(models.ok):
         var = models.innovation_var[row]
         cov[row] /= var
-        run_filter(x[row], models.ar[row].copy(), models.ma[row].copy(), mean[row], cov[row], z[row])
+        run_filter(x[row], models.ar[row].copy(), models.ma[row].copy(), mean[row], cov[row], z[row], no_slopes)
         cov[row] *= var
         z[row] /= np.sqrt(var)
     return FilterState(mean, cov), z

@@ -12,18 +12,17 @@ from shoal.validation import FloatArray
 
 
 @summing
-def products(rows: FloatArray, target: FloatArray, first: int, normal: FloatArray, right: FloatArray) -> None:
-    """normal = Σ_t rows_t rows_t' and right = Σ_t rows_t target_t over the columns t ≥ ``first`` of rows (k, T)."""
-    n = target.size - first
-    aim = target[first:]
+def products(rows: FloatArray, target: FloatArray, normal: FloatArray, right: FloatArray) -> None:
+    """normal = Σ_t rows_t rows_t' and right = Σ_t rows_t target_t over the columns t of rows (k, T)."""
+    n = target.size
     for i in range(right.size):
-        one = rows[i, first:]
+        one = rows[i]
         total = 0.0
         for t in range(n):
-            total += one[t] * aim[t]
+            total += one[t] * target[t]
         right[i] = total
         for j in range(i + 1):
-            two = rows[j, first:]
+            two = rows[j]
             total = 0.0
             for t in range(n):
                 total += one[t] * two[t]

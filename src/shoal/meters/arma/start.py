@@ -36,20 +36,21 @@ def burg_residuals(x: FloatArray, order: int) -> FloatArray:
 
 @kernel
 def regression_start(x: FloatArray, p: int, q: int) -> FloatArray:
-    """(ar, ma) by regressing x on its own lags and on lagged residuals of a long autoregression, pulled in to be stable.
+    """(ar, ma), pulled in to be stable, from x on its own lags and lagged residuals of a long autoregression.
 
-    Hannan & Rissanen (1982). x has no gaps.
+    Hannan & Rissanen (1982); x has no gaps.
     """
     n, k = x.size, p + q
     long_order = min(LONG_ORDER, max(1, n // 8))
     residual = burg_residuals(x, long_order)
-    rows, normal, right, coef = np.zeros((k, n)), np.empty((k, k)), np.empty(k), np.zeros(k)
+    first = max(min(long_order + max(p, q), n // 2), max(p, q))
+    rows, normal, right, coef = np.empty((k, n - first)), np.empty((k, k)), np.empty(k), np.zeros(k)
     for i in range(k):
         lag = i + 1 if i < p else i + 1 - p
         source = x if i < p else residual
-        for t in range(lag, n):
-            rows[i, t] = source[t - lag]
-    products(rows, x, min(long_order + max(p, q), n // 2), normal, right)
+        for t in range(first, n):
+            rows[i, t - first] = source[t - lag]
+    products(rows, x[first:], normal, right)
     for i in range(k):
         normal[i, i] *= 1.0 + RIDGE
     if not solve_positive(normal, right, coef):
