@@ -14,7 +14,6 @@ __version__ = "0.1.0"
 #: Public name -> the module that defines it.
 _HOME = {
     "read_meters": "shoal.meters.readings",
-    "load_meters": "shoal.meters.readings",
     "simulate_meters": "shoal.meters.simulate",
     "fit_arma": "shoal.meters.arma.fit",
     "forecast": "shoal.meters.forecast",

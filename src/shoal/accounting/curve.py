@@ -21,7 +21,7 @@ from shoal.accounting.edges import LOOSE, all_edges, worst_edges
 from shoal.accounting.releases import EdgeSource, Releases, prior_offsets
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
-from shoal.parallel import Progress, map_blocks
+from shoal.threads import Progress, map_blocks
 from shoal.validation import FloatArray
 
 #: Notion -> code of the kernels.

@@ -26,7 +26,7 @@ from shoal.designs.problem import Problem
 from shoal.designs.quasi_newton import minimize
 from shoal.designs.stored import certified
 from shoal.mechanism import Ending
-from shoal.parallel import n_threads
+from shoal.threads import n_threads
 from shoal.validation import BoolArray, FloatArray
 
 Result = TypeVar("Result")

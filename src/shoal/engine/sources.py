@@ -37,7 +37,7 @@ def load(source: dict[str, Any], config: Config) -> Readings:
     import polars as pl
 
     from shoal.meters.quality import repair
-    from shoal.meters.readings import load_meters
+    from shoal.meters.readings import meter_readings
     from shoal.meters.simulate import simulate_meters
 
     if source["kind"] == "simulated":
@@ -45,7 +45,7 @@ def load(source: dict[str, Any], config: Config) -> Readings:
         readings = repair(simulate_meters(*sizes, seed=source["seed"]))
     else:
         try:
-            readings = load_meters(
+            readings = meter_readings(
                 source["path"],
                 unit=config.unit,
                 interval=config.interval,

@@ -2,7 +2,7 @@
 
 :func:`shoal.fleet.pieces.sort_files` sorts the rows by shard; :func:`survey` looks at each shard; :func:`common_grid`
 takes from all of them the interval and the phase that a look at everything would have found; :func:`make_shard` repairs
-each shard on that grid. The result is, household by household, that of :func:`shoal.load_meters` on all files at once.
+each shard on that grid. The result is, household by household, that of ``meter_readings`` on all files at once.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def partition(
     """Readings shards ``000000.parquet``, ``000001.parquet`` ... in ``folder``, from meter files.
 
     ``each`` runs a function over tasks, as :func:`map` does; the other arguments are those of
-    :func:`shoal.load_meters`.
+    :func:`shoal.meters.readings.meter_readings`.
     """
     grid_step(interval)
     target = Path(folder)

@@ -24,7 +24,7 @@ from typing import Any
 
 from shoal.engine.config import Config
 from shoal.errors import EngineError, InputError
-from shoal.parallel import n_threads
+from shoal.threads import n_threads
 
 #: Households of the two pilots.
 PILOTS = (80, 320)
@@ -138,7 +138,7 @@ def measured(config: Config, kind: str) -> Units:
 
 
 def _pilot_elsewhere(config: Config, kind: str, households: int) -> dict[str, Any]:
-    from shoal.workers.threads import ONE_THREAD
+    from shoal.threads import ONE_THREAD
 
     asked = json.dumps({"config": config.to_dict(), "kind": kind, "households": households})
     done = subprocess.run(

@@ -212,7 +212,7 @@ def forecast(
     data"). A household that cannot be fitted is reported in ``left_out`` and does not stop the others.
 
     Args:
-        readings: a frame with household, timestamp, kw, or the :class:`Readings` of ``load_meters``, whose
+        readings: a frame with household, timestamp, kw, or the :class:`Readings` of ``meter_readings``, whose
             quality table then travels along in full.
         order: (p, q) of the ARMA model.
         train_days: length of the training window, which ends at ``origin``.

@@ -15,8 +15,8 @@ from shoal.designs.design import Frontier
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Ending, Mechanism
-from shoal.parallel import map_blocks
 from shoal.report.section import Point, Section, axis, bars, heat, lines, series
+from shoal.threads import map_blocks
 from shoal.validation import FloatArray
 
 #: Method -> words for it.

@@ -69,7 +69,7 @@ def open_executor(engine: str, workers: int | None = None) -> Executor:
 
     "auto" is "processes" where more than one core may be used, otherwise "serial".
     """
-    from shoal.parallel import n_threads
+    from shoal.threads import n_threads
     from shoal.validation import count
 
     wanted = None if workers is None else count(workers=workers)
