@@ -232,11 +232,11 @@ def test_no_worker_outlives_its_driver(tmp_path: Path, sent: signal.Signals) -> 
 
 
 def test_workers_that_do_not_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shoal.errors import EngineError
+    from shoal.errors import WorkerError
     from shoal.workers import processes
 
     monkeypatch.setattr(processes, "BOOT", "raise SystemExit(1)")
-    with open_executor("processes", 2) as executor, pytest.raises(EngineError, match="did not start"):
+    with open_executor("processes", 2) as executor, pytest.raises(WorkerError, match="did not start"):
         list(executor.run(errands.square, [Errand(0)]))
 
 

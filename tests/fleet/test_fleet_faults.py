@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from shoal.cli.main import app
 from shoal.engine.folder import Folder
-from shoal.errors import EngineError, InputError, LedgerError, StorageError
+from shoal.errors import WorkerError, InputError, LedgerError, StorageError
 from shoal.fleet import charging, designing, modeling, releasing
 from shoal.fleet.jobs import Job, Part, parts_of, read_list
 from shoal.ledger.ledger import Ledger
@@ -259,7 +259,7 @@ def test_groups_are_not_formed_without_shards_whose_workers_died(
 
     with monkeypatch.context() as patch:
         patch.setattr(Serial, "run", dying)
-        with pytest.raises(EngineError, match="worker died 3 times"):
+        with pytest.raises(WorkerError, match="worker died 3 times"):
             go(out, days[0], CONFIG)
     assert not charged(out)
     go(out, days[0], CONFIG, "fit")
