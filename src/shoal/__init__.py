@@ -77,7 +77,7 @@ _HOME = {
     "Reuse": "shoal.designs.reuse",
     "redesigned": "shoal.designs.reuse",
     "audit": "shoal.audits.audit",
-    "Audit": "shoal.audits.report",
+    "Audit": "shoal.audits.verdict",
     "ModelGuard": "shoal.audits.guard",
     "model_guard": "shoal.audits.guard",
     "ObservedLoss": "shoal.audits.holdout",
@@ -92,7 +92,7 @@ _HOME = {
     "sensitivity": "shoal.accounting.deterministic",
     "gaussian_delta": "shoal.accounting.deterministic",
     "analytic_sigma": "shoal.accounting.deterministic",
-    "write_report": "shoal.report.page",
+    "write_report": "shoal.card.page",
 }
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -18,8 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Self
 
+from shoal.card.digits import upper
+from shoal.card.questions import question
 from shoal.errors import InputError
 
+#: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
+MEANINGLESS = 1e-2
 #: Entries of a list that a record keeps.
 LISTED = 20
 
@@ -234,6 +238,20 @@ class DesignFacts(Record):
     decisions: tuple[tuple[str, int], ...] = ()  #: what became of the groups of an earlier design
     failed: tuple[Lost, ...] = ()
 
+    @property
+    def meaningful(self) -> bool:
+        """Whether δ is small enough, and the accounting sound, for the guarantee to mean something."""
+        return self.delta <= MEANINGLESS and question(self.query).sound
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in figures, or that there is none."""
+        if not question(self.query).sound:
+            return "no meaningful guarantee: accounted for randomness that is not in the release"
+        if not self.meaningful:
+            return f"no meaningful guarantee: δ = {upper(self.delta)} is above {MEANINGLESS:g}"
+        return f"(ε, δ) = ({self.epsilon:g}, {upper(self.delta)})"
+
     @classmethod
     def merged(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
         """Of all shards: the worst certificate, everyone's errors."""
@@ -243,8 +261,7 @@ class DesignFacts(Record):
         for part in parts:
             decisions.update(dict(part.decisions))
         prices = [part.perfect_rho for part in parts if part.perfect_rho is not None]
-        naming = [part.naming for part in parts]
-        weights = [part.labels for part in parts]
+        curve = _worst_at(part.curve for part in parts)
         return replace(
             worst,
             epsilon=max(part.epsilon for part in parts),
@@ -256,15 +273,10 @@ class DesignFacts(Record):
             **{name: sum(getattr(part, name) for part in parts) for name in ("groups", "alone", "edges")},
             smallest_group=min(part.smallest_group for part in parts),
             largest_group=max(part.largest_group for part in parts),
-            curve=_worst_at(part.curve for part in parts),
+            curve=curve,
             renyi=_worst_divergence([part.renyi for part in parts]),
             tradeoff=_worst_at(part.tradeoff for part in parts),
-            naming=Naming(
-                success_upper=min(_above(_mean((n.success_upper for n in naming), weights)), 1.0),
-                guessing=_mean((n.guessing for n in naming), weights),
-                exact=all(n.exact for n in naming),
-                confidence=max(1.0 - math.fsum(1.0 - n.confidence for n in naming), 0.0),
-            ),
+            naming=_naming_together(parts, curve),
             accuracy=Accuracy.merged([part.accuracy for part in parts]),
             all_alike=all(part.all_alike for part in parts),
             perfect_rho=max(prices) if len(prices) == len(parts) else None,
@@ -415,9 +427,38 @@ class AuditFacts(Record):
         )
 
 
+def lost_shards(*stages: FitFacts | DesignFacts | ReleaseFacts | None) -> tuple[Lost, ...]:
+    """Shards that some stage could not do."""
+    return tuple(lost for stage in stages if stage is not None for lost in stage.failed)
+
+
 def together(digests: Iterable[str]) -> str:
     """One digest of several in any order: their sum as 256-bit numbers; that of one is itself."""
     return f"{sum(int(one, 16) for one in digests if one) % (1 << 256):064x}"
+
+
+def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:
+    """At most this share of labels can be named right, in groups in which all are neighbors of all.
+
+    The attacker's answer X is an event S_X. Summing P_X(S_X) ≤ e^ε P_X'(S_X) + δ over the pairs of a group of n gives a
+    share s ≤ e^ε/(e^ε + n − 1) + δ; n times that is concave in n, so the share over all groups is at most its value at
+    their mean size, which is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
+    """
+    bounds = [math.exp(e) / (math.exp(e) + 1 / guessing - 1) + delta for e, delta in curve if e < 700]
+    return min(_above(min(bounds, default=1.0)), 1.0)
+
+
+def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, float]]) -> Naming:
+    weights, naming = [part.labels for part in parts], [part.naming for part in parts]
+    if all(part.naming.exact for part in parts):
+        guessing = sum(part.groups for part in parts) / sum(weights)
+        return Naming(naming_bound(guessing, curve), guessing)
+    return Naming(
+        success_upper=min(_above(_mean((n.success_upper for n in naming), weights)), 1.0),
+        guessing=_mean((n.guessing for n in naming), weights),
+        exact=False,
+        confidence=max(1.0 - math.fsum(1.0 - n.confidence for n in naming), 0.0),
+    )
 
 
 def _named_together(parts: Sequence[Named]) -> Named:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import shoal
+from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.errors import InputError
 from shoal.files import digest_of
@@ -37,7 +38,6 @@ from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
 from shoal.runs.context import Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
-from shoal.runs.interim import ReleaseCard
 from shoal.runs.sources import Source
 from shoal.runs.stages import audit_stage, card_stage, design_stage, fit_stage, release_stage, report_stage
 
@@ -387,7 +387,7 @@ class Run:
 
     def summary(self) -> list[tuple[str, list[str]]]:
         """What happened, for people: headings with their sentences."""
-        from shoal.runs.interim import summary
+        from shoal.card.summary import summary
 
         parts = summary(self.fit, self.design, self.release, self.audit)
         if self.timings:

@@ -15,13 +15,13 @@ import numpy as np
 from shoal.audits.audit import audit
 from shoal.audits.guard import model_guard
 from shoal.card.facts import AuditFacts, DesignFacts
+from shoal.card.measures import audit_facts
 from shoal.designs.design import design
 from shoal.designs.mechanism import Mechanism
 from shoal.designs.target import part_of
 from shoal.errors import InputError
 from shoal.meters.forecast import Forecasts
 from shoal.runs.context import DESIGN, Context, Made
-from shoal.runs.interim import audit_facts
 from shoal.runs.jobs import Listing, Part
 from shoal.runs.stages.design_stage import hardest
 from shoal.workers.executor import Failure

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.runs.context import Context, Made
-from shoal.runs.interim import ReleaseCard
 
 SETTINGS = ("query",)
 FILES = ("card.json", "card.md", "card.yaml")

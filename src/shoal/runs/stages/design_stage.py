@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from shoal.card.facts import LISTED, DesignFacts
+from shoal.card.measures import design_facts
 from shoal.classes import GaussianClasses
 from shoal.designs.design import design
 from shoal.designs.mechanism import Mechanism
@@ -25,9 +26,9 @@ from shoal.errors import InputError
 from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
+from shoal.meters.traces import power_accuracy
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, MECHANISM, Context, Made
-from shoal.runs.interim import design_facts, power_accuracy
 from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
 from shoal.runs.regroup import Received
 from shoal.runs.stages.fit_stage import Yesterday, group_graph, groups_of, yesterday

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.card.facts import LISTED, FitFacts, ModelChecks
+from shoal.card.facts import LISTED, FitFacts
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters import clock, window
@@ -86,14 +86,7 @@ def do(task: FitTask) -> FitFacts:
         progress=tick,
     )
     graph, forecasts = sheltered(group_graph(made.households, groups_of(task.readings)), made)
-    sizes = np.bincount(graph.components)
-    return replace(
-        _written(task.out, readings, forecasts),
-        groups=len(sizes),
-        smallest_group=int(sizes.min()),
-        largest_group=int(sizes.max()),
-        edges=int(graph.n_edges),
-    )
+    return _written(task.out, readings, forecasts, graph)
 
 
 def update(task: UpdateTask) -> FitFacts:
@@ -125,8 +118,9 @@ def update(task: UpdateTask) -> FitFacts:
         put_whole(Path(task.out).with_suffix(f".{ALL}"), whole.save)
     drifted = heard.intersection(report.drifted)
     groups = task.before
+    graph = group_graph(forecasts.households, groups_of(task.readings))
     return replace(
-        _written(task.out, readings, forecasts),
+        _written(task.out, readings, forecasts, graph),
         groups=groups.groups,
         smallest_group=groups.smallest_group,
         largest_group=groups.largest_group,
@@ -143,7 +137,7 @@ def merge(parts: Sequence[FitFacts]) -> FitFacts:
     return FitFacts.merged(parts)
 
 
-def _written(out: str, readings: Readings, forecasts: Forecasts) -> FitFacts:
+def _written(out: str, readings: Readings, forecasts: Forecasts, graph: NeighborGraph) -> FitFacts:
     """Write a shard's files, the forecasts last; what to tell about them."""
     import polars as pl
 
@@ -154,30 +148,8 @@ def _written(out: str, readings: Readings, forecasts: Forecasts) -> FitFacts:
     write_frame(path.with_suffix(f".{LEFT}"), pl.DataFrame(left, schema={"household": pl.String, "reason": pl.String}))
     put_whole(path.with_suffix(f".{TRUTH}"), lambda rough: save_array(rough, truth))
     put_whole(path, forecasts.save)
-    checks = forecasts.checks
     known, off = off_by(truth, forecasts.power)
-    return FitFacts(
-        source="",
-        labels=len(forecasts.households),
-        groups=0,
-        smallest_group=0,
-        largest_group=0,
-        edges=0,
-        left_out=len(forecasts.left_out),
-        repaired=int((forecasts.quality["verdict"] == "repaired").sum()),
-        smaller_model=int(forecasts.models.fallback.sum()),
-        first=forecasts.households[0],
-        noun="household",
-        checks=ModelChecks(
-            gaussian=int(checks.gaussian.sum()),
-            white=int(checks.white.sum()),
-            stationary=int(checks.stationary.sum()),
-            all_three=int((checks.gaussian & checks.white & checks.stationary).sum()),
-            of=len(forecasts.households),
-        ),
-        later_known=known,
-        later_absolute=off,
-    )
+    return replace(forecasts.facts(graph), first=forecasts.households[0], later_known=known, later_absolute=off)
 
 
 def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:

@@ -7,18 +7,19 @@ the worst edge, that edge's own first, up to :data:`LABELS` households. The work
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
+from shoal.card.page import write_page
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
 from shoal.designs.mechanism import Mechanism
 from shoal.designs.target import part_of
 from shoal.errors import InputError
 from shoal.meters.forecast import Forecasts
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
-from shoal.runs.interim import ReleaseCard, write_page
 from shoal.runs.jobs import Part
 from shoal.runs.stages.design_stage import laws
 from shoal.runs.stages.fit_stage import TRUTH
@@ -27,8 +28,9 @@ from shoal.validation import FloatArray
 
 SETTINGS = ("title", "query", "epsilon", "seed")
 REPORT = "report.html"
-#: Households whose pairs and forecasts a page shows, at least one group; entries of a ledger that it looks through.
-LABELS, ENTRIES = 60, 50_000
+#: Households whose pairs and forecasts a page shows, at least one group; accounts that it lists; entries of a ledger up
+#: to which it is verified for the page.
+LABELS, ACCOUNTS, ENTRIES = 60, 20, 50_000
 #: Budgets of the frontier, as shares of the price of perfection, and steps of the search for each.
 SHARES, STEPS = (0.1, 0.25, 0.5, 0.8, 1.0 + 1e-7), 3
 OTHERS = "in another group, which is not on this page"
@@ -69,29 +71,25 @@ def stage(
     context.tell(text, 2, 4)
     line = _frontier(context, mechanism, forecasts)
     context.tell(text, 3, 4)
-    intact = None
+    verification = None
     with open_ledger(context.folder, config) as ledger:
-        overview = ledger.overview()
+        overview = ledger.overview(exact=ACCOUNTS)
         if overview.entries <= ENTRIES:
-            intact = bool(ledger.verify().ok)
-    from shoal.runs.interim import exhibits
-
-    groups = len(set(mechanism.graph.components.tolist()))
-    total = facts[1].groups
-    shown = exhibits(
-        mechanism,
-        forecasts,
-        released,
-        truth if np.isfinite(truth).any() else None,
+            verification = ledger.verify()
+    groups, total = len(set(mechanism.graph.components.tolist())), facts[1].groups
+    shown = replace(
+        forecasts.exhibits(mechanism, released, truth if np.isfinite(truth).any() else None),
         alternatives=compared,
         frontier=line,
-        accounts=tuple((a.name, a.epsilon, a.spent, a.budget) for a in overview.worst),
-        intact=intact,
+        accounts=overview.worst,
+        n_accounts=overview.labels,
+        verification=verification,
         timings=dict(timings),
         scope="" if groups == total else f"the {groups} of {total} groups that are hardest to hide in",
     )
     card = ReleaseCard.of(*facts)
     context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title))
+    intact = None if verification is None else bool(verification.ok)
     return Made((REPORT,), ReportFacts(len(mechanism.classes.labels), intact))
 
 

@@ -12,20 +12,29 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.designs.design import Frontier
-from shoal.designs.mechanism import Mechanism
+import numpy as np
+
+from shoal import validation
+from shoal.card.answers import plain_exhibits
+from shoal.card.card import ReleaseCard
+from shoal.card.contents import Contents, gather
+from shoal.card.section import Section, Table
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
-from shoal.report.contents import Contents, gather
-from shoal.report.section import Section, Table
+from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.meters.forecast import Forecasts
+    from shoal.card.exhibits import AnswerSource, Exhibits
+    from shoal.designs.design import Frontier
+    from shoal.designs.mechanism import Mechanism
+    from shoal.graph import NeighborGraph
+    from shoal.ledger.accounts import Spent
+    from shoal.ledger.verification import Verification
 
 INTERNAL = "Internal: contains the true answers. For the data owner; do not pass this page on."
 PUBLIC = "Public: holds only what the release card says. No answers, no names."
@@ -36,16 +45,14 @@ def write_report(
     *,
     mechanism: Mechanism,
     graph: NeighborGraph,
-    card: Any,
+    card: ReleaseCard,
     released: Any,
-    forecasts: Forecasts | None = None,
+    forecasts: AnswerSource | None = None,
     truth: Any = None,
     alternatives: Mapping[str, Mechanism] | None = None,
     frontier: Frontier | None = None,
-    audit: Any = None,
-    guard: Any = None,
-    spent: Any = None,
-    verification: Any = None,
+    spent: Spent | None = None,
+    verification: Verification | None = None,
     timings: Mapping[str, float] | None = None,
     title: str | None = None,
     public: bool = False,
@@ -59,31 +66,76 @@ def write_report(
         path: where to write; an existing file is replaced.
         mechanism: what released the answers.
         graph: its neighbor graph.
-        card: its release card (or the card's dictionary): every figure that it has is printed as it has it.
+        card: its release card: every figure that it has is printed as it has it, audit and model guard included.
         released: (n, k) released answers in label order, in log power for forecasts.
         forecasts: the forecasts that the answers came from: shows power in kW.
-        truth: (n, k) what came later, in kW; NaN where unknown.
+        truth: (n, k) what came later, in the released unit; NaN where unknown.
         alternatives: designs of other methods at the same ρ, by name.
         frontier: result of :func:`shoal.frontier`.
-        audit: result of :func:`shoal.audit`, also handed to the card.
-        guard: result of :func:`shoal.model_guard`, also handed to the card.
         spent: result of ``ledger.spent()``.
         verification: result of ``ledger.verify()``.
         timings: stage -> seconds.
         title: heading of the page.
         public: leave out whatever was not accounted for.
     """
-    contents = gather(
-        mechanism=mechanism, graph=graph, card=card, released=released, forecasts=forecasts, truth=truth,
-        alternatives=alternatives, frontier=frontier, audit=audit, guard=guard, spent=spent, verification=verification,
-        timings=timings, title=title, public=public,
-    )  # fmt: skip
+    _same(card, mechanism, graph)
+    values = _like(mechanism, released=released)
+    if truth is not None and forecasts is None:
+        raise InputError("truth is compared with forecasts: give forecasts as well")
+    if public:
+        return write_page(path, card, title=title)
+    if forecasts is None:
+        shown = plain_exhibits(mechanism, values, card.fit.noun)
+    else:
+        shown = forecasts.exhibits(mechanism, values, None if truth is None else _later(mechanism, truth))
+    accounts = () if spent is None else tuple(spent)
+    shown = replace(
+        shown,
+        alternatives=alternatives or {},
+        frontier=frontier,
+        accounts=accounts,
+        n_accounts=len(accounts),
+        verification=verification,
+        timings=timings or {},
+    )
+    return write_page(path, card, shown, title=title)
+
+
+def write_page(path: str | Path, card: ReleaseCard, shown: Exhibits | None = None, *, title: str | None = None) -> Path:
+    """Write the page of a card and return its path: the data owner's with what is shown, else the public one."""
     target = Path(path)
     try:
-        target.write_text(page(contents), encoding="utf-8")
+        target.write_text(page(gather(card, shown, title)), encoding="utf-8")
     except OSError as error:
         raise InputError(f"path: cannot write {target.name}: {error.strerror}") from error
     return target
+
+
+def _same(card: ReleaseCard, mechanism: Mechanism, graph: NeighborGraph) -> None:
+    """Card, mechanism and graph must belong together."""
+    if not isinstance(card, ReleaseCard):
+        raise InputError("card must be what shoal.release_card returns")
+    if card.design.digest != mechanism.digest:
+        raise InputError("card is of another mechanism: make it with shoal.release_card(mechanism, ...)")
+    if graph.labels != mechanism.graph.labels or not np.array_equal(graph.edges, mechanism.graph.edges):
+        raise InputError("graph must be the one that the mechanism was designed for: mechanism.graph")
+
+
+def _like(mechanism: Mechanism, **named: Any) -> FloatArray:
+    ((name, value),) = named.items()
+    values = validation.array(ndim=2, **{name: value})
+    if values.shape != mechanism.classes.means.shape:
+        raise InputError(
+            f"{name} must have shape {mechanism.classes.means.shape}: one row per label, in the mechanism's order"
+        )
+    return values
+
+
+def _later(mechanism: Mechanism, truth: Any) -> FloatArray:
+    """Later values; NaN where there is none."""
+    values = np.array(truth, dtype=np.float64)
+    _like(mechanism, truth=np.where(np.isnan(values), 0.0, values))
+    return values
 
 
 def page(contents: Contents) -> str:
@@ -161,4 +213,4 @@ def _policy(script: str, style: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("shoal.report").joinpath(name).read_text(encoding="utf-8").strip()
+    return files("shoal.card").joinpath(name).read_text(encoding="utf-8").strip()

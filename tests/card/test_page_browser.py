@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_cases import NASTY, hostile
+from page_cases import NASTY, hostile
 
 import shoal
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.report.figures import counted, lower, many, nearest, percent, plain, share, stated, upper
+from shoal.card.digits import counted, lower, many, nearest, percent, plain, share, stated, upper
 
 numbers = st.floats(min_value=5e-324, max_value=1e300, allow_nan=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,14 @@ import numpy as np
 from shoal.accounting import tails
 from shoal.accounting.curve import BLOCK, brackets, exp_up
 from shoal.accounting.releases import Releases
-from shoal.designs.design import OUT_OF_TIME, Frontier
+from shoal.card.card import ReleaseCard
+from shoal.card.digits import many, plain, shorten, up, upper
+from shoal.card.exhibits import Exhibits
+from shoal.card.section import Point, Section, axis, bars, heat, lines, series
+from shoal.designs.design import OUT_OF_TIME
 from shoal.designs.mechanism import Mechanism
-from shoal.errors import CertificationError, InputError
-from shoal.graph import NeighborGraph
+from shoal.errors import CertificationError
 from shoal.parallel import map_blocks
-from shoal.report.figures import many, plain, shorten, stated, upper
-from shoal.report.section import Point, Section, axis, bars, heat, lines, series
 from shoal.validation import FloatArray
 
 #: Method -> words for it.
@@ -34,37 +34,39 @@ COLORS = {"none": 6, "white": 1, "paper": 2, "covariance": 3, "additive": 4, "tr
 #: Least δ that a logarithmic axis shows, unless the guarantee itself lies below.
 FLOOR = 1e-12
 #: Labels of a group up to which all its pairs are drawn; bars of a larger group; edges up to which all are computed.
-PAIRED, BARS, MOST_EDGES = 18, 60, 200_000
+PAIRED, BARS, MOST_EDGES = 18, 60, 50_000
 #: Groups to choose from.
 GROUPS = 40
 
 
-def curves(card: Mapping[str, Any], alternatives: Mapping[str, Mechanism] | None, *, public: bool) -> Section:
+def curves(card: ReleaseCard, shown: Exhibits | None) -> Section:
     """δ(ε) of the release, from its card, and of the other designs on the same grid of ε."""
-    grid, delta, guarantee = card["curve"]["epsilon"], card["curve"]["delta"], card["guarantee"]
-    method = str(card["mechanism"]["method"])
-    own = [(e, d, stated(d)) for e, d in zip(grid, delta, strict=True)]
+    design = card.design
+    method, grid = design.method, [epsilon for epsilon, _ in design.curve]
+    own = [(epsilon, up(delta), upper(delta)) for epsilon, delta in design.curve]
+    alternatives = {} if shown is None else shown.alternatives
     drawn = [series(f"{METHODS.get(method, method)} (this release)", own, color=0, thick=True)]
-    for number, (name, mechanism) in enumerate((alternatives or {}).items(), start=1):
+    for number, (name, mechanism) in enumerate(alternatives.items(), start=1):
         drawn.append(series(METHODS.get(name, name), _curve(mechanism, grid), color=COLORS.get(name, number % 8)))
     plot = lines(
         "Privacy curve",
         axis("ε"),
-        axis("δ, at most", "log", floor=floor_of(guarantee["delta"]), most=1.0),
+        axis("δ, at most", "log", floor=floor_of(design.delta), most=1.0),
         drawn,
-        marks=[[guarantee["epsilon"], f"designed for ε = {guarantee['epsilon']:g}"]],
+        marks=[[design.epsilon, f"designed for ε = {design.epsilon:g}"]],
     )
     says = [
         "Each point is a promise: at that ε, the worst pair of neighbors in its worse direction has at most that δ. "
         "Lower is more private. Upper ends, with rounding and finite precision counted."
     ]
-    if not alternatives and not public:
+    if not alternatives and shown is not None:
         says.append(
             "To see other methods beside this one, hand over alternatives={'white': shoal.design(..., method='white'), "
             "...}, designed at the same ρ."
         )
     elif alternatives:
         says.append("All designs spend the same error budget ρ, but for “no noise”, which spends none.")
+        says += _of_scope(shown, "The other designs are")
         cut = [METHODS.get(name, name) for name, mechanism in alternatives.items() if _out_of_time(mechanism)]
         if cut:
             says.append(
@@ -86,9 +88,9 @@ def _curve(mechanism: Mechanism, grid: list[float]) -> list[Point]:
     return [(e, plain(d), upper(d)) for e, d in zip(grid, found, strict=True)]
 
 
-def frontier_section(card: Mapping[str, Any], frontier: Frontier | None) -> Section:
+def frontier_section(card: ReleaseCard, shown: Exhibits) -> Section:
     """δ against the error budget, per method, and the point that was chosen."""
-    heading = "Privacy against accuracy"
+    heading, frontier = "Privacy against accuracy", shown.frontier
     if frontier is None:
         return Section(
             "frontier",
@@ -105,8 +107,8 @@ def frontier_section(card: Mapping[str, Any], frontier: Frontier | None) -> Sect
         )
         for number, (name, found) in enumerate(frontier.delta_upper.items(), start=1)
     ]
-    chosen, delta = card["accuracy"]["rho_largest"], card["guarantee"]["delta"]
-    drawn.append(series("this release", [(chosen, delta, stated(delta))], color=0, dots=True, large=True))
+    chosen, delta = card.design.accuracy.rho_largest, card.design.delta
+    drawn.append(series("this release", [(chosen, up(delta), upper(delta))], color=0, dots=True, large=True))
     spread = max(*rho, chosen) / min(r for r in [*rho, chosen] if r > 0)
     least = min([delta, *(float(d) for found in frontier.delta_upper.values() for d in found if d > 0)], default=1.0)
     plot = lines(
@@ -117,7 +119,8 @@ def frontier_section(card: Mapping[str, Any], frontier: Frontier | None) -> Sect
     )
     says = [
         "What each method makes of an error budget ρ. A method further down hides better at the same error; "
-        "the dot is this release."
+        "the dot is this release.",
+        *_of_scope(shown, "The lines are"),
     ]
     for name, designs in frontier.mechanisms.items():
         cut = sum(_out_of_time(mechanism) for mechanism in designs)
@@ -133,10 +136,17 @@ def _out_of_time(mechanism: Mechanism) -> bool:
     return any(note.startswith(OUT_OF_TIME) for note in mechanism.notes)
 
 
-def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -> Section:
+def _of_scope(shown: Exhibits | None, what: str) -> list[str]:
+    """That something is of a part of the release only."""
+    return [f"{what} of {shown.scope}."] if shown is not None and shown.scope else []
+
+
+def edges(shown: Exhibits, unit: str) -> Section:
     """Who is hardest to hide from whom: pairs of small groups, the worst pair of each label in large ones."""
-    heading = "Who is hardest to hide from whom"
-    unit = card["guarantee"]["privacy_unit"]
+    heading, mechanism = "Who is hardest to hide from whom", shown.mechanism
+    if mechanism is None:
+        return Section("edges", heading, missing="Pairs are computed from a mechanism; none was handed over.")
+    graph = mechanism.graph
     if graph.n_edges > MOST_EDGES:
         return Section(
             "edges",
@@ -144,8 +154,10 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
             missing=f"The graph has {graph.n_edges} edges, more than the {MOST_EDGES} that are computed for this page. "
             "shoal.edge_deltas gives them all.",
         )
-    pairs, delta = edge_deltas_upper(mechanism, graph)
-    labels, group_of = mechanism.classes.labels, _groups(graph, mechanism)
+    pairs, delta = edge_deltas_upper(mechanism)
+    place = {name: i for i, name in enumerate(graph.labels)}
+    labels = mechanism.classes.labels
+    group_of = np.asarray(graph.components)[[place[name] for name in labels]]
     sizes = np.bincount(group_of)
     worst = np.zeros(len(labels))
     np.maximum.at(worst, pairs[:, 0], delta.max(axis=1))
@@ -157,11 +169,10 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
         first, last = (shorten(labels[m]) for m in members[[0, -1]])
         title = f"{sizes[g]} {many(unit)}: {first} … {last}"
         if sizes[g] <= PAIRED:
-            place = {int(m): i for i, m in enumerate(members)}
-            inside = [e for e in range(len(pairs)) if int(pairs[e, 0]) in place]
+            row_of = {int(m): i for i, m in enumerate(members)}
             cells = []
-            for e in inside:
-                a, b = place[int(pairs[e, 0])], place[int(pairs[e, 1])]
+            for e in np.flatnonzero(group_of[pairs[:, 0]] == g):
+                a, b = row_of[int(pairs[e, 0])], row_of[int(pairs[e, 1])]
                 there, back = (float(value) for value in delta[e])
                 cells += [(a, b, there, upper(there)), (b, a, back, upper(back))]
             columns = ("if it is", "rather than", "δ, at most")
@@ -176,8 +187,10 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
             plots.append(bars(title + more, columns2, rows, scale="log", floor=floor_of(float(worst[ranked].min()))))
     alone = int((sizes == 1).sum())
     says = [
-        "δ of each pair of neighbors at the design's ε, in both directions: how much more often than e^ε an observer "
-        f"can recognize the {unit} in the row rather than the one in the column. The strongest color is the promise."
+        "δ of each pair of neighbors at the design's ε, in both directions: by how much the probability of a "
+        f"conclusion can exceed e^ε times what it is for the {unit} in the column, if the {unit} in the row is the "
+        "true one. The strongest color is the promise.",
+        *_of_scope(shown, "Shown are the pairs"),
     ]
     if len(plots) < int((sizes > 1).sum()):
         says.append(f"The {GROUPS} most exposed of {int((sizes > 1).sum())} groups can be chosen.")
@@ -189,12 +202,10 @@ def edges(mechanism: Mechanism, graph: NeighborGraph, card: Mapping[str, Any]) -
     return Section("edges", heading, tuple(says), tuple(plots), pick="Group" if len(plots) > 1 else "")
 
 
-def edge_deltas_upper(mechanism: Mechanism, graph: NeighborGraph) -> tuple[np.ndarray[Any, Any], FloatArray]:
+def edge_deltas_upper(mechanism: Mechanism) -> tuple[np.ndarray[Any, Any], FloatArray]:
     """Pairs of label positions and (n_edges, 2) upper ends of δ at each edge's own ε, finite precision included."""
     releases = Releases.of(mechanism.output)
     pairs = releases.pairs(mechanism.graph)
-    if not np.array_equal(_sorted(releases.pairs(graph)), _sorted(pairs)):
-        raise InputError("graph must be the one that the mechanism was designed for: mechanism.graph")
     offsets = np.repeat(mechanism.epsilon[:, None], 2, axis=1)
 
     def work(part: slice) -> FloatArray:
@@ -205,14 +216,3 @@ def edge_deltas_upper(mechanism: Mechanism, graph: NeighborGraph) -> tuple[np.nd
     ideal = np.where(unknown, 1.0, exp_up(np.where(unknown, 0.0, log_upper)))
     loss = mechanism.certificate.finite_precision
     return pairs, np.minimum(np.nextafter(ideal + loss, np.inf) if loss else ideal, 1.0)
-
-
-def _groups(graph: NeighborGraph, mechanism: Mechanism) -> np.ndarray[Any, Any]:
-    """Connected component of each of the mechanism's labels."""
-    place = {name: i for i, name in enumerate(graph.labels)}
-    return np.asarray(graph.components)[[place[name] for name in mechanism.classes.labels]]
-
-
-def _sorted(pairs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    ordered = np.sort(pairs, axis=1)
-    return np.asarray(ordered[np.lexsort((ordered[:, 1], ordered[:, 0]))])
