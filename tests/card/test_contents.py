@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import shoal
 from shoal.report.contents import Contents, gather
 from shoal.report.privacy import BARS, curves, edge_deltas_upper, edges, frontier_section
 from shoal.report.section import Section
+
+import shoal
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from page_cases import NASTY, hostile
+from shoal.report.contents import gather
 
 import shoal
-from shoal.report.contents import gather
 
 
 class Reader(HTMLParser):

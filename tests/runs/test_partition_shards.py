@@ -15,8 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import InputError
-from shoal.fleet import pieces as pieces_module
-from shoal.fleet.partition import (
+from shoal.meters.quality import repair
+from shoal.meters.readings import load_meters
+from shoal.meters.simulate import simulate_meters
+from shoal.runs import pieces as pieces_module
+from shoal.runs.partition import (
     ShardTask,
     SimulatedTask,
     Survey,
@@ -24,14 +27,10 @@ from shoal.fleet.partition import (
     common_grid,
     make_shard,
     make_simulated_shard,
-    partition,
     survey,
 )
-from shoal.fleet.pieces import sort_files
-from shoal.fleet.shards import quality_path, read_shard, readings_of, shard_of, write_frame, write_shard
-from shoal.meters.quality import repair
-from shoal.meters.readings import load_meters
-from shoal.meters.simulate import simulate_meters
+from shoal.runs.pieces import grid_step, sort_files
+from shoal.runs.shards import quality_path, read_shard, readings_of, shard_of, write_frame, write_shard
 
 ZURICH = "Europe/Zurich"
 Write = Callable[..., Path]
@@ -51,6 +50,19 @@ def write(tmp_path: Path) -> Write:
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces_module, "BATCH", 5)
+
+
+def partition(path: Any, folder: Path, *, shard_size: int = 1000, interval: Any = None, **options: Any) -> list[Path]:
+    """Readings shards ``000000.parquet`` ... in ``folder``, from meter files."""
+    grid_step(interval)
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = sort_files(path, folder / "pieces", shard_size=shard_size, **options)
+    numbers = range(pieces.n_shards)
+    grid = common_grid([survey(SurveyTask(pieces, i)) for i in numbers], interval)
+    paths = [folder / f"{i:06d}.parquet" for i in numbers]
+    for i in numbers:
+        make_shard(ShardTask(pieces, i, grid, str(paths[i])))
+    return paths
 
 
 def compare(path: Any, folder: Path, size: int = 1, **options: Any) -> list[Path]:
@@ -217,7 +229,7 @@ def test_shards_are_the_same_bytes_each_time(tmp_path: Path) -> None:
     first = [p.read_bytes() + quality_path(p).read_bytes() for p in partition(path, tmp_path / "1", shard_size=3)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces_module, "BATCH", 1000)
-        again = partition(path, tmp_path / "2", shard_size=3, each=lambda f, tasks: [f(t) for t in tasks])
+        again = partition(path, tmp_path / "2", shard_size=3)
     assert [p.read_bytes() + quality_path(p).read_bytes() for p in again] == first
 
 

@@ -22,7 +22,7 @@ def _closed_port() -> int:
 def test_an_unreachable_cluster_is_named() -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
     address = f"ray://127.0.0.1:{_closed_port()}"
-    with pytest.raises(InputError, match=f"^engine: no Ray cluster answers at {address}; check host and port"):
+    with pytest.raises(InputError, match=f"^workers: no Ray cluster answers at {address}; check host and port"):
         open_executor(address)
 
 
@@ -48,19 +48,19 @@ def test_something_else_that_listens_is_no_cluster() -> None:
     pytest.importorskip("grpc", reason="Ray's client is not installed: pip install shoal[ray]")
     pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
     done = subprocess.run([sys.executable, "-c", LISTENING], capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.startswith("engine: no Ray cluster answers"), done.stderr
+    assert done.stdout.startswith("workers: no Ray cluster answers"), done.stderr
 
 
-@pytest.mark.parametrize("engine", ["ray://", "ray://:10001", "ray://host:port", "ray://host:1/path", "ray://h:99999"])
-def test_a_malformed_address_is_refused(engine: str) -> None:
+@pytest.mark.parametrize("workers", ["ray://", "ray://:10001", "ray://host:port", "ray://host:1/path", "ray://h:99999"])
+def test_a_malformed_address_is_refused(workers: str) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
-    with pytest.raises(InputError, match=r"^engine: a Ray cluster is named ray://host:port"):
-        open_executor(engine)
+    with pytest.raises(InputError, match=r"^workers: a Ray cluster is named ray://host:port"):
+        open_executor(workers)
 
 
 def test_without_the_package_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"^engine: .*pip install 'shoal\[ray\]'"):
+    with pytest.raises(InputError, match=r"^workers: .*pip install 'shoal\[ray\]'"):
         open_executor("ray")
 
 

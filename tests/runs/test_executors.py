@@ -80,8 +80,8 @@ def test_an_executor_can_be_used_again_after_a_run_was_left(executor: Executor) 
 def test_results_do_not_depend_on_engine_or_workers() -> None:
     tasks = [Errand(i) for i in range(6)]
     found = []
-    for engine, workers in (("serial", 1), ("processes", 1), ("processes", 3)):
-        with open_executor(engine, workers) as executor:
+    for workers, cores in (("serial", 1), ("processes", 1), ("processes", 3)):
+        with open_executor(workers, cores) as executor:
             found.append(dict(executor.run(errands.arithmetic, tasks)))
     assert found[0] == found[1] == found[2]
     assert len(set(found[0].values())) == 6
@@ -240,20 +240,20 @@ def test_workers_that_do_not_start_are_an_error(monkeypatch: pytest.MonkeyPatch)
         list(executor.run(errands.square, [Errand(0)]))
 
 
-def test_auto_follows_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOAL_THREADS", "1")
-    assert open_executor("auto").name == "serial"
-    monkeypatch.setenv("SHOAL_THREADS", "2")
-    with open_executor("auto") as executor:
-        assert (executor.name, executor.workers) == ("processes", 2)
+@pytest.mark.parametrize(("cores", "shards", "elsewhere"), [(1, 5, False), (2, 1, False), (2, 5, True)])
+def test_auto_follows_the_shards_and_the_cores(cores: int, shards: int, elsewhere: bool) -> None:
+    with open_executor("auto", cores) as executor:
+        executor.expect(shards)
+        found = dict(executor.run(errands.process, [Errand(0), Errand(1)]))
+        assert (os.getpid() not in found.values()) == elsewhere
 
 
-@pytest.mark.parametrize("engine", ["", "rays", "http://host", None, 3])
-def test_an_unknown_engine_is_refused(engine: str) -> None:
-    with pytest.raises(InputError, match=r"^engine must be"):
-        open_executor(engine)
+@pytest.mark.parametrize("workers", ["", "rays", "http://host", None, 3])
+def test_an_unknown_engine_is_refused(workers: str) -> None:
+    with pytest.raises(InputError, match=r"^workers must be"):
+        open_executor(workers)
 
 
 def test_no_workers_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^workers must be at least 1"):
+    with pytest.raises(InputError, match=r"^cores must be at least 1"):
         open_executor("processes", 0)

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from shoal.errors import InputError
-from shoal.fleet import clustering, grouping
-from shoal.fleet.clustering import ClusterTask, assign_by_center, assign_by_value, fit_centers, write_values
-from shoal.fleet.exchange import gather, scatter
-from shoal.fleet.grouping import Grouping, form_groups, pack
-from shoal.fleet.partition import SimulatedTask, make_simulated_shard
-from shoal.fleet.profiles import ProfileTask, make_profiles, mean_days, read_profiles
-from shoal.fleet.regroup import ReceiveTask, SendTask, receive, send
-from shoal.fleet.shards import read_shard, readings_of, shard_of, write_frame, write_shard
 from shoal.meters.quality import repair
 from shoal.meters.season import fit_season, phases
 from shoal.meters.simulate import simulate_meters
+from shoal.runs import clusters, groups
+from shoal.runs.clusters import ClusterTask, assign_by_center, assign_by_value, fit_centers, write_values
+from shoal.runs.exchange import gather, scatter
+from shoal.runs.groups import Grouping, form_groups, pack
+from shoal.runs.partition import SimulatedTask, make_simulated_shard
+from shoal.runs.profiles import ProfileTask, make_profiles, mean_days, read_profiles
+from shoal.runs.regroup import ReceiveTask, SendTask, receive, send
+from shoal.runs.shards import read_shard, readings_of, shard_of, write_frame, write_shard
 
 SHARDS, EACH = 4, 30
 
@@ -43,7 +43,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def profiles(shards: list[Path]) -> list[Path]:
     paths = [shard.with_name(f"profile-{shard.name}") for shard in shards]
     for shard, path in zip(shards, paths, strict=True):
-        assert make_profiles(ProfileTask(str(shard), str(path))) == EACH
+        assert make_profiles(ProfileTask(str(shard), str(path))).households == EACH
     return paths
 
 
@@ -52,7 +52,7 @@ def sort_by_center(profiles: list[Path], folder: Path, k: int, seed: int = 0) ->
     fit_centers(profiles, [EACH] * SHARDS, k, centers, seed=seed)
     paths, counts = [folder / f"{i}.arrow" for i in range(SHARDS)], Counter[int]()
     for profile, path in zip(profiles, paths, strict=True):
-        counts.update(assign_by_center(ClusterTask(str(profile), str(centers), str(path))))
+        counts.update(dict(assign_by_center(ClusterTask(str(profile), str(centers), str(path))).counts))
     return paths, counts
 
 
@@ -144,7 +144,7 @@ def test_groups_are_of_like_households(profiles: list[Path], tmp_path: Path) -> 
 def test_equal_seeds_and_any_threads_give_equal_groups(
     profiles: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clustering, "SAMPLE", 40)  # so that the batches count
+    monkeypatch.setattr(clusters, "SAMPLE", 40)  # so that the batches count
     results = []
     for threads in (1, 2):
         folder = tmp_path / str(threads)
@@ -153,7 +153,7 @@ def test_equal_seeds_and_any_threads_give_equal_groups(
             form(profiles, folder, k=4, cap=8)
         results.append((folder / "centers.npy").read_bytes() + (folder / "assignment.parquet").read_bytes())
     assert results[0] == results[1]
-    monkeypatch.setattr(grouping, "BLOCK", 1)  # one cluster at a time changes nothing
+    monkeypatch.setattr(groups, "BLOCK", 1)  # one cluster at a time changes nothing
     form(profiles, tmp_path, k=4, cap=8)
     assert (tmp_path / "centers.npy").read_bytes() + (tmp_path / "assignment.parquet").read_bytes() == results[0]
     other = tmp_path / "other"
@@ -183,7 +183,7 @@ def test_mini_batches_come_close_to_plain_k_means(
         return float(((points[:, None] - centers[None]) ** 2).sum(axis=2).min(axis=1).sum())
 
     plain = inertia()
-    monkeypatch.setattr(clustering, "SAMPLE", 20)
+    monkeypatch.setattr(clusters, "SAMPLE", 20)
     assert inertia() < 1.25 * plain
 
 
@@ -223,7 +223,8 @@ def test_groups_by_a_column(profiles: list[Path], tmp_path: Path) -> None:
     assert write_values(table, "feeder", tmp_path / "values.parquet") == 4
     paths, counts = [tmp_path / f"{i}.arrow" for i in range(SHARDS)], Counter[int]()
     for profile, path in zip(profiles, paths, strict=True):
-        counts.update(assign_by_value(ClusterTask(str(profile), str(tmp_path / "values.parquet"), str(path))))
+        task = ClusterTask(str(profile), str(tmp_path / "values.parquet"), str(path))
+        counts.update(dict(assign_by_value(task).counts))
     form_groups(paths, counts, tmp_path / "a.parquet", cap=10)
     frame = pl.read_parquet(tmp_path / "a.parquet").join(table, on="household")
     assert frame.group_by("group").agg(pl.col("feeder").n_unique())["feeder"].max() == 1
@@ -250,13 +251,13 @@ def test_regrouped_shards_hold_everything_once(shards: list[Path], profiles: lis
     sent = [tmp_path / f"sent-{i}.arrow" for i in range(SHARDS)]
     totals = Counter[int]()
     for shard, path in zip(shards, sent, strict=True):
-        totals.update(send(SendTask(str(shard), str(tmp_path / "assignment.parquet"), str(path))))
+        totals.update(dict(send(SendTask(str(shard), str(tmp_path / "assignment.parquet"), str(path))).counts))
     assert totals == Counter(frame["shard"].to_list())
     made = [tmp_path / f"made-{i}.parquet" for i in range(found.shards)]
     facts = [receive(ReceiveTask(tuple(map(str, sent)), i, str(path))) for i, path in enumerate(made)]
     assert sum(f.households for f in facts) == SHARDS * EACH
     assert sum(f.groups for f in facts) == found.groups
-    assert min(f.smallest for f in facts) == found.smallest
+    assert [f.number for f in facts] == list(range(len(facts)))
     before, after = [readings_of(p) for p in shards], [readings_of(p) for p in made]
     for part in ("frame", "quality"):
         old = pl.concat([getattr(r, part) for r in before])
@@ -300,13 +301,13 @@ def test_shards_without_usable_households_pass_through(shards: list[Path], tmp_p
     rows, step = read_shard(shards[0])
     empty = tmp_path / "empty.parquet"
     write_shard(empty, rows.head(0), readings_of(shards[0]).quality.head(0), step)
-    assert make_profiles(ProfileTask(str(empty), str(tmp_path / "p.parquet"))) == 0
+    assert make_profiles(ProfileTask(str(empty), str(tmp_path / "p.parquet"))).households == 0
     np.save(tmp_path / "c.npy", np.zeros((2, 24)))
     task = ClusterTask(str(tmp_path / "p.parquet"), str(tmp_path / "c.npy"), str(tmp_path / "s"))
-    assert assign_by_center(task) == {}
+    assert assign_by_center(task).counts == ()
     assert len(gather([tmp_path / "s"], [0])[0]) == 0
     write_frame(tmp_path / "a.parquet", pl.DataFrame({"household": ["x"], "group": [0], "shard": [0]}))
-    assert send(SendTask(str(empty), str(tmp_path / "a.parquet"), str(tmp_path / "e.arrow"))) == {}
+    assert send(SendTask(str(empty), str(tmp_path / "a.parquet"), str(tmp_path / "e.arrow"))).counts == ()
 
 
 def test_bad_profiles(profiles: list[Path], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from shoal.errors import InputError, StorageError
 from shoal.files import file_digest
-from shoal.fleet.store import Shard, Store, disk_space, shard_key
+from shoal.runs.store import Shard, Store, disk_space, shard_key
 
 KEY = shard_key("fit", {"horizon": 48}, ["a" * 64])
 SECRET = "8675309"

@@ -113,7 +113,7 @@ def test_few_tasks_are_under_way(ray: Executor) -> None:
 def test_other_versions_on_workers_are_refused(ray: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     other = versions() | {"numpy": "1.0.0", "shoal": "missing"}
     monkeypatch.setattr(cluster, "worker_versions", lambda _: [versions(), other])
-    with pytest.raises(InputError, match="engine: the cluster runs other versions") as refused:
+    with pytest.raises(InputError, match="workers: the cluster runs other versions") as refused:
         open_executor("ray")
     text = str(refused.value)
     assert f"numpy {versions()['numpy']} here, 1.0.0 on workers" in text

@@ -1,4 +1,4 @@
-"""A run in shards that is interrupted, damaged or out of space: nothing twice, nothing uncharged, nothing lost."""
+"""A run that is interrupted, damaged or out of space: nothing twice, nothing uncharged, nothing lost."""
 
 from __future__ import annotations
 
@@ -12,19 +12,37 @@ from typing import Any
 
 import polars as pl
 import pytest
-from small_fleet import CONFIG, assert_released_as_charged, charged, damage, digests, facts, go, released, remove
+from small_run import (
+    CONFIG,
+    assert_released_as_charged,
+    charged,
+    damage,
+    digests,
+    go,
+    listing,
+    released,
+    remove,
+)
 from typer.testing import CliRunner
 
+import shoal
+from shoal.card.facts import DesignFacts, Lost
 from shoal.cli.main import app
-from shoal.engine.folder import Folder
-from shoal.errors import WorkerError, InputError, LedgerError, StorageError
-from shoal.fleet import charging, designing, modeling, releasing
-from shoal.fleet.jobs import Job, Part, parts_of, read_list
+from shoal.errors import InputError, LedgerError, StorageError, WorkerError
 from shoal.ledger.ledger import Ledger
+from shoal.runs.folder import Folder
+from shoal.runs.jobs import Job, Part
+from shoal.runs.stages import design_stage, fit_stage, release_stage
 from shoal.workers.executor import TRIES, died
 from shoal.workers.serial import Serial
 
 Patch = pytest.MonkeyPatch
+
+
+def failed(out: Path) -> list[Lost]:
+    """Shards that a stage could not do."""
+    run = shoal.Run.open(out)
+    return [one for facts in (run.fit, run.design, run.release) if facts is not None for one in facts.failed]
 
 
 def on_call(number: int, function: Callable[..., Any], error: BaseException, *, after: bool) -> Callable[..., Any]:
@@ -46,10 +64,10 @@ def on_call(number: int, function: Callable[..., Any], error: BaseException, *, 
 POINTS = {
     "before the charge": (Ledger, "charge", False),
     "right after the charge": (Ledger, "charge", True),
-    "before the file": (charging, "_written", False),
-    "after the file, before the receipt": (charging, "receipted", False),
-    "after the receipt": (charging, "receipted", True),
-    "after the draw": (releasing, "draw_shard", True),
+    "before the file": (release_stage, "_written", False),
+    "after the file, before the receipt": (release_stage, "receipted", False),
+    "after the receipt": (release_stage, "receipted", True),
+    "after the draw": (release_stage, "do", True),
 }
 
 
@@ -67,15 +85,15 @@ def test_an_interrupted_release_goes_on(designed: Path, monkeypatch: Patch, poin
     now = charged(designed)
     assert now.items() >= then.items()
     assert {household: row for household, row in released(designed).items() if household in shown} == shown
-    assert set(assert_released_as_charged(designed)) == set(released(designed))
-    assert len(now) == facts(designed, "release")["households"]
+    assert assert_released_as_charged(designed) == set(released(designed))
+    assert len(now) == len(released(designed))
 
 
 def test_a_release_that_ends_before_its_list_goes_on(designed: Path, monkeypatch: Patch) -> None:
     put = Folder.put
 
     def stopped(self: Folder, name: str, content: str | bytes) -> Path:
-        if name == charging.RELEASE:
+        if name == release_stage.RELEASE:
             raise KeyboardInterrupt
         return put(self, name, content)
 
@@ -151,14 +169,11 @@ def test_a_lost_released_shard_is_written_from_the_record(finished: Path) -> Non
 
 def chosen(out: Path, what: str) -> tuple[Part, set[str]]:
     """A shard of a kind, and the households it stands for."""
-    made, _, more = read_list(out / "design.json", out)
-    beside = parts_of(more["forecasts"], out)
-    fitted, _, rest = read_list(out / "fit.json", out)
-    readings = dict(zip((part.key for part in fitted), parts_of(rest["readings"], out), strict=True))
-    worst = max(range(len(made)), key=lambda i: (made[i].facts["delta"], made[i].key))
-    number = worst if what.startswith("worst") else (worst + 1) % len(made)
-    part = {"mechanism": made[number], "forecasts": beside[number], "readings": readings[beside[number].key]}
-    names = pl.read_parquet(readings[beside[number].key].path)["household"].to_list()
+    pairs = sorted(listing(out, "design").pairs, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+    readings = {part.key: made_of for part, made_of in listing(out, "fit").pairs}
+    mechanism, forecasts = pairs[-1] if what.startswith("worst") else pairs[0]
+    part = {"mechanism": mechanism, "forecasts": forecasts, "readings": readings[forecasts.key]}
+    names = pl.read_parquet(readings[forecasts.key].path)["household"].to_list()
     return part[what.split()[-1]], set(names)
 
 
@@ -170,13 +185,13 @@ def test_a_damaged_shard_is_named_and_the_rest_is_released(designed: Path, what:
         state = json.loads((designed / "state.json").read_text())
         del state["stages"]["design"]
         (designed / "state.json").write_text(json.dumps(state))
-        shutil.rmtree(designed / "shards" / "design")
+        shutil.rmtree(designed / "mechanism")
     result = CliRunner().invoke(app, ["run", "--out", str(designed), "--json"])
     assert result.exit_code == 2
     told = json.loads(result.stdout)
-    failed = [one for stage in ("design", "release") for one in told["stages"][stage]["failed"]]
-    assert len(failed) == 1
-    assert f"{part.key} is damaged" in failed[0]["message"]
+    lost = [one for stage in ("design", "release") for one in told["stages"][stage]["failed"]]
+    assert len(lost) == 1
+    assert f"{part.key} is damaged" in lost[0]["message"]
     answers, shown = charged(designed), released(designed)
     assert shown
     assert not names & set(shown)
@@ -185,10 +200,10 @@ def test_a_damaged_shard_is_named_and_the_rest_is_released(designed: Path, what:
     assert part.key in (designed / "card.md").read_text()
     remove(part.path)
     go(designed)
-    assert not any(facts(designed, stage)["failed"] for stage in ("fit", "design", "release"))
+    assert not failed(designed)
     now = assert_released_as_charged(designed)
-    assert set(now) > set(shown)
-    assert set(now) & names
+    assert now > set(shown)
+    assert now & names
     assert charged(designed).items() > answers.items()
     assert {name: row for name, row in released(designed).items() if name in shown} == shown
 
@@ -200,7 +215,7 @@ def test_mending_can_be_interrupted(designed: Path, monkeypatch: Patch) -> None:
     then = charged(designed)
     remove(part.path)
     with monkeypatch.context() as patch:
-        patch.setattr(designing, "design_shard", on_call(1, designing.design_shard, KeyboardInterrupt(), after=False))
+        patch.setattr(design_stage, "do", on_call(1, design_stage.do, KeyboardInterrupt(), after=False))
         patch.setattr(Ledger, "charge", on_call(1, Ledger.charge, KeyboardInterrupt(), after=True))
         with pytest.raises(KeyboardInterrupt):
             go(designed)
@@ -212,30 +227,29 @@ def test_mending_can_be_interrupted(designed: Path, monkeypatch: Patch) -> None:
 
 
 def test_a_shard_with_another_schema_is_named(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    out = tmp_path / "fleet"
+    out = tmp_path / "run"
     go(out, days[0], CONFIG, "fit")
-    readings = parts_of(read_list(out / "fit.json", out)[2]["readings"], out)
+    readings = listing(out, "fit").inputs
     pl.DataFrame({"household": ["x"], "kw": ["y"]}).write_parquet(readings[0].path)
     go(out)
-    failed = facts(out, "design")["failed"]
-    assert len(failed) == 1
-    assert readings[0].key in failed[0]["message"]
+    assert len(failed(out)) == 1
+    assert readings[0].key in failed(out)[0].message
     assert_released_as_charged(out)
 
 
 def test_groups_do_not_change_after_a_release(
     days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    out = tmp_path / "fleet"
+    out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.fleet.neighborhood.assigned", on_call(1, modeling.fit, KeyboardInterrupt(), after=False))
+        patch.setattr("shoal.runs.neighborhood.assigned", on_call(1, fit_stage.stage, KeyboardInterrupt(), after=False))
         with pytest.raises(KeyboardInterrupt):
             go(out, days[0], CONFIG)
     broken = sorted((out / "shards" / "partition").glob("*[0-9a-f].parquet"))
     broken = [path for path in broken if ".quality." not in path.name]
     damage(broken[0])
     go(out)
-    assert facts(out, "fit")["failed"]
+    assert failed(out)
     then = charged(out)
     go(out)  # as damaged as before: nothing new
     assert charged(out) == then
@@ -250,7 +264,7 @@ def test_groups_do_not_change_after_a_release(
 def test_groups_are_not_formed_without_shards_whose_workers_died(
     days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch, stage: str
 ) -> None:
-    run, out = Serial.run, tmp_path / "fleet"
+    run, out = Serial.run, tmp_path / "run"
 
     def dying(self: Serial, work: Any, tasks: Any) -> Any:
         for number, result in run(self, work, tasks):
@@ -263,12 +277,12 @@ def test_groups_are_not_formed_without_shards_whose_workers_died(
             go(out, days[0], CONFIG)
     assert not charged(out)
     go(out, days[0], CONFIG, "fit")
-    assert not facts(out, "fit")["failed"]
+    assert not failed(out)
 
 
 def test_a_damaged_receipt_is_not_believed(designed: Path) -> None:
     before = digests(designed)
-    part = read_list(designed / "design.json", designed)[0][0]
+    part = listing(designed, "design").parts[0]
     receipt = Path(part.path).with_suffix(".json")
     content = json.loads(receipt.read_text())
     content["facts"]["delta"] = 0.0
@@ -276,19 +290,19 @@ def test_a_damaged_receipt_is_not_believed(designed: Path) -> None:
     (designed / "design.json").unlink()
     go(designed)
     assert digests(designed) == before
-    assert json.loads(receipt.read_text())["facts"]["delta"] == part.facts["delta"]
+    assert json.loads(receipt.read_text())["facts"]["delta"] == part.shard.facts["delta"]
 
 
 # ------------------------------------------------------------------ full disk
 
 
-@pytest.mark.parametrize("stage", ["fit", "design", "released"])
+@pytest.mark.parametrize("stage", ["forecasts", "mechanism", "released"])
 def test_a_full_disk_leaves_a_resumable_state(
     days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch, stage: str
 ) -> None:
-    from shoal.fleet import store
+    from shoal.runs import store
 
-    out, write = tmp_path / "fleet", store.write_whole
+    out, write = tmp_path / "run", store.write_whole
     written = 0
 
     def full(target: Path, rough: Path, put: Callable[[Path], Any]) -> None:

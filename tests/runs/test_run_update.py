@@ -1,4 +1,4 @@
-"""A run in shards that goes on from day to day: new releases, charged, about groups that stay as they are."""
+"""A run that goes on from day to day: new releases, charged, about groups that stay as they are."""
 
 from __future__ import annotations
 
@@ -11,55 +11,50 @@ from typing import Any
 
 import polars as pl
 import pytest
-from small_fleet import (
+from small_run import (
     CONFIG,
     GAP,
     LATE,
     SHORT,
     SILENT,
-    STAGES,
     assert_released_as_charged,
     charged,
     damage,
-    facts,
     go,
-    going,
+    left_out,
+    listing,
+    mechanisms,
+    opened,
     remove,
 )
 from typer.testing import CliRunner
 
 import shoal
+from shoal.card.facts import DesignFacts
 from shoal.cli.main import app
 from shoal.designs.reuse import AIMED_ANEW, KEPT, REDESIGN, UNCHANGED
-from shoal.engine.config import Config
-from shoal.engine.run import Run
 from shoal.errors import InputError
-from shoal.fleet.jobs import read_list
-from shoal.fleet.sharded import pipeline_of
 from shoal.ledger.ledger import Ledger
-from shoal.meters.forecast import Forecasts
+from shoal.runs.config import Config
+from shoal.runs.run import Run
 
 
-def update(out: Path, meters: Path, config: Config | None = None, until: str = "card") -> Run:
-    with going(out, meters, config) as run:
-        run.go_on()
-        for stage in STAGES[: STAGES.index(until) + 1]:
-            getattr(run, stage)()
-        return run
+def update(out: Path, meters: Path, config: Config | None = None) -> Run:
+    return go(out, meters, config, update=True)
 
 
 @pytest.fixture(scope="module")
 def updated_once(
     made_once: tuple[Path, Path], days: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    out = Path(shutil.copytree(made_once[1], tmp_path_factory.mktemp("updated") / "fleet"))
+    out = Path(shutil.copytree(made_once[1], tmp_path_factory.mktemp("updated") / "run"))
     update(out, days[1])
     return out
 
 
 @pytest.fixture
 def updated(updated_once: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(updated_once, tmp_path / "fleet"))
+    return Path(shutil.copytree(updated_once, tmp_path / "run"))
 
 
 def names_of(answers: dict[tuple[str, str], Any], release: int) -> set[str]:
@@ -72,30 +67,28 @@ def test_a_new_day_is_a_new_release_about_the_same_groups(updated: Path, made_on
     assert set(answers) >= set(charged(made_once[1]))
     assert second == first - {SILENT, GAP}
     assert {SILENT, GAP} <= first
-    assert set(assert_released_as_charged(updated)) == second
-    told = facts(updated, "fit")
-    assert told["silent"] == 2
-    assert told["carried"] + told["refitted"] == len(second)
-    graphs = [
-        {(m.graph.labels, m.graph.edges.tobytes()) for m in map(shoal.Mechanism.load, paths)}
-        for paths in ([p.path for p in read_list(out / "design.json", out)[0]] for out in (updated, made_once[1]))
-    ]
+    assert assert_released_as_charged(updated) == second
+    told = Run.open(updated).fit
+    assert told is not None
+    assert told.goes_on
+    assert told.silent == 2
+    assert told.carried + told.refitted == len(second)
+    graphs = [{(m.graph.labels, m.graph.edges.tobytes()) for m in mechanisms(out)} for out in (updated, made_once[1])]
     assert graphs[0] == graphs[1]
 
 
 def test_everyone_who_is_not_released_has_a_reason(updated: Path, days: tuple[Path, Path, Path]) -> None:
-    left: dict[str, str] = {}
-    for part in read_list(updated / "fit.json", updated)[0]:
-        left.update(Forecasts.load(part.path).left_out)
+    left = left_out(updated)
     second = names_of(charged(updated), 2)
     present = set(pl.read_parquet(days[1])["household"].unique())
     assert SHORT in present
     assert SHORT not in second
     assert SHORT in left
-    told = facts(updated, "fit")
     assert LATE not in second
-    assert told["newcomers"] == 1
-    assert json.loads((updated / "card.json").read_text())["left_out"]["newcomers"] == 1
+    run = Run.open(updated)
+    assert run.fit is not None
+    assert run.fit.newcomers == 1
+    assert run.card.to_dict()["left_out"]["newcomers"] == 1
     assert "1 newcomer" in (updated / "card.md").read_text()
 
 
@@ -113,7 +106,7 @@ def test_who_was_without_readings_is_back_with_them(updated: Path, days: tuple[P
     assert now.items() > then.items()
     assert GAP in names_of(now, 3)
     assert names_of(now, 2) < names_of(now, 3) <= names_of(now, 1)
-    assert set(assert_released_as_charged(updated)) == names_of(now, 3)
+    assert (assert_released_as_charged(updated)) == names_of(now, 3)
 
 
 def test_an_interrupted_update_goes_on(
@@ -140,7 +133,7 @@ def test_an_interrupted_update_goes_on(
     update(finished, days[1])
     now = charged(finished)
     assert now.items() > then.items()
-    assert set(assert_released_as_charged(finished)) == names_of(now, 2) == names_of(now, 1) - {SILENT, GAP}
+    assert (assert_released_as_charged(finished)) == names_of(now, 2) == names_of(now, 1) - {SILENT, GAP}
 
 
 @pytest.mark.parametrize("point", ["_archive", "_remember"])
@@ -163,39 +156,42 @@ def test_an_update_interrupted_at_its_beginning_goes_on(
     assert not names_of(answers, 3)
 
 
+def lost(out: Path) -> list[str]:
+    facts = Run.open(out).design
+    assert facts is not None
+    return [one.message for one in facts.failed]
+
+
 def test_a_damaged_shard_of_the_day_before_is_left_out_of_an_update(
     finished: Path, days: tuple[Path, Path, Path]
 ) -> None:
-    part = read_list(finished / "design.json", finished)[0][0]
+    part = listing(finished, "design").parts[0]
     names = set(shoal.Mechanism.load(part.path).classes.labels)
     damage(part.path)
     update(finished, days[1])
-    failed = facts(finished, "design")["failed"]
+    failed = lost(finished)
     assert len(failed) == 1
-    assert part.key in failed[0]["message"]
+    assert part.key in failed[0]
     answers = charged(finished)
     assert names_of(answers, 2) == names_of(answers, 1) - names - {SILENT, GAP}
     remove(part.path)
     update(finished, days[1])  # yesterday's mechanism is not made anew: its shard stays out, and says so
-    assert part.key in facts(finished, "design")["failed"][0]["message"]
+    assert part.key in lost(finished)[0]
     assert charged(finished) == answers
 
 
 def test_a_second_release_under_marginal_is_refused(tmp_path: Path, days: tuple[Path, Path, Path]) -> None:
     """The history's randomness protects once: releases of overlapping histories are not independent."""
     config = replace(CONFIG, query="marginal", method="white", horizon=2, delta=0.1)
-    designed = tmp_path / "fleet"
+    designed = tmp_path / "run"
     go(designed, days[0], config, "release")
     then = charged(designed)
     with pytest.raises(InputError, match="'marginal'"):
         update(designed, days[1])
     for query in ("marginal", "point"):
         again = replace(config, query=query, delta=0.2)
-        with (
-            pytest.raises(InputError, match="'marginal'"),
-            Run.start(designed, None, again, None, pipeline_of(again)) as run,
-        ):
-            run.everything(again=True)
+        with pytest.raises(InputError, match="'marginal'"):
+            opened(designed, config=again).everything(again=True)
     assert charged(designed) == then
     assert_released_as_charged(designed)
 
@@ -211,19 +207,22 @@ def test_a_random_query_keeps_designs_and_is_certified_anew(tmp_path: Path, days
         budget_epsilon=1.0,
         budget_delta=0.5,
     )
-    designed = tmp_path / "fleet"
+    designed = tmp_path / "run"
     go(designed, days[0], config, "release")
     update(designed, days[1])
-    decisions = facts(designed, "design")["decisions"]
-    assert sum(decisions.values()) == facts(designed, "fit")["n_groups"]
+    run = Run.open(designed)
+    assert run.fit is not None
+    assert run.design is not None
+    decisions = dict(run.design.decisions)
+    assert sum(decisions.values()) == run.fit.groups
     assert set(decisions) <= {UNCHANGED, KEPT, AIMED_ANEW, REDESIGN}
     worst = 0.0
-    for part in read_list(designed / "design.json", designed)[0]:
+    for part in listing(designed, "design").parts:
         mechanism = shoal.Mechanism.load(part.path)
         fresh = shoal.privacy_curve(mechanism.output, mechanism.graph, 1.0)
         worst = max(worst, float(fresh.delta.max()))
-        assert part.facts["delta"] >= mechanism.certificate.delta_upper >= fresh.delta.max()
-    assert worst <= facts(designed, "design")["delta"] <= 0.1
+        assert part.told(DesignFacts).delta >= mechanism.certificate.delta_upper >= fresh.delta.max()
+    assert worst <= run.design.delta <= 0.1
     assert_released_as_charged(designed)
 
 
@@ -247,12 +246,6 @@ def test_what_cannot_be_updated_is_refused(
 @pytest.fixture
 def designed_only(made_once: tuple[Path, Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(made_once[0], tmp_path / "designed"))
-
-
-def test_a_run_in_one_piece_is_not_updated(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["run", str(days[1]), "--out", str(tmp_path / "new"), "--update"])
-    assert result.exit_code == 2
-    assert "--engine" in result.stderr
 
 
 def test_the_command_updates(finished: Path, days: tuple[Path, Path, Path]) -> None:

@@ -1,34 +1,22 @@
-"""A small fleet: 24 simulated homes and a few odd ones, in shards of about 12, and what it released and was charged."""
+"""A small run: 24 simulated homes and a few odd ones, in shards of about 12, and what it released and was charged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 import shoal
-from shoal.engine import sources
-from shoal.engine.config import Config
-from shoal.engine.run import Run
-from shoal.fleet.jobs import parts_of, read_list
-from shoal.fleet.sharded import Sharded
 from shoal.meters.forecast import Forecasts
+from shoal.runs.config import Config
+from shoal.runs.context import list_of
+from shoal.runs.jobs import Listing
+from shoal.runs.run import Run
+from shoal.runs.stages.release_stage import Shown
 
-CONFIG = Config(
-    engine="serial",
-    shard_size=12,
-    group_cap=5,
-    horizon=4,
-    order=(2, 1),
-    train_days=14,
-    audit_groups=2,
-    audit_samples=100,
-)
+CONFIG = Config(shard_size=12, group_cap=5, horizon=4, order=(2, 1), train_days=14, audit_groups=2, audit_samples=100)
 #: All that comes before the report, which takes longest.
 STAGES = ("fit", "design", "release", "audit", "card")
 FIRST_DAY, SECOND_DAY, THIRD_DAY = (datetime(2024, 1, day) for day in (17, 18, 19))
@@ -53,20 +41,39 @@ def write_days(folder: Path) -> tuple[Path, Path, Path]:
     return first, second, third
 
 
-@contextmanager
-def going(out: Path, meters: Path | None = None, config: Config | None = None) -> Iterator[Run]:
-    """A run in shards, held."""
-    source = None if meters is None else sources.files(meters)
-    with Run.start(out, source, config, None, Sharded()) as run:
-        yield run
+def opened(out: Path, meters: Path | None = None, config: Config | None = None, workers: str = "serial") -> Run:
+    return Run(out, meters, config, workers=workers, cores=2)
 
 
-def go(out: Path, meters: Path | None = None, config: Config | None = None, until: str = "card") -> Run:
+def go(
+    out: Path,
+    meters: Path | None = None,
+    config: Config | None = None,
+    until: str = "card",
+    *,
+    update: bool = False,
+    workers: str = "serial",
+) -> Run:
     """Every stage up to one of them."""
-    with going(out, meters, config) as run:
+    run = opened(out, meters, config, workers)
+    with run.held():
+        if update:
+            run.go_on()
         for stage in STAGES[: STAGES.index(until) + 1]:
-            getattr(run, stage)()
-        return run
+            run.do(stage)
+    return run
+
+
+def listing(out: Path, stage: str) -> Listing:
+    return list_of(out, f"{stage}.json")
+
+
+def mechanisms(out: Path) -> list[shoal.Mechanism]:
+    return [shoal.Mechanism.load(part.path) for part in listing(out, "design").parts]
+
+
+def left_out(out: Path) -> dict[str, str]:
+    return dict(pl.read_csv(out / "left_out.csv", infer_schema=False).iter_rows())
 
 
 def released(out: Path) -> dict[str, list[float]]:
@@ -94,30 +101,29 @@ def charged(out: Path) -> dict[tuple[str, str], list[float]]:
     return found
 
 
-def assert_released_as_charged(out: Path) -> dict[str, Forecasts]:
-    """What the last release wrote is, shard by shard and bit by bit, what the ledger has for it."""
-    made, _, beside = read_list(out / "design.json", out)
-    given, _, more = read_list(out / "release.json", out)
-    forecasts = dict(zip((part.key for part in made), parts_of(beside["forecasts"], out), strict=True))
-    answers = charged(out)
-    seen = {}
-    for part in given:
-        known = Forecasts.load(forecasts[part.facts["mechanism"]].path)
-        recorded = np.array([answers[name, more["name"]] for name in known.households])
-        table = pl.read_parquet(part.path)
-        assert table["household"].unique(maintain_order=True).to_list() == list(known.households)
-        np.testing.assert_array_equal(known.to_power(recorded).ravel(), table["released_kw"].to_numpy())
-        for name in known.households:
-            assert name not in seen
-            seen[name] = known
-    assert set(seen) == {household for household, name in answers if name == more["name"]}
+def assert_released_as_charged(out: Path) -> set[str]:
+    """What the last release wrote is, bit by bit, what the ledger has for it, in every file; whom it is about."""
+    forecasts = {part.key: made_of for part, made_of in listing(out, "design").pairs}
+    answers, name = charged(out), Run.open(out).release_name
+    table = pl.read_parquet(out / "released.parquet")
+    parts = listing(out, "release").parts
+    assert pl.concat([pl.read_parquet(part.path) for part in parts]).equals(table)
+    assert pl.read_csv(out / "released.csv")["released_kw"].to_list() == table["released_kw"].to_list()
+    figures = {str(one): rows["released_kw"].to_numpy() for (one,), rows in table.group_by("household")}
+    seen: set[str] = set()
+    for part in parts:
+        known = Forecasts.load(forecasts[part.told(Shown).mechanism].path)
+        for household in known.households:
+            assert household not in seen
+            seen.add(household)
+            np.testing.assert_array_equal(known.to_power(answers[household, name]), figures[household])
+    assert seen == set(figures) == {household for household, query in answers if query == name}
     return seen
 
 
 def digests(out: Path) -> dict[str, dict[str, str]]:
     """Digests of all files of forecasts and mechanisms, by the key of their shard."""
-    parts = [*read_list(out / "fit.json", out)[0], *read_list(out / "design.json", out)[0]]
-    return {part.key: part.shard.files for part in parts}
+    return {part.key: part.shard.files for name in ("fit", "design") for part in listing(out, name).parts}
 
 
 def damage(path: str | Path) -> None:
@@ -131,8 +137,3 @@ def remove(path: str | Path) -> None:
     """Remove all files of a shard, as the message about a damaged one says."""
     for file in Path(path).parent.glob(f"{Path(path).name.split('.')[0]}.*"):
         file.unlink()
-
-
-def facts(out: Path, stage: str) -> dict[str, Any]:
-    with going(out) as run:
-        return run.facts(stage)

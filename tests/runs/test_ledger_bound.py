@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import shoal
-from shoal.fleet.designing import bound_from, ledger_bound
+from shoal.runs.jobs import Part
+from shoal.runs.stages.design_stage import BOUND, bound_of, ledger_bound
+from shoal.runs.store import Shard
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +42,12 @@ def test_a_bound_is_above_the_exact_figure_at_every_epsilon(
     assert bound.delta_at(1.0) <= bound.delta_at(0.0)
 
 
-def test_a_bound_survives_the_receipt(family: tuple[shoal.GaussianClasses, shoal.NeighborGraph]) -> None:
-    import json
-    from dataclasses import asdict
-
+def test_a_bound_survives_the_file(family: tuple[shoal.GaussianClasses, shoal.NeighborGraph], tmp_path: Path) -> None:
     bound = ledger_bound(shoal.design(*family, "white", 1.0, 2.0))
-    assert bound_from(json.loads(json.dumps(asdict(bound)))) == bound
+    key = "0" * 32
+    (tmp_path / f"{key}.{BOUND}").write_text(json.dumps(asdict(bound)))
+    part = Part(str(tmp_path / f"{key}.shoal"), Shard(key, {}, 5))
+    assert bound_of(part) == bound
+    part.beside(BOUND).write_text("{}")
+    with pytest.raises(shoal.InputError, match="is damaged"):
+        bound_of(part)
