@@ -52,7 +52,8 @@ def _option(name: str, field: Any, kind: Any) -> inspect.Parameter:
     """A setting as an option; None where it is not given."""
     shown = f" [default: {_shown(field.default)}]" if field.default not in (None, ()) else ""
     words = field.metadata["text"]
-    option = typer.Option(f"--{name.replace('_', '-')}", help=f"{words[0].upper()}{words[1:]}.{shown}")
+    first = words[0].upper() if words[0].isascii() else words[0]  # ε stays small
+    option = typer.Option(f"--{name.replace('_', '-')}", help=f"{first}{words[1:]}.{shown}")
     parts = [one for one in typing.get_args(kind) if one is not type(None)]
     plain: Any = kind if not parts else parts[0]
     if typing.get_origin(kind) is tuple:
