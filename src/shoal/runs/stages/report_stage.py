@@ -137,11 +137,17 @@ def _shown(shard: Shard) -> tuple[Mechanism, Forecasts, FloatArray, FloatArray]:
 
 
 def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> Frontier:
-    """δ against ρ of equal noise and of the method in use, by a short search."""
+    """δ against ρ of equal noise and of the method in use, by a short search where that searches."""
     config = context.config
     classes = laws(forecasts, config.query)
     price = perfect_rho(classes, mechanism.graph)
     budgets = [price * share for share in SHARES]
     return frontier(
-        classes, mechanism.graph, ("white", "transport"), config.epsilon, budgets, seed=config.seed, iterations=STEPS
+        classes,
+        mechanism.graph,
+        tuple(dict.fromkeys(("white", mechanism.method))),
+        config.epsilon,
+        budgets,
+        seed=config.seed,
+        iterations=STEPS,
     )
