@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
+from shoal.engine.summary import _well
 
 import shoal
 from shoal.card.promise import SENTENCE, factor, promise
-from shoal.engine.summary import _well
 
 ROOT = Path(__file__).parents[2]
 #: The sentence with its two figures to be read.

@@ -18,7 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import linalg, stats
@@ -33,9 +33,6 @@ from shoal.errors import CertificationError, InputError
 from shoal.mechanism import Mechanism
 from shoal.supports import RankWarning
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    from shoal.meters.forecast import Forecasts
 
 LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99)
 #: Queries whose law is true by construction, whatever the model.
@@ -186,8 +183,11 @@ class _Estimates:
 
 
 def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
-    if hasattr(training, "season_part"):
-        found = _from_forecasts(classes, training)
+    if hasattr(training, "observations"):
+        repeats, degrees, spread = training.observations(classes.labels)
+        if spread.shape[1] != classes.n_dims:
+            raise InputError("training must have the mechanism's horizon")
+        found = _Estimates(repeats, degrees, spread)
     else:
         if isinstance(training, Mapping):
             named = {str(key): value for key, value in training.items()}
@@ -203,23 +203,6 @@ def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
     if (found.degrees < ranks).any() or (found.n_mean < 1).any():
         raise InputError("training is too short: a covariance needs more observations than the answer has entries")
     return found
-
-
-def _from_forecasts(classes: GaussianClasses, forecasts: Forecasts) -> _Estimates:
-    from shoal.meters.season import phases
-
-    place = {name: i for i, name in enumerate(forecasts.households)}
-    if not set(classes.labels) <= set(place):
-        raise InputError("training must hold a forecast for every label of the mechanism")
-    rows = np.array([place[name] for name in classes.labels])
-    if forecasts.horizon != classes.n_dims:
-        raise InputError("training must have the mechanism's horizon")
-    ahead = phases(forecasts.timestamps, forecasts.season.period, forecasts.step)
-    repeats = np.maximum(forecasts.season.repeats[rows][:, ahead].min(axis=1), 1)
-    fitted = forecasts.season.profile.shape[1] + sum(forecasts.models.order) + 1
-    degrees = forecasts.models.n_obs[rows] - fitted
-    spread = forecasts.error_cov[rows] + forecasts.mean_cov[rows]
-    return _Estimates(repeats.astype(np.float64), degrees.astype(np.float64), np.asarray(spread))
 
 
 def _plausible(

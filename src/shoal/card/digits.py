@@ -1,7 +1,7 @@
-"""Numbers as the page prints them, each rounded to its safe side.
+"""Numbers as they are printed, each rounded to its safe side, the same wherever it is printed.
 
-A figure of the card was rounded when the card was made and is printed as it is (:func:`stated`); rounding it again
-could make the page and the card disagree. What the page computes itself goes through :func:`upper` or :func:`lower`.
+Facts keep figures as they were computed; what prints one goes through :func:`upper` or :func:`lower`, what stores one
+as a number through :func:`up` or :func:`down`, which give the same digits.
 """
 
 from __future__ import annotations
@@ -11,20 +11,27 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decima
 from typing import Any
 
 NONE = "—"
+#: Digits of a figure with a safe side.
+DIGITS = 4
 Number = float | Decimal | None
 
 
-def stated(value: float | None) -> str:
-    """A figure that is already rounded, to four digits."""
-    return NONE if value is None else f"{value:.4g}"
+def up(value: float | None, digits: int = DIGITS, most: float = math.inf) -> float | None:
+    """The number that :func:`upper` prints; not below ``value``, since rounding to a double keeps the order."""
+    return None if value is None or not math.isfinite(value) else min(float(_exact(value, digits, ROUND_CEILING)), most)
 
 
-def upper(value: Number, digits: int = 4) -> str:
+def down(value: float | None, digits: int = DIGITS) -> float | None:
+    """The number that :func:`lower` prints; not above ``value``."""
+    return None if value is None or not math.isfinite(value) else float(_exact(value, digits, ROUND_FLOOR))
+
+
+def upper(value: Number, digits: int = DIGITS) -> str:
     """A figure that must not be understated."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
-def lower(value: Number, digits: int = 4) -> str:
+def lower(value: Number, digits: int = DIGITS) -> str:
     """A figure that must not be overstated."""
     return _rounded(value, digits, ROUND_FLOOR)
 
@@ -76,7 +83,7 @@ def plain(value: Any) -> float | None:
 def _rounded(value: Any, digits: int, rounding: str) -> str:
     if value is None or not Decimal(value).is_finite():
         return NONE
-    exact = Context(prec=digits, rounding=rounding).create_decimal(Decimal(value))
+    exact = _exact(value, digits, rounding)
     if exact == 0:
         return "0"
     # From 1e-4 to 1e6 as people write it, else with an exponent; the digits are those of the rounded decimal.
@@ -87,3 +94,8 @@ def _rounded(value: Any, digits: int, rounding: str) -> str:
     digits_of = "".join(map(str, exact.as_tuple().digits)).rstrip("0") or "0"
     mantissa = digits_of[0] + ("." + digits_of[1:] if len(digits_of) > 1 else "")
     return f"{'-' if exact < 0 else ''}{mantissa}e{exponent:+03d}"
+
+
+def _exact(value: Any, digits: int, rounding: str) -> Decimal:
+    """Rounded in decimal, from the exact value of the number."""
+    return Context(prec=digits, rounding=rounding).create_decimal(Decimal(value))
