@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from page_cases import NASTY, hostile
+from shoal.report.contents import gather
 
 import shoal
 

@@ -79,6 +79,7 @@ class FitFacts(Record):
     repaired: int = 0
     smaller_model: int = 0
     reasons: tuple[tuple[str, int], ...] = ()  #: why labels are left out, most common first
+    first: str = ""  #: one of the labels: a shard is on record where this one is
     noun: str = "label"
     about: tuple[str, ...] = ()  #: sentences on what the answers are
     origin: str | None = None  #: instant of the first entry, ISO 8601
@@ -521,6 +522,8 @@ def _plain(value: Any) -> Any:
         return value.to_json()
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
+    if hasattr(value, "item"):  # a number of NumPy
+        value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

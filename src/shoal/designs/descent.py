@@ -49,7 +49,7 @@ class Settings:
     """How hard to search. Speed settings: none of them can change what a certificate means.
 
     ``deadline`` is a time of the monotonic clock after which every search returns its best so far; an interrupt does
-    the same to this search and to all that would follow it.
+    the same to this search and to all that would follow it, unless ``interruptible``: then it goes through.
     """
 
     iterations: int = 100
@@ -57,6 +57,7 @@ class Settings:
     report: Report | None = None
     seed: int = 0
     interrupted: threading.Event = field(default_factory=threading.Event)
+    interruptible: bool = False
 
     @property
     def late(self) -> bool:
@@ -153,6 +154,8 @@ def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings)
             if settings.late or best_value < ENOUGH:
                 break
     except KeyboardInterrupt:
+        if settings.interruptible:
+            raise
         settings.interrupted.set()  # the best move so far is a valid answer
     return best
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ def design(
     rho_is_total: bool = False,
     time_limit: float | None = None,
     iterations: int | None = None,
+    interruptible: bool = False,
     start: Mechanism | Sequence[Mechanism] | None = None,
     progress: Report | None = None,
 ) -> Mechanism:
@@ -73,6 +74,7 @@ def design(
         rho_is_total: take ρ as the total squared error, as the paper's experiments do, instead of per entry.
         time_limit: seconds after which the best design so far is returned.
         iterations: steps per stage of the search; by default fewer on larger problems.
+        interruptible: let an interrupt through instead of returning the best design so far.
         start: earlier mechanisms for the same labels to start from, such as those of a neighboring ρ.
         progress: called after each stage with (stage, stages, best ln δ so far). Ctrl-C ends a search with its best.
 
@@ -88,7 +90,7 @@ def design(
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
     problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias)
-    settings = _settings(problem, seed, time_limit, iterations, progress)
+    settings = replace(_settings(problem, seed, time_limit, iterations, progress), interruptible=interruptible)
     starts = [start] if isinstance(start, Mechanism) else list(start or [])
     return _solve(problem, method, settings, [as_moves(problem, m) for m in starts])
 

@@ -34,7 +34,6 @@ CLOSE = 0.02
 STEPS = 6
 #: Paid on top of the price of perfection, for the sliver of noise that covers rounding.
 MARGIN = 1e-7
-INTERRUPTED = "an interrupt ended the search"
 
 #: Called with (groups done, groups).
 Progress = Callable[[int, int], None]
@@ -60,10 +59,6 @@ def meet(
     """
     if iterations is not None:
         iterations = validation.count(iterations=iterations)
-    if method not in ("transport", "additive", "center"):
-        bound = {"time_limit": seconds / 10} if iterations is None else {"iterations": iterations}
-        options: dict[str, Any] = {} if method in ("none", "white", "paper") else bound
-        return interruptible(calibrate(classes, graph, method, epsilon, delta, seed=seed, **options))
     problem = Problem.of(classes, graph, epsilon, 1.0)
     groups = [members for members in problem.components if len(members) > 1]
     found: list[tuple[Any, Mechanism]] = []
@@ -113,9 +108,12 @@ def _one_group(
     classes, graph, epsilon = part.original, part.graph, part.epsilons[:, 0].copy()
 
     def attempt(rho: float, *starts: Mechanism) -> Mechanism:
-        made = design(classes, graph, method, epsilon, rho, seed=seed, start=starts, **limits.options)
-        return interruptible(made)
+        return design(
+            classes, graph, method, epsilon, rho, seed=seed, start=starts, interruptible=True, **limits.options
+        )
 
+    if method not in ("transport", "additive", "center"):
+        return calibrate(classes, graph, method, epsilon, delta, seed=seed, interruptible=True, **limits.options)
     if method == "center" and not classes.stored_variances.any():
         # Constants either meet or can be told apart: there is nothing in between to look for.
         price = perfect_rho(classes, graph) * (1 + MARGIN)
@@ -211,10 +209,3 @@ def joined(method: str, problem: Problem, found: list[tuple[Any, Mechanism]]) ->
         lower_bound=max((m.lower_bound for _, m in found), default=0.0),
         notes=tuple(notes),
     )
-
-
-def interruptible(mechanism: Mechanism) -> Mechanism:
-    """A search ends with its best at Ctrl-C; a run ends there."""
-    if any(note.startswith(INTERRUPTED) for note in mechanism.notes):
-        raise KeyboardInterrupt
-    return mechanism
