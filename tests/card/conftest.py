@@ -56,8 +56,6 @@ def release() -> dict[str, Any]:
         "truth": truth,
         "alternatives": alternatives,
         "frontier": frontier,
-        "audit": found,
-        "guard": guard,
         "timings": {"fit": 3.25, "design": 8.0, "release": 0.25, "audit": 2.5},
         "title": "A simulated neighborhood",
     }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.card.card import MEANINGLESS
+from shoal.card.facts import MEANINGLESS
 
 
 def family(n: int = 4, k: int = 3) -> tuple[shoal.GaussianClasses, shoal.NeighborGraph]:

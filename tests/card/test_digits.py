@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.card.digits import counted, lower, many, nearest, percent, plain, share, stated, upper
+from shoal.card.digits import counted, down, lower, many, nearest, percent, plain, share, up, upper
 
 numbers = st.floats(min_value=5e-324, max_value=1e300, allow_nan=False)
 
@@ -38,10 +38,18 @@ def test_upper_reads_well(value: float | None, text: str) -> None:
     assert upper(value) == text
 
 
-def test_a_figure_of_the_card_is_not_rounded_again() -> None:
-    # one step above its decimal, as rounding up leaves it
-    assert stated(0.0016930000000000001) == "0.001693"
-    assert stated(None) == "—"
+@settings(derandomize=True, max_examples=300)
+@given(numbers, st.integers(1, 6))
+def test_what_is_stored_is_what_is_printed_and_still_a_bound(value: float, digits: int) -> None:
+    assert down(value, digits) <= value <= up(value, digits)
+    assert float(upper(value, digits)) == up(value, digits)
+    assert float(lower(value, digits)) == down(value, digits)
+
+
+def test_what_has_no_number_is_none() -> None:
+    assert up(None) is up(float("inf")) is down(float("nan")) is None
+    assert up(0.99999, most=1.0) == 1.0
+    assert up(0.0) == down(0.0) == 0.0
 
 
 def test_small_words() -> None:

@@ -74,7 +74,7 @@ def test_loads_without_a_word_on_the_console_and_without_the_network(opened: Cal
     assert page.title == "A simulated neighborhood"
 
 
-@pytest.mark.parametrize("key", ["curves", "frontier", "homes", "accuracy", "attack"])
+@pytest.mark.parametrize("key", ["curves", "frontier", "answers", "accuracy", "attack"])
 def test_lines_are_drawn_with_points(opened: Callable[..., Any], key: str) -> None:
     page = opened()
     paths = page.find_elements(By.CSS_SELECTOR, f"#{key} svg path.curve")
@@ -152,17 +152,17 @@ def test_heat_map_names_both_homes_of_a_cell(opened: Callable[..., Any], release
 
 def test_another_home_can_be_chosen(opened: Callable[..., Any], release: dict[str, Any]) -> None:
     page = opened()
-    select = Select(page.find_element(By.CSS_SELECTOR, "#homes select"))
+    select = Select(page.find_element(By.CSS_SELECTOR, "#answers select"))
     assert len(select.options) == 30
 
     def line() -> str:
-        return str(page.find_element(By.CSS_SELECTOR, '#homes svg path[data-series="released"]').get_attribute("d"))
+        return str(page.find_element(By.CSS_SELECTOR, '#answers svg path[data-series="released"]').get_attribute("d"))
 
     before = line()
     select.select_by_visible_text("H0007")
     assert line() != before
     i = release["mechanism"].classes.labels.index("H0007")
-    row = page.find_elements(By.CSS_SELECTOR, "#homes .numbers tbody tr")[-1]
+    row = page.find_elements(By.CSS_SELECTOR, "#answers .numbers tbody tr")[-1]
     shown = [cell.get_attribute("textContent") for cell in row.find_elements(By.TAG_NAME, "td")]
     power = release["forecasts"].to_power(release["released"][i])[-1]
     assert float(shown[-1]) == pytest.approx(power, rel=5e-3)
@@ -170,7 +170,7 @@ def test_another_home_can_be_chosen(opened: Callable[..., Any], release: dict[st
 
 def test_a_hostile_name_stays_text(opened: Callable[..., Any], tmp_path: Path) -> None:
     page = opened(path=shoal.write_report(tmp_path / "hostile.html", **hostile()))
-    assert NASTY in [option.text for option in Select(page.find_element(By.CSS_SELECTOR, "#homes select")).options]
+    assert NASTY in [option.text for option in Select(page.find_element(By.CSS_SELECTOR, "#answers select")).options]
     assert page.find_elements(By.TAG_NAME, "img") == []
     assert page.title == NASTY
     assert page.get_log("browser") == []

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
-from shoal.engine.summary import _well
 
 import shoal
 from shoal.card.promise import SENTENCE, factor, promise
+from shoal.card.summary import summary
 
 ROOT = Path(__file__).parents[2]
 #: The sentence with its two figures to be read.
@@ -84,11 +84,11 @@ def test_everything_printed_says_the_sentence_with_figures_on_the_safe_side(mech
         assert delta >= Decimal(mechanism.certificate.delta_upper)
 
 
-def test_the_summary_of_a_run_says_the_sentence() -> None:
-    facts = {"delta": 1.23456e-6, "epsilon": 1.0, "method": "center", "meaningful": True, "target": None}
-    said = " ".join(_well(facts | {"worst_edge": ["ada", "ben"], "all_alike": False}))
-    assert figures(said)[1] >= Decimal(facts["delta"])
-    assert promise(1.0, "1.24e-06") in said
+def test_the_summary_says_the_sentence(mechanism: shoal.Mechanism) -> None:
+    card = shoal.release_card(mechanism)
+    said = " ".join(line for _, lines in summary(card.fit, card.design) for line in lines)
+    assert figures(said) == figures(card.to_markdown())
+    assert figures(said)[1] >= Decimal(mechanism.certificate.delta_upper)
 
 
 @pytest.mark.parametrize("public", [False, True])

@@ -171,7 +171,7 @@ def release_card(
         The card; ``to_markdown``, ``to_json`` and ``to_yaml`` print it.
     """
     accuracy = None if forecasts is None else forecasts.accuracy(mechanism)
-    design = design_facts(mechanism, query=query, accuracy=accuracy, seed=seed)
+    design = design_facts(mechanism, query=query, accuracy=accuracy, thorough=True, seed=seed)
     if forecasts is None:
         fit = fit_facts(mechanism.graph, fitted_on_private_data=fitted_on_private_data)
     else:

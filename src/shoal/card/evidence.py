@@ -141,7 +141,7 @@ def model(card: ReleaseCard, shown: Exhibits | None) -> Section:
 def ledger(card: ReleaseCard, shown: Exhibits | None) -> Section:
     """What has been spent of the budgets, and whether the record is intact."""
     heading, release, noun = "What has been spent", card.release, card.fit.noun
-    if release is None and (shown is None or not (shown.accounts or shown.verification)):
+    if release is None and (shown is None or (not shown.accounts and shown.verification is None)):
         return Section(
             "ledger",
             heading,

@@ -275,7 +275,7 @@ class DesignFacts(Record):
             largest_group=max(part.largest_group for part in parts),
             curve=curve,
             renyi=_worst_divergence([part.renyi for part in parts]),
-            tradeoff=_worst_at(part.tradeoff for part in parts),
+            tradeoff=tuple((rate, tpr_bound(rate, curve)) for rate, _ in worst.tradeoff),
             naming=_naming_together(parts, curve),
             accuracy=Accuracy.merged([part.accuracy for part in parts]),
             all_alike=all(part.all_alike for part in parts),
@@ -435,6 +435,11 @@ def lost_shards(*stages: FitFacts | DesignFacts | ReleaseFacts | None) -> tuple[
 def together(digests: Iterable[str]) -> str:
     """One digest of several in any order: their sum as 256-bit numbers; that of one is itself."""
     return f"{sum(int(one, 16) for one in digests if one) % (1 << 256):064x}"
+
+
+def tpr_bound(false_positives: float, curve: Iterable[tuple[float, float]]) -> float:
+    """No test between neighbors has a larger true positive rate at this false one: min over ε of e^ε α + δ(ε)."""
+    return min(_above(min((math.exp(e) * false_positives + d for e, d in curve if e < 700), default=1.0)), 1.0)
 
 
 def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:

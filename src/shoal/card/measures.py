@@ -36,6 +36,7 @@ from shoal.card.facts import (
     Spent,
     naming_bound,
     together,
+    tpr_bound,
 )
 from shoal.card.questions import QUESTIONS
 from shoal.classes import GaussianClasses
@@ -56,6 +57,12 @@ COVERAGE = 0.9
 #: Largest standard deviation of a released entry that counts as a trace of noise.
 ALIKE = 1e-2
 OWN = "the answer's own"
+#: Edges up to which a thorough description looks at every one for itself.
+THOROUGH = 5000
+#: A δ below this is told at the next ε as well: what holds at an ε holds at every larger one.
+SETTLED = 1e-20
+#: Share of a false positive rate that a bound from the curve may give away before edges are searched.
+CLOSE = 0.01
 
 
 def fit_facts(graph: NeighborGraph, *, noun: str = "label", fitted_on_private_data: bool | None = None) -> FitFacts:
@@ -81,7 +88,8 @@ def design_facts(
     accuracy: Accuracy | None = None,
     decisions: Sequence[tuple[str, int]] = (),
     perfect_rho: float | None = None,
-    seed: int | None = None,
+    thorough: bool = False,
+    seed: int = 0,
 ) -> DesignFacts:
     """What a mechanism promises and what it costs, from its final parameters.
 
@@ -92,8 +100,10 @@ def design_facts(
         accuracy: errors in another unit than the answer's own.
         decisions: what became of the groups of an earlier design.
         perfect_rho: least ρ at which all labels of a group look alike.
-        seed: estimate by sampling how often a label can be named. Without one this is bounded from δ(ε) alone, so that
-            the figure of several mechanisms together does not depend on how labels are spread over them.
+        thorough: search every edge for the best test, and sample how often a label can be named. Otherwise both are
+            bounded from δ(ε) alone: little work, and the figures of several mechanisms together do not depend on how
+            labels are spread over them.
+        seed: seed of the sampling.
     """
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)
@@ -101,6 +111,7 @@ def design_facts(
     sizes = group_sizes(graph)
     epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
     curve = _curve(mechanism)
+    thorough = thorough and graph.n_edges <= THOROUGH
     log_delta = float(certificate.log_delta_upper)
     return DesignFacts(
         method=mechanism.method,
@@ -122,8 +133,8 @@ def design_facts(
         edges=graph.n_edges,
         curve=curve,
         renyi=_renyi(mechanism),
-        tradeoff=_tradeoff(mechanism),
-        naming=_naming(mechanism, curve, sizes, seed),
+        tradeoff=_tradeoff(mechanism, curve, thorough),
+        naming=_naming(mechanism, curve, sizes, seed if thorough else None),
         accuracy=accuracy_facts(mechanism) if accuracy is None else accuracy,
         query=query,
         target=target,
@@ -287,8 +298,11 @@ def groups_digest(graph: NeighborGraph) -> str:
 
 def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
     grid = np.unique(np.concatenate([EPSILONS, mechanism.epsilon]))
+    found = mechanism.released_curve(grid[:2]).delta_upper
+    if found[-1] > SETTLED:
+        found = np.concatenate([found, mechanism.released_curve(grid[2:]).delta_upper])
     # What holds at an ε holds at every larger one; the cost of finite precision alone would grow with ε.
-    deltas = np.minimum.accumulate(mechanism.released_curve(grid).delta_upper)
+    deltas = np.minimum.accumulate(np.concatenate([found, np.full(len(grid) - len(found), found[-1])]))
     if len(set(mechanism.epsilon.tolist())) == 1:
         # So that the curve and the guarantee say the same at the design's ε.
         deltas = np.where(grid <= mechanism.epsilon[0], np.maximum(deltas, mechanism.certificate.delta_upper), deltas)
@@ -302,15 +316,22 @@ def _renyi(mechanism: Mechanism) -> tuple[tuple[float, float | None], ...]:
     )
 
 
-def _tradeoff(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
+def _tradeoff(
+    mechanism: Mechanism, curve: Sequence[tuple[float, float]], thorough: bool
+) -> tuple[tuple[float, float], ...]:
     """Largest true positive rate of any test between neighbors, at some false positive rates."""
-    loss = mechanism.finite_precision_tv
-    # Both rates of a test on what is really released are within the loss of those on the ideal answer.
-    rates = np.array([min(math.nextafter(rate + loss, 1.0), 1.0) for rate in FALSE_ALARMS])
-    worst = worst_tpr(mechanism.output, mechanism.graph, rates).tolist()
-    return tuple(
-        (rate, min(math.nextafter(tpr + loss, math.inf), 1.0)) for rate, tpr in zip(FALSE_ALARMS, worst, strict=True)
-    )
+    bounds = {rate: tpr_bound(rate, curve) for rate in FALSE_ALARMS}
+    loose = [rate for rate, bound in bounds.items() if bound > (1 + CLOSE) * rate]
+    if thorough and loose:
+        loss = mechanism.finite_precision_tv
+        # Both rates of a test on what is really released are within the loss of those on the ideal answer.
+        rates = np.array([min(math.nextafter(rate + loss, 1.0), 1.0) for rate in loose])
+        worst = worst_tpr(mechanism.output, mechanism.graph, rates).tolist()
+        bounds |= {
+            rate: min(math.nextafter(tpr + loss, math.inf), bounds[rate])
+            for rate, tpr in zip(loose, worst, strict=True)
+        }
+    return tuple(bounds.items())
 
 
 def _naming(
