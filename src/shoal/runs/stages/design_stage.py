@@ -18,12 +18,12 @@ import numpy as np
 from shoal.card.facts import LISTED, DesignFacts
 from shoal.card.measures import design_facts
 from shoal.classes import GaussianClasses
+from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
-from shoal.designs.mechanism import Mechanism
 from shoal.designs.reuse import REDESIGN, redesigned, reuse
-from shoal.designs.target import meet
 from shoal.errors import InputError
 from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
 from shoal.meters.traces import power_accuracy
@@ -67,12 +67,12 @@ def do(task: DesignTask) -> DesignFacts:
     else:
         graph = group_graph(forecasts.households, groups_of(task.readings))
         if task.delta is not None:
-            mechanism = meet(
+            mechanism = calibrate(
                 classes,
                 graph,
-                method=task.method,
-                epsilon=task.epsilon,
-                delta=task.delta,
+                task.method,
+                task.epsilon,
+                task.delta,
                 seed=task.seed,
                 iterations=task.iterations,
                 progress=tick,
