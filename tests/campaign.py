@@ -344,7 +344,7 @@ def apart(seed: int) -> Tally:
 def _mechanism(tally: Tally, rng: np.random.Generator, mechanism: shoal.Mechanism, grid: Sequence[float]) -> None:
     """A design's certificate and curves against the exact laws of what it gives out."""
     laws = output_laws(mechanism)
-    edges = [Edge.of((laws[i], laws[j])) for i, j in mechanism._pairs]
+    edges = [Edge.of((laws[i], laws[j])) for i, j in mechanism.pairs]
     tally.pairs += len(edges)
 
     def worst(epsilon: Sequence[float] | float, notion: str) -> Enclosure:

@@ -1,4 +1,4 @@
-"""Certified upper ends against enclosures in ball arithmetic, a few seeds of every family; and the enclosures themselves
+"""A small run of the safety campaign: no certified figure on the unsafe side of a rigorous enclosure."""
 against closed forms and the mpmath oracle. The full campaign is ``python -m benchmarks.safety``.
 """
 

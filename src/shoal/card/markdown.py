@@ -10,7 +10,7 @@ from shoal.card.digits import counted, lower, nearest, percent, upper
 from shoal.card.facts import Accuracy, DesignFacts, lost_shards
 from shoal.card.measures import OWN
 from shoal.card.promise import promise
-from shoal.card.questions import question
+from shoal.card.query_words import question
 from shoal.card.summary import attacked_groups, sizes
 
 

@@ -38,7 +38,7 @@ from shoal.card.facts import (
     together,
     tpr_bound,
 )
-from shoal.card.questions import QUESTIONS
+from shoal.card.query_words import QUESTIONS
 from shoal.classes import GaussianClasses
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
@@ -95,7 +95,7 @@ def design_facts(
 
     Args:
         mechanism: what releases the answers.
-        query: how the answers come about, a key of :data:`shoal.card.questions.QUESTIONS`; None for another kind.
+        query: how the answers come about, a key of :data:`shoal.card.query_words.QUESTIONS`; None for another kind.
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
         decisions: what became of the groups of an earlier design.

@@ -14,8 +14,8 @@ from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
 from shoal.designs.barycenter import additive_center, transport_center
-from shoal.designs.bounds import lower_bound
 from shoal.designs.descent import Report, Settings
+from shoal.designs.floors import lower_bound
 from shoal.designs.methods import METHODS, Method
 from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem

@@ -67,8 +67,8 @@ def sort_files(
 ) -> Pieces:
     """Sort the rows of meter files by shard into ``folder``, which appears when all is done.
 
-    The arguments are those of :func:`shoal.read_meters`; ``shard_size`` is the number of households per shard, ``only``
-    names the households to take, if not all.
+    The arguments are those of ``meter_readings``; ``shard_size`` is the number of households per shard, ``only`` names
+    the households to take, if not all.
     """
     if unit is not None:
         validation.choice(("kw", "kwh"), unit=unit)

@@ -22,7 +22,7 @@ from shoal.compiled import kernel
 from shoal.designs.descent import Settings, best_certified
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
-from shoal.eigenpairs import eigh
+from shoal.eigenpairs import eigenpairs, eigh
 from shoal.matrices import square_root
 from shoal.validation import FloatArray, IndexArray
 
@@ -159,14 +159,15 @@ def _descend(
         found = False
         for _ in range(80):
             trial = precision[y] - alpha * gradient
-            eigenvalues, vectors = eigh(0.5 * (trial + trial.T))
-            floor = 1e-12 * eigenvalues[k - 1]
-            if eigenvalues[k - 1] > 0.0:
+            eigenvalues, rows = eigenpairs(0.5 * (trial + trial.T))
+            largest = eigenvalues.max()
+            floor = 1e-12 * largest
+            if largest > 0.0:
                 log_det = 0.0
                 for r in range(k):
                     eigenvalues[r] = max(eigenvalues[r], floor)
                     log_det += math.log(eigenvalues[r])
-                trial = (vectors * eigenvalues) @ vectors.T
+                trial = (rows.T * eigenvalues) @ rows
                 highest = -math.inf
                 for f in range(len(pairs)):
                     i, j = pairs[f, 0], pairs[f, 1]
