@@ -27,6 +27,7 @@ class Failure:
 
     message: str
     died: bool = False  #: its workers died: nothing is known to be wrong with the task itself
+    unreachable: bool = False  #: what was asked for cannot be had, which concerns more than this task
 
 
 class Executor(ABC):

@@ -160,8 +160,9 @@ def _descend(
         for _ in range(80):
             trial = precision[y] - alpha * gradient
             eigenvalues, rows = eigenpairs(0.5 * (trial + trial.T))
-            floor = 1e-12 * eigenvalues.max()
-            if floor > 0.0:
+            largest = eigenvalues.max()
+            floor = 1e-12 * largest
+            if largest > 0.0:
                 log_det = 0.0
                 for r in range(k):
                     eigenvalues[r] = max(eigenvalues[r], floor)
