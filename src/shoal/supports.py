@@ -69,7 +69,7 @@ class Supports:
     position: NDArray[np.intp]
     constants: NDArray[np.intp]
 
-    def compared(self, pairs: NDArray[np.intp]) -> tuple[BoolArray, BoolArray]:
+    def compared(self, pairs: IndexArray) -> tuple[BoolArray, BoolArray]:
         """(n_pairs,) each: which pairs live on different supports for certain, and which are unsettled."""
         family, position, constants = self.family[pairs], self.position[pairs], self.constants[pairs]
         same = family[:, 0] == family[:, 1]
@@ -172,8 +172,8 @@ def _families(classes: GaussianClasses, labels: IndexArray, moving: IndexArray) 
         result.append(_family(part, labels, full, moving))
     for known, rows in spaces:
         by_offset: dict[tuple[object, ...], list[int]] = {}
-        for there in np.flatnonzero(np.isin(places, rows)).tolist():
-            by_offset.setdefault(known.offset(part.means[there]), []).append(there)
+        for one in np.flatnonzero(np.isin(places, rows)).tolist():
+            by_offset.setdefault(known.offset(part.means[one]), []).append(one)
         spread = np.zeros((classes.n_dims, known.rank))
         spread[moving] = known.spread
         for members in by_offset.values():

@@ -23,7 +23,7 @@ from shoal.designs.descent import Settings, best_certified
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
 from shoal.eigenpairs import eigenpairs, eigh
-from shoal.matrices import square_root
+from shoal.matrices import EPS, square_root
 from shoal.validation import FloatArray, IndexArray
 
 #: Most steps before the descent is stopped.
@@ -44,7 +44,9 @@ def paper(
     """
     n, k = problem.n_labels, problem.n_dims
     base = np.broadcast_to(problem.classes.stored_covs, (n, k, k)) + problem.floor_cov
-    start = base + (np.maximum(radii(problem), 1e-12) ** 2 / k)[:, None, None] * np.eye(k)
+    # Noise that rounding would swallow cannot be inverted; the iterates are scaled to the budget in any case.
+    visible = 64 * k * EPS * np.diagonal(base, axis1=1, axis2=2).max(axis=1)
+    start = base + np.maximum(np.maximum(radii(problem), 1e-12) ** 2 / k, visible)[:, None, None] * np.eye(k)
     precision = np.asarray(np.linalg.inv(start), dtype=np.float64)
     means, pairs = problem.classes.means, problem.pairs
     history = np.full(steps + 1, np.nan)
