@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import determinants
 import numpy as np
 import pytest
 from flint import arb
 
+import determinants
 import shoal
 from families import clustered
 

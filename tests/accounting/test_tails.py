@@ -198,7 +198,9 @@ def test_the_supremum_of_a_loss_moves_with_a_gap_that_may_not_be_zero():
     for notion in (tails.DP, tails.PDP, tails.CHERNOFF):
         epsilon = top + 0.9 * error**2
         assert tails.log_delta(notion, epsilon, moved, -math.inf)[0] > -math.inf
-        assert tails.log_delta(notion, epsilon, law, -math.inf)[2] >= tails.log_delta(notion, epsilon, moved, -math.inf)[1]
+        assert (
+            tails.log_delta(notion, epsilon, law, -math.inf)[2] >= tails.log_delta(notion, epsilon, moved, -math.inf)[1]
+        )
         assert tails.log_delta(notion, top + 2 * error**2, law, -math.inf)[2] == -math.inf
 
 
