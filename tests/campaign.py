@@ -589,7 +589,7 @@ def others(seed: int) -> Tally:
             for back in (False, True):
                 tally.checks += 1
                 truth = edge.renyi_lower(order, reverse=back)
-                if not claimed == math.inf and (truth is None or arb(claimed) < truth):
+                if claimed != math.inf and (truth is None or arb(claimed) < truth):
                     shown = "inf" if truth is None else truth.str(20)
                     tally.violations.append(f"renyi order {order!r}: {claimed!r}, proven {shown}")
 

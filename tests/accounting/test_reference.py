@@ -1,4 +1,4 @@
-"""A small run of the safety campaign: no certified figure on the unsafe side of a rigorous enclosure."""
+"""A small run of the safety campaign: no certified figure on the unsafe side of an enclosure, itself checked here
 against closed forms and the mpmath oracle. The full campaign is ``python -m benchmarks.safety``.
 """
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shoal.designs.target import part_of
+from shoal.designs.parts import part_of
 
 import shoal
 from shoal.card.card import ReleaseCard
