@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from page_cases import NASTY, hostile
-from shoal.report.contents import gather
 
 import shoal
 

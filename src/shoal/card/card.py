@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import shoal
 from shoal.audits.verdict import Audit
+from shoal.card.assumptions import question
 from shoal.card.digits import down, up
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards
 from shoal.card.measures import audit_facts, design_facts, fit_facts, guard_facts, ledger_facts
-from shoal.card.questions import question
 from shoal.errors import InputError
 
 if TYPE_CHECKING:
