@@ -22,7 +22,7 @@ from numba import njit
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).parent
-#: Rooms without kernels that no room with kernels may import from (ARCHITECTURE.md; a test checks both).
+#: Rooms without kernels, from which no module with kernels imports (ARCHITECTURE.md; a test checks both).
 EDGE = ("card", "cli", "ledger", "runs", "workers")
 
 

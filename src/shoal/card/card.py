@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import shoal
 from shoal.audits.verdict import Audit
+from shoal.card.assumptions import question
 from shoal.card.digits import down, up
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards
 from shoal.card.measures import audit_facts, design_facts, fit_facts, guard_facts, ledger_facts
-from shoal.card.query_words import question
 from shoal.errors import InputError
 
 if TYPE_CHECKING:
     from shoal.audits.guard import ModelGuard
     from shoal.card.exhibits import AnswerSource
+    from shoal.designs.mechanism import Mechanism
     from shoal.ledger.ledger import Ledger
-    from shoal.mechanism import Mechanism
 
 VERSION = 2
 

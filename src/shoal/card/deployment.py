@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shoal import __version__
+from shoal.card.assumptions import question
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import many, up, upper
 from shoal.card.promise import promise
-from shoal.card.query_words import question
 from shoal.errors import InputError
 
 #: What only the publisher can fill in -> what stands there until then.

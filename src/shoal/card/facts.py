@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Self
 
+from shoal.card.assumptions import question
 from shoal.card.digits import upper
-from shoal.card.query_words import question
 from shoal.errors import InputError
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.

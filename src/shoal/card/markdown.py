@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from shoal import __version__
+from shoal.card.assumptions import question
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import counted, lower, nearest, percent, upper
 from shoal.card.facts import Accuracy, DesignFacts, lost_shards
 from shoal.card.measures import OWN
 from shoal.card.promise import promise
-from shoal.card.query_words import question
 from shoal.card.summary import attacked_groups, sizes
 
 

@@ -22,6 +22,7 @@ from shoal import validation
 from shoal.accounting.renyi import renyi_curve
 from shoal.accounting.risk import identification_risk
 from shoal.accounting.tradeoff import worst_tpr
+from shoal.card.assumptions import QUESTIONS
 from shoal.card.facts import (
     LISTED,
     Accuracy,
@@ -38,10 +39,9 @@ from shoal.card.facts import (
     together,
     tpr_bound,
 )
-from shoal.card.query_words import QUESTIONS
 from shoal.classes import GaussianClasses
+from shoal.designs.mechanism import Mechanism
 from shoal.graph import NeighborGraph
-from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def design_facts(
 
     Args:
         mechanism: what releases the answers.
-        query: how the answers come about, a key of :data:`shoal.card.query_words.QUESTIONS`; None for another kind.
+        query: how the answers come about, a key of :data:`shoal.card.assumptions.QUESTIONS`; None for another kind.
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
         decisions: what became of the groups of an earlier design.

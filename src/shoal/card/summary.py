@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from shoal.card.assumptions import question
 from shoal.card.digits import counted, many, nearest, percent, upper
 from shoal.card.facts import MEANINGLESS, AuditFacts, DesignFacts, FitFacts, Named, ReleaseFacts, lost_shards
 from shoal.card.promise import promise
-from shoal.card.query_words import question
 
 Part = tuple[str, list[str]]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shoal.card.assumptions import question
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import counted, lower, many, percent, upper
 from shoal.card.facts import Accuracy
 from shoal.card.promise import promise
-from shoal.card.query_words import question
 from shoal.card.section import Section
 from shoal.card.summary import attacked_groups, long_run, short_unit, sizes
 
