@@ -21,9 +21,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import config, njit
+import numba
+from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Numba's settings; it fills the module as it is imported.
+config: Any = numba.config
 
 PACKAGE = Path(__file__).parent
 #: Rooms without kernels that no room with kernels may import from (ARCHITECTURE.md; a test checks both).
@@ -81,7 +85,7 @@ def _places(package: Path) -> Iterator[Path]:
 
 
 def cache_folder(package: Path = PACKAGE) -> Path | None:
-    """The folder for kernels of these sources, made if need be, or None; those of older sources beside it are removed."""
+    """The folder for kernels of these sources, made if need be, or None; those of other sources beside it go."""
     name = f"kernels-{sources_digest(package)}"
     for place in _places(package):
         folder = place / name
