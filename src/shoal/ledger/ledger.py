@@ -23,7 +23,6 @@ import numpy as np
 import shoal
 from shoal import validation
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal, schema
@@ -43,6 +42,7 @@ from shoal.ledger.registry import compatible
 from shoal.ledger.storage import Storage, Transaction
 from shoal.ledger.tallies import Tallies
 from shoal.ledger.verification import Verification, verified
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 
@@ -136,6 +136,12 @@ class Ledger:
             by_label = {name: self._books.account(transaction, limit, lookup) for name, limit in found}
             rest = [self._books.account(transaction, limit, lookup) for limit in groups]
             return Spent((*by_label.values(), *rest), by_label)
+
+    def unlimited(self, labels: Sequence[Any]) -> tuple[str, ...]:
+        """The labels that no budget is in force for, neither their own nor a common one nor that of a group."""
+        with self._storage.reading() as transaction:
+            budgets = self._books.in_force(transaction)
+        return tuple(name for name in map(str, labels) if not budgets.limits(name, None))
 
     def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> Composed:
         """The composed δ(ε) of everything released about a label, or of what an analyst was shown of it."""
