@@ -39,8 +39,8 @@ NEAR_ONE = -1e-16
 class Contour(NamedTuple):
     """Where one tail was integrated, as plain numbers in an array's last axis; strip 0 means no gradient.
 
-    ``log_tail`` is ln of the tail and ``log_strip`` that of the strip's own integral, which is the complement on the other
-    strip. Chernoff's bound has no contour: ``c`` is its t.
+    ``log_tail`` is ln of the tail and ``log_strip`` that of the strip's own integral, which is the complement on the
+    other strip. Chernoff's bound has no contour: ``c`` is its t.
     """
 
     log_tail: float
@@ -59,8 +59,8 @@ SLOTS = len(Contour._fields)
 class Trace(NamedTuple):
     """What the first pass leaves for the second, per edge: forward spectrum, U, and contours.
 
-    ``contours`` is (edges, directions, tails, ``SLOTS``), each a :class:`Contour`. The second tail is used by two-sided PDP
-    only.
+    ``contours`` is (edges, directions, tails, ``SLOTS``), each a :class:`Contour`. The second tail is used by two-sided
+    PDP only.
     """
 
     lam: FloatArray
