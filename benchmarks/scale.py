@@ -1,7 +1,7 @@
-"""Runs in shards at growing sizes: seconds and peak memory per stage, the same output on every engine, a cost model.
+"""Runs at growing sizes: seconds and peak memory per stage, the same output on all workers, a cost model.
 
     python -m benchmarks scale                       1,000 and 10,000 households end to end, 100,000 up to groups
-    python -m benchmarks.scale --sizes 1000 --engine ray
+    python -m benchmarks.scale --sizes 1000 --workers ray
     python -m benchmarks.scale --same 200            digests of all shards on serial, processes and ray
 
 Simulated households, 17 days of quarter-hours, ARMA(6, 5), 12 steps, point forecasts, groups of at most 50, shards of
@@ -19,10 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from shoal.engine import sources
-from shoal.engine.config import Config
-from shoal.engine.run import Run
-from shoal.fleet.sharded import Sharded
+import shoal
+from shoal.runs.neighborhood import grouped_readings
 
 DAYS, ORIGIN = 17, "2024-01-17T18:00"
 #: What the driver says it is doing -> stage of the table.
@@ -96,29 +94,30 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def config_of(args: argparse.Namespace, engine: str) -> Config:
-    return Config(engine=engine, workers=args.workers, shard_size=args.shard_size, origin=ORIGIN)
-
-
 def one(households: int, args: argparse.Namespace) -> dict[str, Any]:
     """One size: end to end through the release, or only as far as shards of whole groups."""
-    config = config_of(args, args.engine)
-    source = sources.simulated(households, DAYS, 15, 0)
+    source = shoal.SimulatedMeters(households, DAYS)
     with tempfile.TemporaryDirectory(dir=args.folder) as folder, Watch() as watch:
         out = Path(folder) / "run"
-        with Run.start(out, source, config, watch, Sharded()) as run:
+        run = shoal.Run(
+            out,
+            source,
+            progress=watch,
+            workers=args.workers,
+            cores=args.cores,
+            shard_size=args.shard_size,
+            origin=ORIGIN,
+        )
+        with run.held():
             if households > args.whole:
-                from shoal.fleet.lists import executor_of
-                from shoal.fleet.neighborhood import grouped_readings
-
-                with executor_of(config) as executor:
-                    grouped_readings(executor, out / "shards", source, config, run.told("fit"))
+                context = run.context("fit")
+                with context.workers() as executor:
+                    grouped_readings(executor, out / "shards", context.source, run.config, context.tell)
             else:
-                run.fit()
-                run.design()
-                run.release()
+                for stage in ("fit", "design", "release"):
+                    run.do(stage)
         disk = sum(f.stat().st_size for f in out.rglob("*") if f.is_file())
-        facts = {**run.facts("fit"), **run.facts("design")}
+        facts = {name: value for facts in (run.fit, run.design) if facts for name, value in facts.to_json().items()}
     return {
         "households": households,
         "seconds": {name: watch.seconds[name] for name in STAGES if name in watch.seconds},
@@ -134,7 +133,7 @@ def sizes(args: argparse.Namespace) -> None:
     """The tables."""
     rows = [one(n, args) for n in args.sizes]
     print(
-        f"\nSeconds, engine {args.engine}, shards of {args.shard_size} (CPU cores: {len(os.sched_getaffinity(0))}):\n"
+        f"\nSeconds, workers {args.workers}, shards of {args.shard_size} (CPU cores: {len(os.sched_getaffinity(0))}):\n"
     )
     print("| households | " + " | ".join(STAGES) + " | all | ms per household | edges | largest δ |")
     print("| ---: " * (len(STAGES) + 5) + "|")
@@ -175,21 +174,22 @@ def model(rows: list[dict[str, Any]]) -> None:
 
 
 def same(households: int, args: argparse.Namespace) -> None:
-    """Digests of every shard up to the design, on every engine."""
+    """Digests of every shard up to the design, on all workers."""
     found: dict[str, dict[str, str]] = {}
-    for engine in ("serial", "processes", "ray"):
-        config = config_of(args, engine).changed(shard_size=max(households // 4, 10), group_cap=10)
+    for workers in ("serial", "processes", "ray"):
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
             out = Path(folder) / "run"
-            with Run.start(out, sources.simulated(households, DAYS, 15, 0), config, None, Sharded()) as run:
-                run.fit()
-                run.design()
+            size = max(households // 4, 10)
+            source = shoal.SimulatedMeters(households, DAYS)
+            run = shoal.Run(out, source, workers=workers, shard_size=size, group_cap=10, origin=ORIGIN)
+            for stage in ("fit", "design"):
+                run.do(stage)
             digests = {}
             for name in ("fit.json", "design.json"):
                 for shard in json.loads((out / name).read_text())["shards"]:
                     digests[shard["key"]] = json.dumps(shard["files"], sort_keys=True)
-            found[engine] = digests
-        print(f"{engine}: {len(digests)} shards", flush=True)
+            found[workers] = digests
+        print(f"{workers}: {len(digests)} shards", flush=True)
     alike = all(digests == found["serial"] for digests in found.values())
     print(f"{households} households: shards on serial, processes and ray are {'identical' if alike else 'DIFFERENT'}")
     if not alike:
@@ -200,10 +200,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="*", default=[1000, 10_000, 100_000])
     parser.add_argument("--whole", type=int, default=10_000, help="larger sizes stop at shards of whole groups")
-    parser.add_argument("--engine", default="processes")
-    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--workers", default="processes")
+    parser.add_argument("--cores", type=int, default=None)
     parser.add_argument("--shard-size", type=int, default=1000)
-    parser.add_argument("--same", type=int, default=0, help="households of the comparison of engines; 0 leaves it out")
+    parser.add_argument("--same", type=int, default=0, help="households of the comparison of workers; 0 leaves it out")
     parser.add_argument("--folder", default=None, help="where the runs lie while they run")
     parser.add_argument("--json", default=None, help="file for the numbers")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run?")

@@ -6,12 +6,12 @@ import sys
 import time
 import warnings
 
-from shoal.fleet.caps import cap_table
-from shoal.fleet.profiles import mean_days
-from shoal.fleet.shards import shard_of
+from benchmarks.caps import cap_table
 from shoal.meters.forecast import forecast
 from shoal.meters.quality import repair
 from shoal.meters.simulate import simulate_meters
+from shoal.runs.profiles import mean_days
+from shoal.runs.shards import shard_of
 
 HOMES, DAYS, CAPS = 600, 16, (10, 25, 50, 100)
 RHO, EPSILON, DELTA = 2.0, 1.0, 1e-5

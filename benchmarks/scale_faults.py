@@ -1,6 +1,6 @@
-"""Kill workers and the driver of a run in shards, over and over, and hold what it released against its ledger.
+"""Kill workers and the driver of a run, over and over, and hold what it released against its ledger.
 
-``python -m benchmarks.scale_faults [households] [engine ...]`` (10,000 on processes and ray by default). SIGKILL goes
+``python -m benchmarks.scale_faults [households] [workers ...]`` (10,000 on processes and ray by default). SIGKILL goes
 to a random worker every few seconds, and to the driver at random moments, half of them during the release; the same
 command is then given again until it is done. After every death of the driver, all that lies under ``released/`` is
 looked up in the ledger.
@@ -24,11 +24,13 @@ import numpy as np
 import polars as pl
 
 from shoal import Ledger
-from shoal.engine.folder import Folder
-from shoal.fleet.jobs import parts_of, read_list
+from shoal.card.facts import FitFacts
 from shoal.meters.forecast import Forecasts
+from shoal.runs.context import list_of
+from shoal.runs.folder import Folder
+from shoal.runs.stages.release_stage import Shown
 
-HOUSEHOLDS, ENGINES = 10_000, ("processes", "ray")
+HOUSEHOLDS, KINDS = 10_000, ("processes", "ray")
 WORKER_KILLS, DRIVER_KILLS = 20, 6
 SETTINGS = ("--order", "2,1", "--horizon", "4", "--group-cap", "10", "--samples", "100")
 #: Seconds between kills of workers: time enough for one to come up and do something, since a task whose workers die
@@ -104,13 +106,13 @@ def failed(out: Path) -> bool:
     return any(done.facts.get("failed") for done in Folder(out).state().stages.values())
 
 
-def torment(out: Path, households: int, engine: str, seed: int = 0) -> Found:
+def torment(out: Path, households: int, workers: str, seed: int = 0) -> Found:
     """Give the same command until it ends by itself and well, killing all the while."""
     choose = random.Random(seed)
     found, begun = Found(), time.monotonic()
     size = max(10, households // 40)
     command = [sys.executable, "-m", "shoal", "demo", "--out", str(out), "--households", str(households), *SETTINGS]
-    command += ["--engine", engine, "--workers", "2", "--shard-size", str(size), "--json"]
+    command += ["--workers", workers, "--cores", "2", "--shard-size", str(size), "--json"]
     environment = {**os.environ, "RAY_ADDRESS": "local", "SHOAL_THREADS": "1"}
     for _ in range(10 * DRIVER_KILLS):
         driver = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -137,7 +139,7 @@ def torment(out: Path, households: int, engine: str, seed: int = 0) -> Found:
                     if Path(f"/proc/{pid}/cmdline").exists() and b"ray" in line:
                         end(pid)
             if now > next_kill and found.workers_killed < WORKER_KILLS:
-                busy = [pid for pid, line in descendants(driver.pid).items() if WORKER[engine] in line]
+                busy = [pid for pid, line in descendants(driver.pid).items() if WORKER[workers] in line]
                 if busy:
                     end(choose.choice(busy))
                     found.workers_killed += 1
@@ -189,20 +191,18 @@ def checked(out: Path, households: int, found: Found) -> None:
         found.intact = bool(ledger.verify())
     charged = charges(out)
     found.twice += sum(len(answers) != 1 for answers in charged.values())
-    fitted, _, _ = read_list(out / "fit.json", out)
-    designed, _, more = read_list(out / "design.json", out)
-    given, _, _ = read_list(out / "release.json", out)
-    forecasts = {d.key: f for d, f in zip(designed, parts_of(more["forecasts"], out), strict=True)}
+    fitted, designed, given = (list_of(out, f"{name}.json").parts for name in ("fit", "design", "release"))
+    forecasts = {d.key: f for d, f in list_of(out, "design.json").pairs}
     seen: Counter[str] = Counter()
     for part in given:
-        known = Forecasts.load(forecasts[part.facts["mechanism"]].path)
-        answers = np.array([charged[name][0] for name in known.households])
+        known = Forecasts.load(forecasts[part.told(Shown).mechanism].path)
         table = pl.read_parquet(part.path)
+        answers = np.array([charged[name][0] for name in table["household"].unique(maintain_order=True)])
         seen.update(table["household"].unique().to_list())
         found.altered += not np.array_equal(known.to_power(answers).ravel(), table["released_kw"].to_numpy())
     on_disk = set((out / "released").glob("*.parquet"))
     found.twice += sum(count > 1 for count in seen.values()) + len(on_disk - {Path(part.path) for part in given})
-    found.released, found.left_out = len(seen), sum(part.facts["left_out"] for part in fitted)
+    found.released, found.left_out = len(seen), sum(part.told(FitFacts).left_out for part in fitted)
     found.missing = households - found.released - found.left_out + (len(designed) - len(given))
     found.missing += len(set(charged) - set(seen))
     found.shards = len(given)
@@ -213,23 +213,23 @@ def checked(out: Path, households: int, found: Found) -> None:
 
 def main() -> None:
     households = int(sys.argv[1]) if len(sys.argv) > 1 else HOUSEHOLDS
-    engines = sys.argv[2:] or list(ENGINES)
+    kinds = sys.argv[2:] or list(KINDS)
     print("## Scale: faults\n")
-    print(f"`python -m benchmarks.scale_faults {households} {' '.join(engines)}`; load {os.getloadavg()[0]:.1f} at the")
+    print(f"`python -m benchmarks.scale_faults {households} {' '.join(kinds)}`; load {os.getloadavg()[0]:.1f} at the")
     print(
         f"start on {os.cpu_count()} cores. Households charged or written more than once, released without a charge at"
     )
     print("any death of the driver, written otherwise than charged, or neither released nor left out.\n")
     print(
-        "| engine | households | shards | s | workers killed | drivers killed (in the release) | given up and ", end=""
+        "| workers | households | shards | s | workers killed | drivers killed (in the release) | given up and ", end=""
     )
     print("mended | released | left out | twice | uncharged | altered | missing | ledger |\n| --- |" + " ---: |" * 13)
     shards = []
-    for engine in engines:
+    for workers in kinds:
         with tempfile.TemporaryDirectory() as folder:
-            found = torment(Path(folder, "run"), households, engine)
+            found = torment(Path(folder, "run"), households, workers)
         print(
-            f"| {engine} | {households} | {found.shards} | {found.seconds:.0f} | {found.workers_killed} | "
+            f"| {workers} | {households} | {found.shards} | {found.seconds:.0f} | {found.workers_killed} | "
             f"{found.drivers_killed} ({found.in_release}) | {found.given_up} | {found.released} | {found.left_out} | "
             f"{found.twice} | {found.uncharged} | {found.altered} | {found.missing} | "
             f"{'intact' if found.intact else 'BROKEN'} |",

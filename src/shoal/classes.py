@@ -17,6 +17,8 @@ from shoal.validation import FloatArray
 
 #: Largest asymmetry, relative to the largest entry, that is taken for rounding and repaired.
 ASYMMETRY = 1e-9
+#: Relative error of a Cholesky factor up to which errors of a law are measured by it.
+FACTORED = 0.1
 
 
 def indefinite_tolerance(n_dims: int) -> float:
@@ -254,23 +256,25 @@ class GaussianClasses:
         touched = still & (mean_error + cov_error.sum(axis=2) > 0)
         factors, condition = np.broadcast_to(self.cholesky, (n, k, k)), np.broadcast_to(self.condition, (n,))
         exact = ~(cov_error.any(axis=(1, 2)) | mean_error.any(axis=1))
-        whole = condition * k * EPS < 1e-3
+        unknown = ~(np.isfinite(cov_error).all(axis=(1, 2)) & np.isfinite(mean_error).all(axis=1))
+        cov_error, mean_error = (np.where(np.isfinite(e), e, 0.0) for e in (cov_error, mean_error))
+        whole = (condition * k * EPS < FACTORED) & ~unknown
         inverse = np.broadcast_to(np.eye(k), (n, k, k)).copy()
         if whole.any():
             inverse[whole] = np.abs(np.linalg.inv(factors[whole]))
-        narrow = ~whole & ~exact & ~touched.any(axis=1)
+        narrow = ~whole & ~exact & ~unknown & ~touched.any(axis=1)
         for i in np.flatnonzero(narrow & still.any(axis=1)):
             moving = np.flatnonzero(~still[i])
             part = self._without_errors().take(np.array([i]))._entries(moving)
-            if len(moving) and part.condition[0] * k * EPS < 1e-3:
+            if len(moving) and part.condition[0] * k * EPS < FACTORED:
                 inverse[i] = 0.0
                 inverse[np.ix_([i], moving, moving)] = np.abs(np.linalg.inv(part.cholesky))
                 whole = whole | (np.arange(n) == i)
         spread = inverse @ cov_error @ np.swapaxes(inverse, 1, 2)
         shift = (inverse @ mean_error[:, :, None])[:, :, 0]
-        # 1 %: the inverses are themselves known to a relative condition · k ε only.
-        relative = np.where(whole, 1.01 * spread.sum(axis=2).max(axis=1), np.inf)
-        moved = np.where(whole, 1.01 * np.linalg.norm(shift, axis=1), np.inf)
+        # The factors themselves are known to a relative condition · k ε only.
+        relative = np.where(whole, (1 + 2 * FACTORED) * spread.sum(axis=2).max(axis=1), np.inf)
+        moved = np.where(whole, (1 + 2 * FACTORED) * np.linalg.norm(shift, axis=1), np.inf)
         return np.where(exact, 0.0, relative), np.where(exact, 0.0, moved)
 
     def _without_errors(self) -> GaussianClasses:

@@ -23,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).parent
 #: Rooms without kernels that no room with kernels may import from (ARCHITECTURE.md; a test checks both).
-EDGE = ("cli", "engine", "fleet", "ledger", "report", "workers")
+EDGE = ("card", "cli", "ledger", "runs", "workers")
 
 
 def kernel(function: Function) -> Function:

@@ -1,13 +1,15 @@
 """What can go wrong, and what it means for the caller.
 
-    ShoalError (a ValueError)
+    ShoalError
     ├── InputError            an argument is not what was expected; the text names it and says what to do
     ├── CertificationError    a number could not be bounded tightly enough to be trusted
     ├── UnreachableError      the guarantee asked for cannot be met
     ├── BudgetError           a release would spend more than is left; carries what remains
     ├── LedgerError           the ledger cannot be reached, written or trusted
     ├── StorageError          the disk is full; what is finished is kept
-    └── EngineError           workers do not start, or the cluster is gone; what is finished is kept
+    └── WorkerError           workers do not start, or the cluster is gone; what is finished is kept
+
+All but the last two are also ValueErrors.
 
 No message carries data: an exception text can end up in a log, and in a privacy library a log is a release.
 Messages name arguments, shapes, labels of the *caller's own* arguments and limits, never values of means,
@@ -17,23 +19,23 @@ covariances or readings.
 from __future__ import annotations
 
 
-class ShoalError(ValueError):
+class ShoalError(Exception):
     """Base of every error that shoal raises on purpose."""
 
 
-class InputError(ShoalError):
+class InputError(ShoalError, ValueError):
     """An argument is not what was expected."""
 
 
-class CertificationError(ShoalError):
+class CertificationError(ShoalError, ValueError):
     """A privacy figure could not be bounded tightly enough to be trusted."""
 
 
-class UnreachableError(ShoalError):
+class UnreachableError(ShoalError, ValueError):
     """The guarantee asked for cannot be met."""
 
 
-class BudgetError(ShoalError):
+class BudgetError(ShoalError, ValueError):
     """A release would spend more than its budget allows; nothing was released and nothing was charged.
 
     ``remaining`` is the δ still unspent at ``epsilon`` under the budget named ``limit``, rounded down. That a label's
@@ -48,7 +50,7 @@ class BudgetError(ShoalError):
         self.limit = limit
 
 
-class LedgerError(ShoalError):
+class LedgerError(ShoalError, ValueError):
     """The ledger cannot be reached, written or trusted."""
 
 
@@ -56,5 +58,5 @@ class StorageError(ShoalError):
     """The disk is full. What is finished is kept: make room and run again."""
 
 
-class EngineError(ShoalError):
+class WorkerError(ShoalError):
     """Workers do not start, or the cluster is gone. What is finished is kept: run again."""

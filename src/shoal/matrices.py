@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shoal.eigenpairs import eigh
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
@@ -31,7 +32,7 @@ def correlation(covs: FloatArray) -> FloatArray:
 
 def square_root(covs: FloatArray) -> FloatArray:
     """Symmetric positive semidefinite square roots; nothing is certified from them."""
-    values, vectors = np.linalg.eigh(covs)
+    values, vectors = eigh(covs)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
@@ -44,16 +45,16 @@ def ranks(covs: FloatArray) -> FloatArray:
 
 
 def inverse_root(covs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Σ^{−1/2} on the range of each Σ and zero outside it, and the projector onto the range.
+    """Σ^{−1/2} on the range of each Σ and zero outside it, and the projector onto what is outside.
 
     Which directions there are is decided on the scale of the entries' own deviations, not of the widest.
     """
-    values, vectors = np.linalg.eigh(covs)
+    values, vectors = eigh(covs)
     k = covs.shape[1]
     there = (np.arange(k) >= k - ranks(covs)[:, None]) & (values > 0)
     inverse = np.where(there, 1.0 / np.sqrt(np.where(there, values, 1.0)), 0.0)
     turned = np.swapaxes(vectors, 1, 2)
-    return np.asarray((vectors * inverse[:, None, :]) @ turned), np.asarray((vectors * there[:, None, :]) @ turned)
+    return np.asarray((vectors * inverse[:, None, :]) @ turned), np.asarray((vectors * ~there[:, None, :]) @ turned)
 
 
 def exact_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,14 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 SHOWN_EDGES = 20_000
 
 
+class Ending(StrEnum):
+    """How the search for a mechanism ended."""
+
+    COMPLETE = "the search went to its end"
+    OUT_OF_TIME = "the time limit ended the search: this is the best design found until then"
+    INTERRUPTED = "an interrupt ended the search: this is the best design found until then"
+
+
 @dataclass(frozen=True, eq=False)
 class Mechanism:
     """A frozen mechanism for every label of a family. Made by :func:`shoal.design` and :func:`shoal.calibrate`."""
@@ -61,6 +70,7 @@ class Mechanism:
     notes: tuple[str, ...] = ()
     history: FloatArray = field(default_factory=lambda: np.empty(0))
     mean_grid: IndexArray | None = None
+    ending: Ending = Ending.COMPLETE
 
     # ------------------------------------------------------------------ what it does
 
@@ -260,8 +270,7 @@ class Mechanism:
             upper = brackets(releases, self.pairs, NOTIONS[self.notion], np.zeros(1), offsets)[:, :, 0, 2]
             e, d = np.unravel_index(int(np.argmax(np.nan_to_num(upper, nan=0.0))), upper.shape)
             a, b = self.pairs[e] if d == 0 else self.pairs[e][::-1]
-            edge = releases.labels[a], releases.labels[b]
-            return PrivacyCurve(self.notion, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, edge)
+            return PrivacyCurve.void(self.notion, 0.0, (releases.labels[a], releases.labels[b]))
 
     @cached_property
     def pairs(self) -> IndexArray:
@@ -324,7 +333,11 @@ class Mechanism:
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Mechanism:
         """A mechanism from the content of its file; ``name`` is what messages call it."""
-        return cls(**mechanism_file.fields(content, name))
+        found = mechanism_file.fields(content, name)
+        ending = Ending.__members__.get(found.pop("ending", Ending.COMPLETE.name))
+        if ending is None:
+            raise InputError(f"{name} holds parameters that no mechanism has")
+        return cls(**found, ending=ending)
 
     def __repr__(self) -> str:
         return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries)"

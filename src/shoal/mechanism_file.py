@@ -78,6 +78,8 @@ def _parts(mechanism: Mechanism) -> tuple[dict[str, FloatArray], dict[str, Any]]
         "lower_bound": mechanism.lower_bound,
         "notes": list(mechanism.notes),
     }
+    if mechanism.ending.name != "COMPLETE":
+        header["ending"] = mechanism.ending.name
     return arrays, header
 
 
@@ -105,6 +107,7 @@ def _fields(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
         "lower_bound": header["lower_bound"],
         "notes": tuple(header["notes"]),
         "history": arrays["history"],
+        **({"ending": header["ending"]} if "ending" in header else {}),
         **{name: arrays.get(name) for name in OPTIONAL},
     }
 

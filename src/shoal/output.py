@@ -11,8 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.accounting.whitening import DOUBLE_DOUBLE, add_product, two_sum
+from shoal.classes import indefinite_tolerance
 from shoal.compiled import kernel
-from shoal.matrices import EPS, exact_sum
+from shoal.eigenpairs import eigh
+from shoal.matrices import EPS, correlation, exact_sum
 from shoal.noise.affine import EXACT
 from shoal.validation import FloatArray, IndexArray
 
@@ -51,7 +53,27 @@ def moved_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) -> 
     deviations = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
     size = deviations + (np.abs(gain) @ deviations[:, :, None])[:, :, 0]
     products = (4 * k + 16) * DOUBLE_DOUBLE * (size[:, :, None] * size[:, None, :] + np.abs(noise))
-    return moved, EPS * np.abs(moved) + products + uneven
+    return _definite(moved, EPS * np.abs(moved) + products + uneven)
+
+
+def _definite(covs: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Covariances that are positive semidefinite; one that had to be made so is of unknown error.
+
+    A class law that is singular up to rounding may have a variance slightly below zero in some direction, and a map
+    that shrinks all others brings it out.
+    """
+    k, diagonal = covs.shape[1], np.diagonal(covs, axis1=1, axis2=2)
+    most = np.sqrt(np.abs(diagonal[:, :, None] * diagonal[:, None, :]))
+    wrong = np.asarray((diagonal < 0).any(axis=1) | (np.abs(covs) > (1 + 4 * EPS) * most).any(axis=(1, 2)))
+    if not wrong.all():
+        values = np.linalg.eigvalsh(correlation(covs[~wrong]))
+        wrong[~wrong] = values[:, 0] < -indefinite_tolerance(k) * values[:, -1]
+    if wrong.any():
+        values, vectors = eigh(covs[wrong])
+        raised = (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+        covs[wrong] = raised + 2 * k * EPS * np.abs(values).max(axis=1)[:, None, None] * np.eye(k)
+        errors[wrong] = np.inf
+    return covs, errors
 
 
 @kernel

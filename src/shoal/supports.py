@@ -176,8 +176,8 @@ def _families(classes: GaussianClasses, labels: IndexArray, moving: IndexArray) 
             by_offset.setdefault(known.offset(part.means[one]), []).append(one)
         spread = np.zeros((classes.n_dims, known.rank))
         spread[moving] = known.spread
-        for there in by_offset.values():
-            result.append(_family(part, labels, np.array(there), moving, known.pivots, spread))
+        for members in by_offset.values():
+            result.append(_family(part, labels, np.array(members), moving, known.pivots, spread))
     return result
 
 

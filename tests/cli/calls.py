@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from shoal.cli.main import app
 
 #: Twelve households, a short horizon and a small model: the whole job in seconds.
-SMALL = ["--clusters", "3", "--horizon", "4", "--order", "2,1", "--samples", "100", "--seconds", "2"]
+SMALL = ["--group-cap", "4", "--horizon", "4", "--order", "2,1", "--samples", "100"]
 
 
 @dataclass(frozen=True)

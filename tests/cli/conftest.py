@@ -38,10 +38,10 @@ def january(finished: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def unreleased(january: Path) -> Path:
     """A copy that has forecasts and a design, and has released nothing."""
-    keep = {"state.json", "forecasts.zip", "graph.json", "truth.npy", "quality.csv", "mechanism.shoal"}
+    keep = {"state.json", "forecasts", "mechanism", "shards", "fit.json", "design.json", "quality.csv", "left_out.csv"}
     for path in january.iterdir():
         if path.name not in keep:
-            path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     state = json.loads((january / "state.json").read_text())
     state["stages"] = {name: state["stages"][name] for name in ("fit", "design")}
     (january / "state.json").write_text(json.dumps(state))

@@ -13,7 +13,8 @@ from calls import SMALL, call
 
 import shoal
 from shoal.cli.screen import exit_code, explained
-from shoal.engine.run import Run
+from shoal.runs.run import Run
+from shoal.runs.stages import audit_stage
 
 
 def refused(*arguments: object, code: int, says: str) -> str:
@@ -50,18 +51,18 @@ def test_columns_are_named_on_the_command_line(meters, tmp_path):
     names = {"household": "Zähler", "timestamp": "Zeit", "kw": "Wert"}
     pl.read_csv(meters).rename(names).write_csv(tmp_path / "m.csv", separator=";")
     named = ["--household-column", "Zähler", "--timestamp-column", "Zeit", "--value-column", "Wert", "--unit", "kw"]
-    small = ["--clusters", "3", "--horizon", "4", "--order", "2,1"]
+    small = ["--group-cap", "4", "--horizon", "4", "--order", "2,1"]
     done = call("fit", tmp_path / "m.csv", "--out", tmp_path / "x", *small, *named, "--json")
     assert done.code == 0, done.err
-    assert done.json["stages"]["fit"]["households"] == 12
+    assert done.json["stages"]["fit"]["labels"] == 12
 
 
 def test_unknown_household(meters, tmp_path):
     out = tmp_path / "x"
     refused("run", meters, "--out", out, *SMALL, "--household", "H9999", code=2, says="no household 'H9999'")
-    done = call("fit", out, "--household", "H0001", "--household", "H0002", "--clusters", "1", "--json")
+    done = call("fit", out, "--household", "H0001", "--household", "H0002", "--json")
     assert done.code == 0, done.err
-    assert done.json["stages"]["fit"]["households"] == 2
+    assert done.json["stages"]["fit"]["labels"] == 2
 
 
 def test_too_short_a_file(tmp_path):
@@ -132,7 +133,14 @@ def test_no_write_permission_for_real(tmp_path, meters):
 
 
 def test_a_full_disk_loses_nothing(unreleased, monkeypatch):
-    before = {path.name: path.read_bytes() for path in unreleased.iterdir() if path.name != ".lock"}
+    def kept() -> dict[str, bytes]:
+        return {
+            str(path.relative_to(unreleased)): path.read_bytes()
+            for path in unreleased.rglob("*")
+            if path.is_file() and path.name != ".lock"
+        }
+
+    before = kept()
     real = os.fsync
 
     def full(handle: int) -> None:
@@ -141,22 +149,22 @@ def test_a_full_disk_loses_nothing(unreleased, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     refused("design", unreleased, "--epsilon", "3", code=2, says="disk is full")
     monkeypatch.setattr(os, "fsync", real)
-    assert {path.name: path.read_bytes() for path in unreleased.iterdir() if path.name != ".lock"} == before
+    assert kept() == before
     assert call("design", unreleased, "--epsilon", "3", "--json").json["did"] == ["design"]
 
 
 def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
-    def interrupted(self: Run) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "audit", interrupted)
+        patch.setattr(audit_stage, "sampled", interrupted)
         refused("run", "--out", unreleased, code=130, says="the same `shoal run` continues")
     assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "card", "report"]
 
 
 def test_two_at_once(january):
-    with Run.open(january):
+    with Run.open(january).held():
         refused("run", "--out", january, code=2, says="another shoal is working")
 
 
@@ -165,6 +173,15 @@ def test_a_damaged_state(january):
     refused("run", "--out", january, code=2, says="state.json in january is damaged")
     (january / "state.json").write_text(json.dumps({"format": "shoal run", "version": 99}))
     refused("run", "--out", january, code=2, says="another version")
+
+
+def test_a_run_of_the_first_version_is_refused_and_its_ledger_opens(january):
+    state = json.loads((january / "state.json").read_text())
+    (january / "state.json").write_text(json.dumps({**state, "version": 1}))
+    for command in (["run", "--out"], ["design"], ["curve"]):
+        refused(*command, january, code=2, says="is a run of shoal 0.1, which this version does not continue")
+    assert call("ledger", "verify", january).code == 0
+    assert call("ledger", "show", january, "--json").json["releases"] == 12
 
 
 def test_a_foreign_ledger(january):
@@ -226,9 +243,9 @@ def test_exit_codes():
 
 def test_a_parquet_file_works_like_a_csv(meters, tmp_path):
     pl.read_csv(meters, try_parse_dates=True).write_parquet(tmp_path / "m.parquet")
-    done = call("fit", tmp_path / "m.parquet", "--out", tmp_path / "x", "--order", "1,0", "--clusters", "3", "--json")
+    done = call("fit", tmp_path / "m.parquet", "--out", tmp_path / "x", "--order", "1,0", "--json")
     assert done.code == 0, done.err
-    assert done.json["stages"]["fit"]["households"] == 12
+    assert done.json["stages"]["fit"]["labels"] == 12
 
 
 def test_a_violated_audit_is_a_guarantee_not_met(january):

@@ -83,7 +83,7 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
     supports = supports_of(classes)
     result = EdgeSpectra.empty(len(pairs), width_of(classes))
     first = supports.family[pairs[:, 0]]
-    result.disjoint[:], unsettled = supports.compared(pairs)
+    result.disjoint[:], unsettled = supports.compared(np.asarray(pairs, dtype=np.intp))
     comparable = ~(result.disjoint | unsettled)
     for number in np.unique(first[comparable]):
         family = supports.families[number]
@@ -92,10 +92,12 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
         rows = np.flatnonzero((first == number) & comparable)
         result.put(rows, _family_spectra(family.classes, supports.position[pairs[rows]], precise))
     if classes.doubts is not None:
-        # Laws known up to a relative η each: every λ moves by at most 2 (η + η'), and √a along with it.
+        # Laws known up to a relative η each: every λ moves by at most 2 (η + η'), and √a along with it. A gap that is
+        # off by ‖L⁻¹e‖ in its own label's coordinates is off by at most √γ times as much in those of the other.
         relative, shifted = (d[pairs].sum(axis=1)[:, None] for d in classes.doubts)
-        grown = np.exp(0.5 * np.abs(result.lam).max(axis=1, keepdims=True))
-        if not classes.is_shared:  # one matrix, rounded once, is the same for all
+        most = (np.abs(result.lam) + result.lam_error).max(axis=1, keepdims=True)
+        grown = np.exp(0.5 * np.minimum(most, 1e3)) * (1 + 8 * EPS)  # beyond, λ is not known and nothing is claimed
+        if not classes.is_shared:  # one matrix, rounded once, is the same for all: γ = 1 exactly
             result.lam_error[:] += np.where(relative < 0.25, 2.0 * relative, np.inf)
         known = np.isfinite(relative) & np.isfinite(shifted)
         length = np.linalg.norm(result.w, axis=1)[:, None]
@@ -177,13 +179,13 @@ def _full_block(
         turn = condition[ci] < condition[cj]
         if turn:
             i, j, ci, cj = j, i, cj, ci
-        vectors = whitening.fast(
+        rows = whitening.fast(
             factors[cj], covs[ci], covs[cj], means[i], means[j], condition[cj],
             lam[e], g[e], w[e], lam_error[e], w_error[e],
         )  # fmt: skip
         if precise:
             whitening.refine(
-                factors[cj], vectors, covs[ci], covs[cj], means[i], means[j],
+                factors[cj], rows, covs[ci], covs[cj], means[i], means[j],
                 lam[e], g[e], w[e], lam_error[e], w_error[e],
             )  # fmt: skip
         if turn:
@@ -194,8 +196,11 @@ def _full_block(
 def turn_around(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray) -> None:
     """The reverse edge, in place: γ → 1/γ, w → w / √γ; the error of γ joins that of w."""
     for i in range(len(lam)):
-        shrink = np.exp(-0.5 * lam[i])
+        shrink, doubt = np.exp(-0.5 * lam[i]), np.expm1(0.5 * lam_error[i])
         w[i] *= shrink
-        w_error[i] = w_error[i] * shrink + 0.5 * lam_error[i] * abs(w[i])
+        if lam_error[i] > 0.0:
+            w_error[i] = w_error[i] * shrink * (1.0 + doubt) + doubt * abs(w[i])
+        else:
+            w_error[i] *= shrink
         lam[i] = -lam[i]
         g[i] = np.expm1(lam[i])

@@ -32,8 +32,8 @@ from shoal.audits.findings import Finding
 from shoal.audits.naming import name_labels
 from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
 from shoal.audits.replay import Repeats, share_identical
-from shoal.audits.report import Audit, Replay
 from shoal.audits.residuals import Laws
+from shoal.audits.verdict import Audit, Replay
 from shoal.classes import GaussianClasses
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph

@@ -18,7 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import linalg, stats
@@ -28,13 +28,11 @@ from shoal.accounting.curve import round_up, worst_over_edges
 from shoal.accounting.releases import Releases
 from shoal.certificate import with_loss
 from shoal.classes import GaussianClasses
+from shoal.eigenpairs import eigh
 from shoal.errors import CertificationError, InputError
 from shoal.mechanism import Mechanism
 from shoal.supports import RankWarning
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    from shoal.meters.forecast import Forecasts
 
 LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99)
 #: Queries whose law is true by construction, whatever the model.
@@ -185,8 +183,11 @@ class _Estimates:
 
 
 def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
-    if hasattr(training, "season_part"):
-        found = _from_forecasts(classes, training)
+    if hasattr(training, "observations"):
+        repeats, degrees, spread = training.observations(classes.labels)
+        if spread.shape[1] != classes.n_dims:
+            raise InputError("training must have the mechanism's horizon")
+        found = _Estimates(repeats, degrees, spread)
     else:
         if isinstance(training, Mapping):
             named = {str(key): value for key, value in training.items()}
@@ -204,29 +205,12 @@ def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
     return found
 
 
-def _from_forecasts(classes: GaussianClasses, forecasts: Forecasts) -> _Estimates:
-    from shoal.meters.season import phases
-
-    place = {name: i for i, name in enumerate(forecasts.households)}
-    if not set(classes.labels) <= set(place):
-        raise InputError("training must hold a forecast for every label of the mechanism")
-    rows = np.array([place[name] for name in classes.labels])
-    if forecasts.horizon != classes.n_dims:
-        raise InputError("training must have the mechanism's horizon")
-    ahead = phases(forecasts.timestamps, forecasts.season.period, forecasts.step)
-    repeats = np.maximum(forecasts.season.repeats[rows][:, ahead].min(axis=1), 1)
-    fitted = forecasts.season.profile.shape[1] + sum(forecasts.models.order) + 1
-    degrees = forecasts.models.n_obs[rows] - fitted
-    spread = forecasts.error_cov[rows] + forecasts.mean_cov[rows]
-    return _Estimates(repeats.astype(np.float64), degrees.astype(np.float64), np.asarray(spread))
-
-
 def _plausible(
     classes: GaussianClasses, estimates: _Estimates, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """One draw of all labels' means and covariances. A shared covariance stays shared."""
     n, k = classes.means.shape
-    values, vectors = np.linalg.eigh(classes.stored_covs)
+    values, vectors = eigh(classes.stored_covs)
     covs = np.empty_like(classes.stored_covs)
     for i in range(len(covs)):
         kept = values[i] > 1e-14 * max(values[i, -1], 0.0)
@@ -237,7 +221,7 @@ def _plausible(
         covs[i] = degrees * moved @ moved.T
     full = np.broadcast_to(covs, (n, k, k))
     spread = full if estimates.spread is None else estimates.spread
-    values, vectors = np.linalg.eigh(spread)
+    values, vectors = eigh(spread)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     error = np.einsum("nij,nj->ni", roots, rng.standard_normal((n, k))) / np.sqrt(estimates.n_mean)[:, None]
     return classes.means + error, np.asarray(covs)
@@ -262,7 +246,7 @@ def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> 
     center = classes.means + mechanism.bias + np.einsum("nij,nj->ni", np.broadcast_to(kept, (n, k, k)), shift)
     noise: FloatArray = mechanism.noise_cov
     if covs is not None:
-        values, vectors = np.linalg.eigh(covs)
+        values, vectors = eigh(covs)
         moved = kept @ (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
         noise = moved @ np.swapaxes(moved, 1, 2) + noise
     laws = GaussianClasses(center, noise[0] if len(noise) == 1 else noise, classes.labels)

@@ -18,8 +18,8 @@ from shoal.accounting import tails
 from shoal.accounting.curve import brackets, exp_up, round_up
 from shoal.accounting.releases import Releases
 from shoal.audits import trials
-from shoal.audits.report import SHOWN, round_down
 from shoal.audits.residuals import Laws
+from shoal.audits.verdict import SHOWN, round_down
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism

@@ -7,9 +7,9 @@ import numpy as np
 from shoal.accounting.risk import identification_risk
 from shoal.audits.confidence import lower_bound, upper_bound
 from shoal.audits.findings import Finding
-from shoal.audits.report import Naming
 from shoal.audits.residuals import Laws
 from shoal.audits.trials import FEWEST
+from shoal.audits.verdict import Naming
 from shoal.classes import GaussianClasses
 from shoal.graph import NeighborGraph
 from shoal.validation import FloatArray

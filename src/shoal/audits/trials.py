@@ -10,6 +10,7 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.spectrum import supports_of
 from shoal.classes import GaussianClasses
+from shoal.eigenpairs import eigh
 from shoal.errors import InputError
 from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
@@ -37,7 +38,7 @@ def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.G
     On an oblique support the entries that determine the others are drawn, and the others computed from them.
     """
     supports = supports_of(classes)
-    values, vectors = np.linalg.eigh(classes.stored_covs)
+    values, vectors = eigh(classes.stored_covs)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     roots[classes.stored_variances == 0] = 0.0
     drawn = []

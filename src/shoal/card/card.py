@@ -1,7 +1,8 @@
-"""The release card: everything a reader needs to judge a release, computed from the mechanism that made it.
+"""The release card: everything a reader needs to judge a release, made from what its stages measured.
 
-Every figure is an upper end, rounded up, of what :meth:`Mechanism.release` gives out. The card holds no answer, no mean
-and no covariance; it does name the labels of the worst edge.
+The card is the same for one mechanism and for thousands: facts of many shards are merged before they come here. Its
+figures are those of the facts, rounded to their safe side; Markdown, the registry record, the summary and the page are
+other ways to print it, with the same figures.
 """
 
 from __future__ import annotations
@@ -9,85 +10,67 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from scipy.special import ndtri
-
 import shoal
-from shoal import validation
-from shoal.accounting.curve import round_up
-from shoal.accounting.renyi import renyi_curve
-from shoal.accounting.risk import identification_risk
-from shoal.accounting.tradeoff import worst_tpr
+from shoal.audits.verdict import Audit
+from shoal.card.digits import down, up
+from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards
+from shoal.card.measures import audit_facts, design_facts, fit_facts, guard_facts, ledger_facts
+from shoal.card.query_words import question
 from shoal.errors import InputError
-from shoal.mechanism import Mechanism
-from shoal.meters.power import power_error
-from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.meters.forecast import Forecasts
+    from shoal.audits.guard import ModelGuard
+    from shoal.card.exhibits import AnswerSource
+    from shoal.ledger.ledger import Ledger
+    from shoal.mechanism import Mechanism
 
-VERSION = 1
-#: Above this δ a guarantee means little: an event of this probability may reveal the label.
-MEANINGLESS = 1e-2
-EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
-ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1)
-#: Coverage of the interval of a released entry around the true one.
-COVERAGE = 0.9
-
-#: Query -> (what is released, what the attacker may know).
-QUERIES = {
-    "point": (
-        "the point forecast, through the mechanism",
-        "everything else: every history and every model; nothing is assumed about how consumption is distributed",
-    ),
-    "trajectory": (
-        "one draw from the predictive law, through the mechanism",
-        "every history and every model, but not the draw, which the releaser made",
-    ),
-    "marginal": (
-        "the point forecast, through the mechanism",
-        "every model and season, but nothing of the recent readings; the ARMA model must be true",
-    ),
-    "as_in_paper": (
-        "the point forecast, accounted for as if it were a draw",
-        "no attacker for whom the figures hold: they account for randomness that is not in the release",
-    ),
-}
-#: Query -> what its figures leave out.
-NOT_COUNTED = {
-    "trajectory": "The draw from the predictive law is made in double precision. What its rounding adds to δ is not in "
-    "the figures; only the mechanism's own noise is drawn and rounded exactly.",
-}
-GENERAL = (
-    "an answer with the stated law given its label, through the mechanism",
-    "the laws of every label, but nothing more about this answer; the laws must be true",
-)
+VERSION = 2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ReleaseCard:
-    """The content of a card; :func:`release_card` makes one. ``digest`` is that of the content."""
+    """What is known about a release; :func:`release_card` makes one from a mechanism, a run from its stages."""
 
-    content: Mapping[str, Any]
+    fit: FitFacts
+    design: DesignFacts
+    release: ReleaseFacts | None = None
+    audit: AuditFacts | None = None
+    guard: Guard | None = None
+
+    @classmethod
+    def of(
+        cls,
+        fit: FitFacts,
+        design: DesignFacts,
+        release: ReleaseFacts | None = None,
+        audit: AuditFacts | None = None,
+        guard: Guard | None = None,
+    ) -> ReleaseCard:
+        """The card of a release from the facts of its stages, each of all shards together."""
+        return cls(fit, design, release, audit, guard if guard is not None or audit is None else audit.guard)
 
     @property
     def digest(self) -> str:
         """SHA-256 of the content in canonical JSON."""
-        return hashlib.sha256(json.dumps(self.content, sort_keys=True, allow_nan=False).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self._content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
     @property
     def meaningful(self) -> bool:
         """Whether δ is small enough for the guarantee to mean something."""
-        return bool(self.content["guarantee"]["meaningful"])
+        return self.design.meaningful
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in figures, or that there is none."""
+        return self.design.statement
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings, with the digest."""
-        return {**json.loads(json.dumps(self.content)), "digest": self.digest}
+        return {**self._content, "digest": self.digest}
 
     def to_json(self) -> str:
         """For machines."""
@@ -95,9 +78,9 @@ class ReleaseCard:
 
     def to_markdown(self) -> str:
         """For people."""
-        from shoal.card.card_text import markdown
+        from shoal.card.markdown import markdown
 
-        return markdown(self.to_dict())
+        return markdown(self)
 
     def to_yaml(self, **deployment: str) -> str:
         """The fields of the DP Deployments Registry; ``deployment`` fills in what only the publisher knows.
@@ -105,28 +88,69 @@ class ReleaseCard:
         Known names: name, data_curators, intended_use, data_product_region, data_product_sector, description,
         publication_date, registry_authors.
         """
-        from shoal.card.card_text import registry_yaml
+        from shoal.card.deployment import registry_yaml
 
-        return registry_yaml(self.to_dict(), deployment)
+        return registry_yaml(self, deployment)
 
     def _repr_markdown_(self) -> str:
         return self.to_markdown()
 
     def __repr__(self) -> str:
-        g = self.content["guarantee"]
-        return f"ReleaseCard({g['statement']}, digest {self.digest[:12]})"
+        return f"ReleaseCard({self.statement}, digest {self.digest[:12]})"
+
+    @property
+    def _content(self) -> dict[str, Any]:
+        return {
+            "format": "shoal release card",
+            "version": VERSION,
+            "software": {"name": "shoal", "version": shoal.__version__},
+            "mechanism": {
+                "method": self.design.method,
+                "digest": self.design.digest,
+                "notes": list(self.design.notes),
+            },
+            "guarantee": _guarantee(self.fit, self.design),
+            "graph": _graph(self.design),
+            "query": _query(self.design),
+            "curve": {
+                "notion": "dp",
+                "epsilon": [epsilon for epsilon, _ in self.design.curve],
+                "delta": [up(delta) for _, delta in self.design.curve],
+            },
+            "renyi": {
+                "order": [order for order, _ in self.design.renyi],
+                "divergence": [up(divergence) for _, divergence in self.design.renyi],
+                "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it",
+            },
+            "tradeoff": {
+                "false_positive_rate": [rate for rate, _ in self.design.tradeoff],
+                "true_positive_rate_at_most": [up(rate, most=1.0) for _, rate in self.design.tradeoff],
+            },
+            "identification": {
+                "success_upper": up(self.design.naming.success_upper, most=1.0),
+                "guessing": self.design.naming.guessing,
+                "exact": self.design.naming.exact,
+                "confidence": self.design.naming.confidence,
+                "meaning": "share of answers whose label the best attacker names within its group, all labels equally "
+                "likely",
+            },
+            "accuracy": _accuracy(self),
+            "model": _model(self.fit, self.guard),
+            "composition": _composition(self.release),
+            "audit": _audit(self.audit),
+            "left_out": _left_out(self),
+        }
 
 
 def release_card(
     mechanism: Mechanism,
     *,
     query: str | None = None,
-    unit: str = "label",
-    released_unit: str = "kW",
-    forecasts: Forecasts | None = None,
-    ledger: Any = None,
-    audit: Any = None,
-    guard: Any = None,
+    unit: str | None = None,
+    forecasts: AnswerSource | None = None,
+    ledger: Ledger | None = None,
+    audit: Audit | AuditFacts | None = None,
+    guard: ModelGuard | None = None,
     fitted_on_private_data: bool | None = None,
     seed: int = 0,
 ) -> ReleaseCard:
@@ -135,270 +159,188 @@ def release_card(
     Args:
         mechanism: what releases the answers.
         query: the query model for forecasts, as in :meth:`Forecasts.classes`; None for answers of another kind.
-        unit: what a label stands for: "household", "patient".
-        released_unit: unit of the released figures, once ``forecasts`` turns them back into power.
+        unit: what a label stands for: "household", "patient"; by default what ``forecasts`` says, or "label".
         forecasts: where the class laws came from: adds accuracy in the released unit, and model checks.
         ledger: a :class:`shoal.Ledger` that has charged the releases: adds what has been spent.
         audit: result of :func:`shoal.audit`.
         guard: result of :func:`shoal.model_guard`.
         fitted_on_private_data: whether the class laws were estimated from the data they protect; forecasts always are.
         seed: seed of the estimate of the identification risk, where there is no closed form.
+
+    Returns:
+        The card; ``to_markdown``, ``to_json`` and ``to_yaml`` print it.
     """
-    if query is not None:
-        validation.choice(tuple(QUERIES), query=query)
-    content: dict[str, Any] = {
-        "format": "shoal release card",
-        "version": VERSION,
-        "software": {"name": "shoal", "version": shoal.__version__},
-        "mechanism": {"method": mechanism.method, "digest": mechanism.digest, "notes": list(mechanism.notes)},
-        "guarantee": _guarantee(mechanism, unit, query),
-        "graph": _graph(mechanism),
-        "query": _query(mechanism, query),
-        "curve": _curve(mechanism),
-        "renyi": _renyi(mechanism),
-        "tradeoff": _tradeoff(mechanism),
-        "identification": _identification(mechanism, seed),
-        "accuracy": _accuracy(mechanism, forecasts, released_unit),
-        "model": _model(forecasts, guard, True if forecasts is not None else fitted_on_private_data),
-        "composition": _composition(ledger),
-        "audit": _audit(audit),
-    }
-    return ReleaseCard(_plain(content))
+    accuracy = None if forecasts is None else forecasts.accuracy(mechanism)
+    design = design_facts(mechanism, query=query, accuracy=accuracy, thorough=True, seed=seed)
+    if forecasts is None:
+        fit = fit_facts(mechanism.graph, fitted_on_private_data=fitted_on_private_data)
+    else:
+        fit = forecasts.facts(mechanism.graph)
+    if unit is not None:
+        fit = replace(fit, noun=str(unit))
+    release = None if ledger is None else ledger_facts(ledger, labels=mechanism.graph.n_labels)
+    found = audit_facts(audit) if isinstance(audit, Audit) else audit
+    return ReleaseCard.of(fit, design, release, found, None if guard is None else guard_facts(guard))
 
 
 def compare_cards(cards: Sequence[ReleaseCard]) -> list[dict[str, Any]]:
     """Cards side by side, best guarantee first; refused unless notion, ε, unit, graph and query are the same."""
     if len(cards) < 2:
         raise InputError("cards must hold at least two cards")
-    first = cards[0].content
-    same: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-        "notion": lambda c: c["guarantee"]["notion"],
-        "epsilon": lambda c: c["guarantee"]["epsilon"],
-        "privacy unit": lambda c: c["guarantee"]["privacy_unit"],
-        "graph": lambda c: c["graph"]["digest"],
-        "query": lambda c: c["query"],
-        "unit of accuracy": lambda c: c["accuracy"]["unit"],
+    same: dict[str, Callable[[ReleaseCard], Any]] = {
+        "notion": lambda c: c.design.notion,
+        "epsilon": lambda c: c.design.epsilon,
+        "privacy unit": lambda c: c.fit.noun,
+        "graph": lambda c: c.design.graph_digest,
+        "query": lambda c: (c.design.query, c.design.entries),
+        "unit of accuracy": lambda c: c.design.accuracy.unit,
     }
     for name, pick in same.items():
-        if any(pick(card.content) != pick(first) for card in cards[1:]):
+        if any(pick(card) != pick(cards[0]) for card in cards[1:]):
             raise InputError(f"cards differ in {name}: their figures do not say which is better")
-    rows = [
+    return [
         {
-            "method": card.content["mechanism"]["method"],
-            "delta": card.content["guarantee"]["delta"],
+            "method": card.design.method,
+            "delta": up(card.design.delta),
             "meaningful": card.meaningful,
-            "rho": card.content["accuracy"]["rho_largest"],
-            "rmse": card.content["accuracy"]["rmse"],
-            "identification": card.content["identification"]["success_upper"],
+            "rho": up(card.design.accuracy.rho_largest),
+            "rmse": up(card.design.accuracy.rmse),
+            "identification": up(card.design.naming.success_upper, most=1.0),
             "digest": card.digest,
         }
-        for card in cards
+        for card in sorted(cards, key=lambda card: card.design.delta)
     ]
-    return sorted(rows, key=lambda row: row["delta"])
 
 
-def _guarantee(mechanism: Mechanism, unit: str, query: str | None) -> dict[str, Any]:
+def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
     """The claim at the design's ε; where edges have an ε of their own, at the largest of them."""
-    certificate = mechanism.certificate
-    delta = round_up(certificate.delta_upper)
-    epsilons = sorted({float(e) for e in mechanism.epsilon})
-    epsilon = epsilons[-1] if epsilons else 0.0
-    meaningful = delta <= MEANINGLESS and query != "as_in_paper"
-    statement = f"(ε, δ) = ({epsilon:g}, {delta:.4g})"
-    if query == "as_in_paper":
-        statement = "no meaningful guarantee: accounted for randomness that is not in the release"
-    elif not meaningful:
-        statement = f"no meaningful guarantee: δ = {delta:.4g} is above {MEANINGLESS:g}"
     return {
-        "privacy_unit": unit,
-        "statement": statement,
-        "meaningful": meaningful,
-        "notion": certificate.released_notion,
-        "designed_for": certificate.notion,
-        "epsilon": epsilon,
-        "epsilons": epsilons if len(epsilons) > 1 else None,
-        "delta": delta,
-        "log10_delta": _up(certificate.log_delta_upper / math.log(10.0)),
-        "finite_precision": round_up(certificate.finite_precision),
-        "worst_edge": list(certificate.worst_edge),
-        "best_possible_delta": certificate.lower_bound,
+        "privacy_unit": fit.noun,
+        "statement": design.statement,
+        "meaningful": design.meaningful,
+        "notion": design.notion,
+        "designed_for": design.designed_for,
+        "epsilon": design.epsilon,
+        "epsilons": list(design.epsilons) if len(design.epsilons) > 1 else None,
+        "delta": up(design.delta),
+        "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
+        "target": design.target,
+        "finite_precision": up(design.finite_precision),
+        "worst_edge": list(design.worst_edge),
+        "best_possible_delta": design.best_possible,
     }
 
 
-def _graph(mechanism: Mechanism) -> dict[str, Any]:
-    graph = mechanism.graph
-    sizes = np.bincount(graph.components) if graph.n_labels else np.zeros(1, dtype=int)
-    listed = json.dumps([list(graph.labels), graph.edges.tolist()]).encode()
+def _graph(design: DesignFacts) -> dict[str, Any]:
     return {
-        "labels": graph.n_labels,
-        "edges": graph.n_edges,
-        "groups": len(sizes),
-        "smallest_group": int(sizes.min()),
-        "largest_group": int(sizes.max()),
-        "alone": int((sizes == 1).sum()),
-        "digest": hashlib.sha256(listed).hexdigest(),
+        "labels": design.labels,
+        "edges": design.edges,
+        "groups": design.groups,
+        "smallest_group": design.smallest_group,
+        "largest_group": design.largest_group,
+        "alone": design.alone,
+        "digest": design.graph_digest,
     }
 
 
-def _query(mechanism: Mechanism, query: str | None) -> dict[str, Any]:
-    released, attacker = GENERAL if query is None else QUERIES[query]
+def _query(design: DesignFacts) -> dict[str, Any]:
+    asked = question(design.query)
     return {
-        "name": query,
-        "entries": mechanism.classes.n_dims,
-        "released": released,
-        "attacker_may_know": attacker,
-        "not_counted": None if query is None else NOT_COUNTED.get(query),
+        "name": design.query,
+        "entries": design.entries,
+        "released": asked.released,
+        "attacker_may_know": asked.attacker_may_know,
+        "not_counted": asked.not_counted,
+        "all_alike": design.all_alike,
     }
 
 
-def _curve(mechanism: Mechanism) -> dict[str, Any]:
-    grid = np.unique(np.concatenate([EPSILONS, mechanism.epsilon]))
-    # What holds at an ε holds at every larger one; the cost of finite precision alone would grow with ε.
-    deltas = np.minimum.accumulate(mechanism.released_curve(grid).delta_upper)
-    return {"notion": "dp", "epsilon": grid.tolist(), "delta": [round_up(float(d)) for d in deltas]}
-
-
-def _renyi(mechanism: Mechanism) -> dict[str, Any]:
-    found = renyi_curve(mechanism.output, mechanism.graph, np.array(ORDERS))
+def _accuracy(card: ReleaseCard) -> dict[str, Any]:
+    found = card.design.accuracy
+    later = None if card.release is None else card.release.later_error
     return {
-        "order": list(ORDERS),
-        "divergence": [_finite(round_up(float(d))) for d in found.divergence_upper],
-        "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it",
+        "unit": found.unit,
+        "rho_largest": up(found.rho_largest),
+        "rho_mean": up(found.rho_mean),
+        "grid": list(found.grid),
+        "coverage": found.coverage,
+        "ratio_interval" if found.ratio else "interval": [[_finite(a), _finite(b)] for a, b in found.interval],
+        "rmse": up(found.rmse),
+        "rmse_by_step": [up(value) for value in found.rmse_by_entry],
+        "bias_by_step": [_finite(value) for value in found.bias_by_entry],
+        "rmse_worst_label": up(found.rmse_largest),
+        "answer_mean": None if found.answer_mean is None else _finite(found.answer_mean),
+        "later_error": None if later is None else {"released": up(later), "unprotected": card.fit.later_error},
     }
 
 
-def _tradeoff(mechanism: Mechanism) -> dict[str, Any]:
-    """Largest true positive rate of any test between neighbors, at some false positive rates."""
-    loss = mechanism.finite_precision_tv
-    # Both rates of a test on what is really released are within the loss of those on the ideal answer.
-    rates = np.array([min(math.nextafter(rate + loss, 1.0), 1.0) for rate in FALSE_ALARMS])
-    worst = worst_tpr(mechanism.output, mechanism.graph, rates).tolist()
+def _model(fit: FitFacts, guard: Guard | None) -> dict[str, Any]:
     return {
-        "false_positive_rate": list(FALSE_ALARMS),
-        "true_positive_rate_at_most": [min(round_up(tpr + loss), 1.0) for tpr in worst],
+        "fitted_on_private_data": fit.fitted_on_private_data,
+        "checks": None if fit.checks is None else fit.checks.to_json(),
+        "guard": None
+        if guard is None
+        else guard.to_json()
+        | {
+            "promise": up(guard.promise),
+            "delta_at_confidence": up(guard.delta_at_confidence),
+            "noise_alone": up(guard.noise_alone),
+        },
+        "left_out": fit.left_out,
     }
 
 
-def _identification(mechanism: Mechanism, seed: int) -> dict[str, Any]:
-    found = identification_risk(mechanism.output, mechanism.graph, seed=seed)
-    return {
-        "success_upper": min(round_up(found.success_upper + mechanism.finite_precision_tv), 1.0),
-        "guessing": found.prior_success,
-        "exact": found.exact,
-        "confidence": found.confidence,
-        "meaning": "share of answers whose label the best attacker names within its group, all labels equally likely",
-    }
-
-
-def _accuracy(mechanism: Mechanism, forecasts: Forecasts | None, unit: str) -> dict[str, Any]:
-    n, k = mechanism.classes.means.shape
-    mean, var = np.broadcast_to(mechanism.bias, (n, k)), _error_variance(mechanism)
-    half = float(ndtri(0.5 + COVERAGE / 2))
-    low, high = mean - half * np.sqrt(var), mean + half * np.sqrt(var)
-    rho = mechanism.rho
-    found: dict[str, Any] = {
-        "unit": "the answer's own",
-        "rho_largest": round_up(float(rho.max())),
-        "rho_mean": round_up(float(rho.mean())),
-        "grid": [float(step) for step in mechanism.grid],
-        "coverage": COVERAGE,
-    }
-    if forecasts is None:
-        rmse, bias = np.sqrt(mean**2 + var), mean
-        found["interval"] = [[float(a), float(b)] for a, b in zip(low.min(axis=0), high.max(axis=0), strict=True)]
-    else:
-        if tuple(forecasts.households) != mechanism.classes.labels:
-            raise InputError("forecasts must be of the mechanism's labels, in the same order")
-        covariance = np.zeros((n, k))
-        if mechanism.gain is not None:
-            covariance = np.einsum("nij,nji->ni", mechanism.gain, np.broadcast_to(mechanism.classes.covs, (n, k, k)))
-        spread = np.diagonal(np.broadcast_to(mechanism.classes.covs, (n, k, k)), axis1=1, axis2=2)
-        power = power_error(mechanism.classes.means, mean, var, log_var=spread, log_noise_cov=covariance)
-        rmse, bias = power.rmse, power.bias
-        found["unit"] = unit
-        found["ratio_interval"] = [
-            [float(a), float(b)] for a, b in zip(np.exp(low).min(axis=0), np.exp(high).max(axis=0), strict=True)
-        ]
-    found["rmse"] = _finite(round_up(float(np.sqrt((rmse**2).mean()))))
-    found["rmse_by_step"] = [_finite(round_up(float(v))) for v in np.sqrt((rmse**2).mean(axis=0))]
-    found["bias_by_step"] = [_finite(float(v)) for v in bias.mean(axis=0)]
-    found["rmse_worst_label"] = _finite(round_up(float(np.sqrt((rmse**2).mean(axis=1)).max())))
-    return found
-
-
-def _error_variance(mechanism: Mechanism) -> FloatArray:
-    """(n, k) variance of released minus true answer, each entry."""
-    n, k = mechanism.classes.means.shape
-    var = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
-    if mechanism.gain is not None:
-        var = var + np.einsum(
-            "nij,njl,nil->ni", mechanism.gain, np.broadcast_to(mechanism.classes.covs, (n, k, k)), mechanism.gain
-        )
-    return np.maximum(var, 0.0)
-
-
-def _model(forecasts: Forecasts | None, guard: Any, fitted: bool | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"fitted_on_private_data": fitted, "checks": None, "guard": None, "left_out": None}
-    if forecasts is not None:
-        checks = forecasts.checks
-        all_three = checks.gaussian & checks.white & checks.stationary
-        found["checks"] = {
-            "gaussian": int(checks.gaussian.sum()),
-            "white": int(checks.white.sum()),
-            "stationary": int(checks.stationary.sum()),
-            "all_three": int(all_three.sum()),
-            "of": len(forecasts.households),
-        }
-        found["left_out"] = len(forecasts.left_out)
-    if guard is not None:
-        found["guard"] = guard.to_dict()
-    return found
-
-
-def _composition(ledger: Any) -> dict[str, Any] | None:
-    if ledger is None:
+def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
+    if release is None:
         return None
-    spent, head = ledger.spent(), ledger.head
-    worst = spent.largest
+    worst = release.worst
     return {
-        "releases": spent.releases,
-        "labels": len(spent.by_label),
+        "releases": release.releases,
+        "labels": release.ledger_labels,
         "largest": None
         if worst is None
-        else {"epsilon": worst.epsilon, "spent": round_up(worst.spent), "budget": worst.budget},
-        "head": str(head),
+        else {"epsilon": worst.epsilon, "spent": up(worst.spent), "budget": worst.budget},
+        "head": release.head,
     }
 
 
-def _audit(audit: Any) -> dict[str, Any] | None:
+def _audit(audit: AuditFacts | None) -> dict[str, Any] | None:
     if audit is None:
         return None
-    full = audit.to_dict()
-    kept = ("verdict", "confidence", "n_samples", "source", "detectable_delta", "detectable_shortage", "naming")
     return {
-        **{name: full[name] for name in kept},
-        "delta_proved": float(audit.delta_lower.max(initial=0.0)),
-        "delta_promised": float(audit.promise[0]),
-        "violations": len(full["violations"]),
-        "mismatches": len(full["mismatches"]),
+        "verdict": audit.verdict,
+        "confidence": audit.confidence,
+        "n_samples": audit.n_samples,
+        "source": audit.source,
+        "groups": audit.groups,
+        "of_groups": audit.of_groups,
+        "labels": audit.labels,
+        "rule": audit.rule,
+        "detectable_delta": up(audit.detectable_delta),
+        "detectable_shortage": up(audit.detectable_shortage),
+        "naming": None
+        if audit.named is None
+        else audit.named.to_json()
+        | {
+            "accuracy_lower": down(audit.named.accuracy_lower),
+            "accuracy_upper": up(audit.named.accuracy_upper, most=1.0),
+            "promise_upper": up(audit.named.promise_upper, most=1.0),
+        },
+        "delta_proved": down(audit.delta_proved),
+        "delta_promised": up(audit.delta_promised),
+        "violations": audit.violations,
+        "mismatches": audit.mismatches,
     }
 
 
-def _up(value: float) -> float | None:
-    """A logarithm rounded up to four decimals; None for that of zero."""
-    return math.ceil(value * 1e4) / 1e4 if math.isfinite(value) else None
+def _left_out(card: ReleaseCard) -> dict[str, Any]:
+    return {
+        "labels": card.fit.left_out,
+        "reasons": [[reason, number] for reason, number in card.fit.reasons],
+        "newcomers": card.fit.newcomers,
+        "shards": [lost.to_json() for lost in lost_shards(card.fit, card.design, card.release)],
+    }
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _plain(value: Any) -> Any:
-    """Only what JSON knows; numbers that it does not (infinity) become None."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return _finite(value) if isinstance(value, float) else value

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from shoal.cli.screen import Debug, Json, Outcome, command
-from shoal.report.figures import counted
-
-if TYPE_CHECKING:
-    from shoal.ledger.accounts import Account
-    from shoal.ledger.ledger import Ledger
+import shoal
+from shoal.cli.screen import Debug, Json, Outcome, command, counted, up
 
 Target = Annotated[str, typer.Argument(metavar="URL|DIR", help="sqlite:///…, postgresql://…, or the folder of a run.")]
 Label = Annotated[str | None, typer.Option(help="Only this household.")]
-#: Accounts that are printed; JSON has all of them.
+#: Accounts that are shown.
 SHOWN = 20
 
 
@@ -32,20 +28,10 @@ def show(target: Target, label: Label = None, as_json: Json = False, debug: Debu
         shoal ledger show postgresql://owner@db/ledger --label H0003
     """
     with _open(target) as ledger:
-        spent = ledger.spent(label)
-        content = {
-            "releases": spent.releases,
-            "head": str(ledger.head),
-            "accounts": [_plain(account) for account in spent],
-        }
-        order = sorted(spent, key=lambda a: a.spent / a.budget if a.budget else 1.0, reverse=True)
-        households = counted(len(spent.by_label), "household")
-        lines = [f"{counted(spent.releases, 'release')} about {households}; most spent first"]
-        lines += _shown(order)
-        lines.append(
-            f"seal (write it down elsewhere, then `shoal ledger verify --head` can tell a rewrite): {ledger.head}"
-        )
-    return Outcome(content, "\n".join(lines))
+        content, lines = _accounts(ledger, label)
+        head = str(ledger.head)
+    words = "seal (write it down elsewhere, then `shoal ledger verify --head` can tell a rewrite)"
+    return Outcome({**content, "head": head}, "\n".join([*lines, f"{words}: {head}"]))
 
 
 @command
@@ -93,43 +79,50 @@ def budget(
 
         shoal ledger budget january --epsilon 1 --delta 1e-4
     """
-    from shoal.errors import InputError
-
     if (epsilon is None) != (delta is None):
-        raise InputError("epsilon and delta belong together: a budget is a δ at an ε")
+        raise shoal.InputError("epsilon and delta belong together: a budget is a δ at an ε")
     setting = epsilon is not None and delta is not None
     with _open(target, create=setting) as ledger:
         if epsilon is not None and delta is not None:
             ledger.budget(epsilon, delta, label=label)
+        content, lines = _accounts(ledger, label)
+    return Outcome({"set": setting, **content}, "\n".join([*(["budget set"] if setting else []), *lines]))
+
+
+def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:
+    """The fullest accounts, composed exactly; all others are judged by bounds, however many there are."""
+    if label is not None:
         spent = ledger.spent(label)
-    order = sorted(spent, key=lambda account: account.remaining)
-    first = "budget set; " if setting else ""
-    lines = [f"{first}least left first" if len(spent) else f"{first}nothing has been released yet", *_shown(order)]
-    return Outcome({"set": setting, "accounts": [_plain(account) for account in spent]}, "\n".join(lines))
+        found: list[Any] = list(spent)
+        content = {"releases": spent.releases, "labels": 1, "largest_share": None}
+        return {**content, "accounts": [_plain(one) for one in found]}, _shown(found, 0)
+    whole = ledger.overview(exact=SHOWN)
+    content = {"releases": whole.releases, "labels": whole.labels, "largest_share": whole.largest_share}
+    lines = [
+        f"{counted(whole.releases, 'release')} about {counted(whole.labels, 'household')}; most spent first; at most "
+        f"{up(whole.largest_share)} of any budget is spent"
+    ]
+    if whole.without_budget:
+        lines.append(f"{counted(whole.without_budget, 'household')} without a budget")
+    lines += _shown(whole.worst, whole.labels - whole.without_budget - len(whole.worst))
+    return {**content, "accounts": [_plain(one) for one in whole.worst]}, lines
 
 
-def _open(target: str, *, create: bool = False) -> Ledger:
-    from shoal.engine.config import Config
-    from shoal.engine.folder import Folder
-    from shoal.engine.releasing import ledger_url
-    from shoal.errors import InputError
-    from shoal.ledger.ledger import Ledger
-
-    if "://" in target:
-        if not create and target.startswith("sqlite:///") and not Path(target.removeprefix("sqlite:///")).is_file():
-            raise InputError(f"url: there is no file {Path(target).name}; check the path")
-        return Ledger.open(target, create=create)
-    path = Path(target)
-    if path.is_file():
-        return Ledger.open(path, create=False)
-    folder = Folder(path)
-    config = Config.from_dict(folder.state().config, "state.json")
-    if config.ledger is None and not create and not (folder / "ledger.db").is_file():
-        raise InputError(f"dir: {path.name} has no ledger yet; `shoal release {path.name}` makes one with the release")
-    return Ledger.open(ledger_url(folder, config), create=create)
+def _open(target: str, *, create: bool = False) -> shoal.Ledger:
+    url = target
+    if "://" not in target:
+        path = Path(target)
+        url = f"sqlite:///{path.resolve()}" if path.is_file() else shoal.Run.ledger_url(path)
+    file = Path(url.removeprefix("sqlite:///"))
+    if not create and url.startswith("sqlite:///") and not file.is_file():
+        if "://" in target:
+            raise shoal.InputError(f"url: there is no file {file.name}; check the path")
+        name = Path(target).name
+        raise shoal.InputError(f"dir: {name} has no ledger yet; `shoal release {name}` makes one with the release")
+    return shoal.Ledger.open(url, create=create)
 
 
-def _plain(account: Account) -> dict[str, Any]:
+def _plain(account: Any) -> dict[str, Any]:
     return {
         "name": account.name,
         "epsilon": account.epsilon,
@@ -140,6 +133,6 @@ def _plain(account: Account) -> dict[str, Any]:
     }
 
 
-def _shown(accounts: Iterable[Account]) -> list[str]:
+def _shown(accounts: Iterable[Any], more: int) -> list[str]:
     lines = [f"  {account}" for account in accounts]
-    return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"  … and {len(lines) - SHOWN} more (--json has all)"]
+    return [*lines, f"  … and {more} more (--label shows one)"] if more > 0 else lines

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import figures, ledgers, reproducing, running, staging
+from shoal.cli import curves, ledgers, stage, studies, whole
 
 app = typer.Typer(
     name="shoal",
@@ -21,11 +21,11 @@ ledger = typer.Typer(help="What has been spent, whether the record is intact, wh
 reproduce = typer.Typer(help="The paper's experiments, its figures, and ours beside them.", no_args_is_help=True)
 
 for group, functions in (
-    (app, (running.demo, running.run, running.init)),
-    (app, (staging.fit, staging.design, staging.release, staging.audit, staging.report)),
-    (app, (figures.curve, figures.frontier)),
+    (app, (whole.demo, whole.run, whole.init)),
+    (app, (stage.fit, stage.design, stage.release, stage.audit, stage.report)),
+    (app, (curves.curve, curves.frontier)),
     (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
-    (reproduce, (reproducing.synthetic, reproducing.meters)),
+    (reproduce, (studies.synthetic, studies.meters)),
 ):
     for function in functions:
         group.command()(function)

@@ -13,14 +13,19 @@ from __future__ import annotations
 
 import errno
 import functools
+import json
+import math
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context
 from types import TracebackType
 from typing import Annotated, Any, TypeVar
 
 import typer
+
+import shoal
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -43,15 +48,13 @@ def command(function: Command) -> Command:
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
-        from shoal.errors import ShoalError
-
         warnings.showwarning = _warning
         as_json, debug = bool(kwargs["as_json"]), bool(kwargs["debug"])
         try:
             outcome = function(*args, **kwargs)
             _show(outcome, as_json)
             code = outcome.code
-        except (ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
+        except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
             if debug:
                 raise
             code = exit_code(error)
@@ -67,13 +70,11 @@ def command(function: Command) -> Command:
 
 def exit_code(error: BaseException) -> int:
     """The exit code that an error stands for."""
-    from shoal.errors import BudgetError, UnreachableError
-
     if isinstance(error, KeyboardInterrupt):
         return 130
-    if isinstance(error, BudgetError):
+    if isinstance(error, shoal.BudgetError):
         return 3
-    return 4 if isinstance(error, UnreachableError) else 2
+    return 4 if isinstance(error, shoal.UnreachableError) else 2
 
 
 def explained(error: BaseException) -> str:
@@ -112,9 +113,28 @@ def _show(outcome: Outcome, as_json: bool) -> None:
 
 
 def _print_json(content: dict[str, Any]) -> None:
-    from shoal.engine.plain import as_json
+    sys.stdout.write(json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
-    sys.stdout.write(as_json(content))
+
+def _finite(value: Any) -> Any:
+    """What JSON knows: infinity and NaN become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
+def up(value: float, digits: int = 4) -> str:
+    """A number of at least 0 rounded up to some significant digits."""
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(value)):.{digits}g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of them."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -122,11 +142,12 @@ def _warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 class Stages:
-    """Progress of a run: bars on a terminal, lines elsewhere, always on standard error."""
+    """Progress of a run on standard error: bars with the time left on a terminal, one line per stage elsewhere."""
 
     def __init__(self) -> None:
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
+        self._told: set[str] = set()
 
     def __enter__(self) -> Stages:
         if sys.stderr.isatty():
@@ -145,6 +166,7 @@ class Stages:
                 TextColumn("{task.fields[stage]:<8}"),
                 BarColumn(bar_width=24),
                 TimeElapsedColumn(),
+                TextColumn("left"),
                 TimeRemainingColumn(),
                 TextColumn("{task.description}"),
                 console=Console(stderr=True),
@@ -158,12 +180,18 @@ class Stages:
         if self._bars is not None:
             self._bars.stop()
 
-    def __call__(self, stage: str, text: str, done: int, total: int) -> None:
-        """Take a report of the engine."""
+    def __call__(self, stage: str, text: str, done: float, total: int) -> None:
+        """Take a report of the run."""
         if self._bars is None:
-            if total == 0 or text == "already done":
+            if stage not in self._told:
+                self._told.add(stage)
                 print(f"{stage}: {text}", file=sys.stderr, flush=True)
             return
+        key = f"{stage} {text}"
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(text, total=None, stage=stage)
+        elif key not in self._told and total > 1:
+            # Another step of the stage: its own pace, not that of the step before.
+            self._bars.reset(self._tasks[stage], total=total, description=text)
+        self._told.add(key)
         self._bars.update(self._tasks[stage], description=text, total=total or None, completed=done)

@@ -25,7 +25,8 @@ from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
 from shoal.designs.quasi_newton import minimize
 from shoal.designs.stored import certified
-from shoal.parallel import n_threads
+from shoal.mechanism import Ending
+from shoal.threads import n_threads
 from shoal.validation import BoolArray, FloatArray
 
 Result = TypeVar("Result")
@@ -49,7 +50,7 @@ class Settings:
     """How hard to search. Speed settings: none of them can change what a certificate means.
 
     ``deadline`` is a time of the monotonic clock after which every search returns its best so far; an interrupt does
-    the same to this search and to all that would follow it.
+    the same to this search and to all that would follow it, unless ``interruptible``: then it goes through.
     """
 
     iterations: int = 100
@@ -57,10 +58,18 @@ class Settings:
     report: Report | None = None
     seed: int = 0
     interrupted: threading.Event = field(default_factory=threading.Event)
+    interruptible: bool = False
 
     @property
     def late(self) -> bool:
         return self.interrupted.is_set() or time.monotonic() > self.deadline
+
+    @property
+    def ending(self) -> Ending:
+        """How the searches that had these settings ended."""
+        if self.interrupted.is_set():
+            return Ending.INTERRUPTED
+        return Ending.OUT_OF_TIME if self.late else Ending.COMPLETE
 
     def part(self, share: float) -> Settings:
         """The same, with a share of the time that is left."""
@@ -153,6 +162,8 @@ def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings)
             if settings.late or best_value < ENOUGH:
                 break
     except KeyboardInterrupt:
+        if settings.interruptible:
+            raise
         settings.interrupted.set()  # the best move so far is a valid answer
     return best
 
@@ -297,11 +308,7 @@ def _values(
 
     def work(part: slice) -> None:
         room = empty_trace(part.stop - part.start, means.shape[1]) if trace is None else _part(trace, part)
-        try:
-            edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
-        except np.linalg.LinAlgError:  # laws so narrow that numbers overflow
-            out[part] = 0.0
-            room.contours[:] = 0.0
+        edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
 
     _spread(work, len(pairs), max(32, min(512, -(-len(pairs) // n_threads()))))
     out[np.isnan(out)] = 0.0  # laws too narrow for their distance: told apart

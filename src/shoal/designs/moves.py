@@ -18,11 +18,15 @@ from shoal.validation import FloatArray, IndexArray
 
 @dataclass(frozen=True)
 class Moves:
-    """b (n, k), B (n, k, k) and C (n, k, k) of every label; B is None for additive mechanisms."""
+    """b (n, k), B (n, k, k) and C (n, k, k) of every label; B is None for additive mechanisms.
+
+    ``history`` is what an iteration that keeps one leaves behind.
+    """
 
     shift: FloatArray
     map: FloatArray | None
     noise: FloatArray
+    history: FloatArray | None = None
 
     @classmethod
     def still(cls, problem: Problem, *, mapped: bool = False) -> Moves:

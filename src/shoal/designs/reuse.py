@@ -25,9 +25,11 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
+from shoal.designs.calibration import attained, calibrate
+from shoal.designs.parts import joined, part_of
 from shoal.designs.problem import Problem
 from shoal.designs.stored import met
-from shoal.designs.target import attained, joined, meet, part_of
+from shoal.eigenpairs import eigh
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.matrices import inverse_root, ranks, square_root
@@ -39,6 +41,8 @@ AIMED = ("covariance", "additive", "transport", "center")
 SHIFTED = ("additive", "transport", "center")
 MAPPED = ("transport", "center")
 
+#: Relative accuracy of the error of a group that is designed anew.
+TOLERANCE = 0.02
 #: Note of a mechanism whose budgets are the limits of its errors from day to day.
 LIMITED = "kept from day to day: budgets are the errors at which a group is designed anew"
 
@@ -149,14 +153,15 @@ def redesigned(
         if set(group.labels) <= set(old.classes.labels):
             warm = part_of(old, group.labels)
             warm = aimed(warm, part.original) if warm.method in AIMED else replace(warm, classes=part.original)
-        again = meet(
+        again = calibrate(
             part.original,
             part.graph,
-            method=name,
-            epsilon=part.epsilons[:, 0].copy(),
-            delta=found.delta,
+            name,
+            part.epsilons[:, 0].copy(),
+            found.delta,
             seed=seed,
-            seconds=0.0 if seconds is None else seconds / len(found.to_redesign),
+            tolerance=TOLERANCE,
+            time_limit=None if seconds is None else seconds / len(found.to_redesign),
             iterations=iterations if seconds is None else None,
             start=warm,
         )
@@ -205,11 +210,11 @@ def aimed(old: Mechanism, classes: GaussianClasses) -> Mechanism:
 
 def _transport(covs: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Gains of the optimal maps between centered Gaussians, and what a singular covariance cannot be mapped to."""
-    back, support = inverse_root(covs)
+    back, null = inverse_root(covs)
     root = square_root(covs)
     middle = root @ target @ root
     inner = square_root(0.5 * (middle + np.swapaxes(middle, 1, 2)))
-    gain = back @ inner @ back - support
+    gain = back @ inner @ back - (np.eye(covs.shape[1]) - null)
     missed = np.zeros_like(covs)
     partial = ranks(covs) < covs.shape[1]
     if partial.any():
@@ -220,7 +225,7 @@ def _transport(covs: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatA
 
 def _positive(matrices: FloatArray) -> FloatArray:
     """The nearest positive semidefinite matrices."""
-    values, vectors = np.linalg.eigh(0.5 * (matrices + np.swapaxes(matrices, 1, 2)))
+    values, vectors = eigh(0.5 * (matrices + np.swapaxes(matrices, 1, 2)))
     if (values >= 0).all():
         return matrices
     return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2))

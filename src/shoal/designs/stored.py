@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem
-from shoal.errors import CertificationError, InputError
+from shoal.errors import InputError
 from shoal.matrices import EPS, inverse_root
 from shoal.mechanism import Mechanism
 from shoal.noise.affine import EXACT
@@ -66,10 +66,7 @@ def certified(problem: Problem, moves: Moves) -> float:
     mechanism = mechanism_of("", problem, moves, lower_bound=0.0)
     if mechanism.rests_on_rounding[mechanism.pairs].any():
         return 0.0
-    try:
-        return float(mechanism.ideal.log_delta_upper)
-    except CertificationError:
-        return 0.0
+    return float(mechanism.ideal.log_delta_upper)
 
 
 def met(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | None:
@@ -109,9 +106,9 @@ def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, 
     noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.floor_cov
     if moves.map is None:
         return None, noise
-    inverse, support = inverse_root(problem.classes.stored_covs)
+    inverse, null = inverse_root(problem.classes.stored_covs)
     gain = moves.map @ inverse
-    outside = moves.map @ (np.eye(problem.n_dims) - support)
+    outside = moves.map @ null
     noise = noise + outside @ np.swapaxes(outside, 1, 2)
     return gain, noise
 

@@ -137,6 +137,12 @@ class Ledger:
             rest = [self._books.account(transaction, limit, lookup) for limit in groups]
             return Spent((*by_label.values(), *rest), by_label)
 
+    def unlimited(self, labels: Sequence[Any]) -> tuple[str, ...]:
+        """The labels that no budget is in force for, neither their own nor a common one nor that of a group."""
+        with self._storage.reading() as transaction:
+            budgets = self._books.in_force(transaction)
+        return tuple(name for name in map(str, labels) if not budgets.limits(name, None))
+
     def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> Composed:
         """The composed δ(ε) of everything released about a label, or of what an analyst was shown of it."""
         grid, _ = validation.grid(epsilon=epsilon)

@@ -92,7 +92,7 @@ class Storage:
             from sqlalchemy.engine import make_url
             from sqlalchemy.exc import ArgumentError
         except ImportError:
-            raise InputError("the ledger needs SQLAlchemy: pip install 'shoal[ledger]'") from None
+            raise InputError("the ledger needs SQLAlchemy, which is missing here: pip install sqlalchemy") from None
         try:
             address = make_url(f"sqlite:///{url}" if isinstance(url, Path) else str(url))
         except ArgumentError:

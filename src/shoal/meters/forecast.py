@@ -25,6 +25,10 @@ from shoal.validation import FloatArray
 if TYPE_CHECKING:
     import polars as pl
 
+    from shoal.card.exhibits import Exhibits
+    from shoal.card.facts import Accuracy, FitFacts
+    from shoal.graph import NeighborGraph
+    from shoal.mechanism import Mechanism
     from shoal.meters.arma import ArmaModels
     from shoal.meters.arma.predict import FilterState
 
@@ -160,6 +164,43 @@ class Forecasts:
         reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
         return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
 
+    def facts(self, graph: NeighborGraph) -> FitFacts:
+        """What a release card says about these forecasts and who hides among whom."""
+        from shoal.meters.traces import facts_of
+
+        return facts_of(self, graph)
+
+    def accuracy(self, mechanism: Mechanism) -> Accuracy:
+        """Errors of what a mechanism releases of these forecasts, in kW."""
+        if self.households != mechanism.classes.labels:
+            raise InputError("forecasts must be of the mechanism's labels, in the same order")
+        from shoal.meters.traces import power_accuracy
+
+        return power_accuracy(mechanism)
+
+    def exhibits(self, mechanism: Mechanism, released: Any, truth: Any = None) -> Exhibits:
+        """True and released forecasts for the data owner's page: (n, k) log power, and what came later in kW."""
+        from shoal.meters.traces import exhibits_of
+
+        return exhibits_of(self, mechanism, np.asarray(released), truth)
+
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What the law of each label rests on, for :func:`shoal.model_guard`.
+
+        Repeats of the season behind the mean, degrees of freedom of the covariance (readings less parameters fitted),
+        and the covariance of one observation.
+        """
+        place = {name: i for i, name in enumerate(self.households)}
+        if not set(labels) <= set(place):
+            raise InputError("training must hold a forecast for every label of the mechanism")
+        rows = np.array([place[name] for name in labels])
+        ahead = phases(self.timestamps, self.season.period, self.step)
+        repeats = np.maximum(self.season.repeats[rows][:, ahead].min(axis=1), 1)
+        fitted = self.season.profile.shape[1] + sum(self.models.order) + 1
+        degrees = self.models.n_obs[rows] - fitted
+        spread = self.error_cov[rows] + self.mean_cov[rows]
+        return repeats.astype(np.float64), degrees.astype(np.float64), np.asarray(spread)
+
     def take(self, rows: Any, left_out: Mapping[str, str]) -> Forecasts:
         """The forecasts of some households, by position; ``left_out`` says why the others are gone."""
         keep = np.asarray(rows)
@@ -212,7 +253,7 @@ def forecast(
     data"). A household that cannot be fitted is reported in ``left_out`` and does not stop the others.
 
     Args:
-        readings: a frame with household, timestamp, kw, or the :class:`Readings` of ``load_meters``, whose
+        readings: a frame with household, timestamp, kw, or the :class:`Readings` of ``meter_readings``, whose
             quality table then travels along in full.
         order: (p, q) of the ARMA model.
         train_days: length of the training window, which ends at ``origin``.

@@ -17,11 +17,10 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from shoal.errors import EngineError, InputError
-from shoal.parallel import n_threads
+from shoal.errors import InputError, WorkerError
+from shoal.threads import ONE_THREAD, n_threads
 from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
 from shoal.workers.outcome import TaskError, attempt, settled
-from shoal.workers.threads import ONE_THREAD
 from shoal.workers.versions import differences, version_probe, versions
 
 #: Seconds until a cluster that does not answer is given up, and one whose workers do not.
@@ -41,15 +40,15 @@ QUIET = {
 class Cluster(Executor):
     """Workers on Ray, checked to run the same software as the driver before they get any work."""
 
-    def __init__(self, engine: str, workers: int | None = None) -> None:
-        self.name = engine
+    def __init__(self, address: str, cores: int | None = None) -> None:
+        self.name = address
         self._ray = _package()
         self._mine = not self._ray.is_initialized()
-        self._wanted = workers
+        self._wanted = cores
         self._open = True
         if self._mine:
             # Ray's own convention: RAY_ADDRESS names the cluster to join, or "local" for one of our own.
-            _connect(self._ray, engine if engine != "ray" else os.environ.get("RAY_ADDRESS") or "auto", workers)
+            _connect(self._ray, address if address != "ray" else os.environ.get("RAY_ADDRESS") or "auto", cores)
         try:
             self.workers = self._places()
             _refuse_other_versions(worker_versions(self._ray))
@@ -90,8 +89,8 @@ class Cluster(Executor):
         except errors.RayTaskError as error:
             raise TaskError(f"a task ended with {type(error.cause).__name__} between driver and worker") from None
         except (errors.RayError, ConnectionError) as error:
-            raise EngineError(
-                f"engine: Ray is gone or refuses work ({type(error).__name__}); what is finished is kept, run again"
+            raise WorkerError(
+                f"workers: Ray is gone or refuses work ({type(error).__name__}); what is finished is kept, run again"
             ) from None
         finally:
             if flying and self._open and ray.is_initialized():
@@ -116,13 +115,13 @@ def worker_versions(ray: Any) -> list[dict[str, str]]:
     probe = ray.remote(num_cpus=0, max_retries=TRIES)(version_probe())
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
     if not nodes:
-        raise EngineError("engine: the Ray cluster has no machine with cores; add one and run again")
+        raise WorkerError("workers: the Ray cluster has no machine with cores; add one and run again")
     asked = [probe.options(scheduling_strategy=strategy(node_id=node, soft=True)).remote() for node in nodes]
     try:
         found: list[dict[str, str]] = ray.get(asked, timeout=PROBE_SECONDS)
     except (ray.exceptions.RayError, ConnectionError) as error:
-        raise EngineError(
-            f"engine: the workers of the Ray cluster do not answer ({type(error).__name__}); check it with `ray status`"
+        raise WorkerError(
+            f"workers: the Ray cluster does not answer ({type(error).__name__}); check it with `ray status`"
         ) from None
     return found
 
@@ -131,7 +130,7 @@ def _refuse_other_versions(found: list[dict[str, str]]) -> None:
     other = differences(versions(), found)
     if other:
         raise InputError(
-            f"engine: the cluster runs other versions than this machine: {'; '.join(other)}. "
+            f"workers: the cluster runs other versions than this machine: {'; '.join(other)}. "
             "Results would depend on where they are made: install the same versions everywhere"
         )
 
@@ -142,30 +141,30 @@ def _package() -> Any:
     try:
         return import_module("ray")
     except ImportError:
-        raise InputError("engine: ray needs a package that is not installed; pip install 'shoal[ray]'") from None
+        raise InputError("workers: ray needs a package that is not installed; pip install 'shoal[ray]'") from None
 
 
-def _environment(engine: str) -> dict[str, dict[str, str]]:
+def _environment(address: str) -> dict[str, dict[str, str]]:
     """One thread per worker; on this machine, workers also import from where the driver does."""
-    paths = {} if engine.startswith("ray://") else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    paths = {} if address.startswith("ray://") else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return {"env_vars": {**ONE_THREAD, **paths}}
 
 
-def _connect(ray: Any, engine: str, workers: int | None) -> None:
+def _connect(ray: Any, address: str, cores: int | None) -> None:
     """Join the cluster at an address; "auto": the one on this machine or else a new one; "local": a new one."""
     common: dict[str, Any] = {
         "log_to_driver": False,
         "logging_level": "ERROR",
-        "runtime_env": _environment(engine),
+        "runtime_env": _environment(address),
     }
-    if engine.startswith("ray://"):
-        host, port = _reachable(engine)
+    if address.startswith("ray://"):
+        host, port = _reachable(address)
         common["address"] = f"ray://{host}:{port}"
     else:
-        common["address"] = engine
-    if engine == "local":
+        common["address"] = address
+    if address == "local":
         common |= {
-            "num_cpus": workers or n_threads(),
+            "num_cpus": cores or n_threads(),
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE,
         }
@@ -174,42 +173,42 @@ def _connect(ray: Any, engine: str, workers: int | None) -> None:
             warnings.simplefilter("ignore")
             ray.init(**common)
     except ImportError:
-        raise InputError("engine: this Ray cannot join a cluster; pip install 'shoal[ray]'") from None
+        raise InputError("workers: this Ray cannot join a cluster; pip install 'shoal[ray]'") from None
     except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
-        if engine == "auto" and isinstance(error, ConnectionError):
-            _connect(ray, "local", workers)
+        if address == "auto" and isinstance(error, ConnectionError):
+            _connect(ray, "local", cores)
             return
         text = str(error)
         if "ersion mismatch" in text:
             raise InputError(
-                "engine: the cluster runs another version of Ray or Python than this machine; "
+                "workers: the cluster runs another version of Ray or Python than this machine; "
                 "install the same versions everywhere"
             ) from None
         if "ray[client]" in text:
-            raise InputError("engine: this Ray cannot join a cluster; pip install 'shoal[ray]'") from None
-        if engine != "local":
-            raise _unreachable(engine) from None
-        raise EngineError(f"engine: Ray does not start on this machine ({type(error).__name__})") from None
+            raise InputError("workers: this Ray cannot join a cluster; pip install 'shoal[ray]'") from None
+        if address != "local":
+            raise _unreachable(address) from None
+        raise WorkerError(f"workers: Ray does not start on this machine ({type(error).__name__})") from None
 
 
-def _reachable(engine: str) -> tuple[str, int]:
+def _reachable(address: str) -> tuple[str, int]:
     """Host and port of an address that answers."""
     try:
-        parts = urlsplit(engine)
+        parts = urlsplit(address)
         host, port = parts.hostname, parts.port or PORT
     except ValueError:
         host, port = None, 0
     if not host or parts.path not in ("", "/") or parts.query:
-        raise InputError("engine: a Ray cluster is named ray://host:port, for example ray://head:10001")
+        raise InputError("workers: a Ray cluster is named ray://host:port, for example ray://head:10001")
     try:
         socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
     except OSError:
-        raise _unreachable(engine) from None
+        raise _unreachable(address) from None
     return (f"[{host}]" if ":" in host else host), port
 
 
-def _unreachable(engine: str) -> InputError:
+def _unreachable(address: str) -> InputError:
     return InputError(
-        f"engine: no Ray cluster answers at {engine}; check host and port (Ray's client server listens on {PORT}) and, "
-        "if the cluster asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN; or use --engine processes"
+        f"workers: no Ray cluster answers at {address}; check host and port (Ray's client server listens on {PORT}) "
+        "and, if the cluster asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN; or use --workers processes"
     )

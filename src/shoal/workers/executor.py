@@ -27,12 +27,13 @@ class Failure:
 
     message: str
     died: bool = False  #: its workers died: nothing is known to be wrong with the task itself
+    unreachable: bool = False  #: what was asked for cannot be had, which concerns more than this task
 
 
 class Executor(ABC):
     """Runs a function over many tasks. Used in a ``with`` statement, which ends its workers."""
 
-    #: The engine's name, as a user writes it.
+    #: As a user writes it.
     name: str
     #: How many tasks run at the same time.
     workers: int
@@ -44,6 +45,10 @@ class Executor(ABC):
         A ``ShoalError`` of a task is a ``Failure``, as is a task that ends its worker ``TRIES`` times. A full disk is
         raised, because it concerns every task; so is any other exception, as a ``TaskError``, because it is a bug.
         """
+
+    def expect(self, shards: int) -> None:
+        """Told how many shards a run has, before its tasks come."""
+        return
 
     @abstractmethod
     def close(self) -> None:
@@ -64,30 +69,33 @@ def died(times: int) -> Failure:
     return Failure(text, died=True)
 
 
-def open_executor(engine: str, workers: int | None = None) -> Executor:
-    """The executor that ``engine`` names: "serial", "processes", "ray", "ray://host:port" or "auto".
+def open_executor(workers: str = "auto", cores: int | None = None) -> Executor:
+    """What ``workers`` names: "serial", "processes", "ray", "ray://host:port", or "auto"; ``cores`` tasks at a time.
 
-    "auto" is "processes" where more than one core may be used, otherwise "serial".
+    "auto" is "processes" for a run of several shards where more than one core may be used, otherwise "serial".
     """
-    from shoal.parallel import n_threads
+    from shoal.threads import n_threads
     from shoal.validation import count
 
-    wanted = None if workers is None else count(workers=workers)
-    word: Any = engine
+    wanted = None if cores is None else count(cores=cores)
+    word: Any = workers
     if not isinstance(word, str):
-        raise InputError("engine must be a word: serial, processes, ray, ray://host:port or auto")
-    if word == "auto":
-        word = "processes" if (wanted or n_threads()) > 1 else "serial"
+        raise InputError("workers must be a word: serial, processes, ray, ray://host:port or auto")
     if word == "serial":
         from shoal.workers.serial import Serial
 
         return Serial()
-    if word == "processes":
+    if word in ("auto", "processes"):
         from shoal.workers.processes import Processes
 
-        return Processes(wanted or n_threads())
+        local = Processes(wanted or n_threads())
+        if word == "processes":
+            return local
+        from shoal.workers.serial import Auto
+
+        return Auto(local)
     if word == "ray" or word.startswith("ray://"):
         from shoal.workers.cluster import Cluster
 
         return Cluster(word, wanted)
-    raise InputError("engine must be serial, processes, ray, ray://host:port or auto")
+    raise InputError("workers must be serial, processes, ray, ray://host:port or auto")

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from shoal.errors import EngineError
+from shoal.errors import WorkerError
+from shoal.threads import ONE_THREAD
 from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
 from shoal.workers.outcome import settled
-from shoal.workers.threads import ONE_THREAD
 from shoal.workers.worker import READY
 
 #: Workers that may die in a row before one of them has come up.
@@ -120,7 +120,7 @@ class Processes(Executor):
                         elif not worker.ready:
                             starts += 1
                             if starts >= STARTS:
-                                raise EngineError(f"engine: {STARTS} worker processes in a row did not start")
+                                raise WorkerError(f"workers: {STARTS} worker processes in a row did not start")
                     elif index is not None:
                         answers.append((index, settled(pickle.loads(message))))
                     else:

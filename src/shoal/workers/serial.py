@@ -1,12 +1,12 @@
-"""Tasks one after the other, in this process."""
+"""Tasks one after the other, in this process; or in others, once a run has several shards."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from shoal.threads import one_library_thread
 from shoal.workers.executor import Executor, Failure, Result, Task
 from shoal.workers.outcome import attempt, settled
-from shoal.workers.threads import one_library_thread
 
 
 class Serial(Executor):
@@ -23,3 +23,24 @@ class Serial(Executor):
 
     def close(self) -> None:
         return
+
+
+class Auto(Executor):
+    """In this process while a run has one shard, whose start costs nothing; in others once it has more."""
+
+    name = "auto"
+
+    def __init__(self, others: Executor) -> None:
+        self._others = others
+        self._here = Serial()
+        self._many = False
+        self.workers = others.workers
+
+    def expect(self, shards: int) -> None:
+        self._many = shards > 1 and self._others.workers > 1
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
+        return (self._others if self._many and len(tasks) > 1 else self._here).run(work, tasks)
+
+    def close(self) -> None:
+        self._others.close()

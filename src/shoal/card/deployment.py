@@ -1,0 +1,105 @@
+"""A card as a record of the DP Deployments Registry: YAML in its fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shoal import __version__
+from shoal.card.card import ReleaseCard
+from shoal.card.digits import many, up, upper
+from shoal.card.promise import promise
+from shoal.card.query_words import question
+from shoal.errors import InputError
+
+#: What only the publisher can fill in -> what stands there until then.
+PUBLISHER = {
+    "name": "TODO: name of the data product",
+    "data_curators": "TODO: who publishes it",
+    "intended_use": "TODO: what it is for",
+    "data_product_region": "TODO: where the labels live",
+    "data_product_sector": "TODO: for instance Energy",
+    "description": "TODO: what a reader gets",
+    "publication_date": "TODO: YYYY-MM-DD",
+    "registry_authors": "TODO: who wrote this record",
+}
+
+
+def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
+    """The card in the registry's fields; strings are JSON strings, which are YAML too."""
+    unknown = set(deployment) - set(PUBLISHER)
+    if unknown:
+        raise InputError(f"deployment fields must be among {', '.join(PUBLISHER)}")
+    own = {**PUBLISHER, **deployment}
+    design, audit, release = card.design, card.audit, card.release
+    asked, unit, accuracy = question(design.query), card.fit.noun, design.accuracy
+    record = {
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "product": {
+                "name": own["name"],
+                "data_curators": [own["data_curators"]],
+                "intended_use": own["intended_use"],
+                "data_product_type": f"Answers about one {unit} each: {asked.released}",
+                "data_product_region": own["data_product_region"],
+                "description": own["description"],
+                "publication_date": own["publication_date"],
+                "data_product_sector": own["data_product_sector"],
+            },
+            "dp_flavor": {
+                "name": "Approximate DP",
+                "data_domain": f"The {unit} that an answer of {design.entries} numbers is about, one of "
+                f"{design.labels}",
+                "unprotected_quantities": f"The group that the {unit} belongs to, the list of {many(unit)}, and that "
+                f"an answer was given: a {unit} without one has no row",
+            },
+            "privacy_loss": {
+                "privacy_unit": f"{unit[:1].upper()}{unit[1:]} label",
+                "privacy_unit_description": f"Adjacent: the same question asked about a neighboring {unit}; "
+                f"{design.edges} neighboring pairs in {design.groups} groups (graph {design.graph_digest[:16]}).",
+                "privacy_parameters": {"epsilon": design.epsilon, "delta": up(design.delta)},
+                "privacy_parameters_description": f"{design.statement}. "
+                + (f"{promise(design.epsilon, upper(design.delta))} " if design.meaningful else "")
+                + "Whole curve, delta by epsilon: "
+                + ", ".join(f"{epsilon:g}: {upper(delta)}" for epsilon, delta in design.curve),
+            },
+            "model": {
+                "model_name": "Central",
+                "actors": f"A data owner who knows the answers; readers who may know: {asked.attacker_may_know}",
+                "release_type": "One release" if release is None else f"{release.releases} releases so far",
+                "access_type": "Non-interactive" if release is None else "Interactive",
+            },
+            "accounting": {
+                "post_processing": "Rounding to a grid common to all labels",
+                "composition": "Not counted beyond one release"
+                if release is None
+                else f"Exact per pair of labels over all releases; ledger head {release.head}",
+            },
+            "implementation": {
+                "pre_processing_eda_hyperparameter_tuning": "Class laws fitted on the labels' own data; not charged"
+                if card.fit.fitted_on_private_data
+                else "None stated",
+                "mechanisms": f"{design.method} of shoal {__version__}: affine map and Gaussian noise per label, "
+                f"cryptographic source, exact arithmetic, finite precision {upper(design.finite_precision)} of delta "
+                f"included; mechanism {design.digest[:16]}, card {card.digest[:16]}",
+                "justification": f"Root mean squared error {upper(accuracy.rmse)} ({accuracy.unit}). "
+                + ("No audit." if audit is None else f"Audit: {audit.verdict} at confidence {audit.confidence:g}."),
+            },
+            "resources": {"registry_authors": [own["registry_authors"]]},
+        },
+    }
+    return "\n".join(_yaml(record)) + "\n"
+
+
+def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            yield f"{indent}{key}:"
+            yield from _yaml(item, indent + "  ")
+        elif isinstance(item, list):
+            yield f"{indent}{key}:"
+            yield from (f"{indent}  - {json.dumps(one, ensure_ascii=False)}" for one in item)
+        else:
+            yield f"{indent}{key}: {json.dumps(item, ensure_ascii=False)}"

@@ -1,0 +1,548 @@
+"""What the stages of a release hand to its card: frozen records of plain values, which merge over shards.
+
+A record of several shards says what holds for all of them: counts are added, the worst figure stays, means are taken
+over labels from sums, lists are cut to :data:`LISTED`. No privacy figure of a merged record is smaller than that of any
+shard. Errors are kept as sums of squares over labels, entry by entry, so that a merged root mean square is that of all.
+
+Labels, entries and units are whatever the caller says they are: ``noun`` names a label ("household"), ``unit`` what
+errors are counted in ("kW").
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Self
+
+from shoal.card.digits import upper
+from shoal.card.query_words import question
+from shoal.errors import InputError
+
+#: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
+MEANINGLESS = 1e-2
+#: Entries of a list that a record keeps.
+LISTED = 20
+
+
+class Record:
+    """A frozen record that goes to JSON and comes back."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dictionaries, lists, numbers and texts; a number that JSON does not know becomes None."""
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """What :meth:`to_json` made; anything else is refused."""
+        try:
+            kinds = typing.get_type_hints(cls)
+            return cls(**{name: _typed(kinds[name], value) for name, value in content.items()})
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InputError(f"facts: this is not what a stage wrote down as {cls.__name__}; run it again") from None
+
+
+@dataclass(frozen=True)
+class Lost(Record):
+    """A shard that could not be done: stage, key, and why, without data."""
+
+    stage: str
+    key: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ModelChecks(Record):
+    """Labels whose law passed each formal check, of how many."""
+
+    gaussian: int
+    white: int
+    stationary: int
+    all_three: int
+    of: int
+
+
+@dataclass(frozen=True)
+class FitFacts(Record):
+    """Where the class laws come from, and who hides among whom."""
+
+    source: str  #: in a few words
+    labels: int  #: with a law
+    groups: int
+    smallest_group: int
+    largest_group: int
+    edges: int
+    left_out: int = 0
+    repaired: int = 0
+    smaller_model: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()  #: why labels are left out, most common first
+    first: str = ""  #: one of the labels: a shard is on record where this one is
+    noun: str = "label"
+    about: tuple[str, ...] = ()  #: sentences on what the answers are
+    origin: str | None = None  #: instant of the first entry, ISO 8601
+    step_minutes: float | None = None  #: between entries
+    checks: ModelChecks | None = None
+    fitted_on_private_data: bool | None = True
+    later_known: int = 0  #: entries whose true value came later
+    later_absolute: float = 0.0  #: sum of |true answer − what came|, in the unit of errors
+    shards: int = 1
+    failed: tuple[Lost, ...] = ()
+    goes_on: bool = False  #: from the forecasts of an earlier release; then also:
+    carried: int = 0
+    refitted: int = 0
+    drifted: int = 0
+    silent: int = 0
+    newcomers: int = 0
+
+    @property
+    def later_error(self) -> float | None:
+        """Mean absolute error of the unprotected answers against what came later."""
+        return self.later_absolute / self.later_known if self.later_known else None
+
+    @classmethod
+    def merged(cls, parts: Sequence[FitFacts]) -> FitFacts:
+        """Of all shards."""
+        added = (
+            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "later_known", "shards", "carried",
+            "refitted", "drifted", "silent", "newcomers",
+        )  # fmt: skip
+        reasons: Counter[str] = Counter()
+        for part in parts:
+            reasons.update(dict(part.reasons))
+        known = [part.checks for part in parts if part.checks is not None]
+        return replace(
+            parts[0],
+            **{name: sum(getattr(part, name) for part in parts) for name in added},
+            smallest_group=min(part.smallest_group for part in parts),
+            largest_group=max(part.largest_group for part in parts),
+            reasons=tuple(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:LISTED]),
+            checks=None
+            if not known
+            else ModelChecks(**{one.name: sum(getattr(k, one.name) for k in known) for one in fields(ModelChecks)}),
+            later_absolute=math.fsum(part.later_absolute for part in parts),
+            failed=_listed(lost for part in parts for lost in part.failed),
+        )
+
+
+@dataclass(frozen=True)
+class Naming(Record):
+    """At most this share of answers is named right within the group, and the share that guessing gets."""
+
+    success_upper: float
+    guessing: float
+    exact: bool = True  #: a bound without sampling; else it holds at ``confidence``
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True)
+class Accuracy(Record):
+    """Errors of released answers, as sums over ``labels``; intervals hold for every label, entry by entry."""
+
+    labels: int
+    unit: str  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
+    rho: float  #: sum over labels of the mean squared error per entry, in the unit of the design
+    rho_largest: float
+    squares: tuple[float, ...]  #: by entry: sum over labels of the expected squared error
+    biases: tuple[float, ...]  #: by entry: sum over labels of the expected error
+    square_largest: float  #: largest over labels of the mean over entries
+    answers: float | None  #: sum over labels of the mean true answer
+    grid: tuple[float, ...]  #: step between values that an entry can take
+    coverage: float  #: of the interval
+    interval: tuple[tuple[float, float], ...]  #: by entry: released − true, or released / true with ``ratio``
+    ratio: bool = False
+
+    @property
+    def rho_mean(self) -> float:
+        return _above(self.rho / self.labels)
+
+    @property
+    def rmse_by_entry(self) -> tuple[float, ...]:
+        return tuple(_above(math.sqrt(total / self.labels)) for total in self.squares)
+
+    @property
+    def bias_by_entry(self) -> tuple[float, ...]:
+        return tuple(total / self.labels for total in self.biases)
+
+    @property
+    def rmse(self) -> float:
+        return _above(math.sqrt(math.fsum(self.squares) / (self.labels * len(self.squares))))
+
+    @property
+    def rmse_largest(self) -> float:
+        return _above(math.sqrt(self.square_largest))
+
+    @property
+    def bias(self) -> float:
+        return math.fsum(self.biases) / (self.labels * len(self.biases))
+
+    @property
+    def answer_mean(self) -> float | None:
+        return None if self.answers is None else self.answers / self.labels
+
+    @classmethod
+    def merged(cls, parts: Sequence[Accuracy]) -> Accuracy:
+        known = [part.answers for part in parts if part.answers is not None]
+        return replace(
+            parts[0],
+            labels=sum(part.labels for part in parts),
+            rho=math.fsum(part.rho for part in parts),
+            rho_largest=max(part.rho_largest for part in parts),
+            squares=tuple(math.fsum(column) for column in zip(*(p.squares for p in parts), strict=True)),
+            biases=tuple(math.fsum(column) for column in zip(*(p.biases for p in parts), strict=True)),
+            square_largest=max(part.square_largest for part in parts),
+            answers=math.fsum(known) if len(known) == len(parts) else None,
+            grid=_worst(part.grid for part in parts),
+            interval=tuple(
+                (min(low for low, _ in entry), max(high for _, high in entry))
+                for entry in zip(*(p.interval for p in parts), strict=True)
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class DesignFacts(Record):
+    """What is promised and what it costs. Every δ, rate and divergence is an upper end, finite precision included."""
+
+    method: str
+    epsilon: float  #: of the guarantee; the largest, where edges have their own
+    epsilons: tuple[float, ...]  #: all different ones
+    delta: float
+    log_delta: float | None  #: natural logarithm of the upper end; None for that of zero
+    notion: str  #: of what is released
+    designed_for: str
+    finite_precision: float
+    worst_edge: tuple[str, str]
+    best_possible: float  #: a δ that no mechanism with this error goes below; not part of the guarantee
+    labels: int
+    entries: int
+    groups: int
+    smallest_group: int
+    largest_group: int
+    alone: int
+    edges: int
+    curve: tuple[tuple[float, float], ...]  #: (ε, δ at most)
+    renyi: tuple[tuple[float, float | None], ...]  #: (order, divergence at most); None: no finite bound
+    tradeoff: tuple[tuple[float, float], ...]  #: (false positive rate, true positive rate at most)
+    naming: Naming
+    accuracy: Accuracy
+    query: str | None = None
+    target: float | None = None  #: δ that was asked for
+    all_alike: bool = False  #: what is released is the group's answer, up to a trace of noise
+    perfect_rho: float | None = None  #: least ρ, largest over groups, at which all labels of a group look alike
+    digest: str = ""  #: of the mechanism; of several, see :func:`together`
+    graph_digest: str = ""  #: of who hides among whom, whatever the shards
+    notes: tuple[str, ...] = ()
+    decisions: tuple[tuple[str, int], ...] = ()  #: what became of the groups of an earlier design
+    failed: tuple[Lost, ...] = ()
+
+    @property
+    def meaningful(self) -> bool:
+        """Whether δ is small enough, and the accounting sound, for the guarantee to mean something."""
+        return self.delta <= MEANINGLESS and question(self.query).sound
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in figures, or that there is none."""
+        if not question(self.query).sound:
+            return "no meaningful guarantee: accounted for randomness that is not in the release"
+        if not self.meaningful:
+            return f"no meaningful guarantee: δ = {upper(self.delta)} is above {MEANINGLESS:g}"
+        return f"(ε, δ) = ({self.epsilon:g}, {upper(self.delta)})"
+
+    @classmethod
+    def merged(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
+        """Of all shards: the worst certificate, everyone's errors."""
+        worst = max(parts, key=lambda part: (part.delta, part.worst_edge))
+        labels = sum(part.labels for part in parts)
+        decisions: Counter[str] = Counter()
+        for part in parts:
+            decisions.update(dict(part.decisions))
+        prices = [part.perfect_rho for part in parts if part.perfect_rho is not None]
+        curve = _worst_at(part.curve for part in parts)
+        return replace(
+            worst,
+            epsilon=max(part.epsilon for part in parts),
+            epsilons=tuple(sorted({one for part in parts for one in part.epsilons})[:LISTED]),
+            log_delta=max((p.log_delta for p in parts if p.log_delta is not None), default=None),
+            finite_precision=max(part.finite_precision for part in parts),
+            best_possible=max(part.best_possible for part in parts),
+            labels=labels,
+            **{name: sum(getattr(part, name) for part in parts) for name in ("groups", "alone", "edges")},
+            smallest_group=min(part.smallest_group for part in parts),
+            largest_group=max(part.largest_group for part in parts),
+            curve=curve,
+            renyi=_worst_divergence([part.renyi for part in parts]),
+            tradeoff=tuple((rate, tpr_bound(rate, curve)) for rate, _ in worst.tradeoff),
+            naming=_naming_together(parts, curve),
+            accuracy=Accuracy.merged([part.accuracy for part in parts]),
+            all_alike=all(part.all_alike for part in parts),
+            perfect_rho=max(prices) if len(prices) == len(parts) else None,
+            digest=together(part.digest for part in parts),
+            graph_digest=together(part.graph_digest for part in parts),
+            notes=_listed(sorted({note for part in parts for note in part.notes})),
+            decisions=tuple(sorted(decisions.items())),
+            failed=_listed(lost for part in parts for lost in part.failed),
+        )
+
+
+@dataclass(frozen=True)
+class Spent(Record):
+    """The account with most spent: at its ε, of its budget."""
+
+    epsilon: float
+    spent: float
+    budget: float
+    releases: int  #: about this label
+
+
+@dataclass(frozen=True)
+class ReleaseFacts(Record):
+    """What left through the ledger, and what that has cost so far."""
+
+    name: str
+    labels: int
+    ledger: str  #: where it is, in a word
+    head: str
+    budget_set: bool = False
+    releases: int = 0  #: on record, of all times
+    ledger_labels: int = 0
+    worst: Spent | None = None
+    later_known: int = 0
+    later_absolute: float = 0.0  #: sum of |released − what came later|, in the unit of errors
+    ledger_intact: bool | None = None  #: None: not looked at
+    shards: int = 1
+    failed: tuple[Lost, ...] = ()
+
+    @property
+    def later_error(self) -> float | None:
+        """Mean absolute error of what was released against what came later."""
+        return self.later_absolute / self.later_known if self.later_known else None
+
+    @classmethod
+    def merged(cls, parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
+        """Of all shards; what concerns the whole ledger is the last one's, who saw all of it."""
+        return replace(
+            parts[-1],
+            **{name: sum(getattr(part, name) for part in parts) for name in ("labels", "later_known", "shards")},
+            later_absolute=math.fsum(part.later_absolute for part in parts),
+            budget_set=any(part.budget_set for part in parts),
+            failed=_listed(lost for part in parts for lost in part.failed),
+        )
+
+
+@dataclass(frozen=True)
+class Named(Record):
+    """How often attackers named the label of a test answer, beside the promise and guessing."""
+
+    accuracy: float
+    accuracy_lower: float
+    accuracy_upper: float
+    promise_upper: float
+    guessing: float
+    n_answers: int
+
+
+@dataclass(frozen=True)
+class Found(Record):
+    """One thing that an audit found."""
+
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+    lessens_privacy: bool
+
+
+@dataclass(frozen=True)
+class Guard(Record):
+    """How δ moves over the models that the training data leave plausible; worst over the groups looked at."""
+
+    promise: float
+    notion: str
+    rests_on_model: bool
+    delta_at_confidence: float
+    confidence: float
+    noise_alone: float
+    statements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AuditFacts(Record):
+    """What attacks on groups came to; ``confidence`` holds for all of it at once."""
+
+    verdict: str  #: "consistent" or "violated"
+    confidence: float
+    n_samples: int  #: test answers per label
+    source: str
+    groups: int  #: attacked
+    labels: int  #: in them
+    curve: tuple[tuple[float, float, float], ...]  #: (ε, δ proved at least, δ promised at most), the design's ε first
+    detectable_delta: float
+    detectable_shortage: float
+    of_groups: int = 0  #: groups in all
+    rule: str = ""  #: how the attacked groups were chosen
+    violations: int = 0
+    mismatches: int = 0
+    findings: tuple[Found, ...] = ()
+    named: Named | None = None
+    guard: Guard | None = None
+    equal_noise_delta: float | None = None  #: what equal noise of the same mean squared error would leave there
+
+    @property
+    def delta_proved(self) -> float:
+        return self.curve[0][1]
+
+    @property
+    def delta_promised(self) -> float:
+        return self.curve[0][2]
+
+    @classmethod
+    def merged(cls, parts: Sequence[AuditFacts]) -> AuditFacts:
+        """Of all groups that were attacked."""
+        named = [part.named for part in parts if part.named is not None]
+        guards = [part.guard for part in parts if part.guard is not None]
+        equal = [part.equal_noise_delta for part in parts if part.equal_noise_delta is not None]
+        found = sorted((f for part in parts for f in part.findings), key=lambda one: not one.lessens_privacy)
+        same = len({tuple(e for e, _, _ in part.curve) for part in parts}) == 1
+        rows = zip(*(part.curve for part in parts), strict=True) if same else [[part.curve[0] for part in parts]]
+        return replace(
+            parts[0],
+            verdict="violated" if any(part.verdict == "violated" for part in parts) else "consistent",
+            confidence=min(part.confidence for part in parts),
+            n_samples=min(part.n_samples for part in parts),
+            **{
+                name: sum(getattr(part, name) for part in parts)
+                for name in ("groups", "labels", "violations", "mismatches")
+            },
+            of_groups=max(part.of_groups for part in parts),
+            curve=tuple((max(r[0] for r in row), max(r[1] for r in row), max(r[2] for r in row)) for row in rows),
+            detectable_delta=max(part.detectable_delta for part in parts),
+            detectable_shortage=max(part.detectable_shortage for part in parts),
+            findings=_listed(found),
+            named=_named_together(named) if named else None,
+            guard=_guards_together(guards) if guards else None,
+            equal_noise_delta=max(equal, default=None),
+        )
+
+
+def lost_shards(*stages: FitFacts | DesignFacts | ReleaseFacts | None) -> tuple[Lost, ...]:
+    """Shards that some stage could not do."""
+    return tuple(lost for stage in stages if stage is not None for lost in stage.failed)
+
+
+def together(digests: Iterable[str]) -> str:
+    """One digest of several in any order: their sum as 256-bit numbers; that of one is itself."""
+    return f"{sum(int(one, 16) for one in digests if one) % (1 << 256):064x}"
+
+
+def tpr_bound(false_positives: float, curve: Iterable[tuple[float, float]]) -> float:
+    """No test between neighbors has a larger true positive rate at this false one: min over ε of e^ε α + δ(ε)."""
+    return min(_above(min((math.exp(e) * false_positives + d for e, d in curve if e < 700), default=1.0)), 1.0)
+
+
+def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:
+    """At most this share of labels can be named right, in groups in which all are neighbors of all.
+
+    The attacker's answer X is an event S_X. Summing P_X(S_X) ≤ e^ε P_X'(S_X) + δ over the pairs of a group of n gives a
+    share s ≤ e^ε/(e^ε + n − 1) + δ; n times that is concave in n, so the share over all groups is at most its value at
+    their mean size, which is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
+    """
+    bounds = [math.exp(e) / (math.exp(e) + 1 / guessing - 1) + delta for e, delta in curve if e < 700]
+    return min(_above(min(bounds, default=1.0)), 1.0)
+
+
+def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, float]]) -> Naming:
+    weights, naming = [part.labels for part in parts], [part.naming for part in parts]
+    if all(part.naming.exact for part in parts):
+        guessing = sum(part.groups for part in parts) / sum(weights)
+        return Naming(naming_bound(guessing, curve), guessing)
+    return Naming(
+        success_upper=min(_above(_mean((n.success_upper for n in naming), weights)), 1.0),
+        guessing=_mean((n.guessing for n in naming), weights),
+        exact=False,
+        confidence=max(1.0 - math.fsum(1.0 - n.confidence for n in naming), 0.0),
+    )
+
+
+def _named_together(parts: Sequence[Named]) -> Named:
+    weights = [part.n_answers for part in parts]
+    means = {
+        one.name: _mean((getattr(part, one.name) for part in parts), weights)
+        for one in fields(Named)
+        if one.name != "n_answers"
+    }
+    return Named(**means, n_answers=sum(weights))
+
+
+def _guards_together(parts: Sequence[Guard]) -> Guard:
+    worst = max(parts, key=lambda part: part.delta_at_confidence)
+    return replace(
+        worst,
+        promise=max(part.promise for part in parts),
+        rests_on_model=any(part.rests_on_model for part in parts),
+        noise_alone=max(part.noise_alone for part in parts),
+        confidence=min(part.confidence for part in parts),
+    )
+
+
+def _mean(values: Iterable[float], weights: Sequence[int]) -> float:
+    return math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+
+
+def _above(value: float) -> float:
+    """A figure after a few roundings, moved to their safe side."""
+    return math.nextafter(value * (1 + 2**-50), math.inf) if value > 0 else value
+
+
+def _worst(columns: Iterable[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(max(entry) for entry in zip(*columns, strict=True))
+
+
+def _worst_at(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[float, float], ...]:
+    """The largest value at each place that all curves have."""
+    known = [dict(curve) for curve in curves]
+    places = sorted(set.intersection(*(set(one) for one in known)))
+    return tuple((x, max(one[x] for one in known)) for x in places)
+
+
+def _worst_divergence(curves: Sequence[Sequence[tuple[float, float | None]]]) -> tuple[tuple[float, float | None], ...]:
+    known = [{order: math.inf if value is None else value for order, value in curve} for curve in curves]
+    worst = _worst_at([tuple(one.items()) for one in known])
+    return tuple((order, value if math.isfinite(value) else None) for order, value in worst)
+
+
+def _listed(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(values)[:LISTED]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.to_json()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):  # a number of NumPy
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    """A value of JSON as the annotation wants it; a ValueError if it is something else."""
+    origin, inside = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in inside:
+            return None
+        return _typed(next(one for one in inside if one is not type(None)), value)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ValueError("not a list")
+        kinds = [inside[0]] * len(value) if inside[-1] is Ellipsis else inside
+        return tuple(_typed(one, item) for one, item in zip(kinds, value, strict=True))
+    if is_dataclass(kind):
+        return kind.from_json(value)  # type: ignore[union-attr]
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise ValueError("of another type")
+    return value

@@ -1,0 +1,192 @@
+"""A card as a Markdown page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from shoal import __version__
+from shoal.card.card import ReleaseCard
+from shoal.card.digits import counted, lower, nearest, percent, upper
+from shoal.card.facts import Accuracy, DesignFacts, lost_shards
+from shoal.card.measures import OWN
+from shoal.card.promise import promise
+from shoal.card.query_words import question
+from shoal.card.summary import attacked_groups, sizes
+
+
+def markdown(card: ReleaseCard) -> str:
+    """The card as a page."""
+    return "\n\n".join(part for part in _sections(card) if part) + "\n"
+
+
+def _sections(card: ReleaseCard) -> Iterator[str]:
+    design, noun = card.design, card.fit.noun
+    asked = question(design.query)
+    yield f"# Release card: {design.method} mechanism"
+    yield f"**{design.statement[0].upper()}{design.statement[1:]}**"
+    if design.meaningful:
+        yield (
+            f"{promise(design.epsilon, upper(design.delta))} The hardest pair to keep apart is "
+            f"{_code(design.worst_edge[0])} against {_code(design.worst_edge[1])}."
+        )
+    else:
+        yield "Do not rely on this release to hide anyone."
+    yield " ".join(card.fit.about)
+    rows = [
+        ("What is hidden", f"which {noun} of its group the answer is about"),
+        ("Notion", _notion(design)),
+        (
+            "Neighbors",
+            f"{counted(design.labels, noun)} in {counted(design.groups, 'group')} of "
+            f"{sizes(design.smallest_group, design.largest_group)}, {design.edges} pairs"
+            + (f"; {design.alone} without a neighbor, not hidden" if design.alone else ""),
+        ),
+        ("Released", f"{asked.released} ({design.entries} entries)"),
+        ("The attacker may know", asked.attacker_may_know),
+        ("Finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included above and below"),
+        ("No mechanism of this kind reaches below", f"δ = {lower(design.best_possible, 3)} at this accuracy"),
+    ]
+    if design.target is not None:
+        rows.append(("Asked for", f"δ ≤ {design.target:g}"))
+    yield _table(("", ""), rows)
+    yield asked.not_counted or ""
+    if len(design.epsilons) > 1:
+        yield f"Pairs have an ε of their own, {len(design.epsilons)} different ones; the largest is stated."
+    yield from _privacy(design, noun)
+    yield from _accuracy(card, noun)
+    yield from _assurance(card)
+    yield from _absent(card)
+    yield "## Record"
+    yield _table(
+        ("", ""),
+        [
+            ("Software", f"shoal {__version__}"),
+            ("Mechanism", _code(design.digest)),
+            ("Card", _code(card.digest)),
+            *(("Note", note) for note in design.notes),
+        ],
+    )
+
+
+def _privacy(design: DesignFacts, noun: str) -> Iterator[str]:
+    yield "## How private"
+    yield _table(("ε", "δ at most"), ((f"{epsilon:g}", upper(delta)) for epsilon, delta in design.curve))
+    yield _table(
+        ("An attacker who is wrong about a neighbor in", "is right about the true one in at most"),
+        ((percent(false, "nearest"), percent(true)) for false, true in design.tradeoff),
+    )
+    risk = design.naming
+    yield (
+        f"Naming the {noun} within its group from one answer: right at most {percent(risk.success_upper)} of the time "
+        f"(guessing: {percent(risk.guessing, 'nearest')}"
+        + (")." if risk.exact else f"; an estimate, upper end at {risk.confidence:.0%} confidence).")
+    )
+    yield _table(
+        ("Rényi order", "divergence at most"),
+        ((f"{order:g}", "unbounded" if value is None else upper(value)) for order, value in design.renyi),
+    )
+
+
+def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
+    found = card.design.accuracy
+    yield "## How accurate"
+    unit = " in the answer's own unit" if found.unit == OWN else f" {found.unit}"
+    squared = ", in squared log units" if found.ratio else ""
+    yield (
+        f"Root mean squared error {upper(found.rmse)}{unit}, at worst {upper(found.rmse_largest)} for one {noun}; ρ "
+        f"spent at most {upper(found.rho_largest)} per entry{squared}."
+    )
+    before, after = card.fit.later_error, None if card.release is None else card.release.later_error
+    if before is not None and after is not None:
+        yield (
+            f"Against what came later, where that is known: mean absolute error {upper(after)} {found.unit} as "
+            f"released, {nearest(before)} {found.unit} without protection."
+        )
+    yield _table(("step", "rmse", "bias", _interval_head(found)), _steps(found))
+
+
+def _interval_head(found: Accuracy) -> str:
+    return f"released {'/' if found.ratio else '−'} true, {found.coverage:.0%} of the time within"
+
+
+def _steps(found: Accuracy) -> Iterator[tuple[str, ...]]:
+    rows = zip(found.rmse_by_entry, found.bias_by_entry, found.interval, strict=True)
+    for step, (rmse, bias, (low, high)) in enumerate(rows, start=1):
+        yield str(step), upper(rmse), nearest(bias, 4), f"{lower(low, 3)} … {upper(high, 3)}"
+
+
+def _assurance(card: ReleaseCard) -> Iterator[str]:
+    audit, release, checks = card.audit, card.release, card.fit.checks
+    yield "## What it rests on"
+    if card.fit.fitted_on_private_data:
+        yield (
+            "The laws were fitted on the data of the labels themselves. The guarantee covers the released answers; it "
+            "does not cover the mechanism's own parameters, which must be kept as secret as the data."
+        )
+    if checks is not None:
+        yield (
+            f"Model checks passed of {checks.of}: Gaussian innovations {checks.gaussian}, white {checks.white}, "
+            f"stationary {checks.stationary}, all three {checks.all_three}."
+        )
+    if card.guard is not None:
+        yield "\n".join(f"- {line}" for line in card.guard.statements)
+    if audit is None:
+        yield "No audit was made."
+    else:
+        yield (
+            f"Audit of {attacked_groups(audit, card.fit.noun)}: **{audit.verdict}** at confidence "
+            f"{audit.confidence:g}, {audit.n_samples} answers per label ({audit.source}); δ of at least "
+            f"{lower(audit.delta_proved)} proved, at most {upper(audit.delta_promised)} promised."
+        )
+    if release is None:
+        yield "The figures are for one release. No ledger was given: what was released before is not counted."
+        return
+    yield (
+        f"Ledger: {counted(release.releases, 'release')} about {counted(release.ledger_labels, card.fit.noun)}, head "
+        f"{_code(release.head)}."
+    )
+    if release.worst is not None:
+        worst = release.worst
+        yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}."
+
+
+def _absent(card: ReleaseCard) -> Iterator[str]:
+    fit = card.fit
+    lost = lost_shards(fit, card.design, card.release)
+    if not (fit.left_out or fit.newcomers or lost):
+        return
+    yield "## Who is not in it"
+    yield f"A {fit.noun} without an answer has no row; that can be seen, and the guarantee is about the rows there are."
+    if fit.left_out:
+        yield _table(
+            ("why left out", f"{counted(fit.left_out, fit.noun)} in all"),
+            ((_text(reason), number) for reason, number in fit.reasons),
+        )
+    if fit.newcomers:
+        yield f"{counted(fit.newcomers, fit.noun)} new since the groups were fixed: no group would hide them."
+    if lost:
+        yield "\n".join(f"- {one.stage} {_code(one.key[:12])}: {_text(one.message)}" for one in lost)
+
+
+def _notion(design: DesignFacts) -> str:
+    if design.designed_for == design.notion:
+        return "(ε, δ)-differential privacy of the label, hockey-stick δ"
+    return f"(ε, δ)-differential privacy of the label; designed for {design.designed_for}, which rounding does not keep"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[Iterable[object]]) -> str:
+    lines = [_row(head), _row(("---",) * len(head))]
+    return "\n".join([*lines, *(_row(row) for row in rows)])
+
+
+def _row(cells: Iterable[object]) -> str:
+    return "| " + " | ".join(_text(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _text(value: object) -> str:
+    return str(value).replace("\n", " ")
+
+
+def _code(text: object) -> str:
+    """Text that may be anything (a label) as inline code."""
+    return "`" + _text(text).replace("`", "ʼ") + "`"

@@ -1,0 +1,360 @@
+"""Facts of one mechanism, one audit, one ledger: what the stages of a release measure and hand to its card.
+
+Every privacy figure is an upper end of what :meth:`Mechanism.release` gives out. No fact holds an answer, a mean or a
+covariance; the labels of the worst edge are named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.special import ndtri
+
+from shoal import validation
+from shoal.accounting.renyi import renyi_curve
+from shoal.accounting.risk import identification_risk
+from shoal.accounting.tradeoff import worst_tpr
+from shoal.card.facts import (
+    LISTED,
+    Accuracy,
+    AuditFacts,
+    DesignFacts,
+    FitFacts,
+    Found,
+    Guard,
+    Named,
+    Naming,
+    ReleaseFacts,
+    Spent,
+    naming_bound,
+    together,
+    tpr_bound,
+)
+from shoal.card.query_words import QUESTIONS
+from shoal.classes import GaussianClasses
+from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    from shoal.audits.guard import ModelGuard
+    from shoal.audits.verdict import Audit
+    from shoal.ledger.ledger import Ledger
+
+EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
+ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1)
+#: Coverage of the interval of a released entry around the true one.
+COVERAGE = 0.9
+#: Largest standard deviation of a released entry that counts as a trace of noise.
+ALIKE = 1e-2
+OWN = "the answer's own"
+#: Edges up to which a thorough description looks at every one for itself.
+THOROUGH = 5000
+#: A δ below this is told at the next ε as well: what holds at an ε holds at every larger one.
+SETTLED = 1e-20
+#: Share of a false positive rate that a bound from the curve may give away before edges are searched.
+CLOSE = 0.01
+
+
+def fit_facts(graph: NeighborGraph, *, noun: str = "label", fitted_on_private_data: bool | None = None) -> FitFacts:
+    """Who hides among whom, where nothing is known about where the laws come from."""
+    sizes = group_sizes(graph)
+    return FitFacts(
+        source="",
+        labels=graph.n_labels,
+        groups=len(sizes),
+        smallest_group=int(sizes.min()),
+        largest_group=int(sizes.max()),
+        edges=graph.n_edges,
+        noun=noun,
+        fitted_on_private_data=fitted_on_private_data,
+    )
+
+
+def design_facts(
+    mechanism: Mechanism,
+    *,
+    query: str | None = None,
+    target: float | None = None,
+    accuracy: Accuracy | None = None,
+    decisions: Sequence[tuple[str, int]] = (),
+    perfect_rho: float | None = None,
+    thorough: bool = False,
+    seed: int = 0,
+) -> DesignFacts:
+    """What a mechanism promises and what it costs, from its final parameters.
+
+    Args:
+        mechanism: what releases the answers.
+        query: how the answers come about, a key of :data:`shoal.card.query_words.QUESTIONS`; None for another kind.
+        target: δ that was asked for.
+        accuracy: errors in another unit than the answer's own.
+        decisions: what became of the groups of an earlier design.
+        perfect_rho: least ρ at which all labels of a group look alike.
+        thorough: search every edge for the best test, and sample how often a label can be named. Otherwise both are
+            bounded from δ(ε) alone: little work, and the figures of several mechanisms together do not depend on how
+            labels are spread over them.
+        seed: seed of the sampling.
+    """
+    if query is not None:
+        validation.choice(tuple(QUESTIONS), query=query)
+    certificate, graph = mechanism.certificate, mechanism.graph
+    sizes = group_sizes(graph)
+    epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
+    curve = _curve(mechanism)
+    thorough = thorough and graph.n_edges <= THOROUGH
+    log_delta = float(certificate.log_delta_upper)
+    return DesignFacts(
+        method=mechanism.method,
+        epsilon=epsilons[-1] if epsilons else 0.0,
+        epsilons=tuple(epsilons[-LISTED:]),
+        delta=certificate.delta_upper,
+        log_delta=log_delta if math.isfinite(log_delta) else None,
+        notion=certificate.released_notion,
+        designed_for=certificate.notion,
+        finite_precision=certificate.finite_precision,
+        worst_edge=certificate.worst_edge,
+        best_possible=certificate.lower_bound,
+        labels=graph.n_labels,
+        entries=mechanism.classes.n_dims,
+        groups=len(sizes),
+        smallest_group=int(sizes.min()),
+        largest_group=int(sizes.max()),
+        alone=int((sizes == 1).sum()),
+        edges=graph.n_edges,
+        curve=curve,
+        renyi=_renyi(mechanism),
+        tradeoff=_tradeoff(mechanism, curve, thorough),
+        naming=_naming(mechanism, curve, sizes, seed if thorough else None),
+        accuracy=accuracy_facts(mechanism) if accuracy is None else accuracy,
+        query=query,
+        target=target,
+        all_alike=all_alike(mechanism.output),
+        perfect_rho=perfect_rho,
+        digest=mechanism.digest,
+        graph_digest=groups_digest(graph),
+        notes=tuple(mechanism.notes)[:LISTED],
+        decisions=tuple(decisions),
+    )
+
+
+def accuracy_facts(mechanism: Mechanism) -> Accuracy:
+    """Errors of released answers in the answer's own unit."""
+    n, k = mechanism.classes.means.shape
+    mean, var = np.broadcast_to(mechanism.bias, (n, k)), error_variance(mechanism)
+    return accuracy_of(mechanism, mean**2 + var, mean, unit=OWN, answers=mechanism.classes.means)
+
+
+def accuracy_of(
+    mechanism: Mechanism,
+    squares: FloatArray,
+    biases: FloatArray,
+    *,
+    unit: str,
+    answers: FloatArray | None = None,
+    ratio: bool = False,
+) -> Accuracy:
+    """Errors in some unit from their (n, k) expected squares and biases.
+
+    With ``ratio`` the design speaks of logarithms, and the interval is of released over true values.
+    """
+    mean, var = np.broadcast_to(mechanism.bias, squares.shape), error_variance(mechanism)
+    reach = float(ndtri(0.5 + COVERAGE / 2)) * np.sqrt(var)
+    low, high = (mean - reach).min(axis=0), (mean + reach).max(axis=0)
+    if ratio:
+        low, high = np.exp(low), np.exp(high)
+    return Accuracy(
+        labels=len(squares),
+        unit=unit,
+        rho=math.fsum(mechanism.rho),
+        rho_largest=float(mechanism.rho.max()),
+        squares=tuple(math.fsum(column) for column in squares.T),
+        biases=tuple(math.fsum(column) for column in np.broadcast_to(biases, squares.shape).T),
+        square_largest=float(squares.mean(axis=1).max()),
+        answers=None if answers is None else math.fsum(answers.mean(axis=1)),
+        grid=tuple(float(step) for step in mechanism.grid),
+        coverage=COVERAGE,
+        interval=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)),
+        ratio=ratio,
+    )
+
+
+def error_variance(mechanism: Mechanism) -> FloatArray:
+    """(n, k) variance of released minus true answer: diag(G Σ Gᵀ + N)."""
+    n, k = mechanism.classes.means.shape
+    var = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
+    if mechanism.gain is not None:
+        moved = mechanism.gain @ np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
+        var = var + np.einsum("nij,nij->ni", moved, np.broadcast_to(mechanism.gain, (n, k, k)))
+    return np.maximum(var, 0.0)
+
+
+def audit_facts(
+    audit: Audit,
+    *,
+    guard: ModelGuard | None = None,
+    of_groups: int = 0,
+    rule: str = "",
+    equal_noise_delta: float | None = None,
+) -> AuditFacts:
+    """What an audit came to, in a size that does not grow with the number of labels."""
+    proved = audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)
+    same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
+    shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
+    epsilon = audit.epsilon.max(axis=0) if len(audit.epsilon) else np.zeros(len(audit.promise))
+    found = (*audit.violations, *audit.mismatches)
+    labels, groups = _spread(audit.edges)
+    return AuditFacts(
+        verdict=audit.verdict,
+        confidence=audit.confidence,
+        n_samples=audit.n_samples,
+        source=audit.source,
+        groups=groups,
+        labels=labels,
+        curve=tuple((float(epsilon[j]), float(proved[j]), float(audit.promise[j])) for j in shown),
+        detectable_delta=audit.detectable_delta,
+        detectable_shortage=audit.detectable_shortage,
+        of_groups=of_groups or groups,
+        rule=rule,
+        violations=len(audit.violations),
+        mismatches=len(audit.mismatches),
+        findings=tuple(Found(f.kind, tuple(f.labels), f.meaning, f.lessens_privacy) for f in found[:LISTED]),
+        named=None
+        if audit.naming is None
+        else Named(
+            accuracy=audit.naming.accuracy,
+            accuracy_lower=audit.naming.accuracy_lower,
+            accuracy_upper=audit.naming.accuracy_upper,
+            promise_upper=audit.naming.promise_upper,
+            guessing=audit.naming.guessing,
+            n_answers=audit.naming.n_answers,
+        ),
+        guard=None if guard is None else guard_facts(guard),
+        equal_noise_delta=equal_noise_delta,
+    )
+
+
+def guard_facts(guard: ModelGuard) -> Guard:
+    """How far the promise rests on the model."""
+    return Guard(
+        promise=guard.promise,
+        notion=guard.notion,
+        rests_on_model=guard.rests_on_model,
+        delta_at_confidence=guard.delta_at_confidence,
+        confidence=guard.confidence,
+        noise_alone=guard.noise_alone,
+        statements=guard.statements,
+    )
+
+
+def ledger_facts(ledger: Ledger, *, labels: int, name: str = "") -> ReleaseFacts:
+    """What a ledger has on record, every account looked at; ``labels`` are those of this release."""
+    spent = ledger.spent()
+    worst = spent.largest
+    return ReleaseFacts(
+        name=name,
+        labels=labels,
+        ledger="",
+        head=str(ledger.head),
+        releases=spent.releases,
+        ledger_labels=len(spent.by_label),
+        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases),
+    )
+
+
+def all_alike(output: GaussianClasses) -> bool:
+    """Whether noise is small beside the common answer: with a guarantee, a release is then a group's, not a label's."""
+    return bool(np.sqrt(np.maximum(output.stored_variances, 0.0)).max() < ALIKE)
+
+
+def group_sizes(graph: NeighborGraph) -> NDArray[np.int64]:
+    """Members of each connected component."""
+    return np.asarray(np.bincount(graph.components) if graph.n_labels else np.zeros(1, dtype=np.int64))
+
+
+def groups_digest(graph: NeighborGraph) -> str:
+    """Of who hides among whom: the digests of the groups together, wherever each one is kept."""
+    inside: list[list[tuple[str, str]]] = [[] for _ in range(len(group_sizes(graph)))]
+    for i, j in graph.edges.tolist():
+        a, b = sorted((graph.labels[i], graph.labels[j]))
+        inside[graph.components[i]].append((a, b))
+    members: list[list[str]] = [[] for _ in inside]
+    for name, group in zip(graph.labels, graph.components.tolist(), strict=True):
+        members[group].append(name)
+    return together(
+        hashlib.sha256(json.dumps([sorted(names), sorted(pairs)]).encode()).hexdigest()
+        for names, pairs in zip(members, inside, strict=True)
+    )
+
+
+def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
+    grid = np.unique(np.concatenate([EPSILONS, mechanism.epsilon]))
+    found = mechanism.released_curve(grid[:2]).delta_upper
+    if found[-1] > SETTLED:
+        found = np.concatenate([found, mechanism.released_curve(grid[2:]).delta_upper])
+    # What holds at an ε holds at every larger one; the cost of finite precision alone would grow with ε.
+    deltas = np.minimum.accumulate(np.concatenate([found, np.full(len(grid) - len(found), found[-1])]))
+    if len(set(mechanism.epsilon.tolist())) == 1:
+        # So that the curve and the guarantee say the same at the design's ε.
+        deltas = np.where(grid <= mechanism.epsilon[0], np.maximum(deltas, mechanism.certificate.delta_upper), deltas)
+    return tuple(zip(grid.tolist(), deltas.tolist(), strict=True))
+
+
+def _renyi(mechanism: Mechanism) -> tuple[tuple[float, float | None], ...]:
+    found = renyi_curve(mechanism.output, mechanism.graph, np.array(ORDERS)).divergence_upper
+    return tuple(
+        (order, float(value) if math.isfinite(value) else None) for order, value in zip(ORDERS, found, strict=True)
+    )
+
+
+def _tradeoff(
+    mechanism: Mechanism, curve: Sequence[tuple[float, float]], thorough: bool
+) -> tuple[tuple[float, float], ...]:
+    """Largest true positive rate of any test between neighbors, at some false positive rates."""
+    bounds = {rate: tpr_bound(rate, curve) for rate in FALSE_ALARMS}
+    loose = [rate for rate, bound in bounds.items() if bound > (1 + CLOSE) * rate]
+    if thorough and loose:
+        loss = mechanism.finite_precision_tv
+        # Both rates of a test on what is really released are within the loss of those on the ideal answer.
+        rates = np.array([min(math.nextafter(rate + loss, 1.0), 1.0) for rate in loose])
+        worst = worst_tpr(mechanism.output, mechanism.graph, rates).tolist()
+        bounds |= {
+            rate: min(math.nextafter(tpr + loss, math.inf), bounds[rate])
+            for rate, tpr in zip(loose, worst, strict=True)
+        }
+    return tuple(bounds.items())
+
+
+def _naming(
+    mechanism: Mechanism, curve: Sequence[tuple[float, float]], sizes: NDArray[np.int64], seed: int | None
+) -> Naming:
+    if seed is None and int((sizes * (sizes - 1) // 2).sum()) == mechanism.graph.n_edges:
+        guessing = len(sizes) / mechanism.graph.n_labels
+        return Naming(naming_bound(guessing, curve), guessing)
+    found = identification_risk(mechanism.output, mechanism.graph, seed=seed or 0)
+    return Naming(
+        success_upper=min(math.nextafter(found.success_upper + mechanism.finite_precision_tv, math.inf), 1.0),
+        guessing=found.prior_success,
+        exact=bool(found.exact),
+        confidence=found.confidence,
+    )
+
+
+def _spread(edges: Sequence[tuple[str, str]]) -> tuple[int, int]:
+    """Labels that edges join, and the groups they form."""
+    place: dict[str, int] = {}
+    ends: list[list[Any]] = [[place.setdefault(name, len(place)) for name in edge] for edge in edges]
+    if not ends:
+        return 0, 0
+    i, j = np.array(ends).T
+    joined = coo_matrix((np.ones(len(i)), (i, j)), shape=(len(place), len(place)))
+    return len(place), int(connected_components(joined, directed=False)[0])

@@ -1,0 +1,216 @@
+"""Clusters of all profiles, out of core: k-means on a sample, then mini-batch k-means over every shard.
+
+(Sculley 2010, "Web-scale k-means clustering".) Shards are visited in an order drawn from the seed; matrix products run
+on one thread. Equal seeds and equal shards give equal clusters, whatever runs the tasks. Where all profiles fit in the
+sample, it is plain k-means. Memory: the sample, one shard of profiles and the centers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.card.facts import Record
+from shoal.errors import InputError
+from shoal.meters.quality import from_pandas, is_pandas
+from shoal.runs.exchange import scatter
+from shoal.runs.profiles import read_profiles
+from shoal.runs.shards import write_frame
+from shoal.runs.store import put_whole
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Profiles that the first centers are found from.
+SAMPLE = 20_000
+
+#: A cluster has about this many groups: few enough for k-means over a million, many enough to be compact.
+GROUPS_PER_CLUSTER = 20
+
+
+@dataclass(frozen=True)
+class CentersTask:
+    """All profile shards with their numbers of rows, how many centers to find, and where to write them."""
+
+    profiles: tuple[str, ...]
+    sizes: tuple[int, ...]
+    clusters: int
+    seed: int
+    out: str
+
+
+@dataclass(frozen=True)
+class ValuesTask:
+    """A household table, its column, and where to write the number of each household's value."""
+
+    table: str
+    column: str
+    out: str
+
+
+@dataclass(frozen=True)
+class Clusters(Record):
+    """How many clusters there are to choose from."""
+
+    clusters: int
+
+
+@dataclass(frozen=True)
+class Clustered(Record):
+    """(cluster, households of one shard in it)."""
+
+    counts: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class ClusterTask:
+    """Profiles of one shard, the centers or the numbers known of each household, and where to write them sorted."""
+
+    profiles: str
+    known: str
+    out: str
+
+
+def cluster_count(n_households: int, cap: int) -> int:
+    """Clusters for groups of at most ``cap``."""
+    return max(1, round(n_households / (GROUPS_PER_CLUSTER * cap)))
+
+
+def fit_centers(
+    profiles: Sequence[str | Path],
+    sizes: Sequence[int],
+    n_clusters: int,
+    out: str | Path,
+    seed: int = 0,
+    *,
+    passes: int = 1,
+) -> None:
+    """Write the centers (n_clusters, d) of mini-batch k-means over profile shards with ``sizes`` rows each."""
+    from sklearn.cluster import KMeans, MiniBatchKMeans
+    from threadpoolctl import threadpool_limits
+
+    k = validation.count(n_clusters=n_clusters)
+    seed = validation.count(at_least=0, seed=seed)
+    total = int(sum(sizes))
+    if k > total:
+        raise InputError(f"n_clusters must not exceed the number of households ({total})")
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
+    everything = total <= max(SAMPLE, k)
+    with threadpool_limits(limits=1):
+        sample = _sample(profiles, sizes, np.arange(total) if everything else rng.choice(total, max(SAMPLE, k), False))
+        first = KMeans(k, n_init=4 if everything else 1, max_iter=100, random_state=seed).fit(sample)
+        centers = first.cluster_centers_
+        if not everything:
+            model = MiniBatchKMeans(k, init=centers, n_init=1, random_state=seed, reassignment_ratio=0.0)
+            for _ in range(validation.count(passes=passes)):
+                for shard in rng.permutation(len(profiles)):
+                    _, points = read_profiles(profiles[shard])
+                    if len(points):
+                        model.partial_fit(points)
+            centers = model.cluster_centers_
+    put_whole(out, lambda rough: _save(rough, np.asarray(centers, dtype=np.float64)))
+
+
+def centers_found(task: CentersTask) -> Clusters:
+    """:func:`fit_centers` as a job."""
+    fit_centers(task.profiles, task.sizes, task.clusters, task.out, task.seed)
+    return Clusters(task.clusters)
+
+
+def values_known(task: ValuesTask) -> Clusters:
+    """:func:`write_values` as a job."""
+    return Clusters(write_values(task.table, task.column, task.out))
+
+
+def assign_by_center(task: ClusterTask) -> Clustered:
+    """Sort one shard's profiles by the nearest center; how many households each cluster has here."""
+    from threadpoolctl import threadpool_limits
+
+    names, points = read_profiles(task.profiles)
+    centers = np.load(task.known)
+    if points.shape[1] != centers.shape[1]:
+        raise InputError(f"profiles: {Path(task.profiles).name} has another metering interval than the other shards")
+    with threadpool_limits(limits=1):
+        away = (centers**2).sum(axis=1) - 2 * (points.astype(np.float64) @ centers.T)
+    return _sorted(task, names, points, np.argmin(away, axis=1) if len(points) else np.zeros(0, dtype=np.int64))
+
+
+def assign_by_value(task: ClusterTask) -> Clustered:
+    """Sort one shard's profiles by the number of their value in a household table (:func:`write_values`)."""
+    import polars as pl
+
+    names, points = read_profiles(task.profiles)
+    known = pl.scan_parquet(task.known).filter(pl.col("household").is_in(names.implode())).collect()
+    found = names.to_frame("household").join(known, on="household", how="left", maintain_order="left")
+    absent = found.filter(pl.col("cluster").is_null())["household"]
+    if len(absent):
+        raise InputError(f"table has no row for {len(absent)} household(s), the first being {absent[0]!r}")
+    return _sorted(task, names, points, found["cluster"].to_numpy())
+
+
+def write_values(table: Any, column: str, out: str | Path, *, household: str = "household") -> int:
+    """Write the number of each household's value in ``column`` (feeder, postcode ...); how many values there are.
+
+    ``table`` is a polars or pandas frame or a CSV file with one row per household. Households without an entry share
+    one value: they are unknown alike.
+    """
+    import polars as pl
+
+    if is_pandas(table):
+        table = from_pandas(table, "table")
+    if not isinstance(table, pl.DataFrame):
+        try:
+            table = pl.read_csv(table, infer_schema=False)
+        except (pl.exceptions.PolarsError, OSError):
+            raise InputError(f"table: {Path(table).name} cannot be read as a CSV file") from None
+    missing = [c for c in (household, column) if c not in table.columns]
+    if missing:
+        raise InputError(f"table lacks the column(s) {missing}; found {table.columns[:12]}")
+    frame = table.select(
+        household=pl.col(household).cast(pl.String).str.strip_chars(),
+        value=pl.col(column).cast(pl.String).fill_null(""),
+    )
+    if frame["household"].n_unique() != len(frame):
+        raise InputError("table must have one row per household: at least one household occurs twice")
+    values = frame["value"].unique().sort()
+    numbered = frame.select(
+        "household", cluster=pl.col("value").cast(pl.Enum(values)).to_physical().cast(pl.Int64)
+    ).sort("household")
+    write_frame(out, numbered)
+    return len(values)
+
+
+def _sorted(task: ClusterTask, names: pl.Series, points: NDArray[np.float32], cluster: Any) -> Clustered:
+    import polars as pl
+
+    profile = pl.Series("profile", points, dtype=pl.Array(pl.Float32, points.shape[1]))
+    rows = pl.DataFrame({"household": names, "profile": profile, "cluster": pl.Series(cluster, dtype=pl.Int64)})
+    return Clustered(tuple(sorted(scatter(task.out, rows, "cluster").items())))
+
+
+def _sample(profiles: Sequence[str | Path], sizes: Sequence[int], chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The chosen rows among all shards' profiles, in order."""
+    chosen = np.sort(chosen)
+    ends = np.cumsum(sizes)
+    parts = []
+    for path, size, end in zip(profiles, sizes, ends, strict=True):
+        here = chosen[(chosen >= end - size) & (chosen < end)] - (end - size)
+        if len(here):
+            _, points = read_profiles(path)
+            if len(points) != size:
+                raise InputError(f"profiles: {Path(path).name} holds {len(points)} households, not {size}")
+            parts.append(points[here])
+    if len({part.shape[1] for part in parts}) > 1:
+        raise InputError("profiles: the shards have different metering intervals; partition all input together")
+    return np.concatenate(parts)
+
+
+def _save(path: Path, centers: NDArray[np.float64]) -> None:
+    with path.open("wb") as file:
+        np.save(file, centers)

@@ -1,0 +1,65 @@
+"""What a stage is given: the folder, the settings, and whom to tell how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.card.facts import Record
+from shoal.runs.config import Config, Speed
+from shoal.runs.folder import Folder
+from shoal.runs.jobs import Listing, Tell
+from shoal.runs.sources import Source
+from shoal.workers.executor import Executor, open_executor
+
+#: Lists of the shards that stages made.
+FIT, DESIGN, RELEASE = "fit.json", "design.json", "release.json"
+#: Folders of shards, by role; what they are made from lies under ``shards``.
+FORECASTS, MECHANISM, RELEASED, SHARDS = "forecasts", "mechanism", "released", "shards"
+
+
+@dataclass(frozen=True)
+class Context:
+    """``folder`` is where a stage puts its lists; ``home`` where shards lie, which a preview shares with its run."""
+
+    folder: Folder
+    home: Path
+    source: Source
+    config: Config
+    speed: Speed
+    tell: Tell
+    release_name: str = ""
+    previous: str | None = None
+    groups_fixed: bool = False  #: answers have left: other groups are refused
+    preview: bool = False  #: only the shard that is hardest to hide in
+
+    def listing(self, name: str, under: str | None = None) -> Listing:
+        """The list that a stage left."""
+        where = self.folder.path if under is None else self.folder.path / under
+        return Listing.read(where / name, self.home)
+
+    def put(self, name: str, listing: Listing) -> None:
+        self.folder.put(name, listing.text(self.home))
+
+    @contextmanager
+    def workers(self, shards: int | None = None) -> Iterator[Executor]:
+        """Where tasks run; ``shards`` is how many the run has, where that is known."""
+        with open_executor(self.speed.workers, self.speed.cores) as executor:
+            if shards is not None:
+                executor.expect(shards)
+            yield executor
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a stage leaves: the files it wrote, and its record."""
+
+    files: tuple[str, ...]
+    facts: Record
+
+
+def list_of(folder: Path, name: str) -> Listing:
+    """The list that a stage left in the folder of a run."""
+    return Listing.read(folder / name, folder)

@@ -1,0 +1,163 @@
+"""The folder of a run: files that are there whole or not at all, and a state that says what made them.
+
+A file is written under a temporary name, flushed to disk and renamed; ``state.json`` is written last. Whatever
+interrupts a run, the state names only files that are complete, and each with its digest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from shoal.errors import InputError
+from shoal.files import file_digest, write_whole
+from shoal.runs.config import Config
+from shoal.runs.sources import Source
+
+#: Version of the state file; others are refused.
+VERSION = 2
+STATE, LEDGER = "state.json", "ledger.db"
+#: Stages of a run, in order.
+STAGES = ("fit", "design", "release", "audit", "card", "report")
+
+
+@dataclass(frozen=True)
+class Done:
+    """One finished stage: the digest of all that went into it, its files with theirs, and what to tell about it."""
+
+    key: str
+    files: dict[str, str]
+    seconds: float
+    finished: str
+    facts: dict[str, Any] = field(default_factory=dict)  #: the stage's record, as JSON holds it
+
+
+@dataclass(frozen=True)
+class State:
+    """What a folder knows of its run. ``release`` numbers the releases; ``releasing`` is the key of one begun."""
+
+    source: Source
+    config: Config
+    stages: dict[str, Done] = field(default_factory=dict)
+    release: int = 1
+    releasing: str | None = None
+    previous: str | None = None  #: where the lists of the day before lie, in a run that goes on from day to day
+    created: str = ""
+    run: str = ""
+
+
+class Folder:
+    """A folder on disk, used by one process at a time."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    @property
+    def is_run(self) -> bool:
+        return (self / STATE).is_file()
+
+    def create(self) -> None:
+        """Make the folder, or take an empty one; anything else that is not a run is refused."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"out: {self.path.name} is a file; name a folder")
+        if self.is_run:
+            return
+        mine = {".lock", f".{STATE}.part"}  # all that a run killed at its very beginning leaves
+        if self.path.is_dir() and any(entry.name not in mine for entry in self.path.iterdir()):
+            raise InputError(
+                f"out: the folder {self.path.name} exists and is not a shoal run; name a new or an empty folder"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder; a second process is refused, and a killed one leaves no trace."""
+        handle = os.open(self / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"out: another shoal is working in {self.path.name}; wait for it to end") from None
+            yield
+        finally:
+            os.close(handle)
+
+    def state(self) -> State:
+        """The state as it was last written."""
+        try:
+            content = json.loads((self / STATE).read_text())
+        except FileNotFoundError:
+            raise InputError(
+                f"dir: {self.path.name} is not a shoal run; `shoal run METERS --out {self.path.name}` makes one"
+            ) from None
+        except (ValueError, UnicodeDecodeError):
+            raise InputError(
+                f"dir: the {STATE} in {self.path.name} is damaged; restore it or use a new folder"
+            ) from None
+        if not isinstance(content, dict) or content.get("format") != "shoal run":
+            raise InputError(f"dir: the {STATE} in {self.path.name} is not that of a shoal run")
+        if content.get("version") == 1:
+            raise InputError(
+                f"dir: {self.path.name} is a run of shoal 0.1, which this version does not continue; use a new folder "
+                f"(`shoal ledger show {self.path.name}` and `shoal ledger verify` still read its ledger)"
+            )
+        if content.get("version") != VERSION:
+            raise InputError(f"dir: {self.path.name} was made by another version of shoal; use a new folder")
+        try:
+            stages = {name: Done(**done) for name, done in content["stages"].items()}
+            rest = {name: content[name] for name in ("release", "releasing", "created", "run", "previous")}
+            config = Config.from_dict(content["config"], STATE)
+            return State(Source.from_json(content["source"]), config, stages, **rest)
+        except (KeyError, TypeError, AttributeError):
+            raise InputError(f"dir: the {STATE} in {self.path.name} lacks a part; use a new folder") from None
+
+    def ledger_url(self, named: str | None = None) -> str:
+        """The ledger of a run, made by any version: the one that its settings name, or its own."""
+        if named is None:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                named = json.loads((self / STATE).read_text()).get("config", {}).get("ledger")
+        return named if named is not None else f"sqlite:///{(self / LEDGER).resolve()}"
+
+    def remember(self, state: State) -> None:
+        """Write the state."""
+        content = {"format": "shoal run", "version": VERSION, **asdict(state), "config": state.config.to_dict()}
+        self.put(STATE, json.dumps(content, indent=1, ensure_ascii=False))
+
+    def write(self, name: str, put: Callable[[Path], Any]) -> Path:
+        """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
+        target = self / name
+        write_whole(target, target.with_name(f".{target.name}.part"), put)
+        return target
+
+    def put(self, name: str, content: str | bytes) -> Path:
+        """Write a file with this content, whole or not at all."""
+        data = content.encode() if isinstance(content, str) else content
+        return self.write(name, lambda path: path.write_bytes(data))
+
+    def archive(self, names: list[str], under: str) -> None:
+        """Copy files aside before they are replaced."""
+        for name in names:
+            if (self / name).is_file():
+                (self / under).mkdir(parents=True, exist_ok=True)
+                self.put(f"{under}/{name}", (self / name).read_bytes())
+
+    def digest(self, name: str) -> str:
+        return file_digest(self / name)
+
+    def intact(self, done: Done) -> bool:
+        """Whether a stage's files are all there and as they were written."""
+        return all((self / name).is_file() and self.digest(name) == digest for name, digest in done.files.items())
+
+
+def without(state: State, *stages: str) -> State:
+    """The state with some stages forgotten."""
+    return replace(state, stages={name: done for name, done in state.stages.items() if name not in stages})

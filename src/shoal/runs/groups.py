@@ -1,0 +1,197 @@
+"""Groups of bounded size from clusters, and their place in shards.
+
+A cluster with more than ``cap`` members is cut into compact groups of nearly equal size (:func:`shoal.cells.cut`), so
+that the complete graph inside a group stays affordable: n households have at most n (cap − 1)/2 edges. A cluster with
+fewer than ``floor`` members joins the one whose mean profile is nearest, so that nobody is alone.
+
+Groups learned from readings say something about them; see :mod:`shoal.meters.neighborhoods`. A household's group is
+permanent: the ledger fixes its neighbors at first use.
+
+Memory: names and group numbers of all households; the profiles of one cluster, or of several that together have at most
+:data:`BLOCK` households (12 bytes per entry: single precision as read, double while it is cut); where clusters must be
+joined, also a mean profile of each cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.card.facts import Record
+from shoal.cells import cut
+from shoal.errors import InputError
+from shoal.runs.exchange import gather
+from shoal.runs.profiles import profile_array
+from shoal.runs.shards import write_frame
+
+#: Households whose profiles are in memory at a time, where clusters are smaller.
+BLOCK = 65_536
+
+#: Largest and smallest group by default.
+CAP, FLOOR = 50, 2
+
+
+@dataclass(frozen=True)
+class GroupsTask:
+    """All assigned profiles, (cluster, households) over all of them, sizes of groups and shards, and where to write."""
+
+    sorted_profiles: tuple[str, ...]
+    counts: tuple[tuple[int, int], ...]
+    cap: int
+    shard_size: int
+    join: bool  #: clusters below the smallest size of a group join the nearest
+    out: str
+
+
+@dataclass(frozen=True)
+class Grouping(Record):
+    """What was formed: sizes of groups, and households and groups per shard, in order of their numbers."""
+
+    households: int
+    groups: int
+    shards: int
+    smallest: int
+    largest: int
+    edges: int
+    joined: int  #: clusters too small to stand alone
+
+
+def groups_formed(task: GroupsTask) -> Grouping:
+    """:func:`form_groups` as a job."""
+    return form_groups(
+        task.sorted_profiles,
+        dict(task.counts),
+        task.out,
+        cap=task.cap,
+        shard_size=task.shard_size,
+        join=task.join,
+    )
+
+
+def form_groups(
+    sorted_profiles: Sequence[str | Path],
+    counts: Mapping[int, int],
+    out: str | Path,
+    *,
+    cap: int = CAP,
+    floor: int = FLOOR,
+    shard_size: int = 1000,
+    join: bool = True,
+) -> Grouping:
+    """Write the assignment (household, group, shard; by household).
+
+    Args:
+        sorted_profiles: files of :func:`shoal.runs.clusters.assign_by_center` or ``assign_by_value``.
+        counts: households of each cluster, over all files.
+        out: where the assignment goes.
+        cap: largest group; at least 2·floor − 1, so that what is cut in two is not too small.
+        floor: smallest group.
+        shard_size: households per shard, about; consecutive groups, whole ones only.
+        join: whether clusters below ``floor`` join the nearest. Values that an observer may know are not joined:
+            whoever shares theirs with nobody is a group of one, and has nobody to hide among.
+    """
+    import polars as pl
+
+    floor = validation.count(floor=floor)
+    cap = validation.count(at_least=max(2 * floor - 1, 1), cap=cap)
+    size = validation.count(shard_size=shard_size)
+    live = {int(c): int(n) for c, n in counts.items() if n > 0}
+    total = sum(live.values())
+    if total < floor:
+        raise InputError(f"households: {total} usable, and a group needs at least {floor} to hide among each other")
+    guests = _joined(sorted_profiles, live, floor) if join else {}
+    hosts: dict[int, list[int]] = {}
+    for cluster in sorted(live):
+        hosts.setdefault(guests.get(cluster, cluster), []).append(cluster)
+    names: list[pl.Series] = []
+    numbers: list[NDArray[np.int64]] = []
+    groups = 0
+    for block in _blocks(hosts, live):
+        rows, _ = gather(sorted_profiles, [c for host in block for c in hosts[host]])
+        rows = rows.with_columns(host=pl.col("cluster").replace_strict(_flat(hosts, block))).sort("host", "household")
+        for members in rows.partition_by("host", maintain_order=True):
+            cell = cut(profile_array(members["profile"]).astype(np.float64), cap)
+            names.append(members["household"])
+            numbers.append(groups + cell)
+            groups += int(cell.max()) + 1
+    household, group = pl.concat(names), np.concatenate(numbers)
+    if household.n_unique() != len(household):
+        raise InputError("profiles: at least one household is in two shards; partition all input together")
+    if len(household) != total:
+        raise InputError(f"counts: {total} households were counted and {len(household)} found; sort the profiles again")
+    sizes = np.bincount(group)
+    shard = pack(sizes, size)
+    frame = pl.DataFrame({"household": household, "group": group, "shard": shard[group]}).sort("household")
+    write_frame(out, frame)
+    return Grouping(
+        households=total,
+        groups=groups,
+        shards=int(shard[-1]) + 1,
+        smallest=int(sizes.min()),
+        largest=int(sizes.max()),
+        edges=int((sizes * (sizes - 1) // 2).sum()),
+        joined=len(guests),
+    )
+
+
+def pack(sizes: NDArray[np.int64], shard_size: int) -> NDArray[np.int64]:
+    """Shard of each group: consecutive groups, shards alike in size up to a group."""
+    total = int(sizes.sum())
+    shards = max(round(total / shard_size), 1)
+    middle = 2 * np.cumsum(sizes) - sizes  # twice the place of a group's middle member
+    _, shard = np.unique(middle * shards // (2 * total), return_inverse=True)
+    return np.asarray(shard, dtype=np.int64)
+
+
+def _flat(hosts: Mapping[int, Sequence[int]], block: Sequence[int]) -> dict[int, int]:
+    return {cluster: host for host in block for cluster in hosts[host]}
+
+
+def _blocks(hosts: Mapping[int, Sequence[int]], live: Mapping[int, int]) -> list[list[int]]:
+    """Hosts in order, together while their members are few."""
+    blocks: list[list[int]] = []
+    filled = 0
+    for host in sorted(hosts):
+        members = sum(live[c] for c in hosts[host])
+        if not blocks or filled + members > BLOCK:
+            blocks.append([])
+            filled = 0
+        blocks[-1].append(host)
+        filled += members
+    return blocks
+
+
+def _joined(paths: Sequence[str | Path], live: Mapping[int, int], floor: int) -> dict[int, int]:
+    """Cluster below the floor -> the cluster it joins, by nearest mean; all become one where all are below."""
+    clusters = np.array(sorted(live))
+    count = np.array([live[c] for c in clusters])
+    small, large = np.flatnonzero(count < floor), np.flatnonzero(count >= floor)
+    if not len(small):
+        return {}
+    if not len(large):
+        return {int(c): int(clusters[0]) for c in clusters[1:]}
+    means = _sums(paths, live) / count[:, None]
+    centers = means[large]
+    host = np.empty(len(small), dtype=np.int64)
+    for i in range(0, len(small), 1000):
+        away = (centers**2).sum(axis=1) - 2 * np.einsum("ik,jk->ij", means[small[i : i + 1000]], centers)
+        host[i : i + 1000] = large[np.argmin(away, axis=1)]
+    return {int(clusters[i]): int(clusters[j]) for i, j in zip(small, host, strict=True)}
+
+
+def _sums(paths: Sequence[str | Path], live: Mapping[int, int]) -> NDArray[np.float64]:
+    """Summed profiles of each cluster."""
+    sums: list[NDArray[np.float64]] = []
+    for block in _blocks({c: [c] for c in live}, live):
+        rows, _ = gather(paths, block)
+        points = profile_array(rows["profile"]).astype(np.float64)
+        at = np.searchsorted(np.array(block), rows["cluster"].to_numpy())
+        part = np.zeros((len(block), points.shape[1]))
+        np.add.at(part, at, points)
+        sums.append(part)
+    return np.concatenate(sums)

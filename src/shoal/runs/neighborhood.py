@@ -1,0 +1,245 @@
+"""From meter files to readings shards that hold whole groups: partition, profile, cluster, group, regroup.
+
+Every step is jobs over shards (:mod:`shoal.runs.jobs`); what the driver does itself is small: sorting the names,
+the centers of the clusters, and which household belongs to which group.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.card.facts import Lost
+from shoal.errors import InputError
+from shoal.files import file_digest
+from shoal.runs import clusters, groups, partition, profiles, regroup
+from shoal.runs.config import Config
+from shoal.runs.jobs import Job, Part, Tell, done, here, out_path, run_jobs
+from shoal.runs.pieces import Pieces, sort_files
+from shoal.runs.shards import quality_path
+from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
+from shoal.runs.store import put_whole, shard_key
+from shoal.workers.executor import Executor, Failure
+
+#: Settings that decide how meter files are read.
+READING = ("unit", "interval", "time_zone", "max_kw", "household_column", "timestamp_column", "value_column", "only")
+#: First day of simulated readings.
+SIMULATED_START = "2024-01-01"
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Readings shards of whole groups, what was lost on the way, and what all shards share."""
+
+    shards: list[Part]
+    failed: list[Lost]
+    assignment: Part
+    ends: dict[int, int]  #: last instant in microseconds -> households that end there
+    step_us: int
+    time_zone: str | None
+    newcomers: int  #: households that joined after the groups were fixed
+    unusable: list[Path]  #: quality tables that name households whose readings could not be used
+
+
+def grouped_readings(
+    executor: Executor, root: Path, source: Source, config: Config, tell: Tell, assignment: Part | None = None
+) -> Grouped:
+    """Readings of a source in shards of whole groups; ``assignment`` keeps the groups of an earlier day."""
+    readings, failed = partitioned(executor, root, source, config, tell)
+    later = assignment is not None
+    if assignment is None:
+        assignment, more = assigned(executor, root, readings, config, tell)
+        failed = failed + more
+    shards, lost = regrouped(executor, root, readings, assignment, tell, known_only=later)
+    told = [shard.told(partition.ShardFacts) for shard in readings]
+    ends: Counter[int] = Counter()
+    for facts in told:
+        ends.update(dict(facts.ends))
+    zones, steps = {facts.time_zone for facts in told}, {facts.step_us for facts in told}
+    if len(zones) > 1 or len(steps) > 1:
+        raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
+    came, kept = (sum(shard.households for shard in parts) for parts in (readings, shards))
+    newcomers = came - kept if later and not lost else 0
+    unusable = [quality_path(part.path) for part, facts in zip(readings, told, strict=True) if facts.left_out]
+    return Grouped(shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), newcomers, unusable)
+
+
+# ------------------------------------------------------------------ partition
+
+
+def partitioned(
+    executor: Executor, root: Path, source: Source, config: Config, tell: Tell
+) -> tuple[list[Part], list[Lost]]:
+    """Readings shards by name, from files or simulated."""
+    if source.simulated is not None:
+        jobs = _simulated(root, source.simulated, config)
+        executor.expect(len(jobs))
+        return run_jobs(executor, "simulating", jobs, tell, for_good=True)
+    settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size}
+    folder = root / "sort"
+    folder.mkdir(parents=True, exist_ok=True)
+    key = shard_key("sort", settings, [])
+    note = folder / f"{key}.sorted"
+    if note.is_file():
+        pieces, grid = _read_note(note)
+        executor.expect(pieces.n_shards)
+    else:
+        tell("sorting readings by household", 0, 0)
+        pieces, grid = _sorted(executor, source, config, folder / f"{key}.pieces")
+        content = json.dumps({"pieces": asdict(pieces), "grid": asdict(grid)})
+        put_whole(note, lambda rough: rough.write_text(content))
+    jobs = []
+    for number in range(pieces.n_shards):
+        out = out_path(root, "partition", "parquet", {**settings, "number": number})
+        jobs.append(Job(partition.make_shard, partition.ShardTask(pieces, number, grid, out), out))
+    result = run_jobs(executor, "reading meters", jobs, tell, for_good=True)
+    if not result[1]:
+        shutil.rmtree(pieces.folder, ignore_errors=True)  # all of it is in the shards now
+    return result
+
+
+def _simulated(root: Path, source: SimulatedMeters, config: Config) -> list[Job]:
+    if config.only:
+        raise InputError("only: a simulated neighborhood is taken as a whole; simulate fewer households")
+    n, size = source.households, config.shard_size
+    jobs = []
+    for first in range(0, n, size):
+        last = min(first + size, n)
+        out = out_path(root, "partition", "parquet", {**asdict(source), "first": first, "last": last})
+        task = partition.SimulatedTask(first, last, source.days, source.step_minutes, source.seed, SIMULATED_START, out)
+        jobs.append(Job(partition.make_simulated_shard, task, out))
+    return jobs
+
+
+def _sorted(executor: Executor, source: Source, config: Config, folder: Path) -> tuple[Pieces, partition.Grid]:
+    """The rows of all files by shard, and the grid that all of them share."""
+    try:
+        pieces = sort_files(
+            source.path,
+            folder,
+            shard_size=config.shard_size,
+            unit=config.unit,
+            time_zone=config.time_zone,
+            columns=config.columns or None,
+            max_kw=config.max_kw,
+            only=config.only,
+        )
+    except InputError as error:
+        raise in_words_of_a_run(error) from None
+    executor.expect(pieces.n_shards)
+    surveys = _all(executor, partition.survey, [partition.SurveyTask(pieces, i) for i in range(pieces.n_shards)])
+    return pieces, partition.common_grid(surveys, config.interval)
+
+
+def _read_note(path: Path) -> tuple[Pieces, partition.Grid]:
+    try:
+        content = json.loads(path.read_text())
+        return Pieces(**content["pieces"]), partition.Grid(**content["grid"])
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError(f"dir: {path.name} is damaged; remove it, and run the same command again") from None
+
+
+# ------------------------------------------------------------------ groups
+
+
+def assigned(
+    executor: Executor, root: Path, readings: list[Part], config: Config, tell: Tell
+) -> tuple[Part, list[Lost]]:
+    """Which household belongs to which group, and which group to which shard."""
+    jobs = []
+    for shard in readings:
+        out = out_path(root, "profile", "parquet", {}, [shard])
+        jobs.append(Job(profiles.make_profiles, profiles.ProfileTask(shard.path, out), out, (shard,)))
+    made, failed = run_jobs(executor, "profiles of the day", jobs, tell, for_good=True)
+
+    total = sum(shard.households for shard in made)
+    if config.table is not None and config.column is not None:
+        settings: dict[str, Any] = {"table": _table_digest(config.table), "column": config.column}
+        out = out_path(root, "values", "parquet", settings)
+        known = here(Job(clusters.values_known, clusters.ValuesTask(config.table, config.column, out), out))
+        work: Callable[[clusters.ClusterTask], clusters.Clustered] = clusters.assign_by_value
+    else:
+        asked = config.clusters or 1
+        if asked > total:
+            raise InputError(f"clusters must not exceed the {total} households that could be read")
+        count = max(min(asked, total // 2), clusters.cluster_count(total, config.group_cap), 1)
+        settings = {"clusters": count, "seed": config.seed}
+        out = out_path(root, "centers", "npy", settings, made)
+        tell("clusters of profiles", 0, 0)
+        task = clusters.CentersTask(
+            tuple(s.path for s in made), tuple(s.households for s in made), count, config.seed, out
+        )
+        known = here(Job(clusters.centers_found, task, out))
+        work = clusters.assign_by_center
+    jobs = []
+    for shard in made:
+        out = out_path(root, "assign", "arrow", settings, [known, shard])
+        jobs.append(Job(work, clusters.ClusterTask(shard.path, known.path, out), out, (known, shard)))
+    sorted_shards, more = run_jobs(executor, "nearest clusters", jobs, tell, for_good=True)
+    counts: Counter[int] = Counter()
+    for shard in sorted_shards:
+        counts.update(dict(shard.told(clusters.Clustered).counts))
+    settings = {"cap": config.group_cap, "shard_size": config.shard_size}
+    out = out_path(root, "groups", "parquet", settings, sorted_shards)
+    tell("forming groups", 0, 0)
+    paths = tuple(s.path for s in sorted_shards)
+    found = tuple(sorted(counts.items()))
+    forming = groups.GroupsTask(paths, found, config.group_cap, config.shard_size, config.table is None, out)
+    return here(Job(groups.groups_formed, forming, out)), failed + more
+
+
+def _table_digest(table: str) -> str:
+    try:
+        return file_digest(Path(table))
+    except OSError:
+        raise InputError(f"table: {Path(table).name} cannot be read") from None
+
+
+# ------------------------------------------------------------------ regroup
+
+
+def regrouped(
+    executor: Executor, root: Path, readings: list[Part], assignment: Part, tell: Tell, *, known_only: bool = False
+) -> tuple[list[Part], list[Lost]]:
+    """Readings shards once more, whole groups in each; with ``known_only``, of households that have a group."""
+    senders = [assignment, *readings]
+    outs = [
+        out_path(root, "readings", "parquet", {"number": number}, senders)
+        for number in range(assignment.told(groups.Grouping).shards)
+    ]
+    finished = [done(out) for out in outs]
+    if all(finished):
+        return [shard for shard in finished if shard is not None], []
+    jobs = []
+    for shard in readings:
+        out = out_path(root, "send", "arrow", {}, [assignment, shard])
+        task = regroup.SendTask(shard.path, assignment.path, out, known_only)
+        jobs.append(Job(regroup.send, task, out, (assignment, shard)))
+    sent, failed = run_jobs(executor, "sorting by group", jobs, tell, for_good=True)
+    if failed:  # what is made without some senders must not pass for the whole later
+        keys = [part.key for part in sent]
+        outs = [
+            out_path(root, "readings", "parquet", {"number": number, "sent": keys}, senders)
+            for number in range(len(outs))
+        ]
+    paths = tuple(s.path for s in sent)
+    receiving = [Job(regroup.receive, regroup.ReceiveTask(paths, i, out), out) for i, out in enumerate(outs)]
+    shards, lost = run_jobs(executor, "shards of whole groups", receiving, tell, for_good=True)
+    if not failed and not lost:
+        shutil.rmtree(root / "send", ignore_errors=True)
+    return shards, failed + lost
+
+
+def _all(executor: Executor, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    """Every task's result, in order; the first failure ends it."""
+    found: dict[int, Any] = {}
+    for number, result in executor.run(work, tasks):
+        if isinstance(result, Failure):
+            raise InputError(result.message)
+        found[number] = result
+    return [found[number] for number in range(len(tasks))]

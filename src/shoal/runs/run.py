@@ -1,0 +1,537 @@
+"""A run: stages over one folder, each done once, in order, whatever interrupts them.
+
+| stage | does, shard by shard | writes |
+| --- | --- | --- |
+| fit | readings to shards of whole groups; forecasts | forecasts/, fit.json, quality.csv, left_out.csv |
+| design | a mechanism per shard, each group for itself | mechanism/, design.json |
+| release | workers draw, the driver charges, then writes | released/, release.json, released.csv/.parquet, ledger.db |
+| audit | attacks on groups, the hardest to hide in among them | audit.json |
+| card | one card, from what the stages have told | card.json, card.md, card.yaml |
+| report | a page for the owner | report.html |
+
+A neighborhood is one shard, a country many; nothing else differs. The lists (``*.json``) name every shard with its
+digest; what forecasts are made from lies under ``shards/``, each file named by what went into it.
+
+A stage is known by a key: the digest of its settings, of the files it reads and of shoal's version. Where the state
+has the stage with this key and its files are intact, it is not done again. The release is never done again because
+something changed: that takes ``again=True``, and is charged. Who works on the tasks enters no key.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import shoal
+from shoal.card.card import ReleaseCard
+from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
+from shoal.errors import InputError
+from shoal.files import digest_of
+from shoal.runs import preview
+from shoal.runs import worst_figures as curves
+from shoal.runs.config import Config, Speed, shared
+from shoal.runs.context import Context, Made
+from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
+from shoal.runs.sources import Source
+from shoal.runs.stages import audit_stage, card_stage, design_stage, fit_stage, release_stage, report_stage
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from shoal.ledger.ledger import Ledger
+
+#: Stage -> the stages whose files it reads.
+NEEDS = {
+    "fit": (),
+    "design": ("fit",),
+    "release": ("fit", "design"),
+    "audit": ("fit", "design"),
+    "card": ("fit", "design", "release", "audit"),
+    "report": ("fit", "design", "release", "audit", "card"),
+}
+#: Stage -> the settings that it depends on.
+SETTINGS = {
+    "fit": fit_stage.SETTINGS,
+    "design": design_stage.SETTINGS,
+    "release": release_stage.SETTINGS,
+    "audit": audit_stage.SETTINGS,
+    "card": card_stage.SETTINGS,
+    "report": report_stage.SETTINGS,
+}
+#: Stage -> what it is doing, in words.
+DOING = {
+    "fit": "reading meters",
+    "design": "designing mechanisms",
+    "release": "releasing through the ledger",
+    "audit": "attacking released answers",
+    "card": "writing the release card",
+    "report": "writing the report",
+}
+#: Called with (stage, what is happening, done, total); total 0 where it is not known.
+Progress = Callable[[str, str, float, int], None]
+Kind = TypeVar("Kind", bound=Record)
+
+
+def run(
+    source: str | Path | Any,
+    out: str | Path = "shoal-run",
+    *,
+    config: Config | None = None,
+    again: bool = False,
+    update: bool = False,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Run:
+    """All that the command ``shoal run`` does: from a meter file to a private forecast with its card and its report.
+
+    Where ``out`` holds a run, it is continued; a second call releases nothing.
+
+    Args:
+        source: a CSV or Parquet file of readings, a folder of them, or :class:`shoal.SimulatedMeters`; None continues
+            with the readings of the folder.
+        out: folder of the run: new, empty, or a run to continue.
+        config: settings; by default those of the folder, or the defaults.
+        again: make a new release although there is one; it is charged.
+        update: the readings are a new day: go on from this folder's forecasts; a new release.
+        progress: called with (stage, what is happening, done, total).
+        settings: fields of :class:`shoal.Config` and of :class:`shoal.Speed`, on top of ``config``.
+
+    Returns:
+        The finished run: ``run.card``, ``run.released``, ``run.report``.
+
+    >>> run = shoal.run("meters.csv", out="january", epsilon=1.0, delta=1e-6)  # doctest: +SKIP
+    >>> run.released  # doctest: +SKIP
+    """
+    chosen, speed = shared(settings)
+    going = Run(out, source, config, speed, progress, **chosen)
+    with going.held():
+        if update:
+            going.go_on()
+        going.everything(again=again)
+    return going
+
+
+class Run:
+    """One folder and what has been done in it.
+
+    ``Run(folder)`` continues the run that is there; with a ``source``, a new or empty folder becomes one. Nothing is
+    written before a stage is done. ``settings`` are fields of :class:`shoal.Config`, on top of ``config`` or of what
+    the folder has.
+    """
+
+    def __init__(
+        self,
+        out: str | Path,
+        source: Any = None,
+        config: Config | None = None,
+        speed: Speed | None = None,
+        progress: Progress | None = None,
+        **settings: Any,
+    ) -> None:
+        self.folder = Folder(out)
+        chosen, plain = shared(settings)
+        self.speed = plain if speed is None else speed
+        self.progress = progress
+        self.did: list[str] = []
+        self._depth = 0
+        self._saved = self.folder.state() if self.folder.is_run else None
+        if self._saved is None and source is None:
+            raise InputError(f"meters: {self.folder.path.name} is not a shoal run yet; name a meter file")
+        base = config or (Config() if self._saved is None else self._saved.config)
+        read = Source.of(source) if source is not None else None
+        if self._saved is not None:
+            self.state = replace(self._saved, source=read or self._saved.source, config=base.changed(**chosen))
+        else:
+            assert read is not None
+            self.state = State(read, base.changed(**chosen), created=_now(), run=uuid.uuid4().hex)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """The run in a folder, to look at or to continue.
+
+        >>> run = Run.open("january")  # doctest: +SKIP
+        >>> run.card.statement  # doctest: +SKIP
+        """
+        Folder(folder).state()
+        return cls(folder)
+
+    @property
+    def config(self) -> Config:
+        return self.state.config
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @contextmanager
+    def held(self) -> Iterator[Run]:
+        """Hold the folder; another process is refused meanwhile."""
+        if self._depth == 0:
+            self.folder.create()
+        self._depth += 1
+        try:
+            if self._depth > 1:
+                yield self
+                return
+            with self.folder.locked():
+                now = self.folder.state() if self.folder.is_run else None
+                if now != self._saved:
+                    raise InputError(f"out: another shoal has worked in {self.path.name} meanwhile; run again")
+                if now is None:
+                    self._remember(self.state)  # from here on the folder is a run, however it ends
+                yield self
+        finally:
+            self._depth -= 1
+
+    # ------------------------------------------------------------------ what came of it
+
+    @property
+    def card(self) -> ReleaseCard:
+        """The release card."""
+        self._demand("card")
+        return ReleaseCard.of(*self._four())
+
+    @property
+    def released(self) -> pl.DataFrame:
+        """Everyone's released figures: household, step, timestamp, released_kw."""
+        import polars as pl
+
+        self._demand("release")
+        return pl.read_parquet(self.folder / release_stage.PARQUET)
+
+    @property
+    def report(self) -> Path:
+        """The page for the data owner; it shows true forecasts."""
+        self._demand("report")
+        return self.folder / report_stage.REPORT
+
+    @staticmethod
+    def ledger_url(folder: str | Path) -> str:
+        """Where the ledger of a run lies, made by any version of shoal."""
+        where = Folder(folder)
+        if not where.is_run:
+            where.state()
+        return where.ledger_url()
+
+    def curve(self, epsilon: Sequence[float], notion: str = "dp") -> curves.WorstCurve:
+        """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""
+        self._demand("design")
+        return curves.worst_curve(self.context("design"), list(epsilon), notion)
+
+    def frontier(
+        self, rho: Sequence[float], methods: Sequence[str], *, epsilon: float | None = None, search: int = 10
+    ) -> dict[str, list[float]]:
+        """Method -> the δ that each budget, ascending, leaves in the worst group of the run. Nothing is changed."""
+        self._demand("design")
+        at = self.config.epsilon if epsilon is None else epsilon
+        return curves.worst_frontier(self.context("design"), sorted(rho), list(methods), at, search)
+
+    def ledger(self, *, create: bool = False) -> Ledger:
+        """The ledger of this run, to be closed after use."""
+        return release_stage.open_ledger(self.folder, self.config, create=create)
+
+    # ------------------------------------------------------------------ stages
+
+    def everything(self, *, again: bool = False) -> None:
+        """Every stage that is not done."""
+        with self.held():
+            self._settle(again)
+            for stage in STAGES:
+                self.do(stage)
+
+    def do(self, stage: str, *, again: bool = False) -> None:
+        """One stage, if it is not done. ``again``, for fit, design and release: for a new release, which is charged."""
+        with self.held():
+            if stage in ("fit", "design", "release"):
+                self._settle(again)
+            if stage == "fit" and self._lacking():
+                # What is there is passed over, shard by shard; a release goes on under its own name.
+                begun = self.key("release") if self.has_released else None
+                self._remember(replace(without(self.state, "fit", "design", "release"), releasing=begun))
+            self.require(stage)
+            if stage == "release" and not self.is_done("release"):
+                # Written before the ledger is asked: a release that may have happened counts as one.
+                self._remember(replace(self.state, releasing=self.key("release")))
+            self._stage(stage)
+
+    def go_on(self) -> None:
+        """Take the readings that were named for a new day: put the last release aside and go on from its forecasts.
+
+        Asked for again with the same readings, as after an interruption, it changes nothing.
+        """
+        with self.held():
+            self._go_on()
+
+    def _go_on(self) -> None:
+        before = self._saved
+        if before is not None and before.previous and before.source.digest == self.state.source.digest:
+            return
+        if before is None or "design" not in before.stages:
+            raise InputError("update: this folder has no forecasts and design to go on from; run it without --update")
+        if before.source.digest == self.state.source.digest:
+            raise InputError("update: name the file with the new readings")
+        if "release" not in before.stages:
+            raise InputError("update: the last release of this folder is not finished; finish it without --update")
+        self._refuse_dependent()
+        now, old = self.config.to_dict(), before.config.to_dict()
+        daily = fit_stage.DAILY
+        fixed = [name for name in SETTINGS["fit"] if name not in daily and now[name] != old[name]]
+        if fixed:
+            raise InputError(
+                f"update: {fixed[0]} differs from that of the last release; forecasts go on and groups stay as they "
+                "are, so this takes a new folder"
+            )
+        config = self.config
+        if config.origin is not None and config.origin == before.config.origin:
+            config = replace(config, origin=None)  # that of the last release
+        aside = f"earlier/{self.state.release}"
+        self._archive(aside)
+        state = replace(self.state, config=config, stages={}, release=self.state.release + 1, releasing=None)
+        self._remember(replace(state, previous=aside))
+
+    @property
+    def release_name(self) -> str:
+        """The name under which the ledger is asked: that of this release of this folder."""
+        return f"run {self.state.run} release {self.state.release}"
+
+    # ------------------------------------------------------------------ what is done
+
+    def key(self, stage: str) -> str:
+        """The digest of all that goes into a stage."""
+        made_from: dict[str, Any] = {
+            "stage": stage,
+            "shoal": shoal.__version__,
+            "settings": self.config.part(*SETTINGS[stage]),
+        }
+        if stage in ("design", "release"):
+            # Lists of shards change when a failed one is mended; what each shard is made from is in its own name.
+            made_from["stages"] = {name: self.key(name) for name in NEEDS[stage]}
+        else:
+            known = self.state.stages
+            made_from["files"] = {name: known[name].files for name in NEEDS[stage] if name in known}
+        if stage == "fit":
+            made_from["source"] = self.state.source.digest
+            made_from["previous"] = self.state.previous
+        if stage == "release":
+            made_from["release"] = self.state.release
+        return digest_of(made_from)
+
+    def is_done(self, stage: str) -> bool:
+        """Whether a stage and all that it rests on are done, as now configured, and their files intact."""
+        done = self.state.stages.get(stage)
+        return (
+            all(self.is_done(name) for name in NEEDS[stage])
+            and done is not None
+            and done.key == self.key(stage)
+            and self.folder.intact(done)
+        )
+
+    @property
+    def has_released(self) -> bool:
+        """Whether this folder has released, or may have: a release that was begun counts."""
+        return "release" in self.state.stages or self.state.releasing is not None
+
+    @property
+    def fit(self) -> FitFacts | None:
+        """What the stage told; None where it is not done."""
+        return self._told("fit", FitFacts)
+
+    @property
+    def design(self) -> DesignFacts | None:
+        return self._told("design", DesignFacts)
+
+    @property
+    def release(self) -> ReleaseFacts | None:
+        return self._told("release", ReleaseFacts)
+
+    @property
+    def audit(self) -> AuditFacts | None:
+        return self._told("audit", AuditFacts)
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds of the stages that are done."""
+        return {name: self.state.stages[name].seconds for name in STAGES if name in self.state.stages}
+
+    @property
+    def exit_code(self) -> int:
+        """A violation found by the audit is a guarantee not met, 4; shards left out are bad input, 2."""
+        if self.audit is not None and self.audit.verdict == "violated" and self.is_done("audit"):
+            return 4
+        return 2 if any(facts is not None and facts.failed for facts in (self.fit, self.design, self.release)) else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is there, for machines."""
+        return {
+            "folder": str(self.path),
+            "did": list(self.did),
+            "release": self.state.release,
+            "config": self.config.to_dict(),
+            "stages": {
+                name: {
+                    "done": self.is_done(name),
+                    "seconds": done.seconds,
+                    "finished": done.finished,
+                    "files": sorted(done.files),
+                    **done.facts,
+                }
+                for name, done in ((name, self.state.stages[name]) for name in STAGES if name in self.state.stages)
+            },
+        }
+
+    def summary(self) -> list[tuple[str, list[str]]]:
+        """What happened, for people: headings with their sentences."""
+        from shoal.card.summary import summary
+
+        parts = summary(self.fit, self.design, self.release, self.audit)
+        if self.timings:
+            each = ", ".join(f"{name} {value:.1f} s" for name, value in self.timings.items())
+            parts.append(("Time", [f"{each}; {sum(self.timings.values()):.0f} s in all."]))
+        files = [f"{self.path / name}: {text}" for name, text in FILES.items() if (self.folder / name).is_file()]
+        return [*parts, ("Files", files)] if files else parts
+
+    # ------------------------------------------------------------------ how it is done
+
+    def _told(self, stage: str, kind: type[Kind]) -> Kind | None:
+        done = self.state.stages.get(stage)
+        return None if done is None else kind.from_json(done.facts)
+
+    def _four(self) -> tuple[FitFacts, DesignFacts, ReleaseFacts, AuditFacts]:
+        fit, design, release, audit = self.fit, self.design, self.release, self.audit
+        if fit is None or design is None or release is None or audit is None:
+            raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
+        return fit, design, release, audit
+
+    def _demand(self, stage: str) -> None:
+        if stage not in self.state.stages:
+            raise InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
+
+    def context(self, stage: str) -> Context:
+        """What a stage is given."""
+        return Context(
+            folder=self.folder,
+            home=self.path,
+            source=self.state.source,
+            config=self.config,
+            speed=self.speed,
+            tell=lambda text, done, total: self._tell(stage, text, done, total),
+            release_name=self.release_name,
+            previous=self.state.previous,
+            groups_fixed=self.has_released,
+        )
+
+    def _work(self, stage: str) -> Made:
+        context = self.context(stage)
+        simple: Mapping[str, Callable[[Context], Made]] = {
+            "fit": fit_stage.stage,
+            "design": design_stage.stage,
+            "release": release_stage.stage,
+            "audit": audit_stage.stage,
+        }
+        if stage in simple:
+            return simple[stage](context)
+        if stage == "card":
+            return card_stage.stage(context, *self._four())
+        return report_stage.stage(context, self._four(), self.timings)
+
+    def _stage(self, stage: str) -> None:
+        text = DOING[stage]
+        if self.is_done(stage):
+            self._tell(stage, "already done", 1, 1)
+            return
+        self._tell(stage, text, 0, 0)
+        begun = time.monotonic()
+        made = self._work(stage)
+        digests = {name: self.folder.digest(name) for name in made.files}
+        seconds = round(time.monotonic() - begun, 3)
+        done = Done(self.key(stage), digests, seconds, _now(), made.facts.to_json())
+        stages = {**self.state.stages, stage: done}
+        begun_release = None if stage == "release" else self.state.releasing
+        self._remember(replace(self.state, stages=stages, releasing=begun_release))
+        self.did.append(stage)
+        self._tell(stage, text, 1, 1)
+
+    def require(self, stage: str) -> None:
+        """Raise unless all that comes before a stage is done."""
+        missing = next((name for name in NEEDS[stage] if not self.is_done(name)), None)
+        if missing is not None:
+            where = self.path.name
+            raise InputError(
+                f"dir: the stage {missing!r} comes before {stage!r} and is not done as now configured; "
+                f"run `shoal {missing} {where}`, or `shoal run --out {where}` for all of them"
+            )
+
+    def _lacking(self) -> bool:
+        """Shards that failed, or that were released and are gone: doing the stages again may mend it."""
+        failed = any(facts is not None and facts.failed for facts in (self.fit, self.design, self.release))
+        return failed or ("release" in self.state.stages and release_stage.released_gone(self.path))
+
+    def _settle(self, again: bool) -> None:
+        """Before fit, design or release: refuse to redo what a release rests on, unless a new one is wanted.
+
+        A release that was begun and interrupted is continued, since the ledger gives the same answers again.
+        """
+        if self.has_released:
+            recorded = self.state.stages.get("release")
+            made = self.state.releasing if recorded is None else recorded.key
+            same = self.key("release") == made
+            if not same and not again:
+                raise InputError(preview.refusal(self))
+            if again and (recorded is not None or not same):
+                self._refuse_dependent()
+                self._put_aside()
+        if self.state != self._saved:
+            self._remember(self.state)
+
+    def _refuse_dependent(self) -> None:
+        """A release under ``marginal`` counts the history's randomness as protection, which works once.
+
+        Another release about the same households, of the same or an overlapping history, is not independent of it given
+        the household, while the ledger composes releases as independent.
+        """
+        before = self._saved.config.query if self._saved is not None else None
+        designed = None if self.design is None else self.design.query
+        if "marginal" in (before, designed, self.config.query):
+            raise InputError(
+                "query: under 'marginal' the history's own randomness protects a household, and it does so once. A "
+                "second release about the same households would not be independent of the first, and its cost is not "
+                "known; use 'point' or 'trajectory' for repeated releases"
+            )
+
+    def _put_aside(self) -> None:
+        """Copy the files of the release to earlier/, and count the next one."""
+        self._archive(f"earlier/{self.state.release}")
+        gone = without(self.state, "release", "audit", "card", "report")
+        self._remember(replace(gone, release=self.state.release + 1, releasing=None))
+
+    def _archive(self, under: str) -> None:
+        files = [name for done in self.state.stages.values() for name in done.files]
+        self.folder.archive([*files, STATE], under)
+
+    def _remember(self, state: State) -> None:
+        self.folder.remember(state)
+        self.state = self._saved = state
+
+    def _tell(self, stage: str, text: str, done: float, total: int) -> None:
+        if self.progress is not None:
+            self.progress(stage, text, done, total)
+
+
+#: Files that a user looks for, and what they are.
+FILES = {
+    report_stage.REPORT: "the report, for the data owner: it shows true forecasts",
+    release_stage.CSV: "the released figures (also .parquet); its household column is your key: drop it to pass on",
+    "card.md": "the release card, to publish with the figures (also .json, .yaml)",
+    fit_stage.LEFT_OUT: "households without a forecast, and why",
+    LEDGER: "what was spent; keep it, and keep it private",
+}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

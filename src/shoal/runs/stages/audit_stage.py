@@ -1,0 +1,157 @@
+"""The fourth stage: attacks on groups, each through the mechanism that released it.
+
+A run with at most ``audit_groups`` groups has all of them attacked; a larger one the group that holds the worst edge of
+all, and others drawn at random. The work does not grow with the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shoal.audits.audit import audit
+from shoal.audits.guard import model_guard
+from shoal.card.facts import AuditFacts, DesignFacts
+from shoal.card.measures import audit_facts
+from shoal.designs.design import design
+from shoal.designs.parts import part_of
+from shoal.errors import InputError
+from shoal.mechanism import Mechanism
+from shoal.meters.forecast import Forecasts
+from shoal.runs.context import DESIGN, Context, Made
+from shoal.runs.jobs import Listing, Part
+from shoal.runs.stages.design_stage import hardest
+from shoal.workers.executor import Failure
+from shoal.workers.ticks import listening, tick
+
+SETTINGS = ("query", "audit_samples", "confidence", "audit_groups", "seed")
+AUDIT = "audit.json"
+#: Releases of one answer in the attack on repeated ones: two show whether noise is used again.
+REPEATS = 2
+#: Plausible models that the guard draws for each group.
+DRAWS = 20
+#: Groups up to which a random sample is drawn without repetition.
+PERMUTED = 10**6
+
+
+@dataclass(frozen=True)
+class AuditTask:
+    """Which group of which shard to attack, how hard, and at what error."""
+
+    mechanism: str
+    forecasts: str
+    component: int
+    query: str
+    samples: int
+    confidence: float
+    seed: int
+
+
+def do(task: AuditTask) -> AuditFacts:
+    """Attack a group's test answers, ask how much rests on the model, and what equal noise would have left."""
+    whole = Mechanism.load(task.mechanism)
+    members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == task.component)]
+    group = part_of(whole, members)
+    found = audit(
+        group,
+        n_samples=task.samples,
+        confidence=task.confidence,
+        repeats=REPEATS,
+        release=whole.release,  # that of the whole shard, which released the answers
+        seed=task.seed,
+        progress=tick,
+    )
+    everyone = Forecasts.load(task.forecasts)
+    place = {name: i for i, name in enumerate(everyone.households)}
+    guard = None
+    if all(name in place for name in members):  # in a run that goes on, a member may have no forecast today
+        forecasts = everyone.take([place[name] for name in members], {})
+        guard = model_guard(
+            group, forecasts, query=task.query, fitted_on_private_data=True, n_draws=DRAWS, seed=task.seed
+        )
+    rho = float(group.rho.mean())
+    equal = None
+    if rho > 0:
+        noisy = design(group.classes, group.graph, "white", float(group.epsilon.max()), rho)
+        equal = noisy.certificate.delta_upper
+    return audit_facts(found, guard=guard, equal_noise_delta=equal)
+
+
+def merge(parts: Sequence[AuditFacts]) -> AuditFacts:
+    return AuditFacts.merged(parts)
+
+
+def stage(context: Context) -> Made:
+    """Attack the groups that the rule names."""
+    config, text = context.config, "attacking released answers"
+    listing = context.listing(DESIGN)
+    total = sum(part.told(DesignFacts).groups for part in listing.parts)
+    chosen = sampled(listing, config.audit_groups, config.seed)
+    confidence = 1.0 - (1.0 - config.confidence) / len(chosen)
+    forecasts = {part.key: made_of for part, made_of in listing.pairs}
+    tasks = [
+        AuditTask(
+            part.path, forecasts[part.key].path, component, config.query, config.audit_samples, confidence, config.seed
+        )
+        for part, component in chosen
+    ]
+    found: dict[int, AuditFacts] = {}
+    context.tell(text, 0, len(tasks))
+    with (
+        context.workers(len(listing.parts)) as executor,
+        listening(lambda share: context.tell(text, len(found) + min(share, 1.0), len(tasks))),
+    ):
+        for number, result in executor.run(do, tasks):
+            if isinstance(result, Failure):
+                raise InputError(result.message)
+            found[number] = result
+            context.tell(text, len(found), len(tasks))
+    parts = [found[number] for number in range(len(tasks))]
+    rule = (
+        "every group"
+        if len(parts) == total
+        else f"the group hardest to hide in and {len(parts) - 1} others drawn at random (seed {config.seed})"
+    )
+    facts = replace(merge(parts), confidence=config.confidence, of_groups=total, rule=rule)
+    content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
+    context.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
+    return Made((AUDIT,), facts)
+
+
+def sampled(listing: Listing, groups: int, seed: int) -> list[tuple[Part, int]]:
+    """Groups to attack, (shard, component), the hardest to hide in first; damaged shards are passed over."""
+    pairs = listing.pairs
+    while True:
+        first = hardest(replace(listing, parts=tuple(p for p, _ in pairs), inputs=tuple(f for _, f in pairs)))
+        chosen = _sample(first, [part for part, _ in pairs], groups, seed)
+        broken = {part.key for part, _ in chosen if not _whole(part)}
+        if not broken:
+            return chosen
+        pairs = [(part, made_of) for part, made_of in pairs if part.key not in broken]
+
+
+def _sample(first: Part, parts: Sequence[Part], groups: int, seed: int) -> list[tuple[Part, int]]:
+    hard = Mechanism.load(first.path)
+    component = int(hard.graph.components[hard.graph.labels.index(first.told(DesignFacts).worst_edge[0])])
+    chosen = {(first.key, component): (first, component)}
+    sizes = np.array([part.told(DesignFacts).groups for part in parts], dtype=np.int64)
+    total, ends = int(sizes.sum()), np.cumsum(sizes)
+    rng = np.random.default_rng(seed)
+    for number in rng.permutation(total) if total < PERMUTED else rng.choice(total, 2 * groups):
+        if len(chosen) >= groups:
+            break
+        at = int(np.searchsorted(ends, number, side="right"))
+        component = int(number - (ends[at] - sizes[at]))
+        chosen.setdefault((parts[at].key, component), (parts[at], component))
+    return list(chosen.values())
+
+
+def _whole(part: Part) -> bool:
+    try:
+        part.check()
+    except InputError:
+        return False
+    return True

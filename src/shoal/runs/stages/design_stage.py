@@ -1,0 +1,251 @@
+"""The second stage: one shard's forecasts to a mechanism, every group for itself, by a search that looks at no clock.
+
+A shard is ``<key>.shoal``; beside it ``<key>.bound.json``, what the ledger decides by.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from shoal.card.facts import LISTED, DesignFacts
+from shoal.card.measures import design_facts
+from shoal.classes import GaussianClasses
+from shoal.designs.calibration import calibrate
+from shoal.designs.design import design
+from shoal.designs.parts import joined
+from shoal.designs.problem import Problem
+from shoal.designs.reuse import REDESIGN, redesigned, reuse
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at
+from shoal.mechanism import Mechanism
+from shoal.meters.forecast import Forecasts
+from shoal.meters.queries import AccountingWarning
+from shoal.meters.traces import power_accuracy
+from shoal.runs.config import Config
+from shoal.runs.context import DESIGN, FIT, MECHANISM, Context, Made
+from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.regroup import Received
+from shoal.runs.stages.fit_stage import Yesterday, group_graph, groups_of, yesterday
+from shoal.runs.store import put_whole
+from shoal.workers.ticks import tick
+
+SETTINGS = ("query", "method", "epsilon", "delta", "rho", "search", "seed", "rho_tolerance")
+BOUND = "bound.json"
+#: Relative accuracy of the error of a group that is to meet a δ.
+TOLERANCE = 0.02
+
+
+@dataclass(frozen=True)
+class DesignTask:
+    """Which shard to design for, what is asked, and where to write. One of ``delta`` and ``rho`` is None."""
+
+    readings: str
+    forecasts: str
+    out: str
+    query: str
+    method: str
+    epsilon: float
+    delta: float | None
+    rho: float | None
+    iterations: int
+    seed: int
+    previous: str | None = None  #: the mechanism of the day before
+    rho_tolerance: float = 0.0
+
+
+def do(task: DesignTask) -> DesignFacts:
+    """Write the mechanism of a shard; what it promises and costs."""
+    forecasts = Forecasts.load(task.forecasts)
+    classes = laws(forecasts, task.query)
+    decisions: dict[str, int] = {}
+    if task.previous is not None:
+        mechanism, decisions = _from_yesterday(task, classes)
+    else:
+        graph = group_graph(forecasts.households, groups_of(task.readings))
+        if task.delta is not None:
+            mechanism = calibrate(
+                classes,
+                graph,
+                task.method,
+                task.epsilon,
+                task.delta,
+                seed=task.seed,
+                tolerance=TOLERANCE,
+                iterations=task.iterations,
+                progress=tick,
+            )
+        else:
+            mechanism = _spent(task, classes, graph)
+    bound = json.dumps(asdict(ledger_bound(mechanism)))
+    put_whole(Path(task.out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(bound))
+    put_whole(task.out, mechanism.save)
+    return design_facts(
+        mechanism,
+        query=task.query,
+        target=task.delta,
+        accuracy=power_accuracy(mechanism),
+        decisions=tuple(sorted(decisions.items())),
+    )
+
+
+def merge(parts: Sequence[DesignFacts]) -> DesignFacts:
+    return DesignFacts.merged(parts)
+
+
+def laws(forecasts: Forecasts, query: str) -> GaussianClasses:
+    """The class laws of a query; what is wrong with ``as_in_paper`` is said on the card, once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccountingWarning)
+        return forecasts.classes(query)
+
+
+def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> Mechanism:
+    """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
+    problem = Problem.of(classes, graph, task.epsilon, task.rho)
+    groups = [members for members in problem.components if len(members) > 1]
+    found = []
+    for number, members in enumerate(groups):
+        part = problem.part(members)
+        made = design(
+            part.original,
+            part.graph,
+            task.method,
+            part.epsilons[:, 0].copy(),
+            task.rho,
+            seed=task.seed,
+            iterations=task.iterations,
+            interruptible=True,
+        )
+        found.append((members, made))
+        tick(number + 1, len(groups))
+    return joined(task.method, problem, found)
+
+
+def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechanism, dict[str, int]]:
+    """Yesterday's design where it still holds, group by group, and a new one where not.
+
+    Groups stay as the ledger has fixed them. A member without a law today keeps yesterday's: the others still hide
+    beside it, and nothing about it is released.
+    """
+    old = Mechanism.load(task.previous or "")
+    today = kept_roster(old.classes, classes)
+    if task.delta is None:
+        return _spent(task, today, old.graph), {REDESIGN: len(set(old.graph.components.tolist()))}
+    found = reuse(old, today, delta=task.delta, rho_tolerance=task.rho_tolerance, graph=old.graph)
+    counts = Counter(group.decision for group in found.groups)
+    return redesigned(found, method=task.method, seed=task.seed, iterations=task.iterations), dict(counts)
+
+
+def kept_roster(before: GaussianClasses, now: GaussianClasses) -> GaussianClasses:
+    """Laws of all earlier labels, in their order: today's, and yesterday's where there is none today."""
+    place = {name: i for i, name in enumerate(now.labels)}
+    at = np.array([place.get(name, -1) for name in before.labels])
+    there = at >= 0
+    means = np.where(there[:, None], now.means[at], before.means)
+    if before.is_diagonal and now.is_diagonal:
+        old, new = (np.broadcast_to(c.stored_variances, c.means.shape) for c in (before, now))
+        return GaussianClasses.diagonal(means, np.where(there[:, None], new[at], old), before.labels)
+    old, new = (np.broadcast_to(c.stored_covs, (*c.means.shape, c.n_dims)) for c in (before, now))
+    return GaussianClasses(means, np.where(there[:, None, None], new[at], old), before.labels)
+
+
+def ledger_bound(mechanism: Mechanism) -> MechanismBound:
+    """What the ledger decides by: Rényi divergences, the certificate at the design's ε, and a bound of δ(0).
+
+    The total variation δ(0) is at most √(KL/2) (Pinsker), and KL is at most the divergence of any order above 1: no
+    pass over the edges beyond those that the certificate and the divergences take.
+    """
+    found = bound_at(mechanism, [], ORDERS)
+    least = min(found.divergence_upper, default=math.inf)
+    certain = {0.0: min(math.sqrt(least / 2) * (1 + 1e-12), 1.0)}
+    if mechanism.notion == "dp":
+        epsilon = float(mechanism.epsilon.max(initial=0.0))
+        certain[epsilon] = min(mechanism.certificate.delta_upper, certain.get(epsilon, 1.0))
+    return found.with_points_of(MechanismBound.of_points(mechanism.digest, certain, {}))
+
+
+def bound_of(part: Part) -> MechanismBound:
+    """The ledger's bound of a shard's mechanism, as it was written beside it."""
+    try:
+        content = json.loads(part.beside(BOUND).read_text())
+        numbers = {name: tuple(values) for name, values in content.items() if name != "digest"}
+        return MechanismBound(digest=content["digest"], **numbers)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        raise InputError(f"shards: the bound beside the mechanism {part.key} is damaged; remove both") from None
+
+
+# ------------------------------------------------------------------ the stage
+
+
+def stage(context: Context) -> Made:
+    """A mechanism per shard; yesterday's, where it still holds."""
+    pairs = context.listing(FIT).pairs
+    before = yesterday(context)
+    if before is not None:  # the ledger knows only the groups of shards that were designed then
+        pairs = [(shard, source) for shard, source in pairs if source.told(Received).number in before.mechanisms]
+    if context.preview:
+        pairs = _hardest(context, pairs)
+    jobs = [design_job(context.home, shard, source, context.config, before) for shard, source in pairs]
+    with context.workers(len(jobs)) as executor:
+        made, failed = run_jobs(executor, "designing mechanisms", jobs, context.tell)
+    inputs = {job.out: shard for job, (shard, _) in zip(jobs, pairs, strict=True)}
+    context.put(DESIGN, Listing(tuple(made), tuple(inputs[part.path] for part in made), tuple(failed)))
+    facts = merge([part.told(DesignFacts) for part in made])
+    return Made((DESIGN,), replace(facts, failed=tuple(failed)[:LISTED]))
+
+
+def _hardest(context: Context, pairs: list[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
+    """The shard that was hardest to hide in so far, of several."""
+    if not (context.home / DESIGN).is_file():
+        return pairs
+    known = Listing.read(context.home / DESIGN, context.home).pairs
+    _, worst = max(known, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+    return [(shard, source) for shard, source in pairs if shard.key == worst.key] or pairs
+
+
+def design_job(home: Path, shard: Part, readings: Part, config: Config, before: Yesterday | None) -> Job:
+    """One shard's mechanism."""
+    old = None if before is None else before.mechanisms[readings.told(Received).number]
+    inputs = [shard] if old is None else [old, shard]
+    names = ("query", "epsilon", "seed", "search", "rho", "rho_tolerance")
+    settings = {**config.part(*names), "method": config.way, "delta": config.target}
+    out = out_path(home, MECHANISM, "shoal", settings, inputs)
+    task = DesignTask(
+        readings=readings.path,
+        forecasts=shard.path,
+        out=out,
+        query=config.query,
+        method=config.way,
+        epsilon=config.epsilon,
+        delta=config.target,
+        rho=config.rho,
+        iterations=config.search,
+        seed=config.seed,
+        previous=None if old is None else old.path,
+        rho_tolerance=config.rho_tolerance,
+    )
+    return Job(do, task, out, (readings, *inputs))
+
+
+def hardest(listing: Listing, forecasts: bool = True) -> Part:
+    """The mechanism with the largest δ, of those that are undamaged with what they are made of."""
+    pairs = sorted(listing.pairs, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+    while True:
+        part, made_of = pairs.pop()
+        try:
+            part.check()
+            if forecasts:
+                made_of.check()
+            return part
+        except InputError:
+            if not pairs:
+                raise

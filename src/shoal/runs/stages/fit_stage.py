@@ -1,0 +1,331 @@
+"""The first stage: readings to forecasts, in shards of whole groups, each with someone to hide among.
+
+A shard of forecasts is ``<key>.zip``; beside it ``<key>.quality.parquet``, one row per household;
+``<key>.left.parquet``, who is left out and why; ``<key>.truth.npy``, what was metered later, in kW; and in a run that
+goes on from day to day ``<key>.all.zip`` with those who are silent today.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.card.facts import LISTED, FitFacts
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.meters import clock, window
+from shoal.meters.forecast import Forecasts, forecast
+from shoal.meters.quality import Readings
+from shoal.meters.update import ABSENT, update_forecasts
+from shoal.runs.config import Config
+from shoal.runs.context import DESIGN, FIT, FORECASTS, SHARDS, Context, Made
+from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.neighborhood import READING, Grouped, grouped_readings
+from shoal.runs.regroup import Received
+from shoal.runs.shards import read_shard, readings_of, write_frame
+from shoal.runs.store import Store, put_whole
+from shoal.validation import FloatArray
+from shoal.workers.ticks import tick
+
+SETTINGS = (
+    *READING, "train_days", "horizon", "order", "season", "origin", "group_cap", "clusters", "table", "column",
+    "shard_size", "seed", "refit_days", "drift_level",
+)  # fmt: skip
+#: Those that may differ from day to day.
+DAILY = ("origin", "refit_days", "drift_level")
+
+QUALITY_TABLE, LEFT_OUT = "quality.csv", "left_out.csv"
+#: Suffixes of a shard's files.
+ALL, QUALITY, LEFT, TRUTH = "all.zip", "quality.parquet", "left.parquet", "truth.npy"
+LATE = "joined after the groups were fixed: no group would hide it"
+ALONE = "nobody shares its group: nothing would hide it"
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """Which shard to fit, how, and where to write. ``origin`` is ISO text: all shards share it."""
+
+    readings: str
+    out: str
+    order: tuple[int, int]
+    train_days: int
+    horizon: int
+    season: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class UpdateTask:
+    """Yesterday's forecasts with what was told about them, the readings since, and where to write today's."""
+
+    forecasts: str
+    before: FitFacts
+    readings: str
+    out: str
+    origin: str
+    refit_days: int
+    drift_level: float
+
+
+def do(task: FitTask) -> FitFacts:
+    """Write the forecasts of a shard."""
+    readings = readings_of(task.readings)
+    made = forecast(
+        readings,
+        order=task.order,
+        train_days=task.train_days,
+        horizon=task.horizon,
+        season=task.season,
+        origin=datetime.fromisoformat(task.origin),
+        progress=tick,
+    )
+    graph, forecasts = sheltered(group_graph(made.households, groups_of(task.readings)), made)
+    return _written(task.out, readings, forecasts, graph)
+
+
+def update(task: UpdateTask) -> FitFacts:
+    """Write the forecasts of a new day, of the households that were there the day before and have new readings.
+
+    A household that joins later has no place in a group that the ledger has fixed: it is left out with that reason.
+    One without new readings is left out today, since there is nothing new to release about it; it is kept beside the
+    others, so that it is back when its readings are.
+    """
+    everyone = Path(task.forecasts).with_suffix(f".{ALL}")
+    before = Forecasts.load(everyone if everyone.is_file() else task.forecasts)
+    readings = readings_of(task.readings)
+    made, report = update_forecasts(
+        before,
+        readings,
+        origin=datetime.fromisoformat(task.origin),
+        refit_days=task.refit_days,
+        drift_level=task.drift_level,
+    )
+    known = set(before.households)
+    late = {name: LATE for name in made.households if name not in known}
+    whole = made.take([i for i, name in enumerate(made.households) if name in known], late)
+    heard = _heard(readings, before)
+    absent = {name: ABSENT for name in whole.households if name not in heard}
+    if len(absent) == len(whole.households):
+        raise InputError("readings: no household of this shard has new readings")
+    forecasts = whole.take([i for i, name in enumerate(whole.households) if name in heard], absent)
+    if absent:
+        put_whole(Path(task.out).with_suffix(f".{ALL}"), whole.save)
+    drifted = heard.intersection(report.drifted)
+    groups = task.before
+    graph = group_graph(forecasts.households, groups_of(task.readings))
+    return replace(
+        _written(task.out, readings, forecasts, graph),
+        groups=groups.groups,
+        smallest_group=groups.smallest_group,
+        largest_group=groups.largest_group,
+        edges=groups.edges,
+        goes_on=True,
+        carried=len(heard.intersection(report.carried)),
+        refitted=len(heard.intersection(report.scheduled)) + len(drifted),
+        drifted=len(drifted),
+        silent=len(known - set(forecasts.households)),
+    )
+
+
+def merge(parts: Sequence[FitFacts]) -> FitFacts:
+    return FitFacts.merged(parts)
+
+
+def _written(out: str, readings: Readings, forecasts: Forecasts, graph: NeighborGraph) -> FitFacts:
+    """Write a shard's files, the forecasts last; what to tell about them."""
+    import polars as pl
+
+    truth = later(readings, forecasts)
+    left = {"household": list(forecasts.left_out), "reason": list(forecasts.left_out.values())}
+    path = Path(out)
+    write_frame(path.with_suffix(f".{QUALITY}"), forecasts.quality)
+    write_frame(path.with_suffix(f".{LEFT}"), pl.DataFrame(left, schema={"household": pl.String, "reason": pl.String}))
+    put_whole(path.with_suffix(f".{TRUTH}"), lambda rough: save_array(rough, truth))
+    put_whole(path, forecasts.save)
+    known, off = off_by(truth, forecasts.power)
+    return replace(forecasts.facts(graph), first=forecasts.households[0], later_known=known, later_absolute=off)
+
+
+def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
+    """Entries whose truth is known, and the sum of the absolute errors there."""
+    known = np.isfinite(truth) & np.isfinite(power)
+    return int(known.sum()), float(np.abs(power - truth)[known].sum())
+
+
+def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
+    """(n, h) readings of the horizon in kW; NaN where none is known, as of a household without new readings."""
+    at = window.place_origin(readings, forecasts.origin)
+    part = window.cut(readings, at, forecasts.horizon)
+    place = {name: i for i, name in enumerate(part.households)}
+    unknown = np.full(forecasts.horizon, np.nan)
+    return np.array([part.kw[place[name]] if name in place else unknown for name in forecasts.households])
+
+
+def _heard(readings: Readings, before: Forecasts) -> set[str]:
+    """Households with a reading since the origin of the day before."""
+    import polars as pl
+
+    new = readings.frame.filter((pl.col("timestamp") >= before.origin) & pl.col("kw").is_finite())
+    return set(new["household"].unique())
+
+
+def groups_of(readings: str | Path) -> dict[str, int]:
+    """Household -> group, as a regrouped shard has them."""
+    frame, _ = read_shard(readings)
+    if "group" not in frame.columns:
+        raise InputError(f"shard: {Path(readings).name} has no groups; it is not a regrouped readings shard")
+    return dict(zip(frame["household"].to_list(), frame["group"].to_list(), strict=True))
+
+
+def group_graph(households: Sequence[str], groups: Mapping[str, int]) -> NeighborGraph:
+    """Complete inside each group."""
+    return NeighborGraph.within_groups(households, [groups[name] for name in households])
+
+
+def sheltered(graph: NeighborGraph, forecasts: Forecasts) -> tuple[NeighborGraph, Forecasts]:
+    """Only those who have a neighbor; the others are left out with the reason."""
+    keep = np.unique(graph.edges)
+    if not len(keep):
+        raise InputError("column: every household is a group of its own, so nothing hides any; group by something else")
+    if len(keep) == graph.n_labels:
+        return graph, forecasts
+    place = np.full(graph.n_labels, -1)
+    place[keep] = np.arange(len(keep))
+    alone = {name: ALONE for i, name in enumerate(forecasts.households) if place[i] < 0}
+    names = [forecasts.households[i] for i in keep]
+    return NeighborGraph(names, place[graph.edges]), forecasts.take(keep, alone)
+
+
+def save_array(path: Path, values: Any) -> None:
+    """NumPy's own format, without pickle."""
+    with path.open("wb") as file:
+        np.save(file, values, allow_pickle=False)
+
+
+# ------------------------------------------------------------------ the stage
+
+
+@dataclass(frozen=True)
+class Yesterday:
+    """What the day before left: groups, and by number of their shard the forecasts and the mechanisms."""
+
+    assignment: Part
+    forecasts: dict[int, Part]
+    mechanisms: dict[int, Part]
+
+
+def yesterday(context: Context) -> Yesterday | None:
+    """The lists that were put aside, in a run that goes on from day to day."""
+    if context.previous is None:
+        return None
+    fitted, designed = context.listing(FIT, context.previous), context.listing(DESIGN, context.previous)
+    if fitted.assignment is None:
+        raise InputError("dir: the groups of the day before are not on record; use a new folder")
+    forecasts = {readings.told(Received).number: part for part, readings in fitted.pairs}
+    made = {forecast.key: part for part, forecast in designed.pairs}
+    mechanisms = {number: made[part.key] for number, part in forecasts.items() if part.key in made}
+    return Yesterday(fitted.assignment, forecasts, mechanisms)
+
+
+def stage(context: Context) -> Made:
+    """Forecasts of every household, in shards of whole groups."""
+    config, tell = context.config, context.tell
+    root = context.home / SHARDS
+    before = yesterday(context)
+    for store in (root, context.home):  # what killed workers left; the folder is ours, and nobody works in it yet
+        Store(str(store)).sweep()
+    with context.workers() as executor:
+        held = None if before is None else before.assignment
+        grouped = grouped_readings(executor, root, context.source, config, tell, held)
+        origin = _origin(grouped, config.origin)
+        shards = grouped.shards
+        if context.groups_fixed:
+            _refuse_other_groups(context, shards)
+        if before is not None:
+            shards = [shard for shard in shards if shard.told(Received).number in before.forecasts]
+        jobs = [fit_job(context.home, shard, config, origin, before) for shard in shards]
+        made, lost = run_jobs(executor, "fitting forecasts", jobs, tell)
+    inputs = {job.out: shard for job, shard in zip(jobs, shards, strict=True)}
+    failed = (*grouped.failed, *lost)
+    context.put(FIT, Listing(tuple(made), tuple(inputs[part.path] for part in made), failed, grouped.assignment))
+    reasons = _tables(context, made, grouped.unusable)
+    hours = config.horizon * grouped.step_us / 3.6e9
+    chosen = " (chosen: with less than four weeks a season by week fits badly)"
+    facts = replace(
+        merge([part.told(FitFacts) for part in made]),
+        source=str(context.source),
+        left_out=sum(reasons.values()),
+        reasons=tuple(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))[:LISTED]),
+        about=(
+            f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
+            f"season by {config.period}{chosen if config.season == 'auto' and config.period == 'day' else ''}.",
+        ),
+        origin=origin,
+        step_minutes=grouped.step_us / 60e6,
+        failed=failed[:LISTED],
+        newcomers=grouped.newcomers,
+    )
+    return Made((FIT, QUALITY_TABLE, LEFT_OUT), facts)
+
+
+def _tables(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -> Counter[str]:
+    """Write the tables of all shards; reasons for leaving households out, counted."""
+    import polars as pl
+
+    gone = [pl.scan_parquet(path).filter(pl.col("verdict") == "left out") for path in unusable]
+    quality = [pl.scan_parquet(part.beside(QUALITY)) for part in made]
+    every = pl.concat([*quality, *gone], how="diagonal_relaxed")
+    context.folder.write(QUALITY_TABLE, lambda path: every.sink_csv(path))
+    left = [pl.scan_parquet(part.beside(LEFT)) for part in made]
+    both = pl.concat([*left, *(table.select("household", "reason") for table in gone)], how="vertical_relaxed")
+    named = both.unique("household", keep="first").sort("household").collect(engine="streaming")
+    context.folder.write(LEFT_OUT, lambda path: named.write_csv(path))
+    return Counter(named["reason"].to_list())
+
+
+def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Yesterday | None) -> Job:
+    """One shard's forecasts: anew, or from those of the day before."""
+    if before is not None:
+        old = before.forecasts[shard.told(Received).number]
+        settings = {**config.part("refit_days", "drift_level"), "origin": origin}
+        out = out_path(home, FORECASTS, "zip", settings, [old, shard])
+        told = old.told(FitFacts)
+        going_on = UpdateTask(old.path, told, shard.path, out, origin, config.refit_days, config.drift_level)
+        return Job(update, going_on, out, (old, shard))
+    settings = {**config.part("order", "train_days", "horizon"), "season": config.period, "origin": origin}
+    out = out_path(home, FORECASTS, "zip", settings, [shard])
+    p, q = config.order
+    task = FitTask(shard.path, out, (p, q), config.train_days, config.horizon, config.period, origin)
+    return Job(do, task, out, (shard,))
+
+
+def _origin(grouped: Grouped, asked: str | None) -> str:
+    """The origin of all shards: the one asked for, or the latest that at least half of the households reach."""
+    if asked is not None:
+        return clock.instant(asked, grouped.time_zone, name="origin").isoformat()
+    half = (sum(grouped.ends.values()) - 1) // 2
+    seen = 0
+    for end in sorted(grouped.ends):
+        seen += grouped.ends[end]
+        if seen > half:
+            return window.in_zone(end + grouped.step_us, grouped.time_zone).isoformat()
+    raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
+
+
+def _refuse_other_groups(context: Context, shards: Sequence[Part]) -> None:
+    """Once answers have left, groups stay as they were: a household's neighbors are fixed by the ledger."""
+    if not (context.folder / FIT).is_file():
+        return  # the ledger itself refuses other neighbors
+    missing = {part.key for part in context.listing(FIT).inputs} - {part.key for part in shards}
+    if missing:
+        raise InputError(
+            f"dir: readings that were missing or damaged when {context.folder.path.name} released would change its "
+            "groups, and a ledger fixes every household's neighbors at first use. Nothing was released. Households "
+            "that were left out can be released from a folder of their own; --update goes on with those that are in"
+        )

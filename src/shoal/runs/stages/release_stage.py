@@ -1,0 +1,298 @@
+"""The third stage: workers draw, the driver charges, and only what is charged is written.
+
+A worker draws a shard's noise from the cryptographic source and hands the noisy answers back in memory. The driver
+charges the ledger, one transaction per shard, and writes the released shard after the commit. Killed before the commit,
+the draw is gone and nothing was shown; killed after it, the recorded answers are written when the run goes on. The
+ledger is asked under a name that belongs to this release of this folder, so that asking again charges nothing.
+
+Rows of a released shard are in an order drawn for it: without the column of names, the place of a row tells at most its
+shard.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shoal.accounting.curve import round_up
+from shoal.card.facts import LISTED, FitFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
+from shoal.ledger.ledger import Ledger
+from shoal.ledger.overview import Overview
+from shoal.mechanism import Mechanism
+from shoal.meters.forecast import Forecasts
+from shoal.noise.source import standard_normals
+from shoal.runs.config import Config
+from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
+from shoal.runs.folder import LEDGER, Folder
+from shoal.runs.jobs import Listing, Part, done, out_path, receipted
+from shoal.runs.stages.design_stage import bound_of, hardest
+from shoal.runs.stages.fit_stage import TRUTH, off_by, save_array
+from shoal.runs.store import Store, put_whole
+from shoal.validation import FloatArray
+from shoal.workers.executor import Executor, Failure
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SETTINGS = ("query", "ledger")
+CSV, PARQUET = "released.csv", "released.parquet"
+
+
+@dataclass(frozen=True)
+class DrawTask:
+    """Which shard to draw for. ``normals`` is where the draws of a trajectory lie, which are part of the answer."""
+
+    mechanism: Part
+    forecasts: Part
+    query: str
+    normals: str | None = None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Noisy answers that are not charged yet: to be handed to the ledger, never to a file."""
+
+    labels: tuple[str, ...]
+    answers: FloatArray
+    drawn: FloatArray
+
+    def __repr__(self) -> str:
+        return f"Drawn({len(self.labels)} labels)"
+
+
+@dataclass(frozen=True)
+class Shown(Record):
+    """What a released shard holds, and how far it is off what came later."""
+
+    labels: int
+    mechanism: str
+    later_known: int
+    later_absolute: float
+
+
+def do(task: DrawTask) -> Drawn:
+    """A shard's answers through its mechanism, with secure noise."""
+    for part in (task.mechanism, task.forecasts):
+        part.check()
+    mechanism = Mechanism.load(task.mechanism.path)
+    forecasts = Forecasts.load(task.forecasts.path)
+    answers = true_answers(forecasts, task.query, task.normals)
+    labels = forecasts.households
+    return Drawn(labels, answers, mechanism.release(answers, list(labels)))
+
+
+def merge(parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
+    return ReleaseFacts.merged(parts)
+
+
+def true_answers(forecasts: Forecasts, query: str, normals: str | None) -> FloatArray:
+    """What is asked: the answers before the mechanism. A trajectory is drawn once and kept before it is used."""
+    if query != "trajectory":
+        return forecasts.answer(query)
+    path = Path(normals or "")
+    if not path.is_file():
+        values = np.array([z / 2.0**120 for z in standard_normals(forecasts.log_mean.size)])
+        put_whole(path, lambda rough: save_array(rough, values.reshape(forecasts.log_mean.shape)))
+    return forecasts.answer(query, np.load(path, allow_pickle=False))
+
+
+def released_table(forecasts: Forecasts, released: FloatArray) -> pl.DataFrame:
+    """household, step, timestamp, released_kw; households in an order drawn from the cryptographic source."""
+    import polars as pl
+
+    n, h = released.shape
+    order = list(range(n))
+    secrets.SystemRandom().shuffle(order)
+    return pl.DataFrame(
+        {
+            "household": pl.Series(forecasts.households, dtype=pl.String).gather(np.repeat(order, h)),
+            "step": np.tile(np.arange(1, h + 1), n),
+            "timestamp": forecasts.timestamps.gather(np.tile(np.arange(h), n)),
+            "released_kw": forecasts.to_power(released)[order].ravel(),
+        }
+    )
+
+
+# ------------------------------------------------------------------ the stage
+
+
+def stage(context: Context) -> Made:
+    """Every shard through the ledger under the name of this release: drawn by workers, charged here, then written."""
+    config, name = context.config, context.release_name
+    listing = context.listing(DESIGN)
+    worst = Mechanism.load(hardest(listing).path)
+    refuse_empty_claims(worst, config)
+    Store(str(context.home)).sweep()
+    with open_ledger(context.folder, config, create=True) as ledger, context.workers(len(listing.parts)) as executor:
+        budget_set = ensure_budget(ledger, worst, config)
+        given, failed = _through(context, ledger, executor, listing)
+        overview, head = ledger.overview(), str(ledger.head)
+    if not given:
+        raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
+    context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
+    _tables(context.folder, [part.path for part in given])
+    facts = merge([_facts(part, name, head, config, overview) for part in given])
+    return Made((RELEASE, CSV, PARQUET), replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
+
+
+def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
+    """Shards that were released, now or before, and those that could not be."""
+    name, home, text = context.release_name, context.home, "releasing through the ledger"
+    finished: dict[int, Part] = {}
+    failed: list[Lost] = []
+    outs = [out_path(home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
+    waiting = []
+    for number, (mechanism, forecast) in enumerate(listing.pairs):
+        try:
+            found = _released_before(ledger, name, mechanism, forecast, outs[number])
+        except InputError as error:
+            failed.append(Lost(RELEASED, mechanism.key, str(error)))
+            continue
+        if found is not None:
+            finished[number] = found
+        else:
+            waiting.append(number)
+    context.tell(text, len(finished), len(outs))
+    tasks = []
+    for number in waiting:
+        mechanism, forecast = listing.pairs[number]
+        normals = None
+        if context.config.query == "trajectory":
+            normals = out_path(home / SHARDS, "draws", "npy", {"name": name}, [mechanism])
+        tasks.append(DrawTask(mechanism, forecast, context.config.query, normals))
+    for position, result in executor.run(do, tasks):
+        number = waiting[position]
+        mechanism, forecast = listing.pairs[number]
+        if isinstance(result, Failure):
+            failed.append(Lost(RELEASED, mechanism.key, result.message))
+            continue
+        try:
+            finished[number] = _charged(ledger, name, mechanism, forecast, result, outs[number])
+        except BudgetError as error:
+            so_far = sum(part.households for part in finished.values())
+            others = f". {so_far} household(s) of other shards had been released and charged before"
+            raise BudgetError(
+                f"{error}{others if len(outs) > 1 else ''}",
+                remaining=error.remaining, epsilon=error.epsilon, limit=error.limit,
+            ) from None  # fmt: skip
+        context.tell(text, len(finished) + len(failed), len(outs))
+    return [finished[number] for number in sorted(finished)], failed
+
+
+def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str) -> Part | None:
+    """A shard that was charged before the run was interrupted; where it is not written yet, it is from the record."""
+    written = done(out)
+    if ledger.recorded([forecast.told(FitFacts).first], name)[0] is None:  # a shard is charged as a whole
+        if written is not None:
+            raise LedgerError(
+                "ledger: answers of this release are written that this ledger does not have on record. It is not the "
+                "one they were charged to: restore that one, or name it with --ledger. Nothing was released"
+            )
+        return None
+    if written is not None:
+        return written
+    forecast.check()
+    forecasts = Forecasts.load(forecast.path)
+    answers = ledger.recorded(list(forecasts.households), name)
+    known = [answer for answer in answers if answer is not None]
+    if len(known) != len(answers):
+        return None  # the ledger decides: it gives recorded answers again and refuses another question
+    return _written(mechanism, forecast, forecasts, np.array(known), out)
+
+
+def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str) -> Part:
+    shown = ledger.charge(
+        Path(mechanism.path).read_bytes(),
+        drawn.answers,
+        drawn.drawn,
+        drawn.labels,
+        query_ids=name,
+        bounds=bound_of(mechanism),
+    )
+    return _written(mechanism, forecast, Forecasts.load(forecast.path), shown, out)
+
+
+def _written(mechanism: Part, forecast: Part, forecasts: Forecasts, released: FloatArray, out: str) -> Part:
+    """The released shard, after its charge."""
+    table = released_table(forecasts, released)
+    put_whole(out, lambda rough: table.write_parquet(rough))
+    truth = np.load(forecast.beside(TRUTH), allow_pickle=False)
+    known, off = off_by(truth, forecasts.to_power(released))
+    return receipted(out, Shown(len(forecasts.households), mechanism.key, known, off))
+
+
+def _tables(folder: Folder, paths: Iterable[str]) -> None:
+    """Everyone's figures in one table, for people and for machines."""
+    import polars as pl
+
+    every = pl.scan_parquet(list(paths))
+    folder.write(CSV, lambda path: every.sink_csv(path))
+    folder.write(PARQUET, lambda path: every.sink_parquet(path))
+
+
+def _facts(part: Part, name: str, head: str, config: Config, overview: Overview) -> ReleaseFacts:
+    told = part.told(Shown)
+    worst = overview.worst[0] if overview.worst else None
+    return ReleaseFacts(
+        name=name,
+        labels=told.labels,
+        ledger=LEDGER if config.ledger is None else "elsewhere",
+        head=head,
+        releases=overview.releases,
+        ledger_labels=overview.labels,
+        worst=None if worst is None else Spent(worst.epsilon, round_up(worst.spent), worst.budget, worst.releases),
+        later_known=told.later_known,
+        later_absolute=told.later_absolute,
+    )
+
+
+def released_gone(folder: Path) -> bool:
+    """Whether a released shard is no longer there; the ledger still has its answers."""
+    return any(done(part.path) is None for part in Listing.read(folder / RELEASE, folder).parts)
+
+
+# ------------------------------------------------------------------ the ledger
+
+
+def open_ledger(folder: Folder, config: Config, *, create: bool = False) -> Ledger:
+    """The ledger of a run: its own unless another is named."""
+    if not create and config.ledger is None and not (folder / LEDGER).is_file():
+        raise InputError(f"dir: {folder.path.name} has no ledger yet; `shoal release` makes one with the release")
+    return Ledger.open(folder.ledger_url(config.ledger), create=create)
+
+
+def refuse_empty_claims(mechanism: Mechanism, config: Config) -> None:
+    """Nothing is released under a figure that promises nothing."""
+    if config.query == "as_in_paper":
+        raise InputError(
+            "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
+            "use 'point', 'trajectory' or 'marginal'"
+        )
+    if mechanism.certificate.delta_upper >= 1.0:
+        raise UnreachableError(
+            "rho: this design promises nothing (δ = 1), so nothing is released; spend a larger rho, or ask for a delta"
+        )
+
+
+def ensure_budget(ledger: Ledger, mechanism: Mechanism, config: Config) -> bool:
+    """Give a ledger without a budget the one of the configuration: by default what one such release may cost."""
+    if not ledger.unlimited(mechanism.classes.labels):
+        return False
+    epsilon, delta = default_budget(mechanism, config)
+    ledger.budget(epsilon, delta)
+    return True
+
+
+def default_budget(mechanism: Mechanism, config: Config) -> tuple[float, float]:
+    """(ε, δ) named in the configuration, the target of the design, or a little above what it was certified for."""
+    if config.budget_epsilon is not None and config.budget_delta is not None:
+        return config.budget_epsilon, config.budget_delta
+    if config.target is not None:
+        return config.epsilon, config.target
+    return config.epsilon, min(round_up(mechanism.certificate.delta_upper * 1.001), 1.0 - 2.0**-40)

@@ -1,0 +1,153 @@
+"""The last stage: the page for the data owner. What it says of everyone comes from the card.
+
+Pairs, other designs and single forecasts are shown of the groups that are hardest to hide in: those of the shard with
+the worst edge, that edge's own first, up to :data:`LABELS` households. The work does not grow with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shoal.card.card import ReleaseCard
+from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
+from shoal.card.page import write_page
+from shoal.designs.design import Frontier, design, frontier, perfect_rho
+from shoal.designs.parts import part_of
+from shoal.errors import InputError
+from shoal.mechanism import Mechanism
+from shoal.meters.forecast import Forecasts
+from shoal.runs.context import DESIGN, RELEASE, Context, Made
+from shoal.runs.jobs import Part
+from shoal.runs.stages.design_stage import laws
+from shoal.runs.stages.fit_stage import TRUTH
+from shoal.runs.stages.release_stage import Shown, open_ledger
+from shoal.validation import FloatArray
+
+SETTINGS = ("title", "query", "epsilon", "seed")
+REPORT = "report.html"
+#: Households whose pairs and forecasts a page shows, at least one group; accounts that it lists; entries of a ledger up
+#: to which it is verified for the page.
+LABELS, ACCOUNTS, ENTRIES = 60, 20, 50_000
+#: Budgets of the frontier, as shares of the price of perfection, and steps of the search for each.
+SHARES, STEPS = (0.1, 0.25, 0.5, 0.8, 1.0 + 1e-7), 3
+OTHERS = "in another group, which is not on this page"
+
+
+@dataclass(frozen=True)
+class ReportFacts(Record):
+    """How many households the page shows one by one, and whether the ledger is intact (None: too long to look)."""
+
+    shown: int
+    ledger_intact: bool | None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one shard has to show."""
+
+    mechanism: Part
+    forecasts: Part
+    released: Part
+
+
+def stage(
+    context: Context,
+    facts: tuple[FitFacts, DesignFacts, ReleaseFacts, AuditFacts],
+    timings: Mapping[str, float],
+) -> Made:
+    """Write the page, with other designs beside the one that was used."""
+    config, text = context.config, "writing the report"
+    shard = _hardest(context)
+    mechanism, forecasts, truth, released = _shown(shard)
+    context.tell(text, 1, 4)
+    compared = {
+        method: design(mechanism.classes, mechanism.graph, method, config.epsilon, float(mechanism.rho.mean()))
+        for method in ("none", "white", "paper")
+        if method != mechanism.method and mechanism.rho.mean() > 0
+    }
+    context.tell(text, 2, 4)
+    line = _frontier(context, mechanism, forecasts)
+    context.tell(text, 3, 4)
+    verification = None
+    with open_ledger(context.folder, config) as ledger:
+        overview = ledger.overview(exact=ACCOUNTS)
+        if overview.entries <= ENTRIES:
+            verification = ledger.verify()
+    groups, total = len(set(mechanism.graph.components.tolist())), facts[1].groups
+    shown = replace(
+        forecasts.exhibits(mechanism, released, truth if np.isfinite(truth).any() else None),
+        alternatives=compared,
+        frontier=line,
+        accounts=overview.worst,
+        n_accounts=overview.labels,
+        verification=verification,
+        timings=dict(timings),
+        scope="" if groups == total else f"the {groups} of {total} groups that are hardest to hide in",
+    )
+    card = ReleaseCard.of(*facts)
+    context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title))
+    intact = None if verification is None else bool(verification.ok)
+    return Made((REPORT,), ReportFacts(len(mechanism.classes.labels), intact))
+
+
+def _hardest(context: Context) -> Shard:
+    """The undamaged shard with the largest δ that was released."""
+    given = {part.told(Shown).mechanism: part for part in context.listing(RELEASE).parts}
+    pairs = [pair for pair in context.listing(DESIGN).pairs if pair[0].key in given]
+    pairs.sort(key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+    while pairs:
+        mechanism, forecasts = pairs.pop()
+        try:
+            for part in (mechanism, forecasts, given[mechanism.key]):
+                part.check()
+            return Shard(mechanism, forecasts, given[mechanism.key])
+        except InputError:
+            if not pairs:
+                raise
+    raise InputError("dir: nothing was released that a page could show; run `shoal release` first")
+
+
+def _shown(shard: Shard) -> tuple[Mechanism, Forecasts, FloatArray, FloatArray]:
+    """Mechanism, forecasts, what came later and what was released, of the groups on the page."""
+    import polars as pl
+
+    whole, everyone = Mechanism.load(shard.mechanism.path), Forecasts.load(shard.forecasts.path)
+    place = {name: i for i, name in enumerate(everyone.households)}
+    labels, component = whole.graph.labels, whole.graph.components
+    first = int(component[labels.index(whole.certificate.worst_edge[0])])
+    members: list[str] = []
+    for one in [first, *(c for c in range(int(component.max()) + 1) if c != first)]:
+        # In a run that goes on, a member may have no forecast today.
+        group = [labels[i] for i in np.flatnonzero(component == one) if labels[i] in place]
+        if members and len(members) + len(group) > LABELS:
+            break
+        members += group if len(group) > 1 or not members else []
+    rows = [place[name] for name in members]
+    gone = {name: OTHERS for name in everyone.households if name not in set(members)}
+    forecasts = everyone.take(rows, gone)
+    truth = np.load(shard.forecasts.beside(TRUTH), allow_pickle=False)[rows]
+    table = pl.read_parquet(shard.released.path).filter(pl.col("household").is_in(members))
+    order = pl.DataFrame({"household": members})
+    values = order.join(table.sort("step"), on="household", how="left", maintain_order="left_right")["released_kw"]
+    released = np.log(values.to_numpy().reshape(len(members), forecasts.horizon))
+    return part_of(whole, members), forecasts, truth, released
+
+
+def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> Frontier:
+    """δ against ρ of equal noise and of the method in use, by a short search where that searches."""
+    config = context.config
+    classes = laws(forecasts, config.query)
+    price = perfect_rho(classes, mechanism.graph)
+    budgets = [price * share for share in SHARES]
+    return frontier(
+        classes,
+        mechanism.graph,
+        tuple(dict.fromkeys(("white", mechanism.method))),
+        config.epsilon,
+        budgets,
+        seed=config.seed,
+        iterations=STEPS,
+    )

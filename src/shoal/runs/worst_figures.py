@@ -1,0 +1,100 @@
+"""δ of a whole run against ε, and against the error spent: the worst of all shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.designs.design import frontier
+from shoal.errors import InputError
+from shoal.mechanism import Mechanism
+from shoal.meters.forecast import Forecasts
+from shoal.runs.context import DESIGN, Context
+from shoal.runs.stages.design_stage import laws
+from shoal.workers.executor import Failure
+
+
+@dataclass(frozen=True)
+class WorstCurve:
+    """Upper ends of δ at each ε, and the directed edge that has it."""
+
+    epsilon: tuple[float, ...]
+    delta_upper: tuple[float, ...]
+    worst_edge: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class CurveTask:
+    mechanism: str
+    epsilon: tuple[float, ...]
+    notion: str
+
+
+@dataclass(frozen=True)
+class FrontierTask:
+    mechanism: str
+    forecasts: str
+    query: str
+    methods: tuple[str, ...]
+    epsilon: float
+    rho: tuple[float, ...]
+    iterations: int
+    seed: int
+
+
+def curve_of(task: CurveTask) -> WorstCurve:
+    """One shard's."""
+    mechanism = Mechanism.load(task.mechanism)
+    grid = list(task.epsilon)
+    found = mechanism.released_curve(grid) if task.notion == "dp" else mechanism.curve(grid, task.notion)
+    edges = tuple((str(a), str(b)) for a, b in found.worst_edge)
+    return WorstCurve(task.epsilon, tuple(float(one) for one in found.delta_upper), edges)
+
+
+def frontier_of(task: FrontierTask) -> dict[str, list[float]]:
+    """One shard's."""
+    graph = Mechanism.load(task.mechanism).graph
+    forecasts = Forecasts.load(task.forecasts)
+    if tuple(forecasts.households) != graph.labels:
+        raise InputError("dir: some households have no forecast today; ask again after a day when all are there")
+    found = frontier(
+        laws(forecasts, task.query), graph, task.methods, task.epsilon, task.rho, seed=task.seed,
+        iterations=task.iterations,
+    )  # fmt: skip
+    return {name: [float(one) for one in found.delta_upper[name]] for name in task.methods}
+
+
+def worst_curve(context: Context, epsilon: Sequence[float], notion: str) -> WorstCurve:
+    """Over all shards."""
+    tasks = [CurveTask(part.path, tuple(epsilon), notion) for part in context.listing(DESIGN).parts]
+    found = _each(context, curve_of, tasks)
+    worst = [max(range(len(found)), key=lambda s, i=i: found[s].delta_upper[i]) for i in range(len(epsilon))]  # type: ignore[misc]
+    return WorstCurve(
+        tuple(epsilon),
+        tuple(found[s].delta_upper[i] for i, s in enumerate(worst)),
+        tuple(found[s].worst_edge[i] for i, s in enumerate(worst)),
+    )
+
+
+def worst_frontier(
+    context: Context, rho: Sequence[float], methods: Sequence[str], epsilon: float, search: int
+) -> dict[str, list[float]]:
+    """Over all shards."""
+    config = context.config
+    tasks = [
+        FrontierTask(part.path, made_of.path, config.query, tuple(methods), epsilon, tuple(rho), search, config.seed)
+        for part, made_of in context.listing(DESIGN).pairs
+    ]
+    found = _each(context, frontier_of, tasks)
+    return {name: [max(one[name][i] for one in found) for i in range(len(rho))] for name in methods}
+
+
+def _each(context: Context, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    found = []
+    with context.workers(len(tasks)) as executor:
+        for _, result in executor.run(work, tasks):
+            if isinstance(result, Failure):
+                raise InputError(result.message)
+            found.append(result)
+    return found

@@ -1,0 +1,90 @@
+"""The one place that knows how many threads there are: how work is spread over them, and how workers keep to one.
+
+Kernels release the GIL, so threads are enough inside a process. Where there are many processes, each keeps to one
+thread: many with many each would fight for the same cores. How work is spread never changes a result: blocks are fixed
+and combined in order. BLAS and OpenMP add in an order that depends on their threads: in a worker they keep to one too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Result = TypeVar("Result")
+#: Called with (done, total) as work proceeds.
+Progress = Callable[[int, int], None]
+
+#: Read by BLAS and OpenMP libraries when they are loaded.
+LIBRARIES = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+}
+#: All that a worker must find in its environment before it imports anything.
+ONE_THREAD = {**LIBRARIES, "SHOAL_THREADS": "1", "NUMBA_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+
+
+def n_threads() -> int:
+    """Threads to use: the environment variable SHOAL_THREADS, or the cores this process may run on."""
+    wanted = os.environ.get("SHOAL_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def map_blocks(
+    work: Callable[[slice], Result], n_items: int, block: int, progress: Progress | None = None
+) -> Iterator[Result]:
+    """Apply ``work`` to consecutive slices of at most ``block`` items; yield the results in order.
+
+    At most a few results wait in memory at a time.
+    """
+    slices = [slice(start, min(start + block, n_items)) for start in range(0, n_items, block)]
+    threads = min(n_threads(), len(slices))
+    if threads <= 1:
+        for part in slices:
+            yield work(part)
+            if progress is not None:
+                progress(part.stop, n_items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting = []
+        ahead = iter(slices)
+        for part in ahead:
+            waiting.append((part, pool.submit(work, part)))
+            if len(waiting) < 2 * threads:
+                continue
+            done, future = waiting.pop(0)
+            yield future.result()
+            if progress is not None:
+                progress(done.stop, n_items)
+        for done, future in waiting:
+            yield future.result()
+            if progress is not None:
+                progress(done.stop, n_items)
+
+
+@contextlib.contextmanager
+def one_library_thread() -> Iterator[None]:
+    """In this process: BLAS and OpenMP on one thread, those loaded already and those loaded inside.
+
+    Numba and Polars cannot change their threads once loaded, and shoal's own never change a result: they stay.
+    """
+    from threadpoolctl import threadpool_limits
+
+    before = {name: os.environ.get(name) for name in LIBRARIES}
+    os.environ.update(LIBRARIES)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,172 @@
+"""The release card: its figures are those of the accounting, on the safe side, and it says what it should."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal.card.facts import MEANINGLESS
+
+
+def family(n: int = 4, k: int = 3) -> tuple[shoal.GaussianClasses, shoal.NeighborGraph]:
+    rng = np.random.default_rng(8)
+    factors = rng.standard_normal((n, k, k + 2)) / np.sqrt(k)
+    labels = [f"home |{i}`" for i in range(n)]
+    classes = shoal.GaussianClasses(rng.standard_normal((n, k)), factors @ np.swapaxes(factors, 1, 2), labels)
+    return classes, shoal.NeighborGraph.complete(labels)
+
+
+@pytest.fixture(scope="module")
+def strong() -> shoal.Mechanism:
+    classes, graph = family()
+    return shoal.design(classes, graph, "transport", 1.0, 0.95 * shoal.perfect_rho(classes, graph))
+
+
+@pytest.fixture(scope="module")
+def weak() -> shoal.Mechanism:
+    return shoal.design(*family(), "white", 1.0, 0.05)
+
+
+def test_the_card_states_the_certificate_and_never_less(strong: shoal.Mechanism) -> None:
+    card = shoal.release_card(strong, unit="household").to_dict()
+    claim, certificate = card["guarantee"], strong.certificate
+    assert certificate.delta_upper <= claim["delta"] <= 1.001 * certificate.delta_upper
+    assert claim["log10_delta"] >= certificate.log_delta_upper / math.log(10)
+    assert claim["finite_precision"] >= certificate.finite_precision > 0
+    assert claim["worst_edge"] == list(certificate.worst_edge)
+    stated, curve = np.array(card["curve"]["delta"]), strong.released_curve(np.array(card["curve"]["epsilon"]))
+    assert (stated >= np.minimum.accumulate(curve.delta_upper)).all()
+    assert (np.diff(stated) <= 0).all()
+    renyi = shoal.renyi_curve(strong.output, strong.graph, np.array(card["renyi"]["order"]))
+    for stated, exact in zip(card["renyi"]["divergence"], renyi.divergence_upper, strict=True):
+        assert stated is None if exact == np.inf else stated >= exact
+    risk = shoal.identification_risk(strong.output, strong.graph, seed=0)
+    assert card["identification"]["success_upper"] >= risk.success_upper
+    for rate, bound in zip(*card["tradeoff"].values(), strict=True):
+        assert bound >= shoal.tpr_at_fpr(strong.output, strong.graph, rate).max()
+
+
+def test_a_large_delta_is_called_no_guarantee(strong: shoal.Mechanism, weak: shoal.Mechanism) -> None:
+    assert weak.certificate.delta_upper > MEANINGLESS > strong.certificate.delta_upper
+    card = shoal.release_card(weak)
+    assert not card.meaningful
+    assert "No meaningful guarantee" in card.to_markdown()
+    assert "no meaningful guarantee" in card.to_yaml()
+    good = shoal.release_card(strong)
+    assert good.meaningful
+    assert "meaningful" not in good.to_markdown()
+
+
+def test_the_papers_accounting_is_never_a_guarantee(strong: shoal.Mechanism) -> None:
+    assert not shoal.release_card(strong, query="as_in_paper").meaningful
+
+
+def test_a_drawn_answer_says_what_is_not_counted(strong):
+    drawn = shoal.release_card(strong, query="trajectory")
+    assert "not in the figures" in drawn.to_dict()["query"]["not_counted"]
+    assert "not in the figures" in drawn.to_markdown()
+    assert "not in the figures" not in shoal.release_card(strong, query="point").to_markdown()
+
+
+def test_accuracy_is_that_of_simulated_releases(strong: shoal.Mechanism) -> None:
+    found = shoal.release_card(strong).to_dict()["accuracy"]
+    rng = np.random.default_rng(0)
+    errors = []
+    for i, label in enumerate(strong.classes.labels):
+        q = rng.multivariate_normal(strong.classes.means[i], strong.classes.covs[i], 40_000)
+        errors.append(np.asarray(strong.sample(q, label, seed=i)) - q)
+    squares = np.array([(e**2).mean(axis=0) for e in errors])
+    assert found["rmse_by_step"] == pytest.approx(np.sqrt(squares.mean(axis=0)), rel=0.02)
+    assert found["rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=0.02)
+    assert found["bias_by_step"] == pytest.approx(np.mean(errors, axis=(0, 1)), abs=0.02)
+    for step, (low, high) in enumerate(found["interval"]):
+        inside = [((e[:, step] >= low) & (e[:, step] <= high)).mean() for e in errors]
+        assert min(inside) >= found["coverage"] - 0.01
+
+
+def test_accuracy_in_power_and_model_checks_of_forecasts() -> None:
+    readings = shoal.simulate_meters(6, 16, seed=1)
+    forecasts = shoal.forecast(readings, order=(2, 1), horizon=3, season="day")
+    graph = shoal.NeighborGraph.complete(forecasts.households)
+    mechanism = shoal.design(forecasts.classes("point"), graph, "additive", 1.0, 0.5, iterations=20)
+    card = shoal.release_card(mechanism, query="point", unit="household", forecasts=forecasts)
+    found = card.to_dict()
+    assert found["accuracy"]["unit"] == "kW"
+    true = forecasts.to_power(forecasts.log_mean)
+    released = np.stack(
+        [
+            forecasts.to_power(np.asarray(mechanism.sample(np.tile(q, (40_000, 1)), name, seed=i)))
+            for i, (q, name) in enumerate(zip(forecasts.log_mean, forecasts.households, strict=True))
+        ]
+    )
+    rmse = np.sqrt(((released - true[:, None, :]) ** 2).mean(axis=(0, 1)))
+    assert found["accuracy"]["rmse_by_step"] == pytest.approx(rmse, rel=0.1)
+    ratio = released / true[:, None, :]
+    for step, (low, high) in enumerate(found["accuracy"]["ratio_interval"]):
+        inside = ((ratio[:, :, step] >= low) & (ratio[:, :, step] <= high)).mean(axis=1)
+        assert inside.min() >= found["accuracy"]["coverage"] - 0.01
+    assert found["model"]["fitted_on_private_data"] is True
+    assert found["model"]["checks"]["of"] == len(forecasts.households)
+    assert "all three" in card.to_markdown()
+
+
+def test_json_and_digest(strong: shoal.Mechanism, weak: shoal.Mechanism) -> None:
+    card = shoal.release_card(strong)
+    assert json.loads(card.to_json()) == card.to_dict()
+    assert card.digest == shoal.release_card(strong).digest
+    assert card.digest != shoal.release_card(weak).digest
+    assert card.digest in card.to_markdown()
+
+
+def test_labels_cannot_break_the_page(strong: shoal.Mechanism) -> None:
+    text = shoal.release_card(strong).to_markdown()
+    name = strong.certificate.worst_edge[0]
+    assert name not in text
+    assert name.replace("`", "ʼ") in text.replace("\\|", "|")
+
+
+def test_yaml_has_the_registrys_fields(strong: shoal.Mechanism) -> None:
+    yaml = pytest.importorskip("yaml")
+    card = shoal.release_card(strong, unit="household")
+    record = yaml.safe_load(card.to_yaml(name="Feeder 12: forecasts", registry_authors="A. Author"))
+    deployment = record["deployment"]
+    assert list(deployment) == [
+        "product", "dp_flavor", "privacy_loss", "model", "accounting", "implementation", "resources",
+    ]  # fmt: skip
+    assert deployment["product"]["name"] == "Feeder 12: forecasts"
+    parameters = deployment["privacy_loss"]["privacy_parameters"]
+    assert parameters == {"epsilon": 1.0, "delta": card.to_dict()["guarantee"]["delta"]}
+    with pytest.raises(shoal.InputError, match="deployment fields"):
+        card.to_yaml(epsilon="1")
+
+
+def test_only_like_is_compared_with_like(strong: shoal.Mechanism, weak: shoal.Mechanism) -> None:
+    rows = shoal.compare_cards([shoal.release_card(weak), shoal.release_card(strong)])
+    assert [row["method"] for row in rows] == ["transport", "white"]
+    with pytest.raises(shoal.InputError, match="privacy unit"):
+        shoal.compare_cards([shoal.release_card(weak), shoal.release_card(strong, unit="household")])
+    other = shoal.design(*family(), "white", 2.0, 0.05)
+    with pytest.raises(shoal.InputError, match="epsilon"):
+        shoal.compare_cards([shoal.release_card(weak), shoal.release_card(other)])
+    smaller = shoal.design(*family(3), "white", 1.0, 0.05)
+    with pytest.raises(shoal.InputError, match="graph"):
+        shoal.compare_cards([shoal.release_card(weak), shoal.release_card(smaller)])
+
+
+def test_a_pdp_design_is_stated_as_dp() -> None:
+    mechanism = shoal.design(*family(), "white", 1.0, 5.0, notion="pdp")
+    card = shoal.release_card(mechanism)
+    claim = card.to_dict()["guarantee"]
+    assert (claim["notion"], claim["designed_for"]) == ("dp", "pdp")
+    assert "designed for pdp" in card.to_markdown()
+
+
+def test_refusals(strong: shoal.Mechanism) -> None:
+    with pytest.raises(shoal.InputError, match="query"):
+        shoal.release_card(strong, query="guess")
+    with pytest.raises(shoal.InputError, match="two cards"):
+        shoal.compare_cards([shoal.release_card(strong)])

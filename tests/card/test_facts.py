@@ -1,0 +1,180 @@
+"""Facts: what stages hand to the card, the same whether labels lie in one shard or in many."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shoal.designs.target import part_of
+
+import shoal
+from shoal.card.card import ReleaseCard
+from shoal.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, Record, naming_bound
+from shoal.card.measures import audit_facts, design_facts, fit_facts, groups_digest
+from shoal.card.summary import summary
+
+GROUPS = (("a", "b", "c"), ("d", "e"), ("f", "g", "h", "i"))
+
+
+def labels() -> list[str]:
+    return [name for group in GROUPS for name in group]
+
+
+@pytest.fixture(scope="module")
+def whole() -> shoal.Mechanism:
+    """Constants with noise of their own in three groups of different sizes."""
+    rng = np.random.default_rng(5)
+    classes = shoal.GaussianClasses.deterministic(rng.standard_normal((9, 2)), labels=labels())
+    graph = shoal.NeighborGraph.within_groups(labels(), [i for i, group in enumerate(GROUPS) for _ in group])
+    return shoal.design(classes, graph, "covariance", 1.0, 2.0, iterations=10)
+
+
+@pytest.fixture(scope="module")
+def parts(whole: shoal.Mechanism) -> list[DesignFacts]:
+    return [design_facts(part_of(whole, list(group)), query="point") for group in GROUPS]
+
+
+def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[DesignFacts]) -> None:
+    one, many = design_facts(whole, query="point"), DesignFacts.merged(parts)
+    for name in ("labels", "groups", "smallest_group", "largest_group", "alone", "edges", "epsilon", "graph_digest"):
+        assert getattr(many, name) == getattr(one, name), name
+    assert many.worst_edge == one.worst_edge
+    assert many.delta == pytest.approx(one.delta, rel=1e-9)
+    for name in ("curve", "renyi", "tradeoff"):
+        found, wanted = (np.array(getattr(facts, name), dtype=float) for facts in (many, one))
+        assert found == pytest.approx(wanted, rel=1e-9, nan_ok=True), name
+    assert many.naming.success_upper == pytest.approx(one.naming.success_upper, rel=1e-9)
+    assert many.naming.guessing == one.naming.guessing == pytest.approx(1 / 3)
+    for name in ("rho_mean", "rho_largest", "rmse", "rmse_largest", "rmse_by_entry", "bias_by_entry", "answer_mean"):
+        assert getattr(many.accuracy, name) == pytest.approx(getattr(one.accuracy, name), rel=1e-12), name
+    shards = [fit_facts(part_of(whole, list(group)).graph) for group in GROUPS]
+    card = ReleaseCard.of(FitFacts.merged(shards), many)
+    assert card.statement == ReleaseCard.of(fit_facts(whole.graph), one).statement
+    assert card.to_dict()["graph"] == ReleaseCard.of(fit_facts(whole.graph), one).to_dict()["graph"]
+
+
+def test_no_figure_of_many_shards_is_below_one_of_theirs(parts: list[DesignFacts]) -> None:
+    many = DesignFacts.merged(parts)
+    for part in parts:
+        assert many.delta >= part.delta
+        assert many.finite_precision >= part.finite_precision
+        assert many.accuracy.rho_largest >= part.accuracy.rho_largest
+        for name in ("curve", "tradeoff"):
+            own = dict(getattr(part, name))
+            assert all(value >= own[x] for x, value in getattr(many, name))
+        divergences = dict(part.renyi)
+        for order, value in many.renyi:
+            assert value is None or (divergences[order] is not None and value >= divergences[order])
+    assert many.accuracy.rmse >= math.sqrt(
+        sum(sum(part.accuracy.squares) for part in parts) / sum(part.labels * part.entries for part in parts)
+    )
+
+
+def test_the_order_of_shards_does_not_matter(parts: list[DesignFacts]) -> None:
+    assert DesignFacts.merged(parts) == DesignFacts.merged(parts[::-1])
+
+
+@pytest.mark.parametrize("method", ["white", "covariance"])
+@pytest.mark.parametrize("rho", [0.5, 5.0])
+def test_naming_stays_below_its_bound(method: str, rho: float) -> None:
+    rng = np.random.default_rng(1)
+    classes = shoal.GaussianClasses.deterministic(rng.standard_normal((9, 2)), labels=labels())
+    graph = shoal.NeighborGraph.within_groups(labels(), [i for i, group in enumerate(GROUPS) for _ in group])
+    mechanism = shoal.design(classes, graph, method, 0.5, rho, iterations=5)
+    risk = shoal.identification_risk(mechanism.output, graph, seed=3)
+    found = design_facts(mechanism).naming
+    assert found.exact
+    assert risk.success_lower <= found.success_upper <= 1.0
+    assert found.guessing == risk.prior_success
+
+
+@settings(derandomize=True, max_examples=200)
+@given(st.lists(st.integers(2, 40), min_size=1, max_size=6), st.floats(0.0, 5.0), st.floats(0.0, 0.5))
+def test_the_bound_covers_the_best_mechanism_of_every_group(sizes: Sequence[int], epsilon: float, delta: float) -> None:
+    """Randomized response: the label itself e^ε times as often as any other, or with probability δ in clear."""
+    labels = sum(sizes)
+    bound = naming_bound(len(sizes) / labels, [(epsilon, delta)])
+    with mpmath.workdps(40):
+        power = mpmath.exp(epsilon)
+        achieved = sum(n * (delta + (1 - mpmath.mpf(delta)) * power / (power + n - 1)) for n in sizes) / labels
+        assert achieved <= bound <= 1.0
+
+
+def test_the_curve_agrees_with_the_guarantee(whole: shoal.Mechanism) -> None:
+    facts = design_facts(whole)
+    assert dict(facts.curve)[facts.epsilon] == facts.delta
+    values = [delta for _, delta in facts.curve]
+    assert values == sorted(values, reverse=True)
+    exact = whole.released_curve([epsilon for epsilon, _ in facts.curve]).delta_upper
+    assert all(a >= min(exact[: i + 1]) for i, a in enumerate(values))
+
+
+def test_groups_have_one_digest_wherever_they_are(whole: shoal.Mechanism) -> None:
+    graph = whole.graph
+    turned = shoal.NeighborGraph.from_edges(
+        graph.labels[::-1], [(graph.labels[j], graph.labels[i]) for i, j in graph.edges]
+    )
+    assert groups_digest(turned) == groups_digest(graph)
+    fewer = shoal.NeighborGraph(graph.labels, graph.edges[1:])
+    assert groups_digest(fewer) != groups_digest(graph)
+
+
+@pytest.fixture(scope="module")
+def attacked(whole: shoal.Mechanism) -> list[AuditFacts]:
+    return [
+        audit_facts(shoal.audit(part_of(whole, list(group)), n_samples=200, seed=1), of_groups=3, rule="all of them")
+        for group in GROUPS
+    ]
+
+
+def test_audits_of_groups_add_up(attacked: list[AuditFacts]) -> None:
+    merged = AuditFacts.merged(attacked)
+    assert (merged.groups, merged.of_groups, merged.labels) == (3, 3, 9)
+    assert merged.delta_proved == max(part.delta_proved for part in attacked)
+    assert merged.detectable_delta == max(part.detectable_delta for part in attacked)
+    assert merged.named is not None
+    assert merged.named.n_answers == sum(part.named.n_answers for part in attacked if part.named is not None)
+    bad = replace(attacked[1], verdict="violated", violations=1)
+    assert AuditFacts.merged([attacked[0], bad]).verdict == "violated"
+
+
+def test_an_audit_does_not_grow_with_its_labels() -> None:
+    """Edges, and figures of single edges, stay with the audit."""
+    sizes = []
+    for n in (4, 40):
+        classes = shoal.GaussianClasses.deterministic(np.linspace(0, 1, n)[:, None])
+        graph = shoal.NeighborGraph.complete(classes.labels)
+        mechanism = shoal.design(classes, graph, "white", 1.0, 4.0)
+        sizes.append(len(json.dumps(audit_facts(shoal.audit(mechanism, n_samples=100)).to_json())))
+    assert max(sizes) < 4000
+    assert abs(sizes[0] - sizes[1]) < 400
+
+
+def test_facts_survive_json(whole: shoal.Mechanism, parts: list[DesignFacts], attacked: list[AuditFacts]) -> None:
+    found: list[Record] = [fit_facts(whole.graph), DesignFacts.merged(parts), AuditFacts.merged(attacked)]
+    for facts in found:
+        assert type(facts).from_json(json.loads(json.dumps(facts.to_json(), allow_nan=False))) == facts
+        with pytest.raises(shoal.InputError, match=type(facts).__name__):
+            type(facts).from_json({"strange": 1})
+
+
+def test_lists_are_bounded_and_what_is_lost_is_said(whole: shoal.Mechanism) -> None:
+    lost = tuple(Lost("fit", f"{i:064x}", "its file is damaged") for i in range(3 * LISTED))
+    reasons = tuple((f"reason {i}", 1) for i in range(3 * LISTED))
+    shards = [replace(fit_facts(whole.graph), left_out=60, reasons=reasons, failed=lost) for _ in range(2)]
+    merged = FitFacts.merged(shards)
+    assert len(merged.failed) == len(merged.reasons) == LISTED
+    assert merged.left_out == 120
+    said = dict(summary(merged))["What is missing"]
+    assert "120 labels left out" in said[0]
+    assert sum("SHARD LEFT OUT" in line for line in said) == LISTED
+    card = ReleaseCard.of(merged, design_facts(whole))
+    assert "Who is not in it" in card.to_markdown()
+    assert len(card.to_dict()["left_out"]["shards"]) == LISTED

@@ -1,0 +1,134 @@
+"""The promise in words: one sentence, the same on every page, and true of the figures beside it."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import mpmath
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+import shoal
+from shoal.card.promise import SENTENCE, factor, promise
+from shoal.card.summary import summary
+
+ROOT = Path(__file__).parents[2]
+#: The sentence with its two figures to be read.
+READ = re.compile(
+    re.escape(SENTENCE).replace(r"\{factor\}", r"(?:(\S+) times )?").replace(r"\{delta\}\.", r"(\S+)\.(?=\s|$)")
+)
+#: What hockey-stick δ does not say, in the words in which it has been said.
+FALSE = re.compile(
+    r"(not\*? )?(the probability that an answer \w+|changes? (the|anyone's) odds|factor of at most|"
+    r"but for a (probability|part)|except with probability (δ|\{claim))",
+)
+
+
+def words(path: str) -> str:
+    """A page as running text."""
+    return " ".join((ROOT / path).read_text(encoding="utf-8").replace("\n> ", " ").split())
+
+
+def figures(text: str) -> tuple[Decimal, Decimal]:
+    """The factor and δ that a text promises, exactly as printed."""
+    found = READ.search(" ".join(text.split()))
+    assert found is not None
+    return Decimal(found[1] or 1), Decimal(found[2])
+
+
+@pytest.fixture(scope="module")
+def mechanism() -> shoal.Mechanism:
+    """Two constants under equal noise: Pr(L > ε) has a closed form."""
+    classes = shoal.GaussianClasses.deterministic([[0.0, 0.0], [0.3, 0.4]], labels=["ada", "ben"])
+    return shoal.calibrate(classes, shoal.NeighborGraph.complete(classes.labels), "white", 0.7, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("page", "multiple", "delta"),
+    [
+        ("docs/promise.md", "e^ε times ", "δ"),
+        ("docs/howto.md", "e^ε times ", "δ"),
+        ("README.md", "e^ε times ", "δ"),
+        ("docs/faq.md", f"{factor(1.0)} times ", "δ"),
+        ("docs/tutorial.md", f"{factor(1.0)} times ", "1e-05"),
+    ],
+)
+def test_the_documents_say_the_sentence(page: str, multiple: str, delta: str) -> None:
+    assert SENTENCE.format(factor=multiple, delta=delta).lower() in words(page).lower()
+
+
+def test_no_page_says_more_than_delta_does() -> None:
+    sources = [*(ROOT / "src").rglob("*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
+    told = {
+        f"{path.relative_to(ROOT)}: {found[0]}"
+        for path in sources
+        for found in FALSE.finditer(" ".join(path.read_text(encoding="utf-8").split()))
+        if found[1] is None
+    }
+    assert told == set()
+
+
+def test_everything_printed_says_the_sentence_with_figures_on_the_safe_side(mechanism: shoal.Mechanism) -> None:
+    card = shoal.release_card(mechanism, unit="household")
+    claim = card.to_dict()["guarantee"]
+    sentence = promise(claim["epsilon"], f"{claim['delta']:.4g}")
+    for text in (card.to_markdown(), card.to_yaml()):
+        assert sentence in text
+        multiple, delta = figures(text)
+        assert multiple >= Decimal(mpmath.nstr(mpmath.exp(mechanism.epsilon.max()), 25))
+        assert delta >= Decimal(mechanism.certificate.delta_upper)
+
+
+def test_the_summary_says_the_sentence(mechanism: shoal.Mechanism) -> None:
+    card = shoal.release_card(mechanism)
+    said = " ".join(line for _, lines in summary(card.fit, card.design) for line in lines)
+    assert figures(said) == figures(card.to_markdown())
+    assert figures(said)[1] >= Decimal(mechanism.certificate.delta_upper)
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_the_page_says_the_sentence(mechanism: shoal.Mechanism, tmp_path: Path, public: bool) -> None:
+    card = shoal.release_card(mechanism)
+    released = mechanism.release(mechanism.classes.means, list(mechanism.classes.labels))
+    path = shoal.write_report(
+        tmp_path / "page.html", mechanism=mechanism, graph=mechanism.graph, card=card, released=released, public=public
+    )
+    claim = card.to_dict()["guarantee"]
+    assert promise(claim["epsilon"], f"{claim['delta']:.4g}") in path.read_text(encoding="utf-8")
+
+
+def test_the_sentence_is_true_where_the_odds_are_not_bounded(mechanism: shoal.Mechanism) -> None:
+    """The event that tells the two labels apart best at ε, with its exact probabilities."""
+    card = shoal.release_card(mechanism)
+    multiple, delta = (float(number) for number in figures(card.to_markdown()))
+    gap = 0.5 / math.sqrt(mechanism.noise_cov[0, 0, 0])
+    epsilon = float(mechanism.epsilon.max())
+    likely, rarely = ndtr(gap / 2 - epsilon / gap), ndtr(-gap / 2 - epsilon / gap)
+    assert likely <= multiple * rarely + delta
+    assert likely > 10 * delta  # the odds move by more than e^ε far more often than δ
+
+
+def test_no_promise_without_a_meaningful_guarantee() -> None:
+    classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["ada", "ben"])
+    card = shoal.release_card(shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", 1.0, 0.1))
+    assert not card.meaningful
+    assert READ.search(" ".join(card.to_markdown().split())) is None
+    assert READ.search(" ".join(card.to_yaml().split())) is None
+
+
+@settings(derandomize=True, max_examples=300)
+@given(st.floats(0.0, 1e4))
+@example(0.0)
+@example(5e-324)
+@example(math.log(2.0))
+@example(710.0)
+def test_the_factor_is_rounded_up(epsilon: float) -> None:
+    with mpmath.workdps(60):
+        stated, exact = mpmath.mpf(factor(epsilon)), mpmath.exp(mpmath.mpf(epsilon))
+        assert exact <= stated <= exact * mpmath.mpf("1.0101")
+    assert ("times" in promise(epsilon, "1e-06")) == (epsilon > 0)

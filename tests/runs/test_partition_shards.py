@@ -1,0 +1,312 @@
+"""Meter files read in batches and shards give what reading them whole gives, household by household."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.errors import InputError
+from shoal.meters.quality import repair
+from shoal.meters.readings import meter_readings
+from shoal.meters.simulate import simulate_meters
+from shoal.runs import pieces as pieces_module
+from shoal.runs.partition import (
+    ShardTask,
+    SimulatedTask,
+    Survey,
+    SurveyTask,
+    common_grid,
+    make_shard,
+    make_simulated_shard,
+    survey,
+)
+from shoal.runs.pieces import grid_step, sort_files
+from shoal.runs.shards import quality_path, read_shard, readings_of, shard_of, write_frame, write_shard
+
+ZURICH = "Europe/Zurich"
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def writer(name: str, *lines: str) -> Path:
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    return writer
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces_module, "BATCH", 5)
+
+
+def partition(path: Any, folder: Path, *, shard_size: int = 1000, interval: Any = None, **options: Any) -> list[Path]:
+    """Readings shards ``000000.parquet`` ... in ``folder``, from meter files."""
+    grid_step(interval)
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = sort_files(path, folder / "pieces", shard_size=shard_size, **options)
+    numbers = range(pieces.n_shards)
+    grid = common_grid([survey(SurveyTask(pieces, i)) for i in numbers], interval)
+    paths = [folder / f"{i:06d}.parquet" for i in numbers]
+    for i in numbers:
+        make_shard(ShardTask(pieces, i, grid, str(paths[i])))
+    return paths
+
+
+def compare(path: Any, folder: Path, size: int = 1, **options: Any) -> list[Path]:
+    """Shards of ``size`` households hold exactly what meter_readings reads."""
+    whole = meter_readings(path, **options)
+    shards = partition(path, folder, shard_size=size, **options)
+    parts = [readings_of(shard) for shard in shards]
+    assert {part.step for part in parts} == {whole.step}
+    quality = pl.concat([part.quality for part in parts])
+    assert quality.schema == whole.quality.schema
+    assert quality.equals(whole.quality), (quality, whole.quality)
+    frame = pl.concat([part.frame for part in parts])
+    assert frame.schema == whole.frame.schema
+    assert frame.equals(whole.frame)
+    for shard in shards:
+        names = read_shard(shard)[0]["household"]
+        assert names.to_list() == sorted(names.to_list())
+    return shards
+
+
+def dirty(rng: np.random.Generator, n: int = 7, rows: int = 60) -> pl.DataFrame:
+    """Households with gaps, repeats, disorder, faults and different beginnings."""
+    parts = []
+    for i in range(n):
+        start = datetime(2024, 1, 1) + timedelta(minutes=15 * int(rng.integers(0, 9)))
+        part = pl.DataFrame(
+            {
+                "id": f"m{i}",
+                "time": [start + timedelta(minutes=15 * t) for t in range(rows)],
+                "kw": rng.choice([0.0, 0.4, 1.2, -1.0, 77.0], rows, p=[0.1, 0.4, 0.4, 0.05, 0.05]),
+            }
+        )
+        kept = part.filter(pl.Series(rng.random(rows) > 0.15))
+        parts += [kept, kept.sample(4, seed=i).with_columns(pl.col("kw") + 0.1)]
+    return pl.concat(parts)[rng.permutation(sum(map(len, parts)))]
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_dirty_files_in_many_shapes(tmp_path: Path, size: int) -> None:
+    frame = dirty(np.random.default_rng(0))
+    frame.write_csv(tmp_path / "a.csv", datetime_format="%Y-%m-%d %H:%M")
+    frame.write_parquet(tmp_path / "a.parquet", row_group_size=17)
+    for name in ("a.csv", "a.parquet"):
+        shards = compare(tmp_path / name, tmp_path / "out", size, max_kw=50.0)
+        assert len(shards) == -(-7 // size)
+    (tmp_path / "many").mkdir()
+    for i in range(4):
+        frame[i * 100 : (i + 1) * 100].write_csv(tmp_path / "many" / f"{i}.csv")
+    compare(tmp_path / "many", tmp_path / "out", size)
+    compare(tmp_path / "many", tmp_path / "out", size, interval=30)
+    compare(tmp_path / "many", tmp_path / "out", size, unit="kwh")
+
+
+def test_wide_files(tmp_path: Path) -> None:
+    frame = simulate_meters(5, 1, 60, seed=1).with_columns(pl.col("timestamp").dt.strftime("%Y-%m-%d %H:%M"))
+    wide = frame.pivot(on="household", index="timestamp", values="kw")
+    wide.write_csv(tmp_path / "wide.csv")
+    compare(tmp_path / "wide.csv", tmp_path / "out", 2)
+    rows = frame.pivot(on="timestamp", index="household", values="kw")
+    # A household in two rows far apart: in the file's order of columns nothing is out of order.
+    twice = pl.concat([rows, rows.head(2).with_columns(pl.col("2024-01-01 03:00") + 1.0)])
+    twice.write_csv(tmp_path / "rows.csv")
+    compare(tmp_path / "rows.csv", tmp_path / "out", 2)
+    assert meter_readings(tmp_path / "rows.csv").quality["out_of_order"].sum() == 0
+    (tmp_path / "single").mkdir()
+    for (name,), part in frame.group_by("household"):
+        part.select("timestamp", "kw").write_csv(tmp_path / "single" / f"{name}.csv")
+    compare(tmp_path / "single", tmp_path / "out", 2)
+
+
+def test_faults_of_every_kind(write: Write, tmp_path: Path) -> None:
+    rows = ["a,2024-01-01 00:00,1", "a,2024-01-01 00:15,-3", "a,2024-01-01 00:30,x", "a,2024-01-01 00:45,999"]
+    rows += ["a,2024-01-01 01:00,0", "a,2024-01-01 01:00,0", "a,2024-01-01 01:15,2", "a,2024-01-01 01:15,4"]
+    rows += ["a,2024-01-01 01:52,1", "a,2024-01-01 02:00,5", "a,2024-01-01 01:45,6", "a,never,5", "a,2024-01-01 02:15,"]
+    rows += ["b,2024-01-01 00:00,1", "b,2024-01-01 00:15,1", "b,2024-01-01 00:30,1", " b ,2024-01-01 00:45,1"]
+    rows += [",2024-01-01 00:00,1", "c,2024-01-01 00:00,-1", "stray,2024-01-01 00:00,1", "stray,2099-01-01 00:00,1"]
+    rows += [f"hourly,2024-01-01 {h:02d}:00,1" for h in range(24)]
+    rows += [f"d,2024-01-01 0{h}:{m:02d},1" for h in range(9) for m in (0, 15, 30, 45)]
+    rows += [f"e,2024-01-01 0{h}:{m:02d},1" for h in range(9) for m in (0, 15, 30, 45)]
+    path = write("a.csv", "id,time,kw", *rows)
+    for size in (1, 2, 9):
+        shards = compare(path, tmp_path / "out", size, max_kw=40)
+    assert readings_of(shards[0]).left_out.keys() == {"", "c", "hourly", "stray"}
+
+
+@pytest.mark.parametrize("by_instant", [True, False])
+def test_clock_changes(write: Write, tmp_path: Path, by_instant: bool) -> None:
+    walls = ["01:45", "02:00", "02:15", "02:30", "02:45", "02:00", "02:15", "02:30", "02:45", "03:00"]
+    rows = list(zip(walls, range(len(walls)), strict=True))
+    if not by_instant:
+        rows.sort(key=lambda row: row[0])
+    spring = ["01:30", "01:45", "02:00", "02:15", "03:00"]
+    lines = [f"{h},2024-10-27 {t},{v}" for t, v in rows for h in "ab"]
+    lines += [f"c,2024-03-31 {t},1" for t in spring]
+    first = write("a.csv", "id,time,kw", *lines)
+    # A second file that shows the same autumn hour again, for itself; and one with offsets.
+    second = write("b.csv", "id,time,kw", *(f"b,2024-10-27 {t},{v + 100}" for t, v in rows))
+    third = write("c.csv", "id,time,kw", "z,2024-10-27T00:45Z,1", "z,2024-10-27T01:00Z,1", "z,2024-10-27T01:15Z,2")
+    compare(first, tmp_path / "out", time_zone=ZURICH)
+    compare([first, second, third], tmp_path / "out", 2, time_zone=ZURICH)
+    compare(third, tmp_path / "out")
+    compare(third, tmp_path / "out", time_zone="America/St_Johns")
+    with pytest.raises(InputError, match="time_zone"):
+        partition([first, third], tmp_path / "out")
+
+
+def test_zones_in_parquet(tmp_path: Path) -> None:
+    frame = simulate_meters(3, 1, 60)
+    zoned = [frame.with_columns(pl.col("timestamp").dt.replace_time_zone(z)) for z in (ZURICH, "UTC")]
+    for i, each in enumerate(zoned):
+        each.write_parquet(tmp_path / f"{i}.parquet")
+    compare(tmp_path / "0.parquet", tmp_path / "out")
+    compare([tmp_path / "0.parquet", tmp_path / "1.parquet"], tmp_path / "out", 2)
+
+
+@settings(derandomize=True, deadline=None, max_examples=12)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(3, 40))
+def test_any_order_any_batch(tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, batch: int) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    dirty(np.random.default_rng(seed), 4, 25).write_parquet(folder / "a.parquet", row_group_size=13)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces_module, "BATCH", batch)
+        compare(folder / "a.parquet", folder / "out", size)
+
+
+def test_the_grid_is_that_of_the_whole(write: Write, tmp_path: Path) -> None:
+    """A shard alone would find another interval and another phase than all of them together."""
+    lines = [f"a,2024-01-01 0{h}:07,1" for h in range(9)]
+    lines += [f"{h},2024-01-01 0{t}:{m:02d},1" for h in "bc" for t in range(9) for m in (0, 15, 30, 45)]
+    path = write("b.csv", "id,time,kw", *(line.replace(":07", ":08") for line in lines))
+    compare(path, tmp_path / "out")
+    path = write(
+        "c.csv", "id,time,kw", *(f"{h},2024-01-01 0{t}:{m},1" for h in "de" for t in "12" for m in (11, 26, 41))
+    )
+    compare(path, tmp_path / "out")
+    path = write("a.csv", "id,time,kw", *lines)
+    pieces = sort_files(path, tmp_path / "pieces", shard_size=1)
+    surveys = [survey(SurveyTask(pieces, i)) for i in range(3)]
+    grid = common_grid(surveys)
+    assert (grid.step_us, grid.phase_us) == (15 * 60 * 10**6, 0)
+    assert common_grid(surveys[:1]).phase_us == 7 * 60 * 10**6
+    facts = make_shard(ShardTask(pieces, 0, grid, str(tmp_path / "a.parquet")))
+    assert (facts.households, facts.left_out) == (0, 1)
+    assert len(readings_of(tmp_path / "a.parquet").frame) == 0
+    with pytest.raises(InputError, match="interval cannot be inferred"):
+        common_grid([Survey((), ((0, 3),))])
+
+
+def test_simulated_shards_are_stretches_of_the_whole(tmp_path: Path) -> None:
+    whole = simulate_meters(9, 2, 30, seed=4)
+    for first, last in ((0, 4), (4, 9)):
+        task = SimulatedTask(first, last, 2, 30, 4, "2024-01-01", str(tmp_path / f"{first}.parquet"))
+        assert make_simulated_shard(task).households == last - first
+    parts = [readings_of(tmp_path / f"{i}.parquet") for i in (0, 4)]
+    assert pl.concat([p.frame for p in parts]).equals(whole)
+    assert pl.concat([p.quality for p in parts]).equals(repair(whole).quality)
+    names = simulate_meters(3, 1, 60, first=9_999)["household"].unique().to_list()
+    assert sorted(names) == ["H10000", "H10001", "H9999"]
+
+
+def test_shards_are_the_same_bytes_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    dirty(np.random.default_rng(3)).write_parquet(path)
+    first = [p.read_bytes() + quality_path(p).read_bytes() for p in partition(path, tmp_path / "1", shard_size=3)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces_module, "BATCH", 1000)
+        again = partition(path, tmp_path / "2", shard_size=3)
+    assert [p.read_bytes() + quality_path(p).read_bytes() for p in again] == first
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def test_bad_shards(tmp_path: Path) -> None:
+    readings = repair(simulate_meters(2, 1, 60))
+    rows = shard_of(readings)
+    good, bad = tmp_path / "good.parquet", tmp_path / "bad.parquet"
+    write_shard(good, rows, readings.quality, readings.step)
+    assert readings_of(good, readings.step).frame.equals(readings.frame)
+    with pytest.raises(InputError, match="another metering interval"):
+        readings_of(good, timedelta(minutes=15))
+    cases = [
+        (rows.rename({"kw": "kwh"}), readings.step, "no readings shard: kw are"),
+        (rows.with_columns(kw=pl.lit(1.5)), readings.step, "kw are missing or of another type"),
+        (rows, None, "metadata lacks step_us"),
+        (pl.concat([rows, rows]), readings.step, "each household once"),
+        (rows.with_columns(kw=pl.lit([], pl.List(pl.Float64))), readings.step, "no readings for the household 'H0000'"),
+    ]
+    for frame, step, message in cases:
+        write_frame(bad, frame, step)
+        with pytest.raises(InputError, match=message):
+            readings_of(bad)
+    bad.write_bytes(good.read_bytes()[:500])
+    with pytest.raises(InputError, match=r"bad\.parquet cannot be read"):
+        readings_of(bad)
+    quality_path(good).unlink()
+    with pytest.raises(InputError, match=r"good\.quality\.parquet is missing"):
+        readings_of(good)
+    assert [p.name for p in tmp_path.iterdir() if ".part" in p.name] == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["id,time,kw"], "bad.csv has a header and no rows"),
+        (["a,b,c", "1,2,3"], "bad.csv has no timestamp column"),
+        (["id,time,kw", "a,31/12/24,1"], "no timestamp of bad.csv can be read; pass timestamp_format"),
+        (["id,time,kw", "a,2024-01-01 00:00,123.456", "a,2024-01-01 00:15,1,2,3,4"], "bad.csv"),
+        (["id,time,kwh", "a,2024-01-01 00:00,1", "a,2024-01-01 00:15,1"], "unit: some files name"),
+        (["id,time,note,more", "a,2024-01-01 00:00,1,2"], "bad.csv has no column that looks like power"),
+    ],
+)
+def test_bad_files_are_named(write: Write, tmp_path: Path, lines: list[str], message: str) -> None:
+    fine = write("fine.csv", "id,time,kw", "a,2024-01-01 00:00,1", "a,2024-01-01 00:15,1")
+    bad = write("bad.csv", *lines)
+    with pytest.raises(InputError, match=message) as caught, warnings.catch_warnings():
+        partition([fine, bad], tmp_path / "out")
+    assert "123" not in str(caught.value)
+    assert not (tmp_path / "out" / "pieces").exists()
+
+
+def test_lost_pieces_are_named(write: Write, tmp_path: Path) -> None:
+    path = write("a.csv", "id,time,kw", *(f"a,2024-01-01 00:{m},1" for m in ("00", "15", "30")))
+    pieces = sort_files(path, tmp_path / "pieces")
+    content = pieces.path(0).read_bytes()
+    pieces.path(0).write_bytes(content[: len(content) - 40])
+    with pytest.raises(InputError, match="shard 0"):
+        survey(SurveyTask(pieces, 0))
+    pieces.path(0).unlink()
+    with pytest.raises(InputError, match="shard 0"):
+        survey(SurveyTask(pieces, 0))
+
+
+def test_bad_arguments(write: Write, tmp_path: Path) -> None:
+    path = write("a.csv", "id,time,kw", "a,2024-01-01 00:00,1", "a,2024-01-01 00:15,1")
+    for options, message in [
+        ({"unit": "watt"}, "unit must be one of"),
+        ({"interval": 7}, "divide one day"),
+        ({"time_zone": "Mars/Olympus"}, "time_zone must name"),
+        ({"columns": {"value": "nope"}}, "no column 'nope'"),
+        ({"max_kw": -1}, "max_kw must be above 0"),
+        ({"shard_size": 0}, "shard_size must be at least 1"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            partition(path, tmp_path / "out", **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="path"):
+        partition(tmp_path / "gone.csv", tmp_path / "out")

@@ -1,0 +1,196 @@
+"""A whole run: everyone released once and charged once, within what is promised, the same however it is worked off."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from small_run import (
+    CONFIG,
+    SHORT,
+    assert_released_as_charged,
+    charged,
+    digests,
+    go,
+    left_out,
+    listing,
+    mechanisms,
+    opened,
+    released,
+)
+from typer.testing import CliRunner
+
+import shoal
+from shoal.cli.main import app
+from shoal.errors import BudgetError, InputError
+from shoal.meters.forecast import Forecasts
+
+TOML = "[forecast]\ntrain_days = 14\n[audit]\naudit_samples = 100\naudit_groups = 2\n"
+OPTIONS = ["--workers", "serial", "--shard-size", "12", "--group-cap", "5", "--horizon", "4", "--order", "2,1"]
+
+
+def called(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(one) for one in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_everyone_is_released_once_and_charged_once(finished: Path, days: tuple[Path, Path, Path]) -> None:
+    everyone = set(pl.read_parquet(days[0])["household"].unique())
+    figures, answers = released(finished), charged(finished)
+    assert len(answers) == len(figures)
+    assert {name for name, _ in answers} == set(figures)
+    assert len({query for _, query in answers}) == 1
+    assert all(len(row) == 4 and np.isfinite(row).all() and min(row) > 0 for row in figures.values())
+    assert assert_released_as_charged(finished) == set(figures)
+    left = left_out(finished)
+    assert SHORT in left
+    assert all(left.values())
+    assert not set(left) & set(figures)
+    assert set(left) | set(figures) == everyone
+    quality = pl.read_csv(finished / "quality.csv")
+    assert set(quality["household"]) == everyone
+    run = shoal.Run.open(finished)
+    assert run.fit is not None
+    assert run.fit.left_out == len(left)
+    assert run.card.to_dict()["left_out"]["labels"] == len(left)
+
+
+def test_nobody_is_released_without_a_neighbor(finished: Path) -> None:
+    for mechanism in mechanisms(finished):
+        graph = mechanism.graph
+        assert set(graph.edges.ravel().tolist()) == set(range(graph.n_labels))
+        assert np.bincount(graph.components).max() <= CONFIG.group_cap
+
+
+def test_the_card_covers_every_certificate(finished: Path) -> None:
+    card = shoal.Run.open(finished).card.to_dict()
+    assert json.loads((finished / "card.json").read_text()) == card
+    made = mechanisms(finished)
+    assert len(made) > 1
+    fresh = [shoal.privacy_curve(m.output, m.graph, CONFIG.epsilon).delta_upper.max() for m in made]
+    assert 1e-5 >= card["guarantee"]["delta"] >= max(m.certificate.delta_upper for m in made) >= max(fresh)
+    assert card["graph"]["edges"] == sum(m.graph.n_edges for m in made)
+    for epsilon, delta in zip(card["curve"]["epsilon"], card["curve"]["delta"], strict=True):
+        assert delta >= max(m.released_curve(epsilon).delta_upper for m in made)
+    assert card["accuracy"]["rho_largest"] >= max(float(m.rho.max()) for m in made)
+    assert card["accuracy"]["rho_mean"] >= np.concatenate([m.rho for m in made]).mean()
+    assert card["composition"]["largest"]["spent"] <= card["composition"]["largest"]["budget"]
+
+
+def test_rows_are_in_no_order_that_tells_names(finished: Path) -> None:
+    for part in listing(finished, "release").parts:
+        names = pl.read_parquet(part.path)["household"].unique(maintain_order=True).to_list()
+        assert names != sorted(names)  # of about twelve: by chance once in 10⁸
+
+
+def test_a_second_run_does_nothing(finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*.parquet")}
+    answers = charged(finished)
+    assert go(finished).did == []
+    assert charged(finished) == answers
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*.parquet")} == before
+
+
+def test_a_new_release_has_to_be_asked_for(finished: Path) -> None:
+    first = charged(finished)
+    run = opened(finished)
+    run.do("release", again=True)
+    assert run.state.release == 2
+    both = charged(finished)
+    assert len(both) == 2 * len(first)
+    assert both.items() >= first.items()
+    assert {name for name, _ in set(both) - set(first)} == {name for name, _ in first}
+    assert_released_as_charged(finished)
+
+
+def test_a_command_runs_it_and_the_second_time_nothing(tmp_path: Path, days: tuple[Path, Path, Path]) -> None:
+    (tmp_path / "settings.toml").write_text(TOML)
+    arguments = ["run", days[0], "--out", tmp_path / "run", "--config", tmp_path / "settings.toml", *OPTIONS]
+    code, out, err = called(*arguments, "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["did"] == ["fit", "design", "release", "audit", "card", "report"]
+    assert (tmp_path / "run" / "report.html").is_file()
+    answers = charged(tmp_path / "run")
+    assert len(answers) == told["stages"]["release"]["labels"]
+    code, out, _ = called("run", "--out", tmp_path / "run", "--json")
+    assert code == 0
+    assert json.loads(out)["did"] == []
+    assert charged(tmp_path / "run") == answers
+
+
+def test_an_unreachable_cluster_ends_with_2(designed: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
+    code, _, err = called("run", "--out", designed, "--workers", "ray://127.0.0.1:9")
+    assert code == 2
+    assert "no Ray cluster answers" in err
+    assert not charged(designed)
+    assert not (designed / "released").exists()
+
+
+def test_an_exhausted_budget_ends_with_3_and_can_be_raised(designed: Path) -> None:
+    config = replace(CONFIG, budget_epsilon=1.0, budget_delta=0.0)
+    with pytest.raises(BudgetError):
+        go(designed, config=config)
+    code, _, err = called("run", "--out", designed)
+    assert code == 3
+    assert "0 household(s) of other shards" in err
+    assert not charged(designed)
+    assert not released(designed)
+    code, _, err = called("ledger", "budget", designed, "--epsilon", "1", "--delta", "1e-5")
+    assert code == 0, err
+    go(designed)
+    assert_released_as_charged(designed)
+
+
+def test_a_changed_setting_is_recomputed_before_a_release(designed: Path) -> None:
+    before = digests(designed)
+    run = go(designed, config=replace(CONFIG, delta=1e-7))
+    assert run.did == ["design", "release", "audit", "card"]
+    assert len(set(before) & set(digests(designed))) == len(listing(designed, "fit").parts)
+    assert run.card.to_dict()["guarantee"]["delta"] <= 1e-7
+
+
+@pytest.mark.parametrize("change", [{"delta": 1e-7}, {"horizon": 3}, {"group_cap": 4}, {"query": "marginal"}])
+def test_a_changed_setting_is_refused_after_a_release(finished: Path, change: dict[str, object]) -> None:
+    answers, figures = charged(finished), released(finished)
+    with pytest.raises(InputError, match=r"Nothing was changed.*--again"):
+        go(finished, config=replace(CONFIG, **change))  # type: ignore[arg-type]
+    assert charged(finished) == answers
+    assert released(finished) == figures
+    assert go(finished).did == []
+
+
+def test_lists_name_forecasts_beside_their_mechanisms(finished: Path) -> None:
+    for mechanism, forecast in listing(finished, "design").pairs:
+        assert shoal.Mechanism.load(mechanism.path).classes.labels == Forecasts.load(forecast.path).households
+
+
+def test_a_household_that_cannot_be_read_is_named_with_its_reason(
+    tmp_path: Path, days: tuple[Path, Path, Path]
+) -> None:
+    """It is in no shard of readings: only the quality table of the partition knows it."""
+    sparse = pl.DataFrame(
+        {
+            "household": ["Z9", "Z9"],
+            "timestamp": [datetime(2024, 1, 1), datetime(2024, 1, 16)],
+            "kw": [1.0, 2.0],
+        },
+        schema_overrides={"timestamp": pl.read_parquet_schema(days[0])["timestamp"]},
+    )
+    meters = tmp_path / "meters.parquet"
+    pl.concat([pl.read_parquet(days[0]), sparse]).write_parquet(meters)
+    out = tmp_path / "run"
+    run = go(out, meters, CONFIG, "fit")
+    assert set(left_out(out)) == {SHORT, "Z9"}
+    assert all(left_out(out).values())
+    assert run.fit is not None
+    assert run.fit.left_out == 2
+    assert "Z9" in pl.read_csv(out / "quality.csv")["household"].to_list()

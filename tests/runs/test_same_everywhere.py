@@ -1,0 +1,126 @@
+"""The same sixty homes as one shard or six, on serial, processes and Ray: same groups, certificates, charges, card."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_run import CONFIG, assert_released_as_charged, charged, digests, go, listing, mechanisms
+
+import shoal
+
+SIXTY = replace(CONFIG, audit_groups=100, audit_samples=100, group_cap=6, shard_size=60)
+WAYS = {
+    "one shard": (60, "serial"),
+    "six shards": (10, "serial"),
+    "processes": (10, "processes"),
+    "ray": (10, "ray"),
+}
+
+
+@pytest.fixture(scope="module")
+def meters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sixty") / "meters.parquet"
+    shoal.simulate_meters(60, 16, seed=5).write_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, meters: Path) -> dict[str, shoal.Run]:
+    folder = tmp_path_factory.mktemp("ways")
+    made = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", "local")
+        patch.setattr(sys, "path", [path for path in sys.path if path])
+        for name, (size, workers) in WAYS.items():
+            if workers == "ray":
+                pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
+            until = "card" if name in ("one shard", "six shards") else "release"
+            made[name] = go(folder / name, meters, replace(SIXTY, shard_size=size), until, workers=workers)
+    return made
+
+
+def groups(run: shoal.Run) -> set[frozenset[str]]:
+    found = set()
+    for mechanism in mechanisms(run.path):
+        labels, component = mechanism.graph.labels, mechanism.graph.components
+        found |= {frozenset(labels[i] for i in np.flatnonzero(component == c)) for c in set(component.tolist())}
+    return found
+
+
+def certificates(run: shoal.Run) -> dict[frozenset[str], float]:
+    """Ideal δ at the design's ε of each group, from the mechanism that releases it."""
+    from shoal.designs.parts import part_of
+
+    found = {}
+    for mechanism in mechanisms(run.path):
+        labels, component = mechanism.graph.labels, mechanism.graph.components
+        for c in set(component.tolist()):
+            members = [labels[i] for i in np.flatnonzero(component == c)]
+            found[frozenset(members)] = part_of(mechanism, members).certificate.delta_upper
+    return found
+
+
+def test_shards_are_as_many_as_asked_for(runs: dict[str, shoal.Run]) -> None:
+    counts = {name: len(listing(run.path, "design").parts) for name, run in runs.items()}
+    assert counts == {"one shard": 1, "six shards": 6, "processes": 6, "ray": 6}
+
+
+@pytest.mark.parametrize("name", list(WAYS)[1:])
+def test_same_groups_and_certificates(runs: dict[str, shoal.Run], name: str) -> None:
+    one, other = runs["one shard"], runs[name]
+    assert groups(one) == groups(other)
+    assert max(len(group) for group in groups(one)) <= 6
+    ours, theirs = certificates(one), certificates(other)
+    assert max(ours.values()) <= 1e-5
+    for group, delta in ours.items():
+        assert theirs[group] == pytest.approx(delta, rel=1e-6, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", list(WAYS)[1:])
+def test_same_charges(runs: dict[str, shoal.Run], name: str) -> None:
+    def spent(run: shoal.Run) -> dict[str, tuple[float, float, int]]:
+        with run.ledger() as ledger:
+            return {a.name: (a.epsilon, a.budget, a.releases) for a in ledger.spent()}
+
+    ours, theirs = runs["one shard"], runs[name]
+    assert spent(ours) == spent(theirs)
+    first, second = ({label: row for (label, _), row in charged(run.path).items()} for run in (ours, theirs))
+    assert set(first) == set(second)
+    assert all(first[label] != second[label] for label in first)  # noise is drawn anew
+    assert assert_released_as_charged(ours.path) == assert_released_as_charged(theirs.path)
+
+
+@pytest.mark.parametrize("name", ["processes", "ray"])
+def test_workers_make_the_same_bytes(runs: dict[str, shoal.Run], name: str) -> None:
+    assert digests(runs[name].path) == digests(runs["six shards"].path)
+
+
+def test_same_card(runs: dict[str, shoal.Run]) -> None:
+    """But for digests of mechanisms and what finite precision costs, whose grid is a shard's own."""
+    ours, theirs = (runs[name].card.to_dict() for name in ("one shard", "six shards"))
+    for card in (ours, theirs):
+        for part, drawn in (("mechanism", "digest"), ("composition", "head"), ("accuracy", "grid")):
+            del card[part][drawn]
+        del card["digest"]
+        audit = card.pop("audit")  # of other draws
+        assert (audit["verdict"], audit["groups"], audit["labels"]) == ("consistent", 10, 60)
+    alike(ours, theirs, "card")
+
+
+def alike(ours: Any, theirs: Any, where: str) -> None:
+    if isinstance(ours, dict):
+        assert set(ours) == set(theirs), where
+        for key in ours:
+            alike(ours[key], theirs[key], f"{where}.{key}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            alike(a, b, f"{where}[{number}]")
+    elif isinstance(ours, float):
+        assert theirs == pytest.approx(ours, rel=1e-3, abs=1e-12), where
+    elif "worst_edge" not in where and "statement" not in where:  # ties between pairs, and δ of about 1e-28
+        assert ours == theirs, where
