@@ -82,19 +82,9 @@ def output_laws(mechanism: shoal.Mechanism) -> list[Law]:
     return found
 
 
-def scale_of(edge: Edge) -> tuple[float, float]:
-    """Mean and deviation of the loss, roughly: where its δ(ε) is neither 0 nor 1."""
-    with determinants.bits(400):
-        if not edge.pairs:
-            return 0.0, 0.0
-        parts = [pair.part(400, False) for pair in edge.pairs]
-        _, mean, second = determinants._slopes(parts, arb(0))
-        return float(mean), math.sqrt(max(float(second), 0.0))
-
-
 def epsilons(rng: np.random.Generator, edge: Edge, count: int) -> list[float]:
     """0 and others at which δ is anything from near 1 to far below 1e-100; at most 1000."""
-    mean, std = scale_of(edge)
+    mean, std = edge.loss()
     levels = rng.choice([0.0, 1.0, 3.0, 8.0, 20.0, 60.0], size=count - 1, replace=False)
     chosen = [max(mean, 0.0) + std * float(z) * float(rng.uniform(0.7, 1.3)) for z in levels]
     if rng.random() < 0.3:
@@ -552,7 +542,7 @@ def others(seed: int) -> Tally:
     graph = shoal.NeighborGraph.complete(classes.labels)
     edge = Edge.of(tuple(laws_of(classes)))  # type: ignore[arg-type]
     tally.pairs += 1
-    mean, std = scale_of(edge)
+    mean, std = edge.loss()
 
     def prior_figures() -> None:
         weights = (
