@@ -845,9 +845,7 @@ def _covered(
     return total
 
 
-def _plan(
-    contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: float, margin: int
-) -> _Plan | None:
+def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: float, margin: int) -> _Plan | None:
     alpha, scale, center = opening / 2, float(saddle.scale), saddle.center
     poles = (float(-center), float(-center - 1)) if hockey else (float(-center),)
     geometry = _Geometry(scale, bend, alpha, poles)
