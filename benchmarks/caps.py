@@ -15,7 +15,8 @@ from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.cells import cut
 from shoal.classes import GaussianClasses
-from shoal.designs.design import calibrate, design
+from shoal.designs.calibration import calibrate
+from shoal.designs.design import design
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 

@@ -274,7 +274,8 @@ def peers(quick: bool) -> None:
     classes, graph = random_family(n, k)
     rho = 0.6 * shoal.perfect_rho(classes, graph)
     problem = Problem.of(classes, graph, 1.0, rho)
-    (_, history), seconds = timed(lambda: paper(problem, steps=steps))
+    moves, seconds = timed(lambda: paper(problem, steps=steps))
+    history = moves.history
     (_, plain), spent = timed(
         lambda: numpy_algorithm_1(classes.means, classes.covs, graph.edges, k * rho, len(history) - 1)
     )

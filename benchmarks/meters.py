@@ -28,7 +28,7 @@ from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.neighborhoods import cluster_graph
 from shoal.meters.power import power_error
 from shoal.meters.quality import Readings, repair
-from shoal.meters.readings import load_meters
+from shoal.meters.readings import meter_readings
 from shoal.meters.season import log_power, phases
 from shoal.meters.simulate import simulate_meters
 
@@ -64,7 +64,7 @@ def load(options: argparse.Namespace) -> tuple[Readings, tuple[float, float]]:
     if options.simulated:
         readings, spent = timed(lambda: repair(simulate_meters(options.simulated, DAYS, start="2018-10-29")))
     else:
-        readings, spent = timed(lambda: load_meters(options.data))
+        readings, spent = timed(lambda: meter_readings(options.data))
     if options.homes:
         chosen = readings.frame["household"].unique().sort().head(options.homes).implode()
         readings = repair(readings.frame.filter(pl.col("household").is_in(chosen)))

@@ -22,7 +22,7 @@ import polars as pl
 from shoal.meters import window
 from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.quality import Readings, repair
-from shoal.meters.readings import load_meters
+from shoal.meters.readings import meter_readings
 from shoal.meters.season import log_power
 from shoal.meters.simulate import simulate_meters
 from shoal.meters.update import update_forecasts
@@ -73,7 +73,7 @@ def main() -> None:
 def _readings(options: argparse.Namespace) -> Readings:
     if not options.real:
         return repair(simulate_meters(options.homes, TRAIN + DAYS + 3, seed=11))
-    whole = load_meters(DATA / "swiss15_clean.parquet").frame
+    whole = meter_readings(DATA / "swiss15_clean.parquet").frame
     names = whole["household"].unique().sort()
     chosen = names.gather_every(max(len(names) // options.homes, 1)).head(options.homes)
     start = whole["timestamp"].min()

@@ -63,3 +63,17 @@ def loss_samples(classes: shoal.GaussianClasses, a: int, b: int, n: int, seed: i
         return np.asarray(-0.5 * (z**2).sum(axis=0) - 0.5 * np.linalg.slogdet(covs[i])[1])
 
     return log_density(a) - log_density(b)
+
+
+def clustered(seed: int) -> Array:
+    """A symmetric matrix of 26 to 40 rows whose eigenvalues lie in clusters 1e-12 to 1e-9 wide.
+
+    These are the whitened differences for which divide and conquer fails, or returns eigenvectors that are orthogonal
+    to a few digits less than rounding allows; seeds were chosen where it does.
+    """
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(26, 41))
+    turn, _ = np.linalg.qr(rng.standard_normal((k, k)))
+    levels = np.array([0, 1e-9, -1e-9, 1e-12, -1e-12, 0.05, 0.05 + 1e-11, -0.04, -0.04 + 1e-10])
+    matrix = (turn * rng.choice(levels, k)) @ turn.T
+    return np.asarray((np.eye(k) + 0.5 * (matrix + matrix.T)) - np.eye(k))

@@ -1,37 +1,97 @@
-"""A stale kernel would give wrong figures: the cache goes when any source changes."""
+"""A stale kernel would give wrong figures: other sources, other cache; and there is one wherever one can be kept."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from shoal.compiled import EDGE, PACKAGE, drop_stale_kernels
+import pytest
+
+from shoal.compiled import EDGE, PACKAGE, cache_folder, sources_digest
+
+CALLER = """
+from fake.callee import slope
+from fake.compiled import kernel
+
+@kernel
+def line(x):
+    return slope() * x
+"""
+CALLEE = """
+from fake.compiled import kernel
+
+@kernel
+def slope():
+    return {}
+"""
+CALL = (
+    "from fake.caller import line; from fake import compiled; print(line(2.0), sum(line.stats.cache_hits.values()),"
+    " compiled.FOLDER)"
+)
 
 
-def test_cached_kernels_go_when_any_source_changes(tmp_path: Path) -> None:
-    inner = tmp_path / "inner"
-    (inner / "__pycache__").mkdir(parents=True)
-    (tmp_path / "a.py").write_text("x = 1\n")
-    (inner / "b.py").write_text("y = 2\n")
-    assert drop_stale_kernels(tmp_path)
-    index = inner / "__pycache__" / "b.f-1.py311.nbi"
-    index.write_text("compiled")
-    assert not drop_stale_kernels(tmp_path)
-    assert index.exists()
-    (tmp_path / "a.py").write_text("x = 3\n")
-    os.utime(tmp_path / "a.py", ns=(1, 1))
-    assert drop_stale_kernels(tmp_path)
-    assert not index.exists()
-    assert not drop_stale_kernels(tmp_path)
+@pytest.fixture
+def fake(tmp_path: Path) -> Path:
+    """A package of two kernels in two files, compiled as ours are."""
+    package = tmp_path / "fake"
+    package.mkdir()
+    shutil.copy(PACKAGE / "compiled.py", package)
+    (package / "__init__.py").touch()
+    (package / "caller.py").write_text(CALLER)
+    (package / "callee.py").write_text(CALLEE.format(3.0))
+    return package
+
+
+def call(package: Path, cache: str) -> tuple[float, int, str]:
+    """line(2), how often it came from the cache, and the cache's folder, in a new process."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "PYTHON"))}
+    environment |= {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": cache}
+    done = subprocess.run([sys.executable, "-c", CALL], capture_output=True, text=True, env=environment, check=True)
+    value, hits, folder = done.stdout.split()
+    return float(value), int(hits), folder
+
+
+def test_kernels_of_a_package_that_cannot_be_written_to_are_kept_by_the_user(fake: Path, tmp_path: Path) -> None:
+    (fake / "__pycache__").write_text("a file where the folder would be: nobody can write here, not even root")
+    value, hits, folder = call(fake, str(tmp_path / "cache"))
+    assert (value, hits) == (6.0, 0)
+    assert Path(folder).is_relative_to(tmp_path / "cache" / "shoal")
+    assert call(fake, str(tmp_path / "cache")) == (6.0, 1, folder)
+    (fake / "callee.py").write_text(CALLEE.format(5.0))
+    value, hits, other = call(fake, str(tmp_path / "cache"))
+    assert (value, hits) == (10.0, 0)
+    assert other != folder
+    assert not Path(folder).exists()
+    assert call(fake, str(tmp_path / "cache"))[:2] == (10.0, 1)
+
+
+def test_kernels_work_where_nothing_can_be_kept(fake: Path) -> None:
+    (fake / "__pycache__").write_text("")
+    assert call(fake, "/dev/null/nowhere") == (6.0, 0, "None")
+
+
+def test_kernels_lie_beside_sources_that_can_be_written_to(fake: Path, tmp_path: Path) -> None:
+    first = call(fake, str(tmp_path / "cache"))
+    assert Path(first[2]).parent == fake / "__pycache__"
+    assert call(fake, str(tmp_path / "cache"))[:2] == (6.0, 1)
+    assert not (tmp_path / "cache").exists()
+    (fake / "callee.py").write_text(CALLEE.format(5.0))
+    assert call(fake, str(tmp_path / "cache"))[:2] == (10.0, 0)
+    assert [p.name for p in (fake / "__pycache__").glob("kernels-*")] == [f"kernels-{sources_digest(fake)}"]
 
 
 def test_the_edge_holds_no_kernel_and_does_not_count(tmp_path: Path) -> None:
     for room in EDGE:
         for path in (PACKAGE / room).rglob("*.py"):
             assert "shoal.compiled" not in path.read_text()
-    (tmp_path / "__pycache__").mkdir()
     (tmp_path / "cli").mkdir()
     (tmp_path / "cli" / "c.py").write_text("z = 1\n")
-    assert drop_stale_kernels(tmp_path)
+    (tmp_path / "a.py").write_text("x = 1\n")
+    before = cache_folder(tmp_path)
     (tmp_path / "cli" / "c.py").write_text("z = 22\n")
-    assert not drop_stale_kernels(tmp_path)
+    assert cache_folder(tmp_path) == before
+    (tmp_path / "a.py").write_text("x = 2\n")
+    assert cache_folder(tmp_path) != before

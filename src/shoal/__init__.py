@@ -14,7 +14,6 @@ __version__ = "0.1.0"
 #: Public name -> the module that defines it.
 _HOME = {
     "read_meters": "shoal.meters.readings",
-    "load_meters": "shoal.meters.readings",
     "simulate_meters": "shoal.meters.simulate",
     "fit_arma": "shoal.meters.arma.fit",
     "forecast": "shoal.meters.forecast",
@@ -65,12 +64,12 @@ _HOME = {
     "tpr_at_fpr": "shoal.accounting.tradeoff",
     "IdentificationRisk": "shoal.accounting.risk",
     "identification_risk": "shoal.accounting.risk",
-    "Mechanism": "shoal.designs.mechanism",
-    "Certificate": "shoal.designs.certificate",
+    "Mechanism": "shoal.mechanism",
+    "Certificate": "shoal.certificate",
     "NotPrivate": "shoal.noise.experiment",
     "Frontier": "shoal.designs.design",
     "design": "shoal.designs.design",
-    "calibrate": "shoal.designs.design",
+    "calibrate": "shoal.designs.calibration",
     "frontier": "shoal.designs.design",
     "perfect_rho": "shoal.designs.design",
     "reuse": "shoal.designs.reuse",

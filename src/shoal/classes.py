@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.errors import InputError
+from shoal.matrices import EPS, RANK_TOLERANCE, correlation, exact_sum, square_root
 from shoal.validation import FloatArray
 
 #: Largest asymmetry, relative to the largest entry, that is taken for rounding and repaired.
 ASYMMETRY = 1e-9
-
-
-#: Eigenvalues of a correlation matrix below this share of the largest are taken for exact zeros. Products such as A Aᵀ
-#: of low rank leave at most about two units of roundoff there, whatever their size.
-RANK_TOLERANCE = 4 * float(np.finfo(np.float64).eps)
+#: Relative error of a Cholesky factor up to which errors of a law are measured by it.
+FACTORED = 0.1
 
 
 def indefinite_tolerance(n_dims: int) -> float:
@@ -109,7 +107,15 @@ class GaussianClasses:
                 raise InputError(f"cross[{a}, {b}] must have shape {shape}, or one such block per label")
             cov[:, rows, cols] = values
             cov[:, cols, rows] = np.swapaxes(values, -1, -2)
-        return cls(np.concatenate([p.means for p in parts], axis=1), cov, first.labels)
+        result = cls(np.concatenate([p.means for p in parts], axis=1), cov, first.labels)
+        if all(p.errors is None for p in parts):
+            return result
+        cov_error, mean_error = np.zeros(cov.shape), np.zeros(result.means.shape)
+        for i, part in enumerate(parts):
+            if part.errors is not None:
+                here = slice(offsets[i], offsets[i + 1])
+                cov_error[:, here, here], mean_error[:, here] = part.errors
+        return result.doubted(cov_error, mean_error)
 
     def _set(
         self,
@@ -178,7 +184,7 @@ class GaussianClasses:
     def _correlation_eigenvalues(self) -> FloatArray:
         """(n or 1, k), ascending. Entries without variance count as uncorrelated, with eigenvalue 1."""
         assert self._stored_covs is not None
-        return np.asarray(np.linalg.eigvalsh(_correlation(self._stored_covs)), dtype=np.float64)
+        return np.asarray(np.linalg.eigvalsh(correlation(self._stored_covs)), dtype=np.float64)
 
     @cached_property
     def condition(self) -> FloatArray:
@@ -200,7 +206,7 @@ class GaussianClasses:
             # Factor the correlation matrix: scaling each entry to unit variance keeps graded covariances exact.
             chosen = self.stored_covs[full_rank]
             std = np.sqrt(np.diagonal(chosen, axis1=1, axis2=2))
-            factors[full_rank] = np.linalg.cholesky(_correlation(chosen)) * std[:, :, None]
+            factors[full_rank] = np.linalg.cholesky(correlation(chosen)) * std[:, :, None]
         return _frozen(factors)
 
     def embedding(self) -> FloatArray:
@@ -209,35 +215,84 @@ class GaussianClasses:
             return self.means
         if self.is_diagonal:
             return np.concatenate([self.means, np.sqrt(self.stored_variances)], axis=1)
-        values, vectors = np.linalg.eigh(self.stored_covs)
-        roots = (vectors * np.sqrt(np.maximum(values, 0))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+        roots = square_root(self.stored_covs)
         i, j = np.triu_indices(self.n_dims)
         upper = roots[:, i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
         return np.concatenate([self.means, upper], axis=1)
 
     # ------------------------------------------------------------------ known up to rounding
 
-    #: (n,) relative bounds, in the whitened norm, on errors of covariances and means; None where these are exact.
-    doubts: tuple[FloatArray, FloatArray] | None = None
+    #: Entrywise bounds on the errors of covariances, (n or 1, k, k), and means, (n, k); None where these are exact.
+    errors: tuple[FloatArray, FloatArray] | None = None
 
     def doubted(self, cov_error: FloatArray, mean_error: FloatArray) -> GaussianClasses:
-        """The same laws, known only up to the given entrywise errors, which the accounting then covers.
+        """The same laws, known only up to these entrywise errors on top of earlier ones; the accounting covers them.
 
-        Stored as ‖ |L⁻¹| E |L⁻ᵀ| ‖ and ‖ |L⁻¹| e ‖ per label. Labels with a singular covariance are left without.
+        ``cov_error`` is (n, k, k), or (1, k, k) where all labels share one covariance and its one error.
         """
         n, k = self.means.shape
-        whole = np.broadcast_to(np.isfinite(self.condition), (n,))
+        cov_error = np.broadcast_to(cov_error, (np.shape(cov_error)[0] if np.ndim(cov_error) == 3 else 1, k, k))
+        mean_error = np.broadcast_to(mean_error, (n, k))
+        if self.errors is not None:
+            cov_error, mean_error = cov_error + self.errors[0], mean_error + self.errors[1]
+        result = copy.copy(self)
+        result.__dict__.pop("doubts", None)
+        if cov_error.any() or mean_error.any():
+            result.errors = _frozen(cov_error), _frozen(mean_error)
+        return result
+
+    @cached_property
+    def doubts(self) -> tuple[FloatArray, FloatArray] | None:
+        """(n,) bounds ‖ |L⁻¹| E |L⁻ᵀ| ‖ and ‖ |L⁻¹| e ‖ on the errors, relative to each law; None where it is exact.
+
+        Infinite for a law that is known up to an error only and has no width, or hardly any, in some direction: what
+        the error is worth there cannot be said. Entries without variance and without error do not count.
+        """
+        if self.errors is None:
+            return None
+        n, k = self.means.shape
+        cov_error, mean_error = np.broadcast_to(self.errors[0], (n, k, k)), self.errors[1]
+        still = np.broadcast_to(self.stored_variances, (n, k)) == 0
+        touched = still & (mean_error + cov_error.sum(axis=2) > 0)
+        factors, condition = np.broadcast_to(self.cholesky, (n, k, k)), np.broadcast_to(self.condition, (n,))
+        exact = ~(cov_error.any(axis=(1, 2)) | mean_error.any(axis=1))
+        unknown = ~(np.isfinite(cov_error).all(axis=(1, 2)) & np.isfinite(mean_error).all(axis=1))
+        cov_error, mean_error = (np.where(np.isfinite(e), e, 0.0) for e in (cov_error, mean_error))
+        whole = (condition * k * EPS < FACTORED) & ~unknown
         inverse = np.broadcast_to(np.eye(k), (n, k, k)).copy()
         if whole.any():
-            inverse[whole] = np.abs(np.linalg.inv(np.broadcast_to(self.cholesky, (n, k, k))[whole]))
-        spread = inverse @ np.broadcast_to(cov_error, (n, k, k)) @ np.swapaxes(inverse, 1, 2)
-        shift = (inverse @ np.broadcast_to(mean_error, (n, k))[:, :, None])[:, :, 0]
+            inverse[whole] = np.abs(np.linalg.inv(factors[whole]))
+        narrow = ~whole & ~exact & ~unknown & ~touched.any(axis=1)
+        for i in np.flatnonzero(narrow & still.any(axis=1)):
+            moving = np.flatnonzero(~still[i])
+            part = self._without_errors().take(np.array([i]))._entries(moving)
+            if len(moving) and part.condition[0] * k * EPS < FACTORED:
+                inverse[i] = 0.0
+                inverse[np.ix_([i], moving, moving)] = np.abs(np.linalg.inv(part.cholesky))
+                whole = whole | (np.arange(n) == i)
+        spread = inverse @ cov_error @ np.swapaxes(inverse, 1, 2)
+        shift = (inverse @ mean_error[:, :, None])[:, :, 0]
+        # The factors themselves are known to a relative condition · k ε only.
+        relative = np.where(whole, (1 + 2 * FACTORED) * spread.sum(axis=2).max(axis=1), np.inf)
+        moved = np.where(whole, (1 + 2 * FACTORED) * np.linalg.norm(shift, axis=1), np.inf)
+        return np.where(exact, 0.0, relative), np.where(exact, 0.0, moved)
+
+    def _without_errors(self) -> GaussianClasses:
+        if self.errors is None:
+            return self
         result = copy.copy(self)
-        result.doubts = (
-            np.where(whole, spread.sum(axis=2).max(axis=1), 0.0),
-            np.where(whole, np.linalg.norm(shift, axis=1), 0.0),
-        )
+        result.__dict__.pop("doubts", None)
+        result.errors = None
         return result
+
+    def _entries(self, entries: NDArray[np.intp]) -> GaussianClasses:
+        """The laws of some entries of the answer."""
+        means = self.means[:, entries]
+        if self.is_diagonal:
+            variances = self.stored_variances[:, entries]
+            return GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, self.labels)
+        covs = self.stored_covs[:, entries[:, None], entries[None, :]]
+        return GaussianClasses(means, covs[0] if self.is_shared else covs, self.labels)
 
     # ------------------------------------------------------------------ derived families
 
@@ -253,14 +308,20 @@ class GaussianClasses:
         rows = slice(None) if self.is_shared else positions
         if self.is_diagonal:
             variances = self.stored_variances[rows]
-            return GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, labels)
-        covs = self.stored_covs[rows]
-        return GaussianClasses(means, covs[0] if self.is_shared else covs, labels)
+            result = GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, labels)
+        else:
+            covs = self.stored_covs[rows]
+            result = GaussianClasses(means, covs[0] if self.is_shared else covs, labels)
+        if self.errors is None:
+            return result
+        cov_error, mean_error = self.errors
+        return result.doubted(cov_error if len(cov_error) == 1 else cov_error[positions], mean_error[positions])
 
     def with_noise(self, noise_cov: Any, noise_mean: Any = 0.0) -> GaussianClasses:
         """The laws after adding one independent Gaussian noise, the same for every label.
 
-        ``noise_cov`` is a (k, k) covariance, (k,) variances or one variance for all entries.
+        ``noise_cov`` is a (k, k) covariance, (k,) variances or one variance for all entries. What rounding takes off
+        the sums is kept as ``errors`` of the result, and accounted for.
         """
         noise = validation.array(ndim=(0, 1, 2), noise_cov=noise_cov)
         shift = validation.array(ndim=(0, 1), noise_mean=noise_mean)
@@ -276,13 +337,18 @@ class GaussianClasses:
                 noise = GaussianClasses(np.zeros((1, k)), noise).stored_covs[0]
             except InputError as error:
                 raise InputError(str(error).replace("covs", "noise_cov")) from None
-        means = self.means + np.broadcast_to(shift, (k,))
+        means, mean_error = exact_sum(self.means, np.broadcast_to(shift, self.means.shape))
         if noise.ndim < 2 and self.is_diagonal:
-            variances = self.stored_variances + noise
-            return GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, self.labels)
-        full = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (k,)))
-        covs = self.stored_covs + full
-        return GaussianClasses(means, covs[0] if self.is_shared else covs, self.labels)
+            variances, lost = exact_sum(self.stored_variances, np.broadcast_to(noise, self.stored_variances.shape))
+            result = GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, self.labels)
+            cov_error = lost[:, :, None] * np.eye(k)
+        else:
+            full = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (k,)))
+            covs, cov_error = exact_sum(self.stored_covs, np.broadcast_to(full, self.stored_covs.shape))
+            result = GaussianClasses(means, covs[0] if self.is_shared else covs, self.labels)
+        if self.errors is not None:
+            cov_error, mean_error = cov_error + self.errors[0], mean_error + self.errors[1]
+        return result.doubted(cov_error, mean_error)
 
     # ------------------------------------------------------------------ checks
 
@@ -331,13 +397,3 @@ def _symmetric(covs: FloatArray) -> FloatArray:
     if not gap.any():
         return covs
     return 0.5 * covs + 0.5 * np.swapaxes(covs, 1, 2)
-
-
-def _correlation(covs: FloatArray) -> FloatArray:
-    """Σ scaled to unit diagonal; entries without variance become uncorrelated unit entries."""
-    std = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
-    safe = np.where(std > 0, std, 1.0)
-    result = covs / safe[:, :, None] / safe[:, None, :]
-    diagonal = np.arange(covs.shape[1])
-    result[:, diagonal, diagonal] = 1.0
-    return np.asarray(result)

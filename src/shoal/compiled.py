@@ -4,8 +4,10 @@ No fast-math, except that long sums may be told to be ``summing``; and a divisio
 an exception, as it does in NumPy.
 
 Numba's cache notices when a function's own file changes, not when a kernel that it calls from another file does. A
-stale kernel would give wrong figures, so the cache is dropped as a whole whenever a source file of the package has
-changed since it was filled. The rooms at the edge do not count: they hold no kernel, and nothing below imports them.
+stale kernel would give wrong figures, so the cache is a folder named by the digest of all source files of the package:
+other sources, other folder, wherever it lies. That is beside the sources where they can be written to, else in the
+user's own cache (a wheel installed for everyone, a read-only image), else nowhere, and every process compiles anew.
+The rooms at the edge do not count: they hold no kernel, and nothing below imports them.
 """
 
 from __future__ import annotations
@@ -13,13 +15,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numba
 from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Numba's settings; it fills the module as it is imported.
+config: Any = numba.config
 
 PACKAGE = Path(__file__).parent
 #: Rooms without kernels, from which no module with kernels imports (ARCHITECTURE.md; a test checks both).
@@ -28,12 +36,12 @@ EDGE = ("card", "cli", "ledger", "runs", "workers")
 
 def kernel(function: Function) -> Function:
     """Compile on first call; later processes load the result from the cache."""
-    return cast(Function, njit(cache=True, nogil=True, error_model="numpy")(function))
+    return _compiled(function)
 
 
 def inlined(function: Function) -> Function:
     """The same for a few operations that must not cost a call."""
-    return cast(Function, njit(cache=True, nogil=True, error_model="numpy", inline="always")(function))
+    return _compiled(function, inline="always")
 
 
 def summing(function: Function) -> Function:
@@ -42,36 +50,55 @@ def summing(function: Function) -> Function:
     What the order is depends on the machine, as it does in BLAS, never on the run; infinities and NaN are respected.
     Not for anything that a privacy figure rests on.
     """
-    compiler = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-    return cast(Function, compiler(function))
+    return _compiled(function, fastmath={"reassoc", "contract"})
 
 
-def drop_stale_kernels(package: Path = PACKAGE) -> bool:
-    """Remove cached kernels if a source file of the package is not the one they were compiled from.
+def _compiled(function: Function, **options: Any) -> Function:
+    """Numba asks where to cache when it decorates: only our functions go to our folder."""
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(FOLDER)
+    try:
+        compiler = njit(cache=FOLDER is not None, nogil=True, error_model="numpy", **options)
+        return cast(Function, compiler(function))
+    finally:
+        config.CACHE_DIR = before
 
-    Returns whether they were removed. A folder that cannot be written to holds no cache of ours: Numba then keeps it in
-    the user's own folder, keyed by the installed files, which only a new installation replaces.
-    """
+
+def sources_digest(package: Path = PACKAGE) -> str:
+    """What the kernels depend on: names and contents of all source files but those at the edge."""
     state = hashlib.sha256()
     for source in sorted(package.rglob("*.py")):
-        if source.relative_to(package).parts[0] in EDGE:
+        place = source.relative_to(package)
+        if place.parts[0] not in EDGE:
+            state.update(f"{place.as_posix()}:".encode() + hashlib.sha256(source.read_bytes()).digest())
+    return state.hexdigest()[:20]
+
+
+def _places(package: Path) -> Iterator[Path]:
+    """Where kernels of this package may be kept; never a folder that others can write to: a cache is code."""
+    mine = Path("shoal") / hashlib.sha256(os.fsencode(package.resolve())).hexdigest()[:12]
+    if config.CACHE_DIR:
+        yield Path(config.CACHE_DIR) / mine
+    yield package / "__pycache__"
+    with contextlib.suppress(RuntimeError):  # no home
+        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / mine
+
+
+def cache_folder(package: Path = PACKAGE) -> Path | None:
+    """The folder for kernels of these sources, made if need be, or None; those of other sources beside it go."""
+    name = f"kernels-{sources_digest(package)}"
+    for place in _places(package):
+        folder = place / name
+        try:
+            if not folder.is_dir():
+                for old in place.glob("kernels-*"):
+                    shutil.rmtree(old, ignore_errors=True)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError:
             continue
-        found = source.stat()
-        state.update(f"{source.relative_to(package)}:{found.st_mtime_ns}:{found.st_size};".encode())
-    stamp = package / "__pycache__" / "kernels.stamp"
-    with contextlib.suppress(OSError):
-        if stamp.read_text() == state.hexdigest():
-            return False
-    try:
-        for index in package.rglob("*.nbi"):
-            index.unlink(missing_ok=True)
-        stamp.parent.mkdir(exist_ok=True)
-        fresh = stamp.with_suffix(f".{os.getpid()}")
-        fresh.write_text(state.hexdigest())
-        fresh.replace(stamp)
-    except OSError:
-        return False
-    return True
+        return folder
+    return None
 
 
-drop_stale_kernels()
+FOLDER = cache_folder()

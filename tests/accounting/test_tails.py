@@ -144,6 +144,66 @@ def test_bracket_covers_the_error_of_the_spectrum(kind, k):
                     assert low - slop <= value <= high + slop or value == low, (size, epsilon, kind_code, side)
 
 
+def nearly_equal(size, kind, k=3):
+    """A law that looks like two equal laws, or nearly, with errors of a given size."""
+    rng = np.random.default_rng(7)
+    lam, root = np.zeros(k), np.zeros(k)
+    lam_error, shift_error = size * rng.uniform(0.1, 1, k), size * rng.uniform(0.1, 1, k)
+    if kind == "gaps":
+        lam_error[:] = 0.0
+    if kind == "scales":
+        shift_error[:] = 0.0
+    if kind == "below":
+        lam, root = 0.3 * lam_error, 0.7 * shift_error
+    law = exact_law(np.exp(lam), root * np.exp(-0.5 * lam))
+    return law._replace(lam=lam[None], g=np.expm1(lam)[None], lam_error=lam_error[None], shift_error=shift_error[None])
+
+
+@pytest.mark.parametrize("kind", ["both", "gaps", "scales", "below"])
+@pytest.mark.parametrize("size", [1e-12, 1e-6, 1e-3])
+def test_equal_up_to_an_error_is_not_equal(kind, size):
+    """Every law within the errors has its δ below the upper end, which is still of their size."""
+    law = nearly_equal(size, kind)
+    assert not tails.is_trivial(law)
+    for signs in ((1, 1), (-1, 1), (1, -1), (-1, -1)):
+        lam = law.lam[0] + signs[0] * law.lam_error[0]
+        root = np.abs(np.sqrt(law.a[0]) + signs[1] * law.shift_error[0])
+        moved = exact_law(np.exp(lam), root * np.exp(-0.5 * lam))
+        for epsilon in (0.0, size / 3, size, 10 * size, 1.0):
+            for notion in (tails.DP, tails.PDP, tails.PDP_TWO_SIDED, tails.CHERNOFF):
+                _, _, upper = tails.log_delta(notion, epsilon, law, -math.inf)
+                _, least, _ = tails.log_delta(notion, epsilon, moved, -math.inf)
+                assert upper >= least, (notion, epsilon)
+    assert tails.log_delta(tails.DP, 0.0, law, -math.inf)[2] < math.log(4 * size)
+    for notion in (tails.DP, tails.PDP, tails.PDP_TWO_SIDED, tails.CHERNOFF):
+        assert tails.log_delta(notion, 1.0, law, -math.inf)[2] < (-700 if size < 1e-4 else -3)
+
+
+def test_a_gap_of_zero_up_to_an_error_costs_what_the_error_does():
+    """Φ(μ/2) − Φ(−μ/2) with μ = 1e-12, from above, and next to nothing at ε = 1."""
+    zero = np.zeros((1, 1))
+    law = LossLaw(zero, zero, zero, np.ones(1), zero, np.full((1, 1), 1e-12), 0.0)
+    exact = mp.log(mp.erf(mpf(1e-12) / 2 / mp.sqrt(2)))
+    _, _, upper = tails.log_delta(tails.DP, 0.0, law, -math.inf)
+    assert exact <= upper <= exact + 1e-9
+    assert tails.log_delta(tails.DP, 1.0, law, -math.inf)[2] < -1e20
+
+
+def test_the_supremum_of_a_loss_moves_with_a_gap_that_may_not_be_zero():
+    """γ = ½ and a gap of 0 ± s: sup L rises by s²/(2|g|), of second order."""
+    gamma, error = np.array([0.5]), 1e-3
+    law = exact_law(gamma, np.zeros(1))._replace(shift_error=np.full((1, 1), error))
+    moved = exact_law(gamma, np.array([error / math.sqrt(0.5)]))
+    top = cases.supremum(gamma, np.zeros(1))
+    for notion in (tails.DP, tails.PDP, tails.CHERNOFF):
+        epsilon = top + 0.9 * error**2
+        assert tails.log_delta(notion, epsilon, moved, -math.inf)[0] > -math.inf
+        assert (
+            tails.log_delta(notion, epsilon, law, -math.inf)[2] >= tails.log_delta(notion, epsilon, moved, -math.inf)[1]
+        )
+        assert tails.log_delta(notion, top + 2 * error**2, law, -math.inf)[2] == -math.inf
+
+
 def test_without_a_bound_on_the_spectrum_nothing_is_claimed():
     gamma, nu = cases.spectrum_of_kind("mixed", 3)
     law = exact_law(gamma, nu)

@@ -124,8 +124,7 @@ def test_singular_laws_on_one_line():
     covs = np.array([s * along @ along.T for s in (1.0, 2.0)])
     classes = shoal.GaussianClasses(np.array([[0.0, 0.0], [0.5, -1.0]]), covs)
     mechanism = cases.design(classes, "none", 1.0)
-    with pytest.warns(RankWarning):
-        result = shoal.audit(mechanism, n_samples=20_000, seed=2)
+    result = shoal.audit(mechanism, n_samples=20_000, seed=2)
     assert result.as_designed
     exact = shoal.edge_deltas(mechanism.output, mechanism.graph, 1.0)
     assert result.delta_lower.max() > 0.5 * exact.max()

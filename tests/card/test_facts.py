@@ -18,7 +18,7 @@ from shoal.card.card import ReleaseCard
 from shoal.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, Record, naming_bound
 from shoal.card.measures import audit_facts, design_facts, fit_facts, groups_digest
 from shoal.card.summary import summary
-from shoal.designs.target import part_of
+from shoal.designs.parts import part_of
 
 GROUPS = (("a", "b", "c"), ("d", "e"), ("f", "g", "h", "i"))
 

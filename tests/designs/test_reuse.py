@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
+from shoal.designs.parts import part_of
 from shoal.designs.reuse import AIMED_ANEW, ALONE, KEPT, LIMITED, REDESIGN, UNCHANGED, aimed
-from shoal.designs.target import meet, part_of
 
 DELTA = 0.02
 
@@ -45,7 +45,7 @@ def graph(classes):
 
 @pytest.fixture(scope="module", params=["transport", "additive", "center"])
 def mechanism(classes, graph, request):
-    return meet(classes, graph, method=request.param, epsilon=1.0, delta=DELTA, iterations=8)
+    return shoal.calibrate(classes, graph, request.param, 1.0, DELTA, tolerance=0.02, iterations=8)
 
 
 def _fresh(mechanism: shoal.Mechanism) -> float:
@@ -54,9 +54,9 @@ def _fresh(mechanism: shoal.Mechanism) -> float:
 
 
 def test_meeting_a_target_in_steps_looks_at_no_clock(classes, graph, monkeypatch):
-    made = meet(classes, graph, method="additive", epsilon=1.0, delta=DELTA, iterations=5)
+    made = shoal.calibrate(classes, graph, "additive", 1.0, DELTA, tolerance=0.02, iterations=5)
     monkeypatch.setattr("time.monotonic", iter(np.arange(0.0, 1e9, 1e3)).__next__)
-    again = meet(classes, graph, method="additive", epsilon=1.0, delta=DELTA, iterations=5)
+    again = shoal.calibrate(classes, graph, "additive", 1.0, DELTA, tolerance=0.02, iterations=5)
     assert made.digest == again.digest
 
 
@@ -159,7 +159,7 @@ def test_aimed_anew_the_output_laws_are_the_old_ones(classes, graph, method):
 
 
 def test_a_shifted_mean_breaks_the_parameters_but_not_the_aim(classes, graph):
-    old = meet(classes, graph, method="transport", epsilon=1.0, delta=DELTA, iterations=8)
+    old = shoal.calibrate(classes, graph, "transport", 1.0, DELTA, tolerance=0.02, iterations=8)
     delta = old.certificate.delta_upper * (1 + 1e-6)
     means = classes.means.copy()
     means[:4] += np.random.default_rng(2).normal(0, 0.02, (4, 3))
@@ -173,7 +173,7 @@ def test_a_shifted_mean_breaks_the_parameters_but_not_the_aim(classes, graph):
 def test_constants_are_aimed_at_their_center():
     classes = shoal.GaussianClasses.deterministic([[0.0, 0.0], [1.0, 0.0], [0.2, 0.7]])
     graph = shoal.NeighborGraph.complete(classes.labels)
-    old = meet(classes, graph, method="transport", epsilon=1.0, delta=1e-5, iterations=5)
+    old = shoal.calibrate(classes, graph, "transport", 1.0, 1e-5, tolerance=0.02, iterations=5)
     moved = shoal.GaussianClasses.deterministic(classes.means * 0.99)
     found = shoal.reuse(old, moved, delta=1e-5)
     assert found.groups[0].decision == AIMED_ANEW

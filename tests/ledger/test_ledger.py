@@ -56,7 +56,7 @@ def test_the_same_question_is_free_and_another_is_not(ledger: Ledger) -> None:
 
 
 def test_without_a_name_equal_answers_are_one_question(ledger: Ledger) -> None:
-    mechanism = point()
+    mechanism = trajectory()
     q = answer(mechanism, "h1")
     first = ledger.release(mechanism, q, "h1")
     assert np.array_equal(ledger.release(mechanism, q.copy(), "h1"), first)
@@ -67,7 +67,7 @@ def test_without_a_name_equal_answers_are_one_question(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("change", ["answer", "mechanism"])
 def test_a_query_id_means_one_question(ledger: Ledger, change: str) -> None:
-    mechanism, other = point(), point(rho=2.0)
+    mechanism, other = trajectory(), trajectory(seed=2)
     q = answer(mechanism, "h0")
     ledger.release(mechanism, q, "h0", query_id="a")
     ledger.register(other)
@@ -163,7 +163,7 @@ def test_a_batch_is_all_or_nothing(ledger: Ledger) -> None:
     with pytest.raises(InputError, match="label"):
         ledger.release_many(mechanism, q[:2], ["h0", "nobody"], query_ids=["x", "y"])
     with pytest.raises(InputError, match="query_id was already used"):
-        ledger.release_many(mechanism, q[:2], ["h1", "h1"], query_ids=["same", "same"])
+        ledger.release_many(trajectory(), q[:2], ["h1", "h1"], query_ids=["same", "same"])
     assert untouched(ledger, head)
     for wrong in ({"labels": ["h0"]}, {"labels": "h0"}, {"labels": ["h0", "h1"], "query_ids": ["a"]}):
         with pytest.raises(InputError, match=r"one (label|name) per answer"):
@@ -173,7 +173,7 @@ def test_a_batch_is_all_or_nothing(ledger: Ledger) -> None:
 def test_fresh_noise_on_a_random_answer_is_refused(ledger: Ledger) -> None:
     """The answer's own randomness was counted as protection; the second time it is the same draw."""
     random, constant = trajectory(), point()
-    q = answer(random, "h0") + 0.3
+    q = np.array(constant.classes.means[0])
     ledger.release(random, q, "h0", query_id="a")
     head = ledger.head
     with pytest.raises(InputError, match="already released"):
@@ -209,7 +209,7 @@ def test_an_answer_is_drawn_by_the_mechanism_as_recorded(ledger: Ledger, monkeyp
     assert flattered.digest  # taken before the change
     flattered.noise_cov.flags.writeable = True
     flattered.noise_cov[...] *= 1e9
-    for call in (ledger.cost, lambda m, label: ledger.release(m, [0.0, 0.0], label, query_id="c")):
+    for call in (ledger.cost, lambda m, label: ledger.release(m, answer(m, label), label, query_id="c")):
         with pytest.raises(InputError, match="changed after it was made"):
             call(flattered, "h0")
     assert honest > 0
@@ -288,7 +288,7 @@ def test_a_new_file_is_for_its_owner_only(sqlite_url: str, tmp_path: Path) -> No
 
 
 def test_messages_and_entries_carry_no_true_answer(ledger: Ledger) -> None:
-    mechanism = point()
+    mechanism = trajectory()
     q = np.array([123.456789, -0.987654321])
     ledger.release(mechanism, q, "h0", query_id="a")
     record = " ".join(entry.payload for entry in ledger.entries())
@@ -296,6 +296,24 @@ def test_messages_and_entries_carry_no_true_answer(ledger: Ledger) -> None:
     with pytest.raises(InputError) as error:
         ledger.release(mechanism, [98765.4321, np.nan], "h0", query_id="b")
     assert "98765" not in str(error.value)
+
+
+def test_an_answer_that_the_label_s_law_excludes_leaves_no_trace(ledger: Ledger) -> None:
+    """A constant label, another value: no promise is about it, in whichever way it is asked for."""
+    mechanism = point()
+    true = answer(mechanism, "h0")
+    drawn = mechanism.release(true[None], ["h0"])
+    for wrong in (np.nextafter(true, 1.0), answer(mechanism, "h1"), np.array([54321.5, 0.0])):
+        head = ledger.head
+        with pytest.raises(InputError, match="answer: 1 of 1") as error:
+            ledger.release(mechanism, wrong, "h0", query_id="a")
+        assert "54321" not in str(error.value)
+        with pytest.raises(InputError, match="answer: 1 of 2"):
+            ledger.release_many(mechanism, np.array([true, wrong]), ["h0", "h0"], query_ids=["a", "b"])
+        with pytest.raises(InputError, match="answer: 1 of 1"):
+            ledger.charge(mechanism, wrong[None], drawn, ["h0"], query_ids="a")
+        assert untouched(ledger, head)
+    ledger.charge(mechanism, true[None], drawn, ["h0"], query_ids="a")
 
 
 def test_labels_of_every_alphabet(ledger: Ledger) -> None:

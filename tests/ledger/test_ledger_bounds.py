@@ -228,7 +228,7 @@ def test_group_budgets_are_decided_on_one_graph_only(ledger: Ledger) -> None:
 def test_overview_is_above_every_account(ledger: Ledger) -> None:
     for i, tool in enumerate(TOOLS[:4]):
         for label in ("h0", "h1", "h2")[: i + 1]:
-            ledger.release(tool, answer(tool, label) + i, label, query_id=str(i))
+            ledger.release(tool, answer(tool, label), label, query_id=str(i))
     charged(ledger, prefix="x")
     ledger.budget(1.0, 0.02, label=["x1"])
     ledger.declare("h2", epsilon=0.25, delta=1e-4)
@@ -255,8 +255,8 @@ def test_overview_covers_what_it_did_not_compose(ledger: Ledger) -> None:
     uneven = design(laws, pairs, "white", 1.0, 4.0)
     ledger.budget(0.0, 0.9)
     for i in range(4):
-        ledger.release(uneven, np.array([float(i)]), "near0", query_id=str(i))
-    ledger.release(uneven, np.ones(1), "far0", query_id="once")
+        ledger.release(uneven, means[0], "near0", query_id=str(i))
+    ledger.release(uneven, means[2], "far0", query_id="once")
     seen = ledger.overview(1)
     assert seen.worst[0].name == "label near0"
     assert seen.worst[0].spent < ledger.spent()["far0"].spent

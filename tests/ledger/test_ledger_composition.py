@@ -40,7 +40,8 @@ def test_a_thousand_mixed_releases_are_one_stacked_computation(sqlite_url: str) 
             for number, tool in enumerate(tools):
                 chosen = [i for i in range(start, start + 100) if order[i] == number]
                 rng = np.random.default_rng(start)
-                q = tool.classes.means[2] + rng.standard_normal((len(chosen), tool.classes.n_dims))
+                spread = np.sqrt(np.broadcast_to(tool.classes.stored_variances, tool.classes.means.shape)[2])
+                q = tool.classes.means[2] + spread * rng.standard_normal((len(chosen), tool.classes.n_dims))
                 ledger.release_many(tool, q, ["h2"] * len(chosen), query_ids=[f"q{i}" for i in chosen])
         grid = np.array([0.1, 1.0, 2.0, 4.0])
         found = ledger.curve("h2", grid)
@@ -62,7 +63,8 @@ def test_a_few_releases_are_one_joint_vector(ledger: Ledger) -> None:
     tools = mixed()
     for i, tool in enumerate(tools):
         for j in range(2):
-            ledger.release(tool, answer(tool, "h1") + j, "h1", query_id=f"{i} {j}")
+            own = j * np.sqrt(np.broadcast_to(tool.classes.stored_variances, tool.classes.means.shape)[1])
+            ledger.release(tool, answer(tool, "h1") + own, "h1", query_id=f"{i} {j}")
     joint = GaussianClasses.joint([tool.output for tool in tools for _ in range(2)])
     star = NeighborGraph.from_edges(joint.labels, [("h1", x) for x in ("h0", "h2", "h3")])
     for epsilon in (0.0, 0.05, 0.3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from arma_cases import stable_models
 from scipy.linalg import toeplitz
 
 from shoal.errors import InputError
@@ -16,18 +17,10 @@ from shoal.meters.arma import (
     predict,
     simulate_arma,
 )
-from shoal.meters.arma.parameters import arma_from_free
 
 
 def models_of(order: tuple[int, int], n: int = 3, spread: float = 0.6) -> ArmaModels:
-    p, q = order
-    rows = []
-    for seed in range(n):
-        free = np.random.default_rng(100 + seed).normal(size=p + q) * spread
-        rows.append(arma_from_free(free, p, np.empty((p, p)), np.empty((q, q))))
-    return ArmaModels.from_coefficients(
-        np.array([r[0] for r in rows]), np.array([r[1] for r in rows]), np.linspace(0.5, 2.0, n)
-    )
+    return stable_models(order, range(100, 100 + n), np.linspace(0.5, 2.0, n), spread)
 
 
 def gappy(series: np.ndarray) -> np.ndarray:
@@ -85,7 +78,7 @@ def test_state_carries_forward():
 def test_a_row_without_a_model_is_nan_and_leaves_the_others_alone():
     series = simulate_arma(models_of((1, 0)), 60, seed=4)
     series[1] = np.nan
-    models = fit_arma(series, (1, 0), threads=1)
+    models = fit_arma(series, (1, 0))
     forecast = predict(models, series, 3)
     assert np.isnan(forecast.mean[1]).all()
     assert np.isnan(forecast.cov[1]).all()

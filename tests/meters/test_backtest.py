@@ -12,7 +12,7 @@ import pytest
 from shoal.errors import InputError
 from shoal.meters.backtest import backtest
 from shoal.meters.forecast import forecast
-from shoal.meters.readings import load_meters
+from shoal.meters.readings import meter_readings
 from shoal.meters.simulate import simulate_meters
 
 START = datetime(2024, 1, 1)
@@ -68,7 +68,7 @@ def test_a_true_model_is_covered() -> None:
 
 def test_on_real_readings(real_data: Path) -> None:
     """Forty homes, daily season: better than seasonal naive, and intervals near what they claim."""
-    data = load_meters(real_data / "swiss15_clean.parquet")
+    data = meter_readings(real_data / "swiss15_clean.parquet")
     some = data.frame["household"].unique().sort().gather_every(12).implode()
     result = backtest(data.frame.filter(pl.col("household").is_in(some)), 4, season="day", order=(2, 1))
     table = result.table()

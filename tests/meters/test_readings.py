@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from shoal.errors import InputError
 from shoal.meters.quality import QualityWarning, check_quality, repair
-from shoal.meters.readings import load_meters, read_meters
+from shoal.meters.readings import meter_readings, read_meters
 
 Write = Callable[..., Path]
 ZURICH = "Europe/Zurich"
@@ -118,17 +118,17 @@ def test_offsets_are_instants(write: Write) -> None:
 def test_spring_gap_is_no_gap(write: Write) -> None:
     rows = ["01:30", "01:45", "03:00", "03:15"]
     path = write("a.csv", "id,time,kw", *(f"a,2024-03-31 {t},1" for t in rows))
-    loaded = load_meters(path, time_zone=ZURICH)
+    loaded = meter_readings(path, time_zone=ZURICH)
     assert loaded.quality["missing"].to_list() == [0]
     assert loaded.quality["verdict"].to_list() == ["ok"]
-    naive = load_meters(path)
+    naive = meter_readings(path)
     assert naive.quality["missing"].to_list() == [4]
 
 
 def test_times_that_spring_skips_are_reported(write: Write) -> None:
     rows = ["01:30", "01:45", "02:00", "02:15", "03:00"]
     path = write("a.csv", "id,time,kw", *(f"a,2024-03-31 {t},1" for t in rows))
-    loaded = load_meters(path, time_zone=ZURICH)
+    loaded = meter_readings(path, time_zone=ZURICH)
     assert loaded.quality["no_such_time"].to_list() == [2]
     assert loaded.quality["bad_time"].to_list() == [0]
     assert len(loaded.frame) == 3
@@ -141,7 +141,7 @@ def test_autumn_hour_is_told_apart(write: Write, by_instant: bool) -> None:
     if not by_instant:  # sorted by wall time, the two readings of one wall time next to each other
         rows.sort(key=lambda row: row[0])
     path = write("a.csv", "id,time,kw", *(f"{h},2024-10-27 {t},{v}" for h in "ab" for t, v in rows))
-    loaded = load_meters(path, time_zone=ZURICH)
+    loaded = meter_readings(path, time_zone=ZURICH)
     for name in "ab":
         frame = loaded.frame.filter(pl.col("household") == name)
         assert frame["kw"].to_list() == list(range(10))
@@ -152,7 +152,7 @@ def test_autumn_hour_is_told_apart(write: Write, by_instant: bool) -> None:
 def test_meters_that_show_the_autumn_hour_once_have_a_gap(write: Write) -> None:
     walls = ["01:45", "02:00", "02:15", "02:30", "02:45", "03:00", "03:15"]
     path = write("a.csv", "id,time,kw", *(f"a,2024-10-27 {t},1" for t in walls))
-    assert load_meters(path, time_zone=ZURICH).quality["missing"].to_list() == [4]
+    assert meter_readings(path, time_zone=ZURICH).quality["missing"].to_list() == [4]
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
@@ -197,7 +197,7 @@ def test_counts_of_the_quality_table(write: Write) -> None:
         "b,2024-01-01 00:15,1",
         "b,2024-01-01 00:30,1",
     ]
-    loaded = load_meters(write("a.csv", "id,time,kw", *rows), max_kw=40)
+    loaded = meter_readings(write("a.csv", "id,time,kw", *rows), max_kw=40)
     a, b = loaded.quality.to_dicts()
     expected = {
         "verdict": "repaired", "reason": None, "rows": 14, "bad_time": 1, "no_such_time": 0, "invalid": 1,
@@ -281,7 +281,7 @@ def test_zero_and_flat_meters_are_kept_and_marked() -> None:
 )
 def test_bad_files(write: Write, lines: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        load_meters(write("bad.csv", *lines))
+        meter_readings(write("bad.csv", *lines))
 
 
 def test_bad_arguments(write: Write, tmp_path: Path) -> None:
@@ -298,15 +298,15 @@ def test_bad_arguments(write: Write, tmp_path: Path) -> None:
         ({"max_kw": -1}, "max_kw must be above 0"),
     ]:
         with pytest.raises(InputError, match=message):
-            load_meters(path, **kwargs)
+            meter_readings(path, **kwargs)
     for missing in (tmp_path / "gone.csv", tmp_path / "*.pq", []):
         with pytest.raises(InputError, match="path"):
-            load_meters(missing)
+            meter_readings(missing)
     with pytest.raises(InputError, match=r"b\.parquet"):
-        load_meters(broken)
+        meter_readings(broken)
     (tmp_path / "void").mkdir()
     with pytest.raises(InputError, match="void holds no"):
-        load_meters(tmp_path / "void")
+        meter_readings(tmp_path / "void")
     for frame in (
         pl.DataFrame({"household": ["a"]}),
         pl.DataFrame({"household": ["a"], "timestamp": ["x"], "kw": [1]}),
@@ -319,14 +319,14 @@ def test_wall_clock_and_zoned_files_do_not_mix(write: Write) -> None:
     rows = ["id,time,kw", "a,2024-01-01 00:00{},1", "a,2024-01-01 00:15{},1"]
     paths = [write(f"{i}.csv", *(row.format(zone) for row in rows)) for i, zone in enumerate(("", "Z"))]
     with pytest.raises(InputError, match="time_zone"):
-        load_meters(paths)
-    assert len(load_meters(paths, time_zone=ZURICH).frame) > 0
+        meter_readings(paths)
+    assert len(meter_readings(paths, time_zone=ZURICH).frame) > 0
 
 
 def test_no_reading_in_an_error(write: Write) -> None:
     path = write("a.csv", "id,time,kw", "a,2024-01-01 00:00,123.456", '"a,2024-01-01 00:15,98.7654')
     with pytest.raises(InputError) as caught:
-        load_meters(path)
+        meter_readings(path)
     assert "123" not in str(caught.value)
     assert "98.7" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__cause__ is None
@@ -345,6 +345,6 @@ def test_no_reading_in_an_error(write: Write) -> None:
 )
 def test_layouts_of_time(write: Write, texts: list[str], layout: str | None) -> None:
     path = write("a.csv", "id,time,kw", *(f"a,{t},1" for t in texts))
-    loaded = load_meters(path, timestamp_format=layout)
+    loaded = meter_readings(path, timestamp_format=layout)
     assert stamps(loaded.frame) == ["2024-05-01 00:00", "2024-05-01 00:15", "2024-05-01 00:30"]
     assert loaded.quality["bad_time"].to_list() == [0]

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import shoal
 from shoal.meters.arma import ArmaModels, fit_arma, predict, simulate_arma
 from shoal.meters.arma.predict import filtered
-from shoal.meters.arma.refit import refit_arma
 from shoal.meters.drift import comparable, drift_p, drifted
 from shoal.meters.quality import repair
 from shoal.meters.season import fit_season, phases
@@ -214,12 +213,12 @@ def test_refits_are_never_less_likely_than_a_fresh_search():
     true = ArmaModels.from_coefficients(np.full((6, 2), [0.6, -0.2]), np.full((6, 1), 0.5), 1.0)
     x = simulate_arma(true, 300, seed=1)
     x[0, 40:60] = np.nan
-    start = fit_arma(x[:, :250], (2, 1), threads=1)
-    again, fresh = refit_arma(x, start, threads=1), fit_arma(x, (2, 1), threads=1)
+    start = fit_arma(x[:, :250], (2, 1))
+    again, fresh = fit_arma(x, (2, 1), start=start), fit_arma(x, (2, 1))
     assert (again.log_likelihood >= fresh.log_likelihood).all()
-    known = refit_arma(x, true, threads=1)
+    known = fit_arma(x, (2, 1), start=true)
     assert (known.log_likelihood >= fresh.log_likelihood).all()
-    nobody = refit_arma(x, replace(true, ok=np.zeros(6, dtype=bool)), threads=1)
+    nobody = fit_arma(x, (2, 1), start=replace(true, ok=np.zeros(6, dtype=bool)))
     assert np.array_equal(nobody.ar, fresh.ar)
 
 

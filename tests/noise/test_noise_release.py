@@ -20,7 +20,7 @@ from shoal import (
     NotPrivate,
     UnreachableError,
 )
-from shoal.designs import mechanism as mechanism_module
+from shoal import mechanism as mechanism_module
 from shoal.noise.factor import WIDTH
 from shoal.noise.source import RESOLUTION
 from shoal.supports import RankWarning

@@ -17,10 +17,10 @@ import pytest
 from errands import SECRET, Errand
 
 from shoal.errors import InputError, StorageError
+from shoal.threads import ONE_THREAD
 from shoal.workers import cluster
 from shoal.workers.executor import TRIES, Executor, Failure, open_executor
 from shoal.workers.outcome import TaskError
-from shoal.workers.threads import ONE_THREAD
 from shoal.workers.versions import versions
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from shoal.errors import InputError
 from shoal.meters.quality import repair
-from shoal.meters.readings import load_meters
+from shoal.meters.readings import meter_readings
 from shoal.meters.simulate import simulate_meters
 from shoal.runs import pieces as pieces_module
 from shoal.runs.partition import (
@@ -66,8 +66,8 @@ def partition(path: Any, folder: Path, *, shard_size: int = 1000, interval: Any 
 
 
 def compare(path: Any, folder: Path, size: int = 1, **options: Any) -> list[Path]:
-    """Shards of ``size`` households hold exactly what load_meters reads."""
-    whole = load_meters(path, **options)
+    """Shards of ``size`` households hold exactly what meter_readings reads."""
+    whole = meter_readings(path, **options)
     shards = partition(path, folder, shard_size=size, **options)
     parts = [readings_of(shard) for shard in shards]
     assert {part.step for part in parts} == {whole.step}
@@ -126,7 +126,7 @@ def test_wide_files(tmp_path: Path) -> None:
     twice = pl.concat([rows, rows.head(2).with_columns(pl.col("2024-01-01 03:00") + 1.0)])
     twice.write_csv(tmp_path / "rows.csv")
     compare(tmp_path / "rows.csv", tmp_path / "out", 2)
-    assert load_meters(tmp_path / "rows.csv").quality["out_of_order"].sum() == 0
+    assert meter_readings(tmp_path / "rows.csv").quality["out_of_order"].sum() == 0
     (tmp_path / "single").mkdir()
     for (name,), part in frame.group_by("household"):
         part.select("timestamp", "kw").write_csv(tmp_path / "single" / f"{name}.csv")

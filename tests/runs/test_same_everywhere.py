@@ -54,7 +54,7 @@ def groups(run: shoal.Run) -> set[frozenset[str]]:
 
 def certificates(run: shoal.Run) -> dict[frozenset[str], float]:
     """Ideal δ at the design's ε of each group, from the mechanism that releases it."""
-    from shoal.designs.target import part_of
+    from shoal.designs.parts import part_of
 
     found = {}
     for mechanism in mechanisms(run.path):

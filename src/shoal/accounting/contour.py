@@ -42,6 +42,25 @@ NARROW = 1e-10
 #: Largest parameter: e^40 times the scale of the integrand.
 FARTHEST = 40.0
 
+#: An exponent this far above its value at the saddle point says that the bend leads uphill.
+UPHILL = 50.0
+#: The same for one term against the sum of the sizes of all before it.
+RUNAWAY = 1e6
+#: A term below this share of the sum of sizes counts as nothing; two in a row end the sum. What follows decays faster
+#: than a geometric series, and the share is a thousandth of what rounding in the sum is allowed for.
+QUIET, QUIET_TERMS = 1e-18, 2
+#: Roundings per operation of the exponent that are allowed for, and terms beside those that are counted.
+ROUNDINGS, UNCOUNTED = 4.0 * EPS, 4.0
+#: First derivatives of K are followed while no u moves by more than this share of itself; what they leave out is then
+#: below four times that share of what they say.
+FIRST_ORDER, REMAINDER = 0.01, 4.0
+#: A change of K beyond this is not followed through e^{ΔK} − 1 ≤ ΔK (1 + ΔK).
+LARGEST_CHANGE = 0.1
+#: Half-width that every bracket has, for the roundings outside the sum: logarithms of c, π and the value.
+LEAST_WIDTH = 1e-14
+#: A bracket need not be narrower than this many times what the spectrum's own error makes of it at the saddle point.
+SPECTRUM_SHARE = 8.0
+
 _GRID = np.arange(int(FARTHEST / STEP) * 2**HALVINGS + 1) * (STEP / 2**HALVINGS)
 _SINH, _COSH = np.sinh(_GRID), np.cosh(_GRID)
 
@@ -74,7 +93,7 @@ def integrand(
     k_re, k_im = complex_value(t_re, t_im, law)
     e_re = k_re - x * t_re - at_c
     e_im = k_im - x * t_im
-    if e_re > 50.0:
+    if e_re > UPHILL:
         return math.nan, math.nan
     # The pole's factor relative to its size at c: |c| / t, and |1+c| / (1+t).
     norm = t_re * t_re + t_im * t_im
@@ -121,7 +140,7 @@ def quadrature(
     for index in range(stride, last + 1, stride):
         re, im = integrand(index, bend, kind, x, c, at_c, scale, law)
         size = abs(re) + abs(im)
-        if not size < 1e6 * absolute:
+        if not size < RUNAWAY * absolute:
             return 0.0, math.inf, math.inf, math.inf, math.inf, stride, 0
         total += strip * im
         if index % (2 * stride) == 0:
@@ -130,11 +149,11 @@ def quadrature(
         once, twice = weights(index, bend, c, scale)
         moment += size * once
         moment_t += size * twice
-        quiet = quiet + 1 if size < 1e-18 * absolute else 0
-        if quiet == 2:
+        quiet = quiet + 1 if size < QUIET * absolute else 0
+        if quiet == QUIET_TERMS:
             stop = index
             break
-    if quiet < 2:
+    if quiet < QUIET_TERMS:
         return 0.0, math.inf, math.inf, math.inf, math.inf, stride, 0
     # One agreement can be an accident: the error of the coarser sum changes sign as x varies. Each halving squares the
     # error, up to a constant, so the differences of the steps before must be small enough as well.
@@ -196,7 +215,7 @@ def rounding_error(t: float, x: float, once: float, law: LossLaw) -> float:
             shift = 0.5 * once * law.a[r, i] / abs(u)
             part += 0.5 * abs(t * law.lam[r, i]) + 0.5 * abs(math.log(abs(u))) + shift * (2.0 + turn) + 0.5 * turn
         total += abs(law.times[r]) * part
-    return 4.0 * EPS * (total + 4.0)
+    return ROUNDINGS * (total + UNCOUNTED)
 
 
 @kernel
@@ -204,7 +223,10 @@ def spectrum_error(t: float, once: float, twice: float, law: LossLaw) -> float:
     """Change of K that the errors of the spectrum can cause, where |t(1+t)| is ``once`` and |t²(1+t)| is ``twice``.
 
     ∂K/∂λ = ½ t(1+t) (g/u + t a γ/u²) and ∂K/∂√a = t(1+t) √a/u. On a contour through t, |u| is at least cos α of its
-    value at t. Infinite where u itself is in doubt by more than a hundredth: these are first derivatives.
+    value at t. Infinite where u itself is in doubt by more than ``FIRST_ORDER``.
+
+    With the same γ dλ = ‖Δ‖ in every direction this also covers a Δ that is not diagonal, eigenvectors that turned: the
+    determinant sees eigenvalues only, which move by at most ‖Δ‖, and |xᵀΔx| ≤ ‖Δ‖ Σ xᵢ² for x = u⁻¹w.
     """
     total, move = 0.0, 0.0
     for r in range(law.g.shape[0]):
@@ -224,9 +246,9 @@ def spectrum_error(t: float, once: float, twice: float, law: LossLaw) -> float:
             if shift_error > 0.0:
                 part += once * (root + shift_error) * inv * shift_error
         total += abs(law.times[r]) * part
-    if not move < 0.01:
+    if not move < FIRST_ORDER:
         return math.inf
-    return total * (1.0 + 4.0 * move)
+    return total * (1.0 + REMAINDER * move)
 
 
 @kernel
@@ -282,11 +304,11 @@ def strip_integral(
             along -= math.log1p(c)
         in_sum = max(rounding, rounding_error(c, x, once, law))
         arrived = spectrum_error(c, once, twice, law)
-        arrived = arrived * (1.0 + arrived) if arrived < 0.1 else math.inf  # the integral changes by e^{ΔK} − 1
-        width = 2.0 * difference + in_sum * (1.0 + amplification) + arrived + 1e-14
+        arrived = arrived * (1.0 + arrived) if arrived < LARGEST_CHANGE else math.inf  # e^{ΔK} − 1
+        width = 2.0 * difference + in_sum * (1.0 + amplification) + arrived + LEAST_WIDTH
         # Above a proven bound, or not a number, the sum cannot be right.
         if width < half_width and along <= bound + width:
             log_value, half_width, bend, stride, stop = along, width, turn, found[5], found[6]
-        if half_width < NARROW + 2.0 * agreement + 8.0 * spectrum:
+        if half_width < NARROW + 2.0 * agreement + SPECTRUM_SHARE * spectrum:
             break
     return log_value, half_width, bend, stride, stop

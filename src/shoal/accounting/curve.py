@@ -21,7 +21,7 @@ from shoal.accounting.edges import LOOSE, all_edges, worst_edges
 from shoal.accounting.releases import EdgeSource, Releases, prior_offsets
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
-from shoal.parallel import Progress, map_blocks
+from shoal.threads import Progress, map_blocks
 from shoal.validation import FloatArray
 
 #: Notion -> code of the kernels.
@@ -55,6 +55,11 @@ class PrivacyCurve:
     delta_upper: Any
     log_delta_upper: Any
     worst_edge: Any
+
+    @classmethod
+    def void(cls, notion: str, epsilon: float, edge: tuple[str, str]) -> PrivacyCurve:
+        """What is said where nothing can be: δ ≤ 1."""
+        return cls(notion, epsilon, 1.0, 0.0, 0.0, 1.0, 0.0, edge)
 
     def scalar(self) -> PrivacyCurve:
         """The curve at its first ε, with plain numbers."""
@@ -275,7 +280,7 @@ def brackets(
         again = np.empty((len(rows), *out.shape[1:]))
         spectra = releases.spectra(pairs[rows], precise=True)
         all_edges(code, epsilons, offsets[rows], spectra, again)
-        out[rows] = _tighter(out[rows], again)
+        out[rows] = _settled(out[rows], again)
     return out
 
 
@@ -286,15 +291,19 @@ def _wider(found: FloatArray, width: float) -> NDArray[np.bool_]:
     return positive & ~(np.where(positive, upper, 0.0) - found[..., 1] < width)
 
 
-def _tighter(old: FloatArray, new: FloatArray) -> FloatArray:
-    """The new bracket, its ends no worse than the old ones'."""
-    result = new.copy()
-    result[..., 1] = np.maximum(new[..., 1], old[..., 1])
-    result[..., 2] = np.minimum(new[..., 2], old[..., 2])
-    # Ends that crossed cannot both be right: keep the wider of each.
-    crossed = ~(result[..., 1] <= result[..., 2])
-    result[crossed, 1] = np.minimum(new[crossed, 1], old[crossed, 1])
-    result[crossed, 2] = np.maximum(new[crossed, 2], old[crossed, 2])
+def _settled(old: FloatArray, new: FloatArray) -> FloatArray:
+    """The bracket from the precise spectrum; the old one where that is wider, both where they do not meet.
+
+    Never the better end of each: a bracket that is wrong at one end is wrong at the other.
+    """
+    with np.errstate(invalid="ignore"):
+        wider = ~(new[..., 2] - new[..., 1] <= old[..., 2] - old[..., 1]) & ~np.isnan(old).any(axis=-1)
+        apart = (new[..., 1] > old[..., 2]) | (old[..., 1] > new[..., 2])
+    # Both unbounded below: the difference is not a number where the upper end is −inf too, which is an exact zero.
+    wider &= new[..., 2] > -np.inf
+    result = np.where(wider[..., None], old, new)
+    result[apart, 1] = np.minimum(new[apart, 1], old[apart, 1])
+    result[apart, 2] = np.maximum(new[apart, 2], old[apart, 2])
     return result
 
 
@@ -341,10 +350,14 @@ def _worst(
 
 
 def trusted(found: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Split brackets into (value, lower, upper); a loose bracket's value is its upper end, a void one raises."""
+    """Split brackets into (value, lower, upper); a loose bracket's value is its upper end, a void one raises.
+
+    A bracket with a value of exact zero is not void, however wide: equal laws up to rounding, of which Pr(L > 0) may be
+    anything, and is reported as its upper end.
+    """
     value, lower, upper = found[:, 0].copy(), found[:, 1], found[:, 2]
     loose = _wider(found, 1e-6)
-    void = (loose & (lower == -np.inf) & (upper > math.log(1e-3))) | np.isnan(found).any(axis=1)
+    void = (loose & (lower == -np.inf) & (upper > math.log(1e-3)) & (value > -np.inf)) | np.isnan(found).any(axis=1)
     if void.any():
         raise CertificationError(
             f"{int(void.sum())} privacy figure(s) could not be certified: the covariances of the pair are too close to "

@@ -10,7 +10,7 @@ import numpy as np
 from shoal import validation
 from shoal.accounting import tails
 from shoal.accounting.contour import EPS
-from shoal.accounting.curve import exp_up
+from shoal.accounting.curve import TINIEST, exp_up
 from shoal.accounting.edges import only_law
 from shoal.accounting.generating import TINY_SQUARE
 from shoal.errors import InputError, UnreachableError
@@ -52,7 +52,8 @@ def gaussian_delta(sensitivity: float, sigma: float, epsilon: float, notion: str
     std = validation.positive(sigma=sigma)
     epsilon = validation.non_negative(epsilon=epsilon)
     code = {"dp": tails.DP, "pdp": tails.PDP}[validation.choice(["dp", "pdp"], notion=notion)]
-    return float(exp_up(np.array(_log_delta_upper(gap / std, epsilon, code))))
+    ratio = max(gap / std, TINIEST) if gap > 0 else 0.0  # a quotient that vanishes is not zero
+    return float(exp_up(np.array(_log_delta_upper(ratio, epsilon, code))))
 
 
 def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
@@ -93,7 +94,10 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
 
 
 def _log_delta_upper(ratio: float, epsilon: float, code: int) -> float:
-    """Upper end of ln δ for ‖ν₀‖ = ratio and equal covariances; the ratio may be off by its own rounding."""
+    """Upper end of ln δ for ‖ν₀‖ = ratio and equal covariances; the ratio may be off by its own rounding.
+
+    The one direction stands for equal covariances, so λ = 0 is exact.
+    """
     square = max(ratio * ratio, TINY_SQUARE) if ratio > 0 else 0.0
     law = only_law(np.zeros((1, 1)), np.zeros((1, 1)), np.array([[square]]), np.array([[2 * EPS * ratio]]))
     return float(tails.log_delta(code, epsilon, law, -math.inf)[2])

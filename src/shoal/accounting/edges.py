@@ -94,7 +94,7 @@ def worst_edges(
                     value, low, high = log_delta(notion, epsilons[j] + offsets[e, direction], law, floor)
                     if high < floor:
                         continue
-                    if high > -math.inf and not high - low < LOOSE:
+                    if high != -math.inf and not high - low < LOOSE:
                         wide[e] = True
                         continue
                 best[j, 1] = max(best[j, 1], low)
@@ -107,5 +107,5 @@ def worst_edges(
 
 @kernel
 def only_law(lam: FloatArray, g: FloatArray, a: FloatArray, shift_error: FloatArray) -> LossLaw:
-    """One release's spectrum as a loss law, with exact λ."""
+    """One release's spectrum as a loss law, with exact λ: for covariances that are equal by construction."""
     return LossLaw(lam, g, a, np.ones(len(lam)), np.zeros_like(lam), shift_error, lam.sum())

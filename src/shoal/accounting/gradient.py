@@ -22,7 +22,7 @@ from shoal.accounting.contour import integrand, node, strip_integral
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, chernoff, derivatives, reach, saddle
 from shoal.accounting.spectrum import turn_around
 from shoal.accounting.tails import CHERNOFF, DP, PDP_TWO_SIDED, is_trivial, log_sum, rough_size
-from shoal.accounting.whitening import back_solve_transposed, fast
+from shoal.accounting.whitening import back_solve_transposed, rough
 from shoal.compiled import kernel
 from shoal.validation import FloatArray, IndexArray
 
@@ -30,13 +30,37 @@ from shoal.validation import FloatArray, IndexArray
 NOTHING = -1e6
 #: Agreement of two quadrature steps that is enough to follow a gradient.
 ROUGH = 1e-7
+#: Nodes whose share of the integral is below this are passed over in averages.
+FAINT = 1e-13
+#: Largest ln of a complement that is not taken for certainty.
+NEAR_ONE = -1e-16
+
+
+class Contour(NamedTuple):
+    """Where one tail was integrated, as plain numbers in an array's last axis; strip 0 means no gradient.
+
+    ``log_tail`` is ln of the tail and ``log_strip`` that of the strip's own integral, which is the complement on the
+    other strip. Chernoff's bound has no contour: ``c`` is its t.
+    """
+
+    log_tail: float
+    strip: float
+    c: float
+    curvature: float
+    bend: float
+    stride: float
+    stop: float
+    log_strip: float
+
+
+SLOTS = len(Contour._fields)
 
 
 class Trace(NamedTuple):
-    """What the first pass leaves for the second, per edge: forward spectrum, basis E, and contours.
+    """What the first pass leaves for the second, per edge: forward spectrum, U, and contours.
 
-    ``contours`` is (edges, directions, tails, 8): ln of the tail, strip, c, curvature, bend, stride, stop, ln of the
-    strip's own integral; strip 0 means no gradient. The second tail is used by two-sided PDP only.
+    ``contours`` is (edges, directions, tails, ``SLOTS``), each a :class:`Contour`. The second tail is used by two-sided
+    PDP only.
     """
 
     lam: FloatArray
@@ -49,7 +73,7 @@ class Trace(NamedTuple):
 def empty_trace(n_edges: int, n_dims: int) -> Trace:
     """Room for the trace of a number of edges."""
     lam, g, w = np.empty((3, n_edges, n_dims))
-    return Trace(lam, g, w, np.empty((n_edges, n_dims, n_dims)), np.zeros((n_edges, 2, 2, 8)))
+    return Trace(lam, g, w, np.empty((n_edges, n_dims, n_dims)), np.zeros((n_edges, 2, 2, SLOTS)))
 
 
 @kernel
@@ -62,13 +86,39 @@ def _law(lam: FloatArray, g: FloatArray, w: FloatArray) -> LossLaw:
 
 
 @kernel
-def _contour(kind: int, side: int, x: float, law: LossLaw, out: FloatArray) -> float:
-    """ln of a one-sided quantity; its contour goes to ``out``."""
-    out[1] = 0.0
+def _write(
+    slots: FloatArray, log_tail: float, strip: int, c: float, curvature: float, bend: int, stride: int, stop: int,
+    log_strip: float,
+) -> None:  # fmt: skip
+    slots[0] = log_tail
+    slots[1] = strip
+    slots[2] = c
+    slots[3] = curvature
+    slots[4] = bend
+    slots[5] = stride
+    slots[6] = stop
+    slots[7] = log_strip
+
+
+@kernel
+def _read(slots: FloatArray) -> Contour:
+    return Contour(slots[0], slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7])
+
+
+@kernel
+def _without_contour(slots: FloatArray, log_tail: float) -> float:
+    """A tail that does not move with the laws, or not in a way that is known."""
+    _write(slots, log_tail, 0, 0.0, 0.0, 0, 0, 0, 0.0)
+    return log_tail
+
+
+@kernel
+def _contour(kind: int, side: int, x: float, law: LossLaw, slots: FloatArray) -> float:
+    """ln of a one-sided quantity; its contour goes to ``slots``."""
     if is_trivial(law) or side * x >= reach(side, law):
-        return -math.inf
+        return _without_contour(slots, -math.inf)
     if kind == TAIL and -side * x >= reach(-side, law):
-        return 0.0
+        return _without_contour(slots, 0.0)
     c, second = saddle(kind, side, x, law)
     other, second_other = saddle(kind, -side, x, law)
     strip = side
@@ -76,29 +126,24 @@ def _contour(kind: int, side: int, x: float, law: LossLaw, out: FloatArray) -> f
         strip, c, second = -side, other, second_other
     value, half, bend, stride, stop = strip_integral(kind, strip, x, c, second, law, -math.inf, ROUGH)
     if half == math.inf:
-        return min(value, 0.0) if strip == side else 0.0
-    out[1] = strip
-    out[2] = c
-    out[3] = second
-    out[4] = bend
-    out[5] = stride
-    out[6] = stop
-    out[7] = value
-    return min(value, 0.0) if strip == side else math.log1p(-math.exp(min(value, -1e-16)))
+        return _without_contour(slots, min(value, 0.0) if strip == side else 0.0)
+    log_tail = min(value, 0.0) if strip == side else math.log1p(-math.exp(min(value, NEAR_ONE)))
+    _write(slots, log_tail, strip, c, second, bend, stride, stop, value)
+    return log_tail
 
 
 @kernel
 def _averages(
-    kind: int, side: int, x: float, law: LossLaw, share: float, contour: FloatArray, d: FloatArray, p: FloatArray,
+    kind: int, side: int, x: float, law: LossLaw, share: float, contour: Contour, d: FloatArray, p: FloatArray,
     q: FloatArray,
 ) -> None:  # fmt: skip
     """Add share times d = ⟨t(1+t)/u⟩, p = ⟨t²(1+t)/uuᵀ⟩, q = ⟨t(1+t)/uuᵀ⟩ of one tail (lower triangles)."""
-    strip = int(contour[1])
+    strip = int(contour.strip)
     if strip == 0 or share == 0.0:
         return
     n = law.g.shape[1]
-    c, second, bend, stride, stop = contour[2], contour[3], int(contour[4]), int(contour[5]), int(contour[6])
-    scale = 1.0 / math.sqrt(second)
+    c, bend, stride, stop = contour.c, int(contour.bend), int(contour.stride), int(contour.stop)
+    scale = 1.0 / math.sqrt(contour.curvature)
     k0, _, _ = derivatives(c, law)
     at_c = k0 - x * c
     # Half the step's normalization is common to all nodes; what is integrated is ln S or ln(1 − S).
@@ -113,11 +158,11 @@ def _averages(
         total += im
     factor = share / total
     if strip != side:
-        factor *= -math.exp(contour[7] - contour[0])
+        factor *= -math.exp(contour.log_strip - contour.log_tail)
     inv_re, inv_im = np.empty(n), np.empty(n)
     for number in range(len(weights)):
         re, im = factor * weights[number, 0], factor * weights[number, 1]
-        if abs(re) + abs(im) < 1e-13 * abs(share):
+        if abs(re) + abs(im) < FAINT * abs(share):
             continue
         t_re, t_im, _, _ = node(number * stride, bend, c, scale)
         s_re, s_im = t_re + t_re * t_re - t_im * t_im, t_im + 2.0 * t_re * t_im
@@ -140,19 +185,16 @@ def _averages(
 def _value(notion: int, epsilon: float, law: LossLaw, contours: FloatArray) -> float:
     """ln δ of one directed edge."""
     if notion == CHERNOFF:
-        contours[0, 1] = 0.0
         if is_trivial(law):
-            return -math.inf if epsilon > 0.0 else 0.0
+            return _without_contour(contours[0], -math.inf if epsilon > 0.0 else 0.0)
         value, t = chernoff(epsilon, law)
-        contours[0, 2] = t
-        contours[0, 1] = 1.0 if 0.0 < t < math.inf else 0.0
+        _write(contours[0], value, RIGHT if 0.0 < t < math.inf else 0, t, 0.0, 0, 0, 0, value)
         return value
     kind = HOCKEY if notion == DP else TAIL
-    contours[0, 0] = _contour(kind, RIGHT, epsilon, law, contours[0])
+    right = _contour(kind, RIGHT, epsilon, law, contours[0])
     if notion != PDP_TWO_SIDED:
-        return float(contours[0, 0])
-    contours[1, 0] = _contour(TAIL, LEFT, -epsilon, law, contours[1])
-    return min(log_sum(contours[0, 0], contours[1, 0]), 0.0)
+        return right
+    return min(log_sum(right, _contour(TAIL, LEFT, -epsilon, law, contours[1])), 0.0)
 
 
 @kernel
@@ -165,18 +207,20 @@ def _all_averages(
     p[:] = 0.0
     q[:] = 0.0
     if notion == CHERNOFF:
-        t = contours[0, 2]
-        if contours[0, 1] != 0.0:
+        bound = _read(contours[0])
+        t = bound.c
+        if bound.strip != 0.0:
             for i in range(n):
                 d[i] = t * (1.0 + t) / (1.0 - t * law.g[0, i])
                 for j in range(i + 1):
                     q[i, j] = d[i] / (1.0 - t * law.g[0, j])
                     p[i, j] = t * q[i, j]
     elif notion == PDP_TWO_SIDED:
-        _averages(TAIL, RIGHT, epsilon, law, math.exp(contours[0, 0] - value), contours[0], d, p, q)
-        _averages(TAIL, LEFT, -epsilon, law, math.exp(contours[1, 0] - value), contours[1], d, p, q)
+        right, left = _read(contours[0]), _read(contours[1])
+        _averages(TAIL, RIGHT, epsilon, law, math.exp(right.log_tail - value), right, d, p, q)
+        _averages(TAIL, LEFT, -epsilon, law, math.exp(left.log_tail - value), left, d, p, q)
     else:
-        _averages(HOCKEY if notion == DP else TAIL, RIGHT, epsilon, law, 1.0, contours[0], d, p, q)
+        _averages(HOCKEY if notion == DP else TAIL, RIGHT, epsilon, law, 1.0, _read(contours[0]), d, p, q)
     for i in range(n):
         for j in range(i):
             p[j, i] = p[i, j]
@@ -190,17 +234,18 @@ def edge_values(
 ) -> None:  # fmt: skip
     """out[e, direction] = ln δ of each edge in double precision, without a bracket, and its trace."""
     n = means.shape[1]
-    e1, e2 = np.empty(n), np.empty(n)
+    e1, e2 = np.zeros(n), np.zeros(n)
     for e in range(len(pairs)):
         i, j = pairs[e, 0], pairs[e, 1]
         lam, g, w = trace.lam[e], trace.g[e], trace.w[e]
-        trace.frames[e] = fast(factors[j], covs[i], covs[j], means[i], means[j], 1.0, lam, g, w, e1, e2)
+        _, rows, _ = rough(factors[j], covs[i], covs[j], means[i], means[j], lam, g, w)
+        trace.frames[e] = rows.T
         value = _value(notion, epsilons[e, 0], _law(lam, g, w), trace.contours[e, 0])
-        out[e, 0] = value if value > NOTHING else NOTHING
+        out[e, 0] = NOTHING if value < NOTHING else value  # what is not a number stays so
         lam, g, w = lam.copy(), g.copy(), w.copy()
         turn_around(lam, g, w, e1, e2)
         value = _value(notion, epsilons[e, 1], _law(lam, g, w), trace.contours[e, 1])
-        out[e, 1] = value if value > NOTHING else NOTHING
+        out[e, 1] = NOTHING if value < NOTHING else value
 
 
 @kernel

@@ -16,11 +16,11 @@ from shoal.accounting.curve import BLOCK
 from shoal.accounting.edges import LOOSE, EdgeBlock, loss_law
 from shoal.accounting.generating import RIGHT, derivatives, extremes, reach, slopes
 from shoal.accounting.releases import Releases
-from shoal.accounting.tails import reach_error
+from shoal.accounting.tails import range_in_doubt, reach_error
 from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
-from shoal.parallel import map_blocks
+from shoal.threads import map_blocks
 from shoal.validation import FloatArray
 
 
@@ -113,8 +113,8 @@ def gdp(classes: Any, graph: NeighborGraph) -> float:
     worst = 0.0
     for start in range(0, len(pairs), BLOCK):
         spectra = releases.spectra(pairs[start : start + BLOCK], precise=True)
-        if spectra.disjoint.any() or spectra.g.any():
-            return math.inf
+        if spectra.disjoint.any() or spectra.g.any() or spectra.lam_error.any():
+            return math.inf  # a γ that may differ from 1 leaves no μ that is certain
         length = np.abs(spectra.w) + spectra.w_error
         total = np.sqrt((length**2 * spectra.times[:, None, None]).sum(axis=(0, 2)))
         worst = max(worst, float(total.max()))
@@ -136,7 +136,7 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
         back = (times * (spectra.w**2 * np.exp(-spectra.lam))).sum(axis=(0, 2))
         log_det = (times * spectra.lam).sum(axis=(0, 2))
         found = 0.5 * np.stack([shift - log_det, back + log_det], axis=1)[:, :, None]
-        found[spectra.disjoint] = math.inf
+        found[spectra.disjoint | np.isinf(spectra.lam_error).any(axis=(0, 2))] = math.inf
         return found, np.zeros_like(found)
 
     best, _, _ = _largest(releases, pairs, 1, measure)
@@ -204,7 +204,7 @@ def _divergences(orders: FloatArray, block: EdgeBlock, found: FloatArray, error:
                 if t == math.inf:
                     value = reach(RIGHT, law)
                     if value < math.inf:
-                        doubt = reach_error(0.0, law)
+                        doubt = math.inf if range_in_doubt(law) else reach_error(0.0, law)
                 elif t * high < 1.0:
                     near = t if abs(t) > 1e-6 else math.copysign(1e-6, t)
                     rounding, spectrum = carried_error(near, 0.0, law)

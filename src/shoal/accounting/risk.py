@@ -80,11 +80,13 @@ def identification_risk(
 
     # Laws on different supports give themselves away: groups are (component, support).
     supports = supports_of(family)
-    group = component * len(supports.families) + supports.family
+    group = component * (int(supports.groups.max()) + 1) + supports.groups
     groups = [np.flatnonzero(group == number) for number in np.unique(group)]
     groups = [members for members in groups if weights[members].sum() > 0]
+    settled = [len(members) == 1 or bool((supports.position[members] >= 0).all()) for members in groups]
     crowded = sum(
-        len(members) > 2 and supports.families[supports.family[members[0]]].classes is not None for members in groups
+        known and len(members) > 2 and supports.families[supports.family[members[0]]].classes is not None
+        for members, known in zip(groups, settled, strict=True)
     )
     rng = np.random.default_rng(seed)
     parts = []
@@ -102,7 +104,7 @@ def identification_risk(
         success_upper=float(min(high * (1 + 1e-12), 1.0)),
         prior_success=float(guess),
         confidence=1.0 if crowded == 0 else confidence,
-        exact=crowded == 0,
+        exact=crowded == 0 and all(settled),
     )
 
 
@@ -118,13 +120,15 @@ def _group_success(
     """(lower, value, upper) of the success within one group of labels on one support."""
     if len(members) == 1:
         return 1.0, 1.0, 1.0
+    supports = supports_of(family)
+    if (supports.position[members] < 0).any():
+        return float(weights.max()), 1.0, 1.0  # unsettled laws: nothing is claimed
     if len(members) == 2 and (weights > 0).all():
         pair = members[None, :]
         epsilon = np.array([math.log(weights[1] / weights[0])])
         found = np.exp(brackets(releases, pair, tails.DP, epsilon, np.zeros((1, 2)))[0, 0, 0])
         value, low, high = weights[1] + weights[0] * found
         return float(low), float(value), float(high)
-    supports = supports_of(family)
     part = supports.families[supports.family[members[0]]]
     if part.classes is None:
         top = float(weights.max())  # all answers are equal

@@ -2,7 +2,7 @@
 
 :class:`EdgeSpectra` holds, for a block of edges (X → X'), λ = ln γ, g = γ − 1 and w = √γ ν₀ of section 2 of
 docs/theory.md, each with a bound on its error. Labels with different supports are marked ``disjoint``: their loss is
-infinite.
+infinite. Labels whose laws are not settled (:mod:`shoal.supports`) have errors without bound: nothing is claimed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shoal.accounting import whitening
 from shoal.classes import GaussianClasses
 from shoal.compiled import kernel
-from shoal.supports import Family, Supports, split
+from shoal.supports import Supports, split
 from shoal.validation import FloatArray, IndexArray
 
 EPS = whitening.EPS
@@ -69,15 +69,8 @@ def supports_of(classes: GaussianClasses) -> Supports:
 
 def width_of(classes: GaussianClasses) -> int:
     """How many directions a spectrum of this family can have; one when the covariance is shared."""
-    return (
-        max(
-            (1 if f.classes.is_shared else f.classes.n_dims)
-            for f in supports_of(classes).families
-            if f.classes is not None
-        )
-        if any(f.classes is not None for f in supports_of(classes).families)
-        else 1
-    )
+    laws = [family.classes for family in supports_of(classes).families if family.classes is not None]
+    return max((1 if one.is_shared else one.n_dims for one in laws), default=1)
 
 
 def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeSpectra:
@@ -90,30 +83,35 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
     supports = supports_of(classes)
     result = EdgeSpectra.empty(len(pairs), width_of(classes))
     first = supports.family[pairs[:, 0]]
-    result.disjoint[:] = first != supports.family[pairs[:, 1]]
-    for number in np.unique(first[~result.disjoint]):
+    result.disjoint[:], unsettled = supports.compared(np.asarray(pairs, dtype=np.intp))
+    comparable = ~(result.disjoint | unsettled)
+    for number in np.unique(first[comparable]):
         family = supports.families[number]
         if family.classes is None:
             continue  # one point: equal laws, all zeros
-        rows = np.flatnonzero((first == number) & ~result.disjoint)
-        result.put(rows, _family_spectra(family, supports.position[pairs[rows]], precise and family.exact))
+        rows = np.flatnonzero((first == number) & comparable)
+        result.put(rows, _family_spectra(family.classes, supports.position[pairs[rows]], precise))
     if classes.doubts is not None:
-        # Laws known up to a relative η each: every λ moves by at most 2 (η + η'), and √a along with it.
+        # Laws known up to a relative η each: every λ moves by at most 2 (η + η'), and √a along with it. A gap that is
+        # off by ‖L⁻¹e‖ in its own label's coordinates is off by at most √γ times as much in those of the other.
         relative, shifted = (d[pairs].sum(axis=1)[:, None] for d in classes.doubts)
-        grown = np.exp(0.5 * np.abs(result.lam).max(axis=1, keepdims=True))
-        if not classes.is_shared:  # one matrix, rounded once, is the same for all
+        most = (np.abs(result.lam) + result.lam_error).max(axis=1, keepdims=True)
+        grown = np.exp(0.5 * np.minimum(most, 1e3)) * (1 + 8 * EPS)  # beyond, λ is not known and nothing is claimed
+        if not classes.is_shared:  # one matrix, rounded once, is the same for all: γ = 1 exactly
             result.lam_error[:] += np.where(relative < 0.25, 2.0 * relative, np.inf)
-        result.w_error[:] += 2.0 * relative * np.linalg.norm(result.w, axis=1)[:, None] + shifted * grown
+        known = np.isfinite(relative) & np.isfinite(shifted)
+        length = np.linalg.norm(result.w, axis=1)[:, None]
+        with np.errstate(invalid="ignore"):
+            result.w_error[:] += np.where(known, 2.0 * relative * length + shifted * grown, np.inf)
+    # A gap, of unknown size: a spectrum of zeros would read as equal laws.
+    result.w[unsettled] = 1.0
+    result.lam_error[unsettled] = np.inf
+    result.w_error[unsettled] = np.inf
     return result
 
 
-def _family_spectra(family: Family, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
-    classes = family.classes
-    assert classes is not None
-    if classes.is_diagonal:
-        part = _diagonal(classes, pairs)
-    else:
-        part = _full(classes, pairs, precise, 1.0 if family.exact else 8.0)
+def _family_spectra(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
+    part = _diagonal(classes, pairs) if classes.is_diagonal else _full(classes, pairs, precise)
     return _merged(part) if classes.is_shared else part
 
 
@@ -141,13 +139,13 @@ def _diagonal(classes: GaussianClasses, pairs: NDArray[np.intp]) -> EdgeSpectra:
     return EdgeSpectra(lam, g, w, lam_error, 4 * EPS * np.abs(w), disjoint)
 
 
-def _full(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool, doubt: float) -> EdgeSpectra:
+def _full(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
     result = EdgeSpectra.empty(len(pairs), classes.n_dims)
     _full_block(
         classes.cholesky,
         classes.stored_covs,
         classes.means,
-        classes.condition * doubt,
+        classes.condition,
         pairs,
         precise,
         result.lam,
@@ -181,13 +179,13 @@ def _full_block(
         turn = condition[ci] < condition[cj]
         if turn:
             i, j, ci, cj = j, i, cj, ci
-        vectors = whitening.fast(
+        rows = whitening.fast(
             factors[cj], covs[ci], covs[cj], means[i], means[j], condition[cj],
             lam[e], g[e], w[e], lam_error[e], w_error[e],
         )  # fmt: skip
         if precise:
             whitening.refine(
-                factors[cj], vectors, covs[ci], covs[cj], means[i], means[j],
+                factors[cj], rows, covs[ci], covs[cj], means[i], means[j],
                 lam[e], g[e], w[e], lam_error[e], w_error[e],
             )  # fmt: skip
         if turn:
@@ -198,8 +196,11 @@ def _full_block(
 def turn_around(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray) -> None:
     """The reverse edge, in place: γ → 1/γ, w → w / √γ; the error of γ joins that of w."""
     for i in range(len(lam)):
-        shrink = np.exp(-0.5 * lam[i])
+        shrink, doubt = np.exp(-0.5 * lam[i]), np.expm1(0.5 * lam_error[i])
         w[i] *= shrink
-        w_error[i] = w_error[i] * shrink + 0.5 * lam_error[i] * abs(w[i])
+        if lam_error[i] > 0.0:
+            w_error[i] = w_error[i] * shrink * (1.0 + doubt) + doubt * abs(w[i])
+        else:
+            w_error[i] *= shrink
         lam[i] = -lam[i]
         g[i] = np.expm1(lam[i])

@@ -25,7 +25,7 @@ from shoal.accounting.tails import is_trivial, tail
 from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
-from shoal.parallel import map_blocks
+from shoal.threads import map_blocks
 from shoal.validation import FloatArray
 
 

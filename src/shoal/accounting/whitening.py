@@ -20,6 +20,7 @@ import math
 import numpy as np
 
 from shoal.compiled import inlined, kernel
+from shoal.eigenpairs import eigenpairs, flaws
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
@@ -61,6 +62,39 @@ def whitened_difference(lower: FloatArray, cov: FloatArray, cov_base: FloatArray
 
 
 @kernel
+def rough(
+    lower: FloatArray,
+    cov: FloatArray,
+    cov_base: FloatArray,
+    mean: FloatArray,
+    mean_base: FloatArray,
+    lam: FloatArray,
+    g: FloatArray,
+    w: FloatArray,
+) -> tuple[FloatArray, FloatArray, float]:
+    """Spectrum of the edge from N(mean, cov) to N(mean_base, cov_base), unmeasured; returns (H, rows of Uᵀ, ‖y‖).
+
+    ``lower`` factors cov_base. λ is 0 where γ was lost.
+    """
+    n = lower.shape[0]
+    h = whitened_difference(lower, cov, cov_base)
+    values, rows = eigenpairs(h)
+    y = np.empty((n, 1))
+    y[:, 0] = mean_base - mean
+    forward_solve(lower, y)
+    length = 0.0
+    for i in range(n):
+        length += y[i, 0] * y[i, 0]
+        total = 0.0
+        for j in range(n):
+            total += rows[i, j] * y[j, 0]
+        w[i] = total
+        g[i] = values[i]
+        lam[i] = math.log1p(values[i]) if values[i] > -1.0 else 0.0
+    return h, rows, math.sqrt(length)
+
+
+@kernel
 def fast(
     lower: FloatArray,
     cov: FloatArray,
@@ -74,36 +108,34 @@ def fast(
     lam_error: FloatArray,
     w_error: FloatArray,
 ) -> FloatArray:
-    """Spectrum of the edge from N(mean, cov) to N(mean_base, cov_base) in double precision; returns U.
+    """Spectrum of an edge in double precision with bounds on its errors; returns Uᵀ.
 
-    ``lower`` factors cov_base and ``condition`` is the condition number of its correlation matrix: the errors of the
-    factorization and the solves are within a few times its product with the unit roundoff (Higham 2002, chapter 10).
+    ``condition`` is the condition number of the correlation matrix of cov_base: the errors of its factorization and of
+    the solves, relative to ‖H‖ and ‖y‖, are within a few times its product with the unit roundoff (Higham 2002, ch. 8,
+    10; scaling rows and columns changes neither). What the eigensolver adds is measured. The same absolute error
+    stands at every γ: it then covers eigenvectors that turned, since |xᵀΔx| ≤ ‖Δ‖ Σ xᵢ².
     """
-    n = lower.shape[0]
-    values, vectors = np.linalg.eigh(whitened_difference(lower, cov, cov_base))
-    y = np.empty((n, 1))
-    y[:, 0] = mean_base - mean
-    forward_solve(lower, y)
-    size, length = 0.0, 0.0
-    for i in range(n):
-        size = max(size, abs(values[i]))
-        length += y[i, 0] * y[i, 0]
-    relative = EPS * (2.0 * n + condition)
-    for i in range(n):
-        gamma = 1.0 + values[i]
-        g[i] = values[i]
-        total = 0.0
-        for j in range(n):
-            total += vectors[j, i] * y[j, 0]
-        w[i] = total
-        w_error[i] = relative * math.sqrt(length)
-        if gamma > 8.0 * relative * size:
-            lam[i] = math.log1p(values[i])
-            lam_error[i] = relative * size / (gamma - relative * size)
+    h, rows, length = rough(lower, cov, cov_base, mean, mean_base, lam, g, w)
+    residual, skew = flaws(h, g, rows)
+    size = np.abs(g).max()
+    relative = EPS * (2.0 * len(g) + condition)
+    store_errors((relative + skew) * size + residual, (relative + skew) * length, lam, g, lam_error, w_error)
+    return rows
+
+
+@kernel
+def store_errors(
+    gamma_error: float, shift_error: float, lam: FloatArray, g: FloatArray, lam_error: FloatArray, w_error: FloatArray
+) -> None:
+    """The same absolute errors for every direction; infinite where γ is not known to one digit, or not a number."""
+    for i in range(len(g)):
+        gamma = 1.0 + g[i]
+        w_error[i] = shift_error if shift_error < math.inf else math.inf
+        if gamma > 8.0 * gamma_error:
+            lam_error[i] = gamma_error / (gamma - gamma_error) * (1.0 + 4.0 * EPS)
         else:
             lam[i] = 0.0
             lam_error[i] = math.inf
-    return vectors
 
 
 # ---------------------------------------------------------------- double-double arithmetic (Dekker 1971, Knuth)
@@ -164,15 +196,37 @@ def congruence(w: FloatArray, s_hi: FloatArray, s_lo: FloatArray) -> tuple[Float
 
 
 @kernel
-def largest_term(frame: FloatArray, cov: FloatArray, diff: FloatArray) -> float:
-    """Largest diagonal entry of |W|ᵀ (|S| + |D|) |W|: what the sums of the congruences cancel from."""
+def largest_sum(frame: FloatArray, cov: FloatArray, diff: FloatArray) -> float:
+    """Largest row sum of |W|ᵀ (|S| + |D|) |W|: a bound on the norm of what the sums of the congruences cancel from."""
     n = frame.shape[0]
+    width = np.zeros(n)
+    for q in range(n):
+        for j in range(n):
+            width[q] += abs(frame[q, j])
     worst = 0.0
     for i in range(n):
         total = 0.0
         for p in range(n):
+            part = 0.0
             for q in range(n):
-                total += abs(frame[p, i] * frame[q, i]) * (abs(cov[p, q]) + abs(diff[p, q]))
+                part += (abs(cov[p, q]) + abs(diff[p, q])) * width[q]
+            total += abs(frame[p, i]) * part
+        worst = max(worst, total)
+    return worst
+
+
+@kernel
+def off_diagonal(matrix: FloatArray) -> float:
+    """Largest row sum off the diagonal of a matrix scaled to unit diagonal; infinite where that cannot be."""
+    n = matrix.shape[0]
+    worst = 0.0
+    for i in range(n):
+        if not matrix[i, i] > 0.0:
+            return math.inf
+        total = 0.0
+        for j in range(n):
+            if j != i:
+                total += abs(matrix[i, j]) / math.sqrt(matrix[i, i]) / math.sqrt(matrix[j, j])
         worst = max(worst, total)
     return worst
 
@@ -251,10 +305,17 @@ def cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
     return out, True
 
 
+#: Row sums off the unit diagonal up to which a matrix counts as straightened: its condition number is below 1.3, so
+#: that factors and solves have errors of a few units of roundoff in every entry.
+STRAIGHT = 0.1
+#: How often the frame may be straightened; each time squares what was off, up to rounding.
+ATTEMPTS = 5
+
+
 @kernel
 def refine(
     lower: FloatArray,
-    vectors: FloatArray,
+    rows: FloatArray,
     cov: FloatArray,
     cov_base: FloatArray,
     mean: FloatArray,
@@ -267,17 +328,19 @@ def refine(
 ) -> bool:
     """Spectrum to nearly full working precision for an ill-conditioned pair; False where that fails.
 
-    ``vectors`` is U of :func:`fast`; the rest is as there.
+    ``rows`` is Uᵀ of :func:`fast`; the rest is as there. With the covariances nearly equal H itself is decomposed and
+    its errors are absolute. Otherwise they are relative to each γ: a factor I + F of the root moves λ by 2‖F‖ at most,
+    turns directions whose γ differ by as much, and mixes those that do not within λ's own error.
     """
     n = lower.shape[0]
-    frame = vectors.copy()
+    frame = rows.T.copy()
     back_solve_transposed(lower, frame)
     zero = np.zeros((n, n))
     d_hi, d_lo = np.empty((n, n)), np.empty((n, n))
     for i in range(n):
         for j in range(n):
             d_hi[i, j], d_lo[i, j] = two_sum(cov[i, j], -cov_base[i, j])
-    for _ in range(5):
+    for _ in range(ATTEMPTS):
         base_hi, base_lo = congruence(frame, cov_base, zero)
         diff_hi, diff_lo = congruence(frame, d_hi, d_lo)
         first = np.empty((n, n))
@@ -292,17 +355,21 @@ def refine(
         forward_solve(small, h)
         h = h.T.copy()
         forward_solve(small, h)
-        size, off = 0.0, 0.0
+        size = 0.0  # at least ‖H‖
         for i in range(n):
+            total = 0.0
             for j in range(n):
-                size = max(size, abs(h[i, j]))
-                if i != j:
-                    off = max(off, abs(base_hi[i, j]) / math.sqrt(base_hi[i, i] * base_hi[j, j]))
-        near = size * n < 0.5
+                total += abs(0.5 * (h[i, j] + h[j, i]))
+            size = max(size, total)
+        near = size < 0.5
+        straight = off_diagonal(base_hi) < STRAIGHT
+        root = np.empty((0, 0))
         if near:
-            values, rotation = np.linalg.eigh(0.5 * (h + h.T))
-            rotation = rotation.T.copy()
+            h = 0.5 * (h + h.T)
+            values, rotation = eigenpairs(h)
+            residual, skew = flaws(h, values, rotation)
         else:
+            straight = straight and off_diagonal(first) < STRAIGHT
             root, ok = cholesky(first)
             if not ok:
                 return False
@@ -310,7 +377,14 @@ def refine(
             rotation = np.eye(n)
             if not orthogonalize_rows(root, rotation):
                 return False
-        if off < 1e-2:
+            values = np.empty(n)
+            for i in range(n):
+                gamma = 0.0
+                for j in range(n):
+                    gamma += root[i, j] * root[i, j]
+                values[i] = gamma
+            residual, skew = flaws(np.eye(n), np.ones(n), rotation)
+        if straight:
             y = np.empty((n, 1))
             length = 0.0
             for i in range(n):
@@ -322,25 +396,25 @@ def refine(
             forward_solve(small, y)
             for i in range(n):
                 length += y[i, 0] * y[i, 0]
-            lost = 4.0 * n * DOUBLE_DOUBLE * largest_term(frame, cov_base, d_hi)
-            equal = not np.any(d_hi)  # then γ = 1 exactly
+            relative = 8.0 * n * EPS
+            lost = 4.0 * n * DOUBLE_DOUBLE * largest_sum(frame, cov_base, d_hi)
+            shift_error = (relative + lost + skew) * math.sqrt(length)
             for i in range(n):
                 total = 0.0
                 for j in range(n):
                     total += rotation[i, j] * y[j, 0]
                 w[i] = total
-                w_error[i] = (8.0 * n * EPS + lost) * math.sqrt(length)
-                if near:
-                    g[i] = values[i]
-                    lam[i] = math.log1p(values[i])
-                    lam_error[i] = 0.0 if equal else 8.0 * n * EPS * size + 2.0 * lost
-                else:
-                    gamma = 0.0
-                    for j in range(n):
-                        gamma += root[i, j] * root[i, j]
-                    lam[i] = math.log(gamma)
-                    g[i] = gamma - 1.0
-                    lam_error[i] = 8.0 * n * EPS + lost / (gamma - lost) if gamma > 8.0 * lost else math.inf
+                g[i] = values[i] if near else values[i] - 1.0
+                lam[i] = math.log1p(values[i]) if near else math.log(values[i])
+            if near:
+                # Equal covariances have γ = 1 exactly.
+                gamma_error = (relative + skew) * size + residual + 2.0 * lost if np.any(d_hi) else 0.0
+                store_errors(gamma_error, shift_error, lam, g, lam_error, w_error)
+            else:
+                for i in range(n):
+                    w_error[i] = shift_error
+                    known = values[i] > 16.0 * lost  # γ itself: 1 + g has lost the digits of a small one
+                    lam_error[i] = relative + skew + 2.0 * lost / (values[i] - 2.0 * lost) if known else math.inf
             return True
         # The frame was too poor: straighten it with what was just learned and try again.
         turned = rotation.T.copy()

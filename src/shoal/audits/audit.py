@@ -35,9 +35,9 @@ from shoal.audits.replay import Repeats, share_identical
 from shoal.audits.residuals import Laws
 from shoal.audits.verdict import Audit, Replay
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
 from shoal.supports import RankWarning
 from shoal.validation import FloatArray, IndexArray
 

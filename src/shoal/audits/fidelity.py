@@ -27,6 +27,7 @@ from scipy import linalg, stats
 from shoal.audits.confidence import SHARES
 from shoal.audits.findings import Finding
 from shoal.audits.residuals import Laws
+from shoal.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: How far, in units of a constant direction's tolerance, rounding to a grid may move an answer.
@@ -90,7 +91,7 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Fi
         found.append(Finding("too much spread", (label,), {"variance ratio": square / df, "p": high, "n": m}))
     if r > 1:
         centered = first - first.mean(axis=0)
-        _, vectors = np.linalg.eigh(centered.T @ centered)
+        _, vectors = eigh(centered.T @ centered)
         df = len(second) - 1
         for column, kind, tail, level in (
             (0, "too little spread", stats.chi2.cdf, levels["spread"]),

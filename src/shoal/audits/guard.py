@@ -26,10 +26,11 @@ from scipy import linalg, stats
 from shoal import validation
 from shoal.accounting.curve import round_up, worst_over_edges
 from shoal.accounting.releases import Releases
+from shoal.certificate import with_loss
 from shoal.classes import GaussianClasses
-from shoal.designs.certificate import with_loss
-from shoal.designs.mechanism import Mechanism
+from shoal.eigenpairs import eigh
 from shoal.errors import CertificationError, InputError
+from shoal.mechanism import Mechanism
 from shoal.supports import RankWarning
 from shoal.validation import FloatArray
 
@@ -209,7 +210,7 @@ def _plausible(
 ) -> tuple[FloatArray, FloatArray]:
     """One draw of all labels' means and covariances. A shared covariance stays shared."""
     n, k = classes.means.shape
-    values, vectors = np.linalg.eigh(classes.stored_covs)
+    values, vectors = eigh(classes.stored_covs)
     covs = np.empty_like(classes.stored_covs)
     for i in range(len(covs)):
         kept = values[i] > 1e-14 * max(values[i, -1], 0.0)
@@ -220,7 +221,7 @@ def _plausible(
         covs[i] = degrees * moved @ moved.T
     full = np.broadcast_to(covs, (n, k, k))
     spread = full if estimates.spread is None else estimates.spread
-    values, vectors = np.linalg.eigh(spread)
+    values, vectors = eigh(spread)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     error = np.einsum("nij,nj->ni", roots, rng.standard_normal((n, k))) / np.sqrt(estimates.n_mean)[:, None]
     return classes.means + error, np.asarray(covs)
@@ -245,7 +246,7 @@ def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> 
     center = classes.means + mechanism.bias + np.einsum("nij,nj->ni", np.broadcast_to(kept, (n, k, k)), shift)
     noise: FloatArray = mechanism.noise_cov
     if covs is not None:
-        values, vectors = np.linalg.eigh(covs)
+        values, vectors = eigh(covs)
         moved = kept @ (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
         noise = moved @ np.swapaxes(moved, 1, 2) + noise
     laws = GaussianClasses(center, noise[0] if len(noise) == 1 else noise, classes.labels)

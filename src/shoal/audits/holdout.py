@@ -20,9 +20,9 @@ from shoal.accounting.releases import Releases
 from shoal.audits import trials
 from shoal.audits.residuals import Laws
 from shoal.audits.verdict import SHOWN, round_down
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray, IndexArray
 
 

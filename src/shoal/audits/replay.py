@@ -21,7 +21,8 @@ import numpy as np
 from shoal.audits.attacks import Scores
 from shoal.audits.residuals import Laws
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
+from shoal.eigenpairs import eigh
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 ATTACKS = ("repeats", "average")
@@ -40,7 +41,7 @@ class Repeats:
         classes, output = mechanism.classes, mechanism.output
         n, k = classes.means.shape
         noise = np.array(np.broadcast_to(mechanism.noise_cov, (n, k, k)))
-        values, vectors = np.linalg.eigh(classes.stored_covs)
+        values, vectors = eigh(classes.stored_covs)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         moved = root if mechanism.gain is None else root + mechanism.gain @ root  # A Σ^{1/2}
         shared = moved @ np.swapaxes(moved, 1, 2)

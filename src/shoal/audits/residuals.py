@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.classes import GaussianClasses
+from shoal.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray
 
 #: Variances below this share of the largest, in units of the entries' own, belong to constants.
@@ -55,7 +56,7 @@ class Laws:
         rows, entries = np.nonzero(fixed)
         shaped[rows, entries, :] = 0.0
         shaped[rows, :, entries] = 0.0
-        values, vectors = np.linalg.eigh(0.5 * (shaped + np.swapaxes(shaped, 1, 2)))
+        values, vectors = eigh(0.5 * (shaped + np.swapaxes(shaped, 1, 2)))
         floor = NULL * np.where(values[:, -1:] > 0, values[:, -1:], 1.0)
         null = values <= floor
         values = np.maximum(values, floor)

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
+from shoal.accounting.spectrum import supports_of
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
+from shoal.eigenpairs import eigh
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 #: Turns true answers (m, k) about one label into released ones (m, k).
@@ -31,13 +33,22 @@ def seeded_release(mechanism: Mechanism, seed: int = 0) -> Release:
 
 
 def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.Generator) -> list[FloatArray]:
-    """(n_samples, k) true answers per label, drawn from the class laws."""
-    values, vectors = np.linalg.eigh(classes.stored_covs)
+    """(n_samples, k) true answers per label, drawn from the class laws: constants exact, the rest on the support.
+
+    On an oblique support the entries that determine the others are drawn, and the others computed from them.
+    """
+    supports = supports_of(classes)
+    values, vectors = eigh(classes.stored_covs)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    roots[classes.stored_variances == 0] = 0.0
     drawn = []
     for i, mean in enumerate(classes.means):
         root = roots[0 if classes.is_shared else i]
-        drawn.append(np.asarray(mean + rng.standard_normal((n_samples, classes.n_dims)) @ root.T))
+        family = supports.families[supports.family[i]] if supports.position[i] >= 0 else None
+        if family is not None and family.spread is not None and family.classes is not None:
+            factor = family.classes.cholesky[0 if family.classes.is_shared else supports.position[i]]
+            root = family.spread @ factor
+        drawn.append(np.asarray(mean + rng.standard_normal((n_samples, root.shape[1])) @ root.T))
     return drawn
 
 

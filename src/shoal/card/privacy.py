@@ -13,10 +13,9 @@ from shoal.card.card import ReleaseCard
 from shoal.card.digits import many, plain, shorten, up, upper
 from shoal.card.exhibits import Exhibits
 from shoal.card.section import Point, Section, axis, bars, heat, lines, series
-from shoal.designs.design import OUT_OF_TIME
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import CertificationError
-from shoal.parallel import map_blocks
+from shoal.mechanism import Ending, Mechanism
+from shoal.threads import map_blocks
 from shoal.validation import FloatArray
 
 #: Method -> words for it.
@@ -133,7 +132,7 @@ def frontier_section(card: ReleaseCard, shown: Exhibits) -> Section:
 
 
 def _out_of_time(mechanism: Mechanism) -> bool:
-    return any(note.startswith(OUT_OF_TIME) for note in mechanism.notes)
+    return mechanism.ending is Ending.OUT_OF_TIME
 
 
 def _of_scope(shown: Exhibits | None, what: str) -> list[str]:

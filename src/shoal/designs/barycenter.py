@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.designs import minimax
-from shoal.designs.problem import square_root
 from shoal.errors import CertificationError
+from shoal.matrices import square_root
 from shoal.validation import FloatArray
 
 

@@ -21,11 +21,12 @@ from typing import TypeVar
 import numpy as np
 
 from shoal.accounting.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
-from shoal.designs.mechanism import certified
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
 from shoal.designs.quasi_newton import minimize
-from shoal.parallel import n_threads
+from shoal.designs.stored import certified
+from shoal.mechanism import Ending
+from shoal.threads import n_threads
 from shoal.validation import BoolArray, FloatArray
 
 Result = TypeVar("Result")
@@ -62,6 +63,13 @@ class Settings:
     @property
     def late(self) -> bool:
         return self.interrupted.is_set() or time.monotonic() > self.deadline
+
+    @property
+    def ending(self) -> Ending:
+        """How the searches that had these settings ended."""
+        if self.interrupted.is_set():
+            return Ending.INTERRUPTED
+        return Ending.OUT_OF_TIME if self.late else Ending.COMPLETE
 
     def part(self, share: float) -> Settings:
         """The same, with a share of the time that is left."""
@@ -300,11 +308,7 @@ def _values(
 
     def work(part: slice) -> None:
         room = empty_trace(part.stop - part.start, means.shape[1]) if trace is None else _part(trace, part)
-        try:
-            edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
-        except np.linalg.LinAlgError:  # laws so narrow that numbers overflow
-            out[part] = 0.0
-            room.contours[:] = 0.0
+        edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
 
     _spread(work, len(pairs), max(32, min(512, -(-len(pairs) // n_threads()))))
     out[np.isnan(out)] = 0.0  # laws too narrow for their distance: told apart

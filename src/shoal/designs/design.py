@@ -1,4 +1,4 @@
-"""design, calibrate, frontier and perfect_rho: the public face of the designer."""
+"""design, frontier and perfect_rho: the best that an error budget buys."""
 
 from __future__ import annotations
 
@@ -14,25 +14,17 @@ from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
 from shoal.designs.barycenter import additive_center, transport_center
-from shoal.designs.bounds import lower_bound
 from shoal.designs.descent import Report, Settings
-from shoal.designs.mechanism import Mechanism, certified
-from shoal.designs.methods.additive import additive
-from shoal.designs.methods.center import center
-from shoal.designs.methods.covariance import covariance
-from shoal.designs.methods.paper import paper
-from shoal.designs.methods.transport import transport
-from shoal.designs.methods.white import none, white
+from shoal.designs.floors import lower_bound
+from shoal.designs.methods import METHODS, Method
 from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem
-from shoal.errors import InputError, UnreachableError
+from shoal.designs.stored import certified, mechanism_of
+from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.matrices import square_root
+from shoal.mechanism import Ending, Mechanism
 from shoal.validation import FloatArray
-
-METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center")
-SEARCHED = {"covariance": covariance, "additive": additive, "transport": transport}
-#: How the note of a design begins whose search was cut short.
-OUT_OF_TIME = "the time limit ended the search"
 
 
 def design(
@@ -83,7 +75,7 @@ def design(
     the certificate is computed from the final parameters and includes what their rounding and finite precision cost:
     about 3e-28 for constant answers that meet (k = 12), at ε = 0 about 1e-14 to 1e-12 for random answers that meet.
     """
-    validation.choice(METHODS, method=method)
+    validation.choice(list(METHODS), method=method)
     if rho is None:
         raise InputError("rho must be given: the mean squared error per entry that may be spent")
     if rho_is_total:
@@ -113,37 +105,35 @@ def _settings(
 
 def _solve(problem: Problem, method: str, settings: Settings, starts: Sequence[Moves]) -> Mechanism:
     notes: list[str] = []
-    history: FloatArray | None = None
     if problem.noise_floor > 0 and method == "none":
         raise InputError("noise_floor: the method 'none' adds no noise; choose another method")
-    if method == "none":
-        moves = none(problem)
-    elif method == "white":
-        moves = white(problem)
-    elif method == "paper":
-        moves, history = paper(problem, settings)
+    how = METHODS[method]
+    if not how.alone:
+        moves = how.solve(problem, settings, starts)
     else:
-        moves = _by_component(problem, method, settings, starts)
-        if method in SEARCHED and len(problem.components) > 1 and not settings.late:
+        moves = _by_component(problem, how, settings, starts)
+        if how.searched and len(problem.components) > 1 and not settings.late:
             # The simple methods look at all components together; but for Algorithm 1, each component has tried them.
-            whole = [white(problem), paper(problem, settings)[0]]
-            if problem.noise_floor == 0:
-                whole.append(none(problem))
+            simple = ("white", "paper", *(("none",) if problem.noise_floor == 0 else ()))
+            whole = [METHODS[name].solve(problem, settings, ()) for name in simple]
             moves = min([moves, *whole], key=lambda m: certified(problem, m))
         if method == "transport" and moves.map is None:
             notes.append("no map improved on independent noise: this is the additive design")
         if method in ("additive", "transport") and not moves.shift.any():
             notes.append("no shift of the means improved the design: its noise has mean zero")
-    if method == "paper" or method in SEARCHED:
-        if settings.interrupted.is_set():
-            notes.append("an interrupt ended the search: this is the best design found until then")
-        elif settings.late:
-            notes.append(f"{OUT_OF_TIME}: this is the best design found until then")
+    ending = Ending.COMPLETE
+    if method == "paper" or how.searched:
+        ending = settings.ending
+        if ending is not Ending.COMPLETE:
+            notes.append(ending.value)
     bound = 0.0 if method == "none" else lower_bound(problem)
-    return Mechanism.of(method, problem, moves, lower_bound=bound, notes=tuple(notes), history=history)
+    return replace(
+        mechanism_of(method, problem, moves, lower_bound=bound, notes=tuple(notes), history=moves.history),
+        ending=ending,
+    )
 
 
-def _by_component(problem: Problem, method: str, settings: Settings, starts: Sequence[Moves]) -> Moves:
+def _by_component(problem: Problem, how: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
     """Design every connected component for itself: they share no edge, so each can do its best.
 
     A label without neighbors has nobody to hide among and is left as it is, but for the noise floor.
@@ -151,12 +141,8 @@ def _by_component(problem: Problem, method: str, settings: Settings, starts: Seq
     alone = [members for members in problem.components if len(members) > 1]
     parts = []
     for number, members in enumerate(alone):
-        part = problem.part(members)
-        if method == "center":
-            parts.append(center(part))
-            continue
-        share = settings.part(1.0 / (len(alone) - number))
-        parts.append(SEARCHED[method](part, share, [start.take(members) for start in starts]))
+        share = settings.part(1.0 / (len(alone) - number)) if how.searched else settings
+        parts.append(how.solve(problem.part(members), share, [start.take(members) for start in starts]))
     if len(parts) == 1 and len(alone[0]) == problem.n_labels:
         return parts[0]
     result = Moves.still(problem, mapped=any(moves.map is not None for moves in parts))
@@ -173,8 +159,7 @@ def as_moves(problem: Problem, mechanism: Mechanism) -> Moves:
     scale = problem.scale
     shift = np.array(np.broadcast_to(mechanism.shift * scale, (n, k)))
     noise = mechanism.noise_cov * scale[:, None] * scale[None, :] - problem.floor_cov
-    values, vectors = np.linalg.eigh(np.broadcast_to(noise, (n, k, k)))
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    root = square_root(np.broadcast_to(noise, (n, k, k)))
     if mechanism.gain is None:
         return Moves(shift, None, root)
     gain = mechanism.gain * scale[:, None] / scale[None, :]
@@ -235,23 +220,43 @@ def frontier(
     rho: Sequence[float] = (),
     notion: str = "dp",
     seed: int = 0,
-    **options: Any,
+    *,
+    weights: Sequence[float] | None = None,
+    noise_floor: float = 0.0,
+    max_bias: float = 1.0,
+    time_limit: float | None = None,
+    iterations: int | None = None,
 ) -> Frontier:
     """Design at several budgets, each started from the one below it; with the searched methods δ never rises with ρ.
 
     A design for a smaller budget is also one for a larger, so where the search does not improve on it, it is kept.
     ``delta_upper`` is the certificates', finite precision included; ``delta`` and ``log_delta`` are the ideal laws'.
+    The other arguments are those of :func:`design`, ``time_limit`` for each design.
     """
     methods = [method] if isinstance(method, str) else list(method)
     budgets, _ = validation.grid(rho=rho)
     budgets = np.sort(budgets)
     mechanisms: dict[str, list[Mechanism]] = {}
     for name in methods:
-        validation.choice(METHODS, method=name)
+        validation.choice(list(METHODS), method=name)
         done: list[Mechanism] = []
         for budget in budgets:
-            found = design(classes, graph, name, epsilon, float(budget), notion, seed, start=done[-1:], **options)
-            if name in SEARCHED and done:
+            found = design(
+                classes,
+                graph,
+                name,
+                epsilon,
+                float(budget),
+                notion,
+                seed,
+                weights=weights,
+                noise_floor=noise_floor,
+                max_bias=max_bias,
+                time_limit=time_limit,
+                iterations=iterations,
+                start=done[-1:],
+            )
+            if METHODS[name].searched and done:
                 before = done[-1]
                 if before.certificate.log_delta_upper < found.certificate.log_delta_upper:
                     found = before
@@ -262,87 +267,3 @@ def frontier(
         return {name: np.array([getattr(m.certificate, attribute) for m in done]) for name, done in mechanisms.items()}
 
     return Frontier(budgets, epsilon, notion, gather("delta"), gather("delta_upper"), gather("log_delta"), mechanisms)
-
-
-def calibrate(
-    classes: GaussianClasses,
-    graph: NeighborGraph,
-    method: str = "transport",
-    epsilon: Any = 1.0,
-    delta: float = 1e-6,
-    notion: str = "dp",
-    seed: int = 0,
-    *,
-    tolerance: float = 2e-3,
-    **options: Any,
-) -> Mechanism:
-    """The least ρ at which a method meets (ε, δ), within a relative ``tolerance``; the answer certainly meets it.
-
-    What is returned satisfies ``certificate.delta_upper <= delta``, finite precision included; a δ below what that
-    costs is an UnreachableError. For the searched methods "least" means the least that the search found.
-    """
-    validation.choice(METHODS, method=method)
-    delta = validation.probability(delta=delta, below_one=True)
-    tolerance = validation.positive(tolerance=tolerance)
-    bare = design(classes, graph, "none", epsilon, 1.0, notion)
-    if options.get("noise_floor", 0.0) == 0 and bare.certificate.delta_upper <= delta:
-        return bare
-    if method == "none":
-        raise UnreachableError(
-            f"method 'none' gives delta = {round_up(bare.certificate.delta_upper):.4g} at this epsilon, not the delta "
-            "asked for; choose a method that adds noise"
-        )
-
-    best: Mechanism | None = None
-
-    def attempt(budget: float) -> Mechanism:
-        start = [best] if best is not None and method in SEARCHED else None
-        return design(classes, graph, method, epsilon, budget, notion, seed, start=start, **options)
-
-    high = max(_enough(classes, graph, method), 2 * options.get("noise_floor", 0.0))
-    floors: list[float] = []
-    for _ in range(60):
-        found = attempt(high)
-        if found.certificate.delta_upper <= delta:
-            best = found
-            break
-        if found._ideal.delta_upper <= delta <= found.certificate.finite_precision < 1:
-            floors.append(found.certificate.finite_precision)
-        if len(floors) == 3:
-            break
-        high *= 2.0
-    if floors and best is None:
-        raise UnreachableError(
-            f"delta lies below what finite precision costs a release of method {method!r}, about "
-            f"{round_up(min(floors)):.1g}; ask for a larger delta"
-        )
-    if best is None:
-        raise UnreachableError(
-            f"method {method!r} did not reach the delta asked for up to rho = {high:.4g}; allow more bias or less "
-            "noise_floor, or choose a larger epsilon"
-        )
-    # What a mechanism really spends can be less than its budget.
-    high = min(high, float(best.weighted_rho.max()))
-    low = max(options.get("noise_floor", 0.0), 0.0)
-    ratio = 0.5
-    while high > low * (1 + tolerance):
-        middle = high * ratio if low == 0 else math.sqrt(low * high)
-        if not low < middle < high:
-            break
-        found = attempt(middle)
-        if found.certificate.delta_upper <= delta:
-            best, high = found, min(middle, float(found.weighted_rho.max()))
-            ratio *= ratio if low == 0 and ratio > 1e-6 else 1.0
-        else:
-            low = middle
-    return best
-
-
-def _enough(classes: GaussianClasses, graph: NeighborGraph, method: str) -> float:
-    """A budget to try first: the price of perfection where there is one, else a guess from the spread of the means."""
-    if method in ("transport", "center"):
-        return perfect_rho(classes, graph, "transport") * (1 + 1e-9)
-    if method == "additive":
-        return perfect_rho(classes, graph, "additive") * (1 + 1e-9)
-    spread = float(classes.means.var(axis=0).mean()) + float(classes.stored_variances.mean())
-    return max(spread, 1e-12)

@@ -18,11 +18,15 @@ from shoal.validation import FloatArray, IndexArray
 
 @dataclass(frozen=True)
 class Moves:
-    """b (n, k), B (n, k, k) and C (n, k, k) of every label; B is None for additive mechanisms."""
+    """b (n, k), B (n, k, k) and C (n, k, k) of every label; B is None for additive mechanisms.
+
+    ``history`` is what an iteration that keeps one leaves behind.
+    """
 
     shift: FloatArray
     map: FloatArray | None
     noise: FloatArray
+    history: FloatArray | None = None
 
     @classmethod
     def still(cls, problem: Problem, *, mapped: bool = False) -> Moves:
@@ -76,4 +80,5 @@ def radii(problem: Problem) -> FloatArray:
 
 
 def _shrink(size: FloatArray, limit: FloatArray) -> FloatArray:
-    return np.where(size > limit, limit / np.maximum(size, 1e-300), 1.0)
+    over = size > limit
+    return np.where(over, limit / np.where(over, size, 1.0), 1.0)

@@ -19,6 +19,7 @@ from shoal.accounting.releases import Releases
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.matrices import square_root
 from shoal.validation import FloatArray, IndexArray
 
 
@@ -132,12 +133,6 @@ class Problem:
             budgets=self.budgets[members],
             original=self.original.take(members),
         )
-
-
-def square_root(covs: FloatArray) -> FloatArray:
-    """Symmetric positive semidefinite square roots of a stack of matrices."""
-    values, vectors = np.linalg.eigh(covs)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def _per_label(rho: Any, classes: GaussianClasses) -> FloatArray:

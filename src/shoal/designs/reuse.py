@@ -25,11 +25,15 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
-from shoal.designs.problem import Problem, square_root
-from shoal.designs.target import attained, joined, meet, part_of
+from shoal.designs.calibration import attained, calibrate
+from shoal.designs.parts import joined, part_of
+from shoal.designs.problem import Problem
+from shoal.designs.stored import met
+from shoal.eigenpairs import eigh
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
+from shoal.matrices import inverse_root, ranks, square_root
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 #: What may be aimed anew, and of that what may shift means and map answers.
@@ -37,6 +41,8 @@ AIMED = ("covariance", "additive", "transport", "center")
 SHIFTED = ("additive", "transport", "center")
 MAPPED = ("transport", "center")
 
+#: Relative accuracy of the error of a group that is designed anew.
+TOLERANCE = 0.02
 #: Note of a mechanism whose budgets are the limits of its errors from day to day.
 LIMITED = "kept from day to day: budgets are the errors at which a group is designed anew"
 
@@ -147,14 +153,15 @@ def redesigned(
         if set(group.labels) <= set(old.classes.labels):
             warm = part_of(old, group.labels)
             warm = aimed(warm, part.original) if warm.method in AIMED else replace(warm, classes=part.original)
-        again = meet(
+        again = calibrate(
             part.original,
             part.graph,
-            method=name,
-            epsilon=part.epsilons[:, 0].copy(),
-            delta=found.delta,
+            name,
+            part.epsilons[:, 0].copy(),
+            found.delta,
             seed=seed,
-            seconds=0.0 if seconds is None else seconds / len(found.to_redesign),
+            tolerance=TOLERANCE,
+            time_limit=None if seconds is None else seconds / len(found.to_redesign),
             iterations=iterations if seconds is None else None,
             start=warm,
         )
@@ -189,29 +196,27 @@ def aimed(old: Mechanism, classes: GaussianClasses) -> Mechanism:
         noise = noise + missed
     else:
         noise = _positive(target + noise - covs)
-    return replace(
+    made = replace(
         old,
         classes=classes,
+        mean_grid=None,
         shift=shift,
         gain=gain if gain is not None and gain.any() else None,
         noise_cov=0.5 * (noise + np.swapaxes(noise, 1, 2)),
         lower_bound=0.0,
     )
+    return met(made, [np.arange(classes.n_classes)]) or made
 
 
 def _transport(covs: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Gains of the optimal maps between centered Gaussians, and what a singular covariance cannot be mapped to."""
-    values, vectors = np.linalg.eigh(covs)
-    there = values > 1e-13 * np.maximum(values[:, -1:], 1e-300)
-    inverse = np.where(there, 1.0 / np.sqrt(np.where(there, values, 1.0)), 0.0)
-    back = (vectors * inverse[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    back, null = inverse_root(covs)
     root = square_root(covs)
     middle = root @ target @ root
     inner = square_root(0.5 * (middle + np.swapaxes(middle, 1, 2)))
-    support = (vectors * there[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    gain = back @ inner @ back - support
+    gain = back @ inner @ back - (np.eye(covs.shape[1]) - null)
     missed = np.zeros_like(covs)
-    partial = ~there.all(axis=1)
+    partial = ranks(covs) < covs.shape[1]
     if partial.any():
         reached = back[partial] @ inner[partial] @ inner[partial] @ back[partial]
         missed[partial] = _positive(target[partial] - reached)
@@ -220,7 +225,7 @@ def _transport(covs: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatA
 
 def _positive(matrices: FloatArray) -> FloatArray:
     """The nearest positive semidefinite matrices."""
-    values, vectors = np.linalg.eigh(0.5 * (matrices + np.swapaxes(matrices, 1, 2)))
+    values, vectors = eigh(0.5 * (matrices + np.swapaxes(matrices, 1, 2)))
     if (values >= 0).all():
         return matrices
     return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
@@ -250,13 +255,13 @@ def _decided(
     limits: FloatArray,
     delta: float,
 ) -> GroupReuse:
-    known = [name in mechanism._places for name in labels]
+    known = [name in mechanism.places for name in labels]
     if not all(known):
         if part is None:
             return GroupReuse(labels, ALONE, "a new label without neighbors: nothing is claimed", float("nan"), None)
         return GroupReuse(labels, REDESIGN, "a label is new", float("nan"), None)
     before = part_of(mechanism, labels)
-    allowed = limits[[mechanism._position(name) for name in labels]]
+    allowed = limits[[mechanism.position(name) for name in labels]]
     before = replace(before, budget=allowed, notes=())
     if part is None:
         as_it_is = replace(before, classes=classes)

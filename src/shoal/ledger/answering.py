@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.ledger import journal
 from shoal.ledger.books import Books, limits_on
@@ -16,6 +15,7 @@ from shoal.ledger.questions import Question
 from shoal.ledger.registry import drawn
 from shoal.ledger.storage import Transaction
 from shoal.ledger.tallies import Tallies
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 OTHER_QUESTION = (

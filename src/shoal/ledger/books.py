@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.accounting.curve import round_up
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import BudgetError, InputError
 from shoal.ledger import accounts
 from shoal.ledger.accounts import Account, round_down
@@ -17,6 +16,7 @@ from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry, is_random, one_graph
 from shoal.ledger.storage import Transaction
 from shoal.ledger.tallies import Tallies
+from shoal.mechanism import Mechanism
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
 

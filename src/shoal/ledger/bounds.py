@@ -28,9 +28,9 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import privacy_curve
 from shoal.accounting.renyi import renyi_curve
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import CertificationError, InputError
 from shoal.ledger.composition import Charges, covered
+from shoal.mechanism import Mechanism
 
 #: Parts of ε at which δ is bounded: a few uses that share it evenly, or one that has it all.
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)

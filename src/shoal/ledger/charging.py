@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.ledger import journal
 from shoal.ledger.answering import OTHER_QUESTION, again, content
@@ -21,6 +20,7 @@ from shoal.ledger.journal import Journal
 from shoal.ledger.questions import Question
 from shoal.ledger.storage import Transaction
 from shoal.ledger.tallies import Tallies
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 

@@ -36,8 +36,8 @@ import numpy as np
 
 from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spectra
 from shoal.accounting.spectrum import EdgeSpectra
-from shoal.designs.mechanism import Mechanism
 from shoal.ledger.recent import Recent
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)

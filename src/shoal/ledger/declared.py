@@ -8,10 +8,10 @@ import numpy as np
 
 from shoal import validation
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.ledger.questions import known_label, word
+from shoal.mechanism import Mechanism
 
 
 def as_mechanism(released: Mechanism | GaussianClasses, graph: NeighborGraph | None) -> Mechanism:
@@ -20,8 +20,6 @@ def as_mechanism(released: Mechanism | GaussianClasses, graph: NeighborGraph | N
         return released
     if not isinstance(released, GaussianClasses):
         raise InputError("released must be a Mechanism or a GaussianClasses")
-    if released.doubts is not None:
-        raise InputError("released: declare the mechanism itself rather than its output, which is rounded")
     if graph is None:
         raise InputError("graph must be given with the laws of what was released: the ledger's graph for these labels")
     if set(graph.labels) != set(released.labels):

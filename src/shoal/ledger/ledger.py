@@ -23,7 +23,6 @@ import numpy as np
 import shoal
 from shoal import validation
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal, schema
@@ -43,6 +42,7 @@ from shoal.ledger.registry import compatible
 from shoal.ledger.storage import Storage, Transaction
 from shoal.ledger.tallies import Tallies
 from shoal.ledger.verification import Verification, verified
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 

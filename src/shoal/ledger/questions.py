@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 
@@ -44,6 +44,7 @@ def questions(
     names = [word(label=name) for name in known_labels(mechanism, labels)]
     if values.shape[1] != mechanism.classes.n_dims:
         raise InputError(f"answer must have {mechanism.classes.n_dims} entries, got {values.shape[1]}")
+    mechanism.refuse_excluded(values, [mechanism.position(name) for name in names], "answer")
     who = None if analyst is None else word(analyst=analyst)
     found = []
     for row, (content, name) in enumerate(zip(values, names, strict=True)):

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal import validation
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger.bounds import MechanismBound
@@ -20,6 +19,7 @@ from shoal.ledger.journal import Journal
 from shoal.ledger.questions import word
 from shoal.ledger.recent import Recent
 from shoal.ledger.storage import CHUNK, Transaction
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 #: Kinds of points in the table of bounds.

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.accounting.curve import TINIEST
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
 from shoal.ledger.accounts import account
@@ -28,6 +27,7 @@ from shoal.ledger.chain import START, Entry, Head
 from shoal.ledger.composition import Charges, Composer
 from shoal.ledger.registry import KINDS, graph_digest, restored, stored_bound
 from shoal.ledger.storage import Transaction
+from shoal.mechanism import Mechanism
 
 #: Room for the rounding of another machine when a δ is computed again.
 SLACK = 1e-9

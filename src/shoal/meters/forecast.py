@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from shoal.card.exhibits import Exhibits
     from shoal.card.facts import Accuracy, FitFacts
-    from shoal.designs.mechanism import Mechanism
     from shoal.graph import NeighborGraph
+    from shoal.mechanism import Mechanism
     from shoal.meters.arma import ArmaModels
     from shoal.meters.arma.predict import FilterState
 
@@ -253,7 +253,7 @@ def forecast(
     data"). A household that cannot be fitted is reported in ``left_out`` and does not stop the others.
 
     Args:
-        readings: a frame with household, timestamp, kw, or the :class:`Readings` of ``load_meters``, whose
+        readings: a frame with household, timestamp, kw, or the :class:`Readings` of ``meter_readings``, whose
             quality table then travels along in full.
         order: (p, q) of the ARMA model.
         train_days: length of the training window, which ends at ``origin``.

@@ -23,6 +23,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.classes import GaussianClasses
+from shoal.eigenpairs import eigh
 from shoal.errors import InputError
 from shoal.validation import FloatArray
 
@@ -108,7 +109,7 @@ def semidefinite(covs: FloatArray) -> FloatArray:
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0))
     scale = np.where(std > 0, std, 1.0)
     outer = scale[:, :, None] * scale[:, None, :]
-    values, vectors = np.linalg.eigh(covs / outer)
+    values, vectors = eigh(covs / outer)
     rounding = (values[:, 0] < 0) & (values[:, 0] > -ROUNDING * values[:, -1])
     root = vectors[rounding] * np.sqrt(np.maximum(values[rounding], 0))[:, None, :]
     covs[rounding] = root @ np.swapaxes(root, 1, 2) * outer[rounding]
@@ -140,6 +141,6 @@ def answer(law: Predictive, query: str = "point", normals: FloatArray | None = N
     z = None if normals is None else validation.array(ndim=2, normals=normals)
     if z is None or z.shape != law.mean.shape:
         raise InputError(f"normals must hold standard normal draws of shape {law.mean.shape} for query='trajectory'")
-    values, vectors = np.linalg.eigh(law.error_cov)
+    values, vectors = eigh(law.error_cov)
     root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
     return np.asarray(law.mean + np.einsum("nij,nj->ni", root, z), dtype=np.float64)

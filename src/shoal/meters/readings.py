@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from shoal import validation
 from shoal.errors import InputError
 from shoal.meters import clock
+from shoal.meters.meter_file import Source, open_source
 from shoal.meters.quality import QualityWarning, Readings, repair
-from shoal.meters.source import Source, open_source
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,42 +40,7 @@ def read_meters(
     timestamp_format: str | None = None,
     max_kw: float | None = None,
 ) -> pl.DataFrame:
-    """Readings on a regular grid: a polars frame with household, timestamp, kw, sorted, null where none is usable.
-
-    Same as ``load_meters(...).frame``, with a :class:`QualityWarning` when anything was repaired or left out;
-    :func:`load_meters` also returns the table that says what.
-    """
-    readings = load_meters(
-        path,
-        unit=unit,
-        interval=interval,
-        time_zone=time_zone,
-        columns=columns,
-        timestamp_format=timestamp_format,
-        max_kw=max_kw,
-    )
-    found = readings.summary()
-    if found["repaired"] or found["left out"]:
-        warnings.warn(
-            f"of {len(readings.quality)} households, {found['repaired']} were repaired and {found['left out']} left "
-            "out: load_meters() returns the quality table with the reasons",
-            QualityWarning,
-            stacklevel=2,
-        )
-    return readings.frame
-
-
-def load_meters(
-    path: Paths,
-    *,
-    unit: str | None = None,
-    interval: Any = None,
-    time_zone: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    timestamp_format: str | None = None,
-    max_kw: float | None = None,
-) -> Readings:
-    """Readings with their quality table.
+    """Readings on a regular grid, from meter files of many shapes.
 
     Args:
         path: CSV or Parquet: a file, a pattern, a folder (all such files under it), or a sequence of these. A file
@@ -89,7 +54,53 @@ def load_meters(
         columns: which column is the ``household``, ``timestamp`` or ``value``, where its name does not tell.
         timestamp_format: strftime layout of text timestamps, where it is not ISO 8601 or day.month.year.
         max_kw: readings above it are taken for meter faults and become missing.
+
+    Returns:
+        A polars frame with household, timestamp, kw, sorted, null where no reading is usable. A
+        :class:`QualityWarning` says how many households were repaired or left out;
+        :func:`shoal.meters.readings.meter_readings` returns the table with the reasons as well.
+
+    >>> import tempfile
+    >>> import polars as pl
+    >>> import shoal
+    >>> times = ["2024-01-01 00:00", "2024-01-01 00:15", "2024-01-01 00:30"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     frame = pl.DataFrame({"household": "a", "timestamp": times, "kw": [0.2, 0.4, 0.3]})
+    ...     frame.write_csv(f"{folder}/meters.csv")
+    ...     shoal.read_meters(f"{folder}/meters.csv")["kw"].to_list()
+    [0.2, 0.4, 0.3]
     """
+    readings = meter_readings(
+        path,
+        unit=unit,
+        interval=interval,
+        time_zone=time_zone,
+        columns=columns,
+        timestamp_format=timestamp_format,
+        max_kw=max_kw,
+    )
+    found = readings.summary()
+    if found["repaired"] or found["left out"]:
+        warnings.warn(
+            f"of {len(readings.quality)} households, {found['repaired']} were repaired and {found['left out']} left "
+            "out: shoal.meters.readings.meter_readings() returns the table with the reasons",
+            QualityWarning,
+            stacklevel=2,
+        )
+    return readings.frame
+
+
+def meter_readings(
+    path: Paths,
+    *,
+    unit: str | None = None,
+    interval: Any = None,
+    time_zone: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    timestamp_format: str | None = None,
+    max_kw: float | None = None,
+) -> Readings:
+    """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
     if unit is not None:
         validation.choice(("kw", "kwh"), unit=unit)
     zone = clock.zone(time_zone)

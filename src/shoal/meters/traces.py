@@ -13,9 +13,9 @@ from shoal.card.exhibits import Exhibits
 from shoal.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
 from shoal.card.measures import accuracy_of, error_variance, group_sizes
 from shoal.card.section import Plot, axis, lines, series
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
 from shoal.meters.power import power_error
 from shoal.validation import FloatArray
 

@@ -209,13 +209,14 @@ def _models(
     models: ArmaModels, old: NDArray[np.int64], x: FloatArray, fresh: NDArray[np.bool_]
 ) -> tuple[ArmaModels, NDArray[np.bool_]]:
     """A model per row of x, the ``fresh`` ones fitted from scratch and from the old; and whether there is one."""
-    from shoal.meters.arma.refit import refit_arma
+    from shoal.meters.arma import fit_arma
 
     carried, again = np.flatnonzero(~fresh), np.flatnonzero(fresh)
     joined = models.take(old[carried])
     if len(again):
         start = models.take(np.maximum(old[again], 0))
-        joined = joined.followed_by(refit_arma(x[again], replace(start, ok=start.ok & (old[again] >= 0))))
+        start = replace(start, ok=start.ok & (old[again] >= 0))
+        joined = joined.followed_by(fit_arma(x[again], models.order, start=start))
     joined = joined.take(np.argsort(np.concatenate([carried, again]), kind="stable"))
     return joined, joined.ok
 

@@ -28,6 +28,8 @@ from shoal.validation import FloatArray
 #: Binary places of answers, means and shifts, unless some need more; every double has at most FINEST.
 PLACES = 160
 FINEST = 1074
+#: The exponent of a grid that every sum of doubles lies on: nothing is rounded.
+EXACT = -FINEST
 #: Binary places of an entry of A z before the row's own exponent.
 NOISE_PLACES = WIDTH + RESOLUTION.unit_bits
 #: Bits of a digit of Python's integers.
@@ -60,9 +62,18 @@ class ExactMap:
 
     @classmethod
     def of(
-        cls, means: FloatArray, shift: FloatArray, gain: FloatArray | None, noise_cov: FloatArray, grid: Grid
+        cls,
+        means: FloatArray,
+        shift: FloatArray,
+        gain: FloatArray | None,
+        noise_cov: FloatArray,
+        grid: Grid,
+        targets: FloatArray | None = None,
     ) -> ExactMap:
-        """From (n, k), (n, k), (n, k, k) or None, and (n or 1, k, k)."""
+        """From (n, k), (n, k), (n, k, k) or None, and (n or 1, k, k).
+
+        ``targets`` (n, k) holds what μ + shift is to be exactly, or nan where it is the exact sum.
+        """
         factors: dict[bytes, Factor] = {}
         noise = []
         for cov, singular in zip(noise_cov, jittered(noise_cov), strict=True):
@@ -73,7 +84,7 @@ class ExactMap:
         if len(noise) < len(means):
             noise = noise * len(means)
         gain_places = 0 if gain is None else _places(gain)
-        answer_places = max(PLACES, _places(means), _places(shift))
+        answer_places = max(PLACES, _places(means), _places(shift), 0 if targets is None else _places(targets))
         offset = _rows(means, answer_places)
         rows = () if gain is None else tuple(_rows(matrix, gain_places) for matrix in gain)
         moved_lift, gain_lift, factor_lift = (
@@ -85,7 +96,7 @@ class ExactMap:
         lowest = min(min(factor.exponents) for factor in noise)
         return cls(
             offset=offset,
-            start=_rows(shift, answer_places),
+            start=_start(offset, shift, targets, answer_places),
             answer_places=answer_places,
             gain=None if gain is None else tuple(_lifted(matrix, gain_lift) for matrix in rows),
             gain_places=gain_places,
@@ -134,6 +145,19 @@ def _rows(values: FloatArray, bits: int) -> Rows:
     return tuple(tuple(dyadic(v, bits) for v in row) for row in values.tolist())
 
 
+def _start(offset: Rows, shift: FloatArray, targets: FloatArray | None, bits: int) -> Rows:
+    """What is added to an answer: the shift, or the way from the mean to the target."""
+    if targets is None:
+        return _rows(shift, bits)
+    return tuple(
+        tuple(
+            dyadic(moved, bits) if math.isnan(target) else dyadic(target, bits) - mean
+            for mean, moved, target in zip(means, shifts, goals, strict=True)
+        )
+        for means, shifts, goals in zip(offset, shift.tolist(), targets.tolist(), strict=True)
+    )
+
+
 def _lift(rows: Rows, room: int) -> int:
     """A power of two far enough above all values that a value plus it always has the same number of digits."""
     largest = max((abs(value).bit_length() for row in rows for value in row), default=0)
@@ -146,5 +170,5 @@ def _lifted(rows: Rows, lift: int) -> Rows:
 
 def _places(values: FloatArray) -> int:
     """Binary places that all the values need together."""
-    some = np.abs(values[values != 0])
+    some = np.abs(values[(values != 0) & ~np.isnan(values)])
     return min(max(53 - math.frexp(float(some.min()))[1], 0), FINEST) if some.size else 0

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.designs.mechanism import Mechanism
+from shoal.mechanism import Mechanism
 from shoal.meters import window
 from shoal.meters.forecast import Forecasts
 from shoal.meters.power import power_error

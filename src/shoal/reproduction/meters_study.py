@@ -24,8 +24,8 @@ import numpy as np
 from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.designs.design import design, frontier, perfect_rho
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.meters import window
 from shoal.meters.forecast import forecast
 from shoal.meters.neighborhoods import cluster_graph

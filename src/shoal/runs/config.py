@@ -55,7 +55,7 @@ class Config:
         "forecast", None, "first instant to forecast, ISO 8601; by default after the last reading"
     )
 
-    group_cap: int = _setting("neighbors", 25, "largest group inside which households must stay indistinguishable")
+    group_cap: int = _setting("neighbors", 20, "largest group inside which households must stay indistinguishable")
     clusters: int | None = _setting(
         "neighbors", None, "clusters of alike mean days that groups are cut from; by default as few as compact groups take"  # noqa: E501
     )  # fmt: skip
@@ -80,7 +80,7 @@ class Config:
         "audit", 200, "test answers per household in the audit; more find smaller faults", "samples"
     )
     confidence: float = _setting("audit", 0.999, "probability that nothing the audit says is false")
-    audit_groups: int = _setting("audit", 10, "groups attacked at most: the hardest to hide in, others at random")
+    audit_groups: int = _setting("audit", 3, "groups attacked at most: the hardest to hide in, others at random")
 
     refit_days: int = _setting("update", 7, "with --update: every model is fitted anew once in so many days")
     drift_level: float = _setting("update", 1e-3, "with --update: and on drift, at this rate of false alarms a day")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from shoal.card.facts import Lost, Record
-from shoal.errors import InputError, WorkerError
+from shoal.errors import InputError, UnreachableError, WorkerError
 from shoal.files import file_digest
 from shoal.runs.store import RECEIPT, Shard, Store, shard_key, shard_of
 from shoal.workers.executor import Executor, Failure
@@ -127,6 +127,8 @@ def run_jobs(
             if isinstance(result, Failure):
                 if for_good and result.died:
                     raise WorkerError(f"{text}: {result.message}. What is finished is kept; run again")
+                if result.unreachable:
+                    raise UnreachableError(result.message)
                 path = Path(jobs[number].out)
                 failed.append(Lost(path.parent.name, _key(path), result.message))
             else:

@@ -2,7 +2,7 @@
 
 :func:`shoal.runs.pieces.sort_files` sorts the rows by shard; :func:`survey` looks at each shard; :func:`common_grid`
 takes from all of them the interval and the phase that a look at everything would have found; :func:`make_shard` repairs
-each shard on that grid. The result is, household by household, that of :func:`shoal.load_meters` on all files at once.
+each shard on that grid. The result is, household by household, that of ``meter_readings`` on all files at once.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from shoal import validation
 from shoal.errors import InputError
 from shoal.meters import clock
+from shoal.meters.meter_file import Source, household_name, open_source
 from shoal.meters.readings import MIXED_UNITS, NO_ROWS, NO_TIMES, ODD_ROWS, Paths, common_zone, meter_files
-from shoal.meters.source import Source, household_name, open_source
 
 if TYPE_CHECKING:
     import polars as pl
@@ -67,8 +67,8 @@ def sort_files(
 ) -> Pieces:
     """Sort the rows of meter files by shard into ``folder``, which appears when all is done.
 
-    The arguments are those of :func:`shoal.load_meters`; ``shard_size`` is the number of households per shard, ``only``
-    names the households to take, if not all.
+    The arguments are those of ``meter_readings``; ``shard_size`` is the number of households per shard, ``only`` names
+    the households to take, if not all.
     """
     if unit is not None:
         validation.choice(("kw", "kwh"), unit=unit)

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, WorkerError
-from shoal.parallel import n_threads
 from shoal.runs.config import Config, shared
 from shoal.runs.sources import SimulatedMeters, Source
+from shoal.threads import n_threads
 
 #: Households of the two pilots.
 PILOTS = (80, 320)
@@ -155,7 +155,7 @@ def measured(config: Config, *, simulated: bool) -> Units:
 
 
 def _pilot_elsewhere(config: Config, simulated: bool, households: int) -> dict[str, Any]:
-    from shoal.workers.threads import ONE_THREAD
+    from shoal.threads import ONE_THREAD
 
     asked = json.dumps({"config": config.to_dict(), "simulated": simulated, "households": households})
     done = subprocess.run(

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shoal.accounting.curve import round_up
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError, ShoalError
+from shoal.mechanism import Mechanism
 from shoal.runs.context import DESIGN, FIT
 from shoal.runs.folder import Folder
 from shoal.runs.stages import design_stage, fit_stage, release_stage

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.designs.design import frontier
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.runs.context import DESIGN, Context
 from shoal.runs.stages.design_stage import laws

@@ -18,10 +18,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.errors import InputError, WorkerError
-from shoal.parallel import n_threads
+from shoal.threads import ONE_THREAD, n_threads
 from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
 from shoal.workers.outcome import TaskError, attempt, settled
-from shoal.workers.threads import ONE_THREAD
 from shoal.workers.versions import differences, version_probe, versions
 
 #: Seconds until a cluster that does not answer is given up, and one whose workers do not.

@@ -27,6 +27,7 @@ class Failure:
 
     message: str
     died: bool = False  #: its workers died: nothing is known to be wrong with the task itself
+    unreachable: bool = False  #: what was asked for cannot be had, which concerns more than this task
 
 
 class Executor(ABC):
@@ -73,7 +74,7 @@ def open_executor(workers: str = "auto", cores: int | None = None) -> Executor:
 
     "auto" is "processes" for a run of several shards where more than one core may be used, otherwise "serial".
     """
-    from shoal.parallel import n_threads
+    from shoal.threads import n_threads
     from shoal.validation import count
 
     wanted = None if cores is None else count(cores=cores)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar
 
-from shoal.errors import ShoalError, StorageError
+from shoal.errors import ShoalError, StorageError, UnreachableError
 from shoal.workers.executor import Failure
 
 Task = TypeVar("Task")
@@ -30,7 +30,7 @@ class TaskError(RuntimeError):
 class Outcome:
     """``done`` with a value; or the text of what went wrong: for this task, for all tasks, or in the code."""
 
-    kind: Literal["done", "failed", "disk", "bug"]
+    kind: Literal["done", "failed", "unreachable", "disk", "bug"]
     value: Any
 
 
@@ -40,6 +40,8 @@ def attempt(work: Callable[[Task], Any], task: Task) -> Outcome:
         return Outcome("done", work(task))
     except StorageError as error:
         return Outcome("disk", str(error))
+    except UnreachableError as error:
+        return Outcome("unreachable", str(error))
     except ShoalError as error:
         return Outcome("failed", str(error))
     except MemoryError:
@@ -54,8 +56,8 @@ def settled(outcome: Outcome) -> Any:
     """In the driver: the value, a ``Failure``, or the exception that ends the run."""
     if outcome.kind == "done":
         return outcome.value
-    if outcome.kind == "failed":
-        return Failure(outcome.value)
+    if outcome.kind in ("failed", "unreachable"):
+        return Failure(outcome.value, unreachable=outcome.kind == "unreachable")
     if outcome.kind == "disk":
         raise StorageError(outcome.value)
     raise TaskError(outcome.value)

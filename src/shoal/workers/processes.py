@@ -19,9 +19,9 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 from shoal.errors import WorkerError
+from shoal.threads import ONE_THREAD
 from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
 from shoal.workers.outcome import settled
-from shoal.workers.threads import ONE_THREAD
 from shoal.workers.worker import READY
 
 #: Workers that may die in a row before one of them has come up.

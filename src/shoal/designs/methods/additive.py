@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from shoal.designs.barycenter import additive_center
 from shoal.designs.descent import ENOUGH, Settings, search
-from shoal.designs.mechanism import certified
 from shoal.designs.methods.center import additive_approach, blurred, reaches
 from shoal.designs.methods.covariance import covariance
 from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem
+from shoal.designs.stored import certified
 
 
 def additive(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:

@@ -7,11 +7,15 @@ budget covers its label's distance, and is where the stronger searches start.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from shoal.designs.barycenter import Center, additive_center, transport_center
+from shoal.designs.barycenter import Center, transport_center
+from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import Problem, square_root
+from shoal.designs.problem import Problem
+from shoal.matrices import square_root
 
 #: A budget within this relative distance of the price buys the whole way.
 CLOSE = 1e-12
@@ -21,9 +25,13 @@ SLIVER = 1e-8
 SHARES = (0.3, 0.6, 0.85)
 
 
-def center(problem: Problem, common: Center | None = None) -> Moves:
+def center(problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """The geodesic move towards the transport center."""
-    common = common or transport_center(problem.classes.means, problem.classes.stored_covs)
+    return geodesic(problem, transport_center(problem.classes.means, problem.classes.stored_covs))
+
+
+def geodesic(problem: Problem, common: Center) -> Moves:
+    """The move towards a transport center that is known."""
     share = _share(problem, common)
     maps = common.maps
     assert maps is not None
@@ -32,9 +40,8 @@ def center(problem: Problem, common: Center | None = None) -> Moves:
     return _steadied(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within(problem))
 
 
-def additive_approach(problem: Problem, common: Center | None = None) -> Moves:
+def additive_approach(problem: Problem, common: Center) -> Moves:
     """The same by adding noise only: b = s (m − μ), Σ_η = s (S − Σ), with s as large as the budget allows."""
-    common = common or additive_center(problem.classes.means, problem.classes.stored_covs)
     n, k = problem.n_labels, problem.n_dims
     gap = common.mean - problem.classes.means
     missing = np.broadcast_to(common.cov - problem.classes.stored_covs, (n, k, k))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.designs.descent import Settings, search
+from shoal.designs.methods.none import none
 from shoal.designs.methods.paper import paper
-from shoal.designs.methods.white import none, white
+from shoal.designs.methods.white import white
 from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem
 
@@ -18,6 +19,6 @@ def covariance(problem: Problem, settings: Settings, starts: Sequence[Moves] = (
     """The best of nothing, white noise, the paper's answer and searches from them; never worse than any."""
     simple = [none(problem), white(problem)]
     if not settings.late:  # its start is white noise
-        simple.append(paper(problem, settings.part(ALGORITHM_1))[0])
+        simple.append(paper(problem, settings.part(ALGORITHM_1)))
     own = [m.within(problem) for m in starts if m.map is None and not m.shift.any()]
     return search(problem, [*simple, *own], shifts=False, settings=settings)

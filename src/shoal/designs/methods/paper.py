@@ -13,13 +13,17 @@ to the last, and the best of them is the answer.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from shoal.compiled import kernel
 from shoal.designs.descent import Settings, best_certified
 from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import Problem, square_root
+from shoal.designs.problem import Problem
+from shoal.eigenpairs import eigenpairs, eigh
+from shoal.matrices import EPS, square_root
 from shoal.validation import FloatArray, IndexArray
 
 #: Most steps before the descent is stopped.
@@ -30,15 +34,19 @@ JUDGED = (0, 4, 16, 64, 256, 1024, 4096)
 STRIDE = 64
 
 
-def paper(problem: Problem, settings: Settings | None = None, *, steps: int = STEPS) -> tuple[Moves, FloatArray]:
-    """Noise covariances of Algorithm 1 and the history of J, its largest surrogate, over all steps.
+def paper(
+    problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = (), *, steps: int = STEPS
+) -> Moves:
+    """Noise covariances of Algorithm 1, with the history of J, its largest surrogate, over all steps.
 
     Of the settings it heeds the deadline: the best iterate until then is the answer, at worst the start. Looking at
     the clock changes nothing else.
     """
     n, k = problem.n_labels, problem.n_dims
     base = np.broadcast_to(problem.classes.stored_covs, (n, k, k)) + problem.floor_cov
-    start = base + (np.maximum(radii(problem), 1e-12) ** 2 / k)[:, None, None] * np.eye(k)
+    # Noise that rounding would swallow cannot be inverted; the iterates are scaled to the budget in any case.
+    visible = 64 * k * EPS * np.diagonal(base, axis1=1, axis2=2).max(axis=1)
+    start = base + np.maximum(np.maximum(radii(problem), 1e-12) ** 2 / k, visible)[:, None, None] * np.eye(k)
     precision = np.asarray(np.linalg.inv(start), dtype=np.float64)
     means, pairs = problem.classes.means, problem.pairs
     history = np.full(steps + 1, np.nan)
@@ -60,7 +68,7 @@ def paper(problem: Problem, settings: Settings | None = None, *, steps: int = ST
             taken += done
     if taken:
         iterates.append(_rescaled(problem, base, precision))
-    return best_certified(problem, iterates[::-1]), history[: taken + 1]
+    return replace(best_certified(problem, iterates[::-1]), history=history[: taken + 1])
 
 
 def _rescaled(problem: Problem, base: FloatArray, precision: FloatArray) -> Moves:
@@ -68,7 +76,7 @@ def _rescaled(problem: Problem, base: FloatArray, precision: FloatArray) -> Move
     n, k = problem.n_labels, problem.n_dims
     radius = radii(problem)
     missing = np.linalg.inv(precision) - base
-    values, vectors = np.linalg.eigh(0.5 * (missing + np.swapaxes(missing, 1, 2)))
+    values, vectors = eigh(0.5 * (missing + np.swapaxes(missing, 1, 2)))
     values = np.maximum(values, 0.0)
     trace = values.sum(axis=1)
     # A label whose projection is empty gets white noise: the formula would divide by zero.
@@ -153,14 +161,15 @@ def _descend(
         found = False
         for _ in range(80):
             trial = precision[y] - alpha * gradient
-            eigenvalues, vectors = np.linalg.eigh(0.5 * (trial + trial.T))
-            floor = 1e-12 * eigenvalues[k - 1]
-            if eigenvalues[k - 1] > 0.0:
+            eigenvalues, rows = eigenpairs(0.5 * (trial + trial.T))
+            largest = eigenvalues.max()
+            floor = 1e-12 * largest
+            if largest > 0.0:
                 log_det = 0.0
                 for r in range(k):
                     eigenvalues[r] = max(eigenvalues[r], floor)
                     log_det += math.log(eigenvalues[r])
-                trial = (vectors * eigenvalues) @ vectors.T
+                trial = (rows.T * eigenvalues) @ rows
                 highest = -math.inf
                 for f in range(len(pairs)):
                     i, j = pairs[f, 0], pairs[f, 1]

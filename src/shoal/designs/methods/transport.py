@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from shoal.designs.barycenter import transport_center
 from shoal.designs.descent import ENOUGH, Settings, search
-from shoal.designs.mechanism import certified
 from shoal.designs.methods.additive import additive
-from shoal.designs.methods.center import blurred, center, reaches
+from shoal.designs.methods.center import blurred, geodesic, reaches
 from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem
+from shoal.designs.stored import certified
 
 
 def transport(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
     """Searches from the additive design and from the geodesic to the common law; never worse than either."""
     common = transport_center(problem.classes.means, problem.classes.stored_covs)
-    geodesic = center(problem, common)
-    if reaches(problem, common) and certified(problem, geodesic) < ENOUGH:
-        return geodesic
+    towards = geodesic(problem, common)
+    if reaches(problem, common) and certified(problem, towards) < ENOUGH:
+        return towards
     added = additive(problem, settings, starts)
     own = [m.within(problem) for m in starts]
-    candidates = [added, geodesic, *blurred(problem, geodesic), *own]
+    candidates = [added, towards, *blurred(problem, towards), *own]
     return search(problem, candidates, shifts=True, mapped=True, settings=settings)

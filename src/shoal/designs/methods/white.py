@@ -1,19 +1,17 @@
-"""The baselines that know nothing of the labels: no change, and equal independent noise in every entry."""
+"""Equal independent noise in every entry: the baseline that knows nothing of the labels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
 
 
-def none(problem: Problem) -> Moves:
-    """Release the answer as it is."""
-    return Moves.still(problem)
-
-
-def white(problem: Problem) -> Moves:
+def white(problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """Σ_η = ρ I for every label."""
     n, k = problem.n_labels, problem.n_dims
     std = radii(problem) / np.sqrt(k)

@@ -4,11 +4,11 @@ Conventions: x_t = Σ ar_i x_{t−i} + e_t + Σ ma_j e_{t−j}, Var e_t = innova
 """
 
 from shoal.meters.arma.autocovariance import autocovariance, impulse_response
+from shoal.meters.arma.draws import simulate_arma
 from shoal.meters.arma.fit import fit_arma
 from shoal.meters.arma.models import ArmaModels
 from shoal.meters.arma.predict import ArmaForecast, FilterState, filter_state, predict, stationary_state
 from shoal.meters.arma.process import Conditional, condition_gaussian
-from shoal.meters.arma.simulate import simulate_arma
 
 __all__ = [
     "ArmaForecast",

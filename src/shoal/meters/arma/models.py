@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shoal.errors import InputError
 from shoal.meters.arma.autocovariance import coefficient_rows
-from shoal.meters.arma.parameters import is_stable
+from shoal.meters.arma.parameters import largest_partial
 from shoal.validation import FloatArray
 
 #: The fallback order, from the model asked for to the last resort; ``status`` names the rung that was used.
@@ -35,7 +35,8 @@ class ArmaModels:
         log_likelihood: (n,) exact Gaussian log-likelihood of the observed samples at these parameters; NaN where
             nothing was fitted.
         ok: (n,) whether there is a model.
-        converged: (n,) whether the search ended at a maximum; False means that it ran out of evaluations there.
+        converged: (n,) whether the search ended because no step promised to gain; False means that it ran out of
+            evaluations or into the edge of the stationary and invertible region.
         status: (n,) strings: a member of ``RUNGS`` (which model of the fallback order was used) or of ``FAILURES``
             (why there is none), or "given".
         n_obs: (n,) number of samples that were not missing.
@@ -86,11 +87,11 @@ class ArmaModels:
         if (sigma2 <= 0).any():
             raise InputError("var must be above 0")
         for row, (one, other) in enumerate(zip(phi, theta, strict=True)):
-            if not is_stable(one.copy()):
+            if not largest_partial(one.copy()) < 1.0:
                 raise InputError(
                     f"ar must be stationary: the polynomial of row {row} has a root inside or on the circle"
                 )
-            if not is_stable(-other):
+            if not largest_partial(-other) < 1.0:
                 raise InputError(
                     f"ma must be invertible: the polynomial of row {row} has a root inside or on the circle"
                 )

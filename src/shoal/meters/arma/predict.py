@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.meters.arma.autocovariance import impulse_response
-from shoal.meters.arma.kalman import advance, stationary_start
+from shoal.meters.arma.kalman import run_filter, stationary_start
 from shoal.meters.arma.models import ArmaModels
-from shoal.meters.arma.state import padded
 from shoal.validation import FloatArray
 
 
@@ -87,9 +83,13 @@ def filtered(models: ArmaModels, series: Any, state: FilterState | None = None) 
     if before.mean.shape != (len(models), models.n_states):
         raise InputError("state must belong to the same models: its shape does not match")
     mean, cov = before.mean.copy(), before.cov.copy()
-    var = np.where(models.ok, models.innovation_var, 1.0)
-    z = np.full(x.shape, np.nan)
-    _filter_rows(x, models.ar.copy(), models.ma.copy(), var, models.ok.copy(), mean, cov, z)
+    z, no_slopes = np.full(x.shape, np.nan), np.empty((0, x.shape[1]))
+    for row in np.flatnonzero(models.ok):
+        var = models.innovation_var[row]
+        cov[row] /= var
+        run_filter(x[row], models.ar[row].copy(), models.ma[row].copy(), mean[row], cov[row], z[row], no_slopes)
+        cov[row] *= var
+        z[row] /= np.sqrt(var)
     return FilterState(mean, cov), z
 
 
@@ -97,8 +97,9 @@ def stationary_state(models: ArmaModels) -> FilterState:
     """The law of the state before anything was seen: mean zero, covariance σ²V."""
     n, r = len(models), models.n_states
     mean, cov = np.full((n, r), np.nan), np.full((n, r, r), np.nan)
-    var = np.where(models.ok, models.innovation_var, 1.0)
-    _start_rows(models.ar.copy(), models.ma.copy(), var, models.ok.copy(), mean, cov)
+    for row in np.flatnonzero(models.ok):
+        stationary_start(models.ar[row].copy(), models.ma[row].copy(), mean[row], cov[row])
+        cov[row] *= models.innovation_var[row]
     return FilterState(mean, cov)
 
 
@@ -143,36 +144,3 @@ def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
 def _sandwich(rows: FloatArray, cov: FloatArray) -> FloatArray:
     product = rows @ cov @ rows.transpose(0, 2, 1)
     return np.asarray(0.5 * (product + product.transpose(0, 2, 1)))
-
-
-@kernel
-def _start_rows(
-    ar: FloatArray, ma: FloatArray, var: FloatArray, ok: NDArray[np.bool_], mean: FloatArray, cov: FloatArray
-) -> None:
-    for row in range(len(ar)):
-        if ok[row] and stationary_start(ar[row], ma[row], mean[row], cov[row]):
-            cov[row] *= var[row]
-
-
-@kernel
-def _filter_rows(
-    x: FloatArray,
-    ar: FloatArray,
-    ma: FloatArray,
-    var: FloatArray,
-    ok: NDArray[np.bool_],
-    mean: FloatArray,
-    cov: FloatArray,
-    z: FloatArray,
-) -> None:
-    r = mean.shape[1]
-    work = np.empty((r, r))
-    for row in range(len(ar)):
-        if ok[row]:
-            phi, theta = padded(ar[row], r), padded(ma[row], r)
-            cov[row] /= var[row]
-            for t in range(x.shape[1]):
-                v, f = advance(x[row, t], phi, theta, mean[row], cov[row], work)
-                if f > 0.0:
-                    z[row, t] = v / math.sqrt(f * var[row])
-            cov[row] *= var[row]

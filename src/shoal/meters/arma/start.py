@@ -4,56 +4,61 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.compiled import kernel
-from shoal.meters.arma.optimize import solve_positive
+from shoal.compiled import kernel, summing
+from shoal.meters.arma.parameters import pull_in
+from shoal.meters.arma.regression import products, solve_positive
 from shoal.validation import FloatArray
 
+#: Order of the long autoregression whose residuals stand for the innovations; an eighth of a short series.
+LONG_ORDER = 24
 
-@kernel
-def burg(x: FloatArray, order: int) -> FloatArray:
-    """AR coefficients by Burg's recursion (1967): always stationary."""
+#: Relative ridge that keeps the normal equations solvable.
+RIDGE = 1e-8
+
+
+@summing
+def burg_residuals(x: FloatArray, order: int) -> FloatArray:
+    """Residuals of an autoregression by Burg's recursion (1967); the first ``order`` are of lower orders."""
     n = x.size
     forward, backward = x.copy(), x.copy()
-    ar, previous = np.zeros(order), np.zeros(order)
     for m in range(order):
-        ahead, behind = forward[m + 1 :], backward[m : n - 1]
-        energy = np.dot(ahead, ahead) + np.dot(behind, behind)
-        k = 2.0 * np.dot(ahead, behind) / energy if energy > 0.0 else 0.0
-        previous[:m] = ar[:m]
-        for j in range(m):
-            ar[j] = previous[j] - k * previous[m - 1 - j]
-        ar[m] = k
+        energy, cross = 0.0, 0.0
+        for t in range(m + 1, n):
+            energy += forward[t] * forward[t] + backward[t - 1] * backward[t - 1]
+            cross += forward[t] * backward[t - 1]
+        k = 2.0 * cross / energy if energy > 0.0 else 0.0
         for t in range(n - 1, m, -1):
-            f = forward[t]
-            forward[t] = f - k * backward[t - 1]
-            backward[t] = backward[t - 1] - k * f
-    return ar
+            ahead = forward[t]
+            forward[t] = ahead - k * backward[t - 1]
+            backward[t] = backward[t - 1] - k * ahead
+    return forward
 
 
 @kernel
-def hannan_rissanen(x: FloatArray, p: int, q: int, long_ar: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Regress x on its own lags and on lagged residuals of a long autoregression (Hannan & Rissanen 1982)."""
-    n, k, longest = x.size, p + q, long_ar.size
-    residual = x.copy()
-    for i in range(longest):
-        f = long_ar[i]
-        for t in range(i + 1, n):
-            residual[t] -= f * x[t - 1 - i]
-    first = min(longest + max(p, q), n // 2)
-    gram, right, out = np.empty((k, k)), np.empty(k), np.zeros(k)
-    m = n - first
-    target = x[first:]
+def regression_start(x: FloatArray, p: int, q: int) -> FloatArray:
+    """(ar, ma), pulled in to be stable, from x on its own lags and lagged residuals of a long autoregression.
+
+    Hannan & Rissanen (1982); x has no gaps.
+    """
+    n, k = x.size, p + q
+    long_order = min(LONG_ORDER, max(1, n // 8))
+    residual = burg_residuals(x, long_order)
+    first = max(min(long_order + max(p, q), n // 2), max(p, q))
+    rows, normal, right, coef = np.empty((k, n - first)), np.empty((k, k)), np.empty(k), np.zeros(k)
     for i in range(k):
-        one = x[first - 1 - i : first - 1 - i + m] if i < p else residual[first - 1 - i + p : first - 1 - i + p + m]
-        right[i] = np.dot(one, target)
-        for j in range(i + 1):
-            if j < p:
-                gram[i, j] = np.dot(one, x[first - 1 - j : first - 1 - j + m])
-            else:
-                gram[i, j] = np.dot(one, residual[first - 1 - j + p : first - 1 - j + p + m])
-            gram[j, i] = gram[i, j]
+        lag = i + 1 if i < p else i + 1 - p
+        source = x if i < p else residual
+        for t in range(first, n):
+            rows[i, t - first] = source[t - lag]
+    products(rows, x[first:], normal, right)
     for i in range(k):
-        gram[i, i] *= 1.0 + 1e-8
-    if not solve_positive(gram, right, out):
-        out[:] = 0.0
-    return out[:p].copy(), out[p:].copy()
+        normal[i, i] *= 1.0 + RIDGE
+    if not solve_positive(normal, right, coef):
+        return np.zeros(k)
+    for j in range(p, k):
+        coef[j] = -coef[j]
+    pull_in(coef[:p])
+    pull_in(coef[p:])
+    for j in range(p, k):
+        coef[j] = -coef[j]
+    return coef

@@ -17,9 +17,9 @@ from shoal.audits.guard import model_guard
 from shoal.card.facts import AuditFacts, DesignFacts
 from shoal.card.measures import audit_facts
 from shoal.designs.design import design
-from shoal.designs.mechanism import Mechanism
-from shoal.designs.target import part_of
+from shoal.designs.parts import part_of
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.runs.context import DESIGN, Context, Made
 from shoal.runs.jobs import Listing, Part
@@ -29,6 +29,8 @@ from shoal.workers.ticks import listening, tick
 
 SETTINGS = ("query", "audit_samples", "confidence", "audit_groups", "seed")
 AUDIT = "audit.json"
+#: Releases of one answer in the attack on repeated ones: two show whether noise is used again.
+REPEATS = 2
 #: Plausible models that the guard draws for each group.
 DRAWS = 20
 #: Groups up to which a random sample is drawn without repetition.
@@ -57,6 +59,7 @@ def do(task: AuditTask) -> AuditFacts:
         group,
         n_samples=task.samples,
         confidence=task.confidence,
+        repeats=REPEATS,
         release=whole.release,  # that of the whole shard, which released the answers
         seed=task.seed,
         progress=tick,

@@ -18,12 +18,15 @@ import numpy as np
 from shoal.card.facts import LISTED, DesignFacts
 from shoal.card.measures import design_facts
 from shoal.classes import GaussianClasses
+from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
-from shoal.designs.mechanism import Mechanism
+from shoal.designs.parts import joined
+from shoal.designs.problem import Problem
 from shoal.designs.reuse import REDESIGN, redesigned, reuse
-from shoal.designs.target import meet
 from shoal.errors import InputError
+from shoal.graph import NeighborGraph
 from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
 from shoal.meters.traces import power_accuracy
@@ -37,6 +40,8 @@ from shoal.workers.ticks import tick
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "search", "seed", "rho_tolerance")
 BOUND = "bound.json"
+#: Relative accuracy of the error of a group that is to meet a δ.
+TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -67,27 +72,19 @@ def do(task: DesignTask) -> DesignFacts:
     else:
         graph = group_graph(forecasts.households, groups_of(task.readings))
         if task.delta is not None:
-            mechanism = meet(
-                classes,
-                graph,
-                method=task.method,
-                epsilon=task.epsilon,
-                delta=task.delta,
-                seed=task.seed,
-                iterations=task.iterations,
-                progress=tick,
-            )
-        else:
-            mechanism = design(
+            mechanism = calibrate(
                 classes,
                 graph,
                 task.method,
                 task.epsilon,
-                task.rho,
+                task.delta,
                 seed=task.seed,
+                tolerance=TOLERANCE,
                 iterations=task.iterations,
-                interruptible=True,
+                progress=tick,
             )
+        else:
+            mechanism = _spent(task, classes, graph)
     bound = json.dumps(asdict(ledger_bound(mechanism)))
     put_whole(Path(task.out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(bound))
     put_whole(task.out, mechanism.save)
@@ -111,6 +108,28 @@ def laws(forecasts: Forecasts, query: str) -> GaussianClasses:
         return forecasts.classes(query)
 
 
+def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> Mechanism:
+    """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
+    problem = Problem.of(classes, graph, task.epsilon, task.rho)
+    groups = [members for members in problem.components if len(members) > 1]
+    found = []
+    for number, members in enumerate(groups):
+        part = problem.part(members)
+        made = design(
+            part.original,
+            part.graph,
+            task.method,
+            part.epsilons[:, 0].copy(),
+            task.rho,
+            seed=task.seed,
+            iterations=task.iterations,
+            interruptible=True,
+        )
+        found.append((members, made))
+        tick(number + 1, len(groups))
+    return joined(task.method, problem, found)
+
+
 def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechanism, dict[str, int]]:
     """Yesterday's design where it still holds, group by group, and a new one where not.
 
@@ -120,8 +139,7 @@ def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechani
     old = Mechanism.load(task.previous or "")
     today = kept_roster(old.classes, classes)
     if task.delta is None:
-        made = design(today, old.graph, task.method, task.epsilon, task.rho, seed=task.seed, iterations=task.iterations)
-        return made, {REDESIGN: len(set(old.graph.components.tolist()))}
+        return _spent(task, today, old.graph), {REDESIGN: len(set(old.graph.components.tolist()))}
     found = reuse(old, today, delta=task.delta, rho_tolerance=task.rho_tolerance, graph=old.graph)
     counts = Counter(group.decision for group in found.groups)
     return redesigned(found, method=task.method, seed=task.seed, iterations=task.iterations), dict(counts)

@@ -21,10 +21,10 @@ import numpy as np
 
 from shoal.accounting.curve import round_up
 from shoal.card.facts import LISTED, FitFacts, Lost, Record, ReleaseFacts, Spent
-from shoal.designs.mechanism import Mechanism
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.ledger import Ledger
 from shoal.ledger.overview import Overview
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
 from shoal.runs.config import Config

@@ -15,9 +15,9 @@ from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.card.page import write_page
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
-from shoal.designs.mechanism import Mechanism
-from shoal.designs.target import part_of
+from shoal.designs.parts import part_of
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
 from shoal.runs.jobs import Part

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.designs import descent
 from shoal.designs.design import design
-from shoal.designs.target import meet, part_of
+from shoal.designs.parts import part_of
+from shoal.mechanism import Ending
 from shoal.meters.traces import power_accuracy
 
 
@@ -24,7 +24,7 @@ def two_groups():
 @pytest.mark.parametrize("method", ["transport", "additive", "center", "white"])
 @pytest.mark.parametrize("delta", [0.05, 1e-6])
 def test_the_target_is_met(two_groups, method, delta):
-    mechanism = meet(*two_groups, method=method, epsilon=1.0, delta=delta, seconds=2.0)
+    mechanism = shoal.calibrate(*two_groups, method, 1.0, delta, tolerance=0.02, time_limit=2.0)
     assert mechanism.certificate.delta_upper <= delta
     assert mechanism.method == method
     # The group that is easy to hide in does not pay for the other, and nobody pays for the one without neighbors.
@@ -34,14 +34,14 @@ def test_the_target_is_met(two_groups, method, delta):
 
 
 def test_less_error_than_perfection_where_the_target_is_loose(two_groups):
-    mechanism = meet(*two_groups, method="transport", epsilon=1.0, delta=0.2, seconds=4.0)
+    mechanism = shoal.calibrate(*two_groups, "transport", 1.0, 0.2, tolerance=0.02, time_limit=4.0)
     assert mechanism.rho.max() < shoal.perfect_rho(*two_groups)
 
 
 def test_constants_meet_in_their_center():
     classes = shoal.GaussianClasses.deterministic([[0.0, 0.0], [1.0, 0.0], [0.2, 0.7]])
     graph = shoal.NeighborGraph.complete(classes.labels)
-    mechanism = meet(classes, graph, method="transport", epsilon=1.0, delta=1e-5, seconds=1.0)
+    mechanism = shoal.calibrate(classes, graph, "transport", 1.0, 1e-5, tolerance=0.02, time_limit=1.0)
     assert mechanism.certificate.delta_upper <= 1e-5
     assert mechanism.rho.max() == pytest.approx(shoal.perfect_rho(classes, graph), rel=0.05)
 
@@ -49,32 +49,30 @@ def test_constants_meet_in_their_center():
 def test_nothing_is_done_where_nothing_is_needed(two_groups):
     classes, graph = two_groups
     same = shoal.GaussianClasses(np.zeros((8, 3)), np.eye(3), classes.labels)
-    mechanism = meet(same, graph, method="transport", epsilon=1.0, delta=1e-3, seconds=1.0)
+    mechanism = shoal.calibrate(same, graph, "transport", 1.0, 1e-3, tolerance=0.02, time_limit=1.0)
     assert mechanism.rho.max() == 0
 
 
 def test_below_finite_precision_is_unreachable(two_groups):
     with pytest.raises(shoal.UnreachableError, match="larger delta"):
-        meet(*two_groups, method="transport", epsilon=1.0, delta=1e-80, seconds=1.0)
+        shoal.calibrate(*two_groups, "transport", 1.0, 1e-80, tolerance=0.02, time_limit=1.0)
 
 
-@pytest.mark.parametrize("limit", [{"seconds": 5.0}, {"iterations": 3}])
-def test_an_interrupt_goes_through(two_groups, monkeypatch, limit):
-    """A search of its own ends with its best; one that is part of a run ends the run."""
-
-    def interrupted(*_, **__):
+def test_an_interrupt_goes_through_a_calibration_and_ends_a_design(two_groups, monkeypatch):
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(descent, "minimize", interrupted)
-    assert design(*two_groups, "transport", 1.0, 0.1).method == "transport"
-    for method in ("transport", "covariance"):
-        with pytest.raises(KeyboardInterrupt):
-            meet(*two_groups, method=method, epsilon=1.0, delta=0.05, **limit)
+    monkeypatch.setattr("shoal.designs.descent.minimize", interrupt)
+    cut = design(*two_groups, "transport", 1.0, 0.1)
+    assert cut.ending is Ending.INTERRUPTED
+    assert Ending.INTERRUPTED.value in cut.notes
+    with pytest.raises(KeyboardInterrupt):
+        shoal.calibrate(*two_groups, "transport", 1.0, 0.05)
 
 
 def test_progress_counts_the_groups(two_groups):
     seen = []
-    meet(*two_groups, method="center", epsilon=1.0, delta=1e-3, progress=lambda a, b: seen.append((a, b)))
+    shoal.calibrate(*two_groups, "center", 1.0, 1e-3, progress=lambda a, b: seen.append((a, b)))
     assert seen == [(1, 2), (2, 2)]
 
 

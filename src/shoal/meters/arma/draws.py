@@ -8,7 +8,7 @@ from shoal import validation
 from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.meters.arma.models import ArmaModels
-from shoal.meters.arma.state import padded, state_factor
+from shoal.meters.arma.state import state_factor
 from shoal.validation import FloatArray
 
 
@@ -29,15 +29,19 @@ def simulate_arma(models: ArmaModels, n_samples: int, *, seed: int = 0) -> Float
 
 @kernel
 def _simulate_rows(ar: FloatArray, ma: FloatArray, std: FloatArray, noise: FloatArray, out: FloatArray) -> None:
-    r = noise.shape[1] - out.shape[1]
-    levinson, factor = np.empty((r, r)), np.empty((r, r))
+    r, p, q = noise.shape[1] - out.shape[1], ar.shape[1], ma.shape[1]
+    factor, state, phi, gain = np.empty((r, r)), np.empty(r), np.zeros(r), np.zeros(r)
     for row in range(len(ar)):
-        phi, theta = padded(ar[row], r), padded(ma[row], r)
-        state_factor(phi, theta, levinson, factor)
-        state = np.dot(factor, noise[row, :r])
+        state_factor(ar[row], ma[row], factor)
+        for i in range(r):
+            phi[i] = ar[row, i] if i < p else 0.0
+            gain[i] = phi[i] + (ma[row, i] if i < q else 0.0)
+            state[i] = 0.0
+            for j in range(r):
+                state[i] += factor[i, j] * noise[row, j]
         for t in range(out.shape[1]):
             e = noise[row, r + t]
             first = state[0]
             out[row, t] = std[row] * (first + e)
             for i in range(r):
-                state[i] = phi[i] * first + (state[i + 1] if i + 1 < r else 0.0) + (phi[i] + theta[i]) * e
+                state[i] = phi[i] * first + (state[i + 1] if i + 1 < r else 0.0) + gain[i] * e

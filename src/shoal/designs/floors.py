@@ -23,6 +23,7 @@ from shoal.accounting.generating import HOCKEY, RIGHT, LossLaw
 from shoal.accounting.tails import tail
 from shoal.compiled import kernel
 from shoal.designs.problem import Problem
+from shoal.eigenpairs import eigh
 from shoal.validation import FloatArray
 
 #: Edges looked at: those farthest apart for their budgets. Any subset gives a valid bound.
@@ -57,7 +58,7 @@ def _directions(gap: FloatArray, cov_a: FloatArray, cov_b: FloatArray) -> list[F
     found = [gap] if gap.any() else []
     if gap.any() and width > 0:
         found.append(np.asarray(np.linalg.solve(pooled / width + 1e-9 * np.eye(len(gap)), gap), dtype=np.float64))
-    values, vectors = np.linalg.eigh(cov_a - cov_b)
+    values, vectors = eigh(cov_a - cov_b)
     found.append(vectors[:, int(np.argmax(np.abs(values)))])
     return [v / np.linalg.norm(v) for v in found if np.linalg.norm(v) > 0]
 

@@ -1,10 +1,13 @@
-"""Blocks of work on the machine's cores. Kernels release the GIL, so threads are enough.
+"""The one place that knows how many threads there are: how work is spread over them, and how workers keep to one.
 
-How work is spread never changes a result: blocks are fixed, and they are combined in order.
+Kernels release the GIL, so threads are enough inside a process. Where there are many processes, each keeps to one
+thread: many with many each would fight for the same cores. How work is spread never changes a result: blocks are fixed
+and combined in order. BLAS and OpenMP add in an order that depends on their threads: in a worker they keep to one too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +16,17 @@ from typing import TypeVar
 Result = TypeVar("Result")
 #: Called with (done, total) as work proceeds.
 Progress = Callable[[int, int], None]
+
+#: Read by BLAS and OpenMP libraries when they are loaded.
+LIBRARIES = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+}
+#: All that a worker must find in its environment before it imports anything.
+ONE_THREAD = {**LIBRARIES, "SHOAL_THREADS": "1", "NUMBA_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 
 
 def n_threads() -> int:
@@ -53,3 +67,24 @@ def map_blocks(
             yield future.result()
             if progress is not None:
                 progress(done.stop, n_items)
+
+
+@contextlib.contextmanager
+def one_library_thread() -> Iterator[None]:
+    """In this process: BLAS and OpenMP on one thread, those loaded already and those loaded inside.
+
+    Numba and Polars cannot change their threads once loaded, and shoal's own never change a result: they stay.
+    """
+    from threadpoolctl import threadpool_limits
+
+    before = {name: os.environ.get(name) for name in LIBRARIES}
+    os.environ.update(LIBRARIES)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

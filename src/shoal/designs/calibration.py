@@ -1,0 +1,238 @@
+"""calibrate: the least error at which a method meets (ε, δ), group by group.
+
+Connected components share no edge, so each is calibrated for itself and no label pays for a group that is harder to
+hide in. Where a method can make labels equal, the price of that (:func:`shoal.perfect_rho`) meets the target, and the
+search looks for something cheaper: first a little below the price, since where δ jumps up there the rest need not be
+tried (constant answers are such a case), then by bisection. Other methods start from a guess that is doubled until it
+is enough. Certificates are those of the finished mechanism.
+
+Bounded by seconds, a design depends on how busy the machine is. Bounded by ``iterations`` no clock is looked at, and
+the same arguments give the same mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shoal import validation
+from shoal.accounting.curve import round_up
+from shoal.classes import GaussianClasses
+from shoal.designs.design import design, perfect_rho
+from shoal.designs.methods import METHODS
+from shoal.designs.parts import joined, part_of
+from shoal.designs.problem import Problem
+from shoal.errors import UnreachableError
+from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
+
+#: Paid on top of the price of perfection, for the sliver of noise that covers rounding.
+MARGIN = 1e-7
+#: Budgets tried, each twice the one before, until one is enough.
+DOUBLINGS = 60
+#: So many of them that meet the target but for finite precision say that more error will not help.
+FLOORS = 3
+
+#: Called with (groups done, groups).
+Progress = Callable[[int, int], None]
+
+
+def calibrate(
+    classes: GaussianClasses,
+    graph: NeighborGraph,
+    method: str = "transport",
+    epsilon: Any = 1.0,
+    delta: float = 1e-6,
+    notion: str = "dp",
+    seed: int = 0,
+    *,
+    tolerance: float = 2e-3,
+    weights: Sequence[float] | None = None,
+    noise_floor: float = 0.0,
+    max_bias: float = 1.0,
+    time_limit: float | None = None,
+    iterations: int | None = None,
+    start: Mechanism | None = None,
+    progress: Progress | None = None,
+) -> Mechanism:
+    """The least ρ at which a method meets (ε, δ), found for every connected group of labels by itself.
+
+    Args:
+        classes: laws of the true answer given each label.
+        graph: which labels must stay indistinguishable. A label without neighbors is left as it is.
+        method: as in :func:`shoal.design`.
+        epsilon: one ε, or one per edge of the graph.
+        delta: the target.
+        notion: the δ that is to meet it.
+        seed: seed of the search's own randomness.
+        tolerance: relative accuracy of each group's ρ.
+        weights, noise_floor, max_bias: as in :func:`shoal.design`.
+        time_limit: seconds for all groups together; what was found until then is returned.
+        iterations: steps per stage of a search, as in :func:`shoal.design`; no clock is looked at.
+        start: an earlier mechanism for the same labels: what it spends is tried first, from its parameters.
+        progress: called with (groups done, groups).
+
+    Returns:
+        A mechanism with ``certificate.delta_upper <= delta``, finite precision included; an UnreachableError where
+        there is none, or δ lies below what finite precision costs. For the searched methods "least" means the least
+        that the search found. An interrupt goes through.
+
+    Example:
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0, 0.0], [1.0, 0.5], [0.2, 0.7]])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.calibrate(classes, graph, "center", epsilon=1.0, delta=1e-6)
+        >>> mechanism.certificate.delta_upper <= 1e-6
+        True
+    """
+    validation.choice(list(METHODS), method=method)
+    delta = validation.probability(delta=delta, below_one=True)
+    tolerance = validation.positive(tolerance=tolerance)
+    if iterations is not None:
+        iterations = validation.count(iterations=iterations)
+    if time_limit is not None:
+        time_limit = validation.positive(time_limit=time_limit)
+    problem = Problem.of(classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias)
+    groups = [members for members in problem.components if len(members) > 1]
+    end = math.inf if time_limit is None else time.monotonic() + time_limit
+    found: list[tuple[Any, Mechanism]] = []
+    for number, members in enumerate(groups):
+        now = time.monotonic()
+        part = problem.part(members)
+        warm = None if start is None else part_of(start, part.original.labels)
+        group = _Group(
+            part,
+            method,
+            delta,
+            seed,
+            weights,
+            iterations,
+            end if end == math.inf else now + max(end - now, 0.1) / (len(groups) - number),
+        )
+        found.append((members, group.least(tolerance, warm)))
+        if progress is not None:
+            progress(number + 1, len(groups))
+    if all(mechanism.method == "none" for _, mechanism in found) and noise_floor == 0:
+        return attained(design(classes, graph, "none", epsilon, 1.0, notion, weights=weights), delta)
+    if len(groups) == 1 and len(groups[0]) == problem.n_labels:
+        return attained(found[0][1], delta)
+    return attained(joined(method, problem, found), delta)
+
+
+def attained(mechanism: Mechanism, delta: float) -> Mechanism:
+    """The mechanism, if its certificate meets ``delta``."""
+    if mechanism.certificate.delta_upper > delta:
+        raise UnreachableError(
+            f"delta: method {mechanism.method!r} reaches {round_up(mechanism.certificate.delta_upper):.4g} at this "
+            "epsilon, not the delta asked for; ask for a larger delta or epsilon"
+        )
+    return mechanism
+
+
+@dataclass(frozen=True)
+class _Group:
+    """One connected group and what bounds the search: steps, or a time of the monotonic clock."""
+
+    part: Problem
+    method: str
+    delta: float
+    seed: int
+    weights: Sequence[float] | None
+    iterations: int | None
+    end: float
+
+    @property
+    def late(self) -> bool:
+        return self.iterations is None and time.monotonic() > self.end
+
+    def attempt(self, rho: float, *starts: Mechanism, method: str | None = None) -> Mechanism:
+        limit = None
+        if self.iterations is None and self.end < math.inf:
+            limit = max((self.end - time.monotonic()) / 2, 0.2)
+        bare = method == "none"
+        return design(
+            self.part.original,
+            self.part.graph,
+            method or self.method,
+            self.part.epsilons[:, 0].copy(),
+            rho,
+            self.part.notion,
+            self.seed,
+            weights=self.weights,
+            noise_floor=0.0 if bare else self.part.noise_floor,
+            max_bias=self.part.max_bias,
+            time_limit=limit,
+            iterations=self.iterations,
+            interruptible=True,
+            start=starts if METHODS[method or self.method].searched else (),
+        )
+
+    def meets(self, mechanism: Mechanism) -> bool:
+        return mechanism.certificate.delta_upper <= self.delta
+
+    def least(self, tolerance: float, warm: Mechanism | None) -> Mechanism:
+        """The mechanism of least error found that meets the target."""
+        price = METHODS[self.method].price
+        floor = self.part.noise_floor
+        if floor == 0:
+            bare = self.attempt(1.0, method="none")
+            if self.meets(bare):
+                return bare
+            if self.method == "none":
+                raise UnreachableError(
+                    f"method 'none' gives delta = {round_up(bare.certificate.delta_upper):.4g} at this epsilon, not "
+                    "the delta asked for; choose a method that adds noise"
+                )
+        earlier = () if warm is None else (warm,)
+        guess = self._guess(price)
+        spent = 0.0 if warm is None else float(warm.weighted_rho.max())
+        best = self.attempt(spent, *earlier) if max(floor, 0.0) < spent < guess * (1 - tolerance) else None
+        if best is None or not self.meets(best):
+            best = self._enough(guess)
+        # What a mechanism really spends can be less than its budget.
+        high, low, ratio = float(best.weighted_rho.max()), max(floor, 0.0), 0.5
+        if price is not None and self.method == "center" and not self.part.original.stored_variances.any():
+            return best  # constants either meet or can be told apart: there is nothing in between
+        middle = high * (1 - tolerance) if price is not None else high * ratio if low == 0 else math.sqrt(low * high)
+        while high > low * (1 + 1.5 * tolerance) and low < middle < high and not self.late:
+            tried = self.attempt(middle, best, *earlier)
+            if self.meets(tried):
+                best, high = tried, min(middle, float(tried.weighted_rho.max()))
+                ratio *= ratio if low == 0 and ratio > 1e-6 else 1.0
+            else:
+                low = middle
+            middle = high * ratio if low == 0 else math.sqrt(low * high)
+        return best
+
+    def _guess(self, price: str | None) -> float:
+        """A budget to try first: the price of perfection where there is one, else from the spread of the means."""
+        floor = self.part.noise_floor
+        if price is not None:
+            weighted = perfect_rho(self.part.classes, self.part.graph, price)
+            return float(max(weighted * (1 + MARGIN) + floor, 2 * floor, 1e-300))
+        gaps = self.part.classes.means[self.part.pairs[:, 0]] - self.part.classes.means[self.part.pairs[:, 1]]
+        spread = float((gaps**2).sum(axis=1).max()) + float(self.part.classes.stored_variances.sum(axis=1).max())
+        return max(spread / self.part.n_dims, 2 * floor, 1e-300)
+
+    def _enough(self, budget: float) -> Mechanism:
+        """A mechanism that meets the target, whatever it spends."""
+        floors: list[float] = []
+        for _ in range(DOUBLINGS):
+            found = self.attempt(budget)
+            if self.meets(found):
+                return found
+            if found.ideal.delta_upper <= self.delta <= found.certificate.finite_precision < 1:
+                floors.append(found.certificate.finite_precision)
+            if len(floors) == FLOORS:
+                raise UnreachableError(
+                    f"delta lies below what finite precision costs a release of method {self.method!r}, about "
+                    f"{round_up(min(floors)):.1g}; ask for a larger delta"
+                )
+            budget *= 2.0
+        raise UnreachableError(
+            f"method {self.method!r} did not reach the delta asked for up to rho = {budget / 2:.4g}; allow more bias "
+            "or less noise_floor, or choose a larger epsilon"
+        )

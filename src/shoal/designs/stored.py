@@ -1,0 +1,117 @@
+"""From moves to the parameters that are stored: a mechanism in the user's coordinates, within its budget.
+
+Labels that meet do so up to rounding: μ + shift differs between them in the last bits. Where that is all that is left
+of the difference, the sums are put on a common grid (``Mechanism.mean_grid``), which all of them round to the same
+point of: then the expected released answers are equal, exactly, in what is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from shoal.designs.moves import Moves
+from shoal.designs.problem import Problem
+from shoal.errors import InputError
+from shoal.matrices import EPS, inverse_root
+from shoal.mechanism import Mechanism
+from shoal.noise.affine import EXACT
+from shoal.validation import FloatArray, IndexArray
+
+#: Sums within so many units in the last place of the largest of their terms have met.
+MET = 64
+#: Step of the grid that sums which have met are put on, in those units, as a power of two.
+STEP_BITS = 2
+
+
+def mechanism_of(
+    method: str,
+    problem: Problem,
+    moves: Moves,
+    *,
+    lower_bound: float,
+    notes: tuple[str, ...] = (),
+    history: FloatArray | None = None,
+) -> Mechanism:
+    """Turn moves into parameters in the user's coordinates, shrunk by a rounding's width if they overspend."""
+    scale = problem.scale
+    for attempt in range(60):
+        inside = _shrunk(moves, 1.0 - (2.0**attempt - 1.0) * 4 * EPS)
+        gain, noise = _gain_and_noise(problem, inside)
+        mechanism = Mechanism(
+            method=method,
+            classes=problem.original,
+            graph=problem.graph,
+            epsilon=problem.epsilons[:, 0].copy(),
+            notion=problem.notion,
+            shift=inside.shift / scale,
+            gain=None if gain is None else gain / scale[:, None] * scale[None, :],
+            noise_cov=_symmetric(noise / scale[:, None] / scale[None, :]),
+            budget=problem.budgets / problem.n_dims,
+            weights=scale**2,
+            lower_bound=lower_bound,
+            notes=notes,
+            history=np.empty(0) if history is None else history,
+        )
+        for candidate in (met(mechanism, problem.components), mechanism):
+            if candidate is not None and (candidate.weighted_rho <= candidate.budget).all():
+                return candidate
+    raise InputError("rho is too small for its noise_floor: the budget cannot be met in double precision")
+
+
+def certified(problem: Problem, moves: Moves) -> float:
+    """Upper end of the ideal law's worst ln δ once the moves are a mechanism; 0 where no claim can be made."""
+    mechanism = mechanism_of("", problem, moves, lower_bound=0.0)
+    if mechanism.rests_on_rounding[mechanism.pairs].any():
+        return 0.0
+    return float(mechanism.ideal.log_delta_upper)
+
+
+def met(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | None:
+    """The mechanism with the sums μ + shift that have met inside a component on a common grid; None where none have."""
+    if not mechanism.shift.any():
+        return None
+    means, shift = mechanism.classes.means, np.array(mechanism.shift)
+    grid = np.full(means.shape, EXACT, dtype=np.int64)
+    for members in components:
+        if len(members) < 2:
+            continue
+        own, moved = means[members], shift[members]
+        sums = own + moved
+        unit = np.spacing(np.maximum(np.abs(own), np.abs(moved)).max(axis=0))
+        low, high = sums.min(axis=0), sums.max(axis=0)
+        entries = np.flatnonzero((high - low <= MET * unit) & (unit > 0) & moved.any(axis=0))
+        if len(entries) == 0:
+            continue
+        # A unit is a power of two; the common point moves a label by at most half a step.
+        exponents = np.frexp(unit[entries])[1] - 1 + STEP_BITS
+        middle = 0.5 * (low[entries] + high[entries])
+        common = np.ldexp(np.rint(np.ldexp(middle, -exponents)), exponents)
+        shift[np.ix_(members, entries)] = common - own[:, entries]
+        grid[np.ix_(members, entries)] = np.maximum(exponents, EXACT + 1)
+    if (grid == EXACT).all():
+        return None
+    return replace(mechanism, shift=shift, mean_grid=grid)
+
+
+def _shrunk(moves: Moves, factor: float) -> Moves:
+    mapped = None if moves.map is None else moves.map * factor
+    return Moves(moves.shift * factor, mapped, moves.noise * factor)
+
+
+def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, FloatArray]:
+    """Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise."""
+    noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.floor_cov
+    if moves.map is None:
+        return None, noise
+    inverse, null = inverse_root(problem.classes.stored_covs)
+    gain = moves.map @ inverse
+    outside = moves.map @ null
+    noise = noise + outside @ np.swapaxes(outside, 1, 2)
+    return gain, noise
+
+
+def _symmetric(matrices: FloatArray) -> FloatArray:
+    return np.asarray(0.5 * matrices + 0.5 * np.swapaxes(matrices, 1, 2))
