@@ -18,7 +18,7 @@ import shoal
 from shoal.audits.verdict import Audit
 from shoal.card.assumptions import question
 from shoal.card.digits import down, up
-from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards
+from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards, promised
 from shoal.card.measures import audit_facts, design_facts, fit_facts, guard_facts, ledger_facts
 from shoal.errors import InputError
 
@@ -137,7 +137,7 @@ class ReleaseCard:
             "accuracy": _accuracy(self),
             "model": _model(self.fit, self.guard),
             "composition": _composition(self.release),
-            "audit": _audit(self.audit),
+            "audit": _audit(self.design, self.audit),
             "left_out": _left_out(self),
         }
 
@@ -304,7 +304,7 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
     }
 
 
-def _audit(audit: AuditFacts | None) -> dict[str, Any] | None:
+def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | None:
     if audit is None:
         return None
     return {
@@ -327,7 +327,7 @@ def _audit(audit: AuditFacts | None) -> dict[str, Any] | None:
             "promise_upper": up(audit.named.promise_upper, most=1.0),
         },
         "delta_proved": down(audit.delta_proved),
-        "delta_promised": up(audit.delta_promised),
+        "delta_promised": up(promised(design, audit)),
         "violations": audit.violations,
         "mismatches": audit.mismatches,
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import counted, down, lower, nearest, percent, plain, share, up, upper
 from shoal.card.exhibits import Exhibits
-from shoal.card.facts import AuditFacts, Found
+from shoal.card.facts import AuditFacts, Found, promised
 from shoal.card.privacy import floor_of
 from shoal.card.section import Plot, Section, Table, axis, bars, lines, series
 from shoal.card.summary import attacked_groups
@@ -56,8 +56,8 @@ def attack(card: ReleaseCard, shown: Exhibits | None) -> Section:
         )  # fmt: skip
     says.append(
         f"The audit attacked {attacked_groups(audit, noun)}, {audit.n_samples} released answers each ({audit.source}): "
-        f"{audit.verdict}. It proved δ ≥ {lower(audit.delta_proved)}, where δ ≤ {upper(audit.delta_promised)} is "
-        f"promised, at {share(audit.confidence)} confidence. {_would_have_seen(audit)}"
+        f"{audit.verdict}. It proved δ ≥ {lower(audit.delta_proved)}, where δ ≤ {upper(promised(card.design, audit))} "
+        f"is promised, at {share(audit.confidence)} confidence. {_would_have_seen(audit)}"
     )
     notes: list[str] = []
     if shown is not None:

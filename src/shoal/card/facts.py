@@ -427,6 +427,11 @@ class AuditFacts(Record):
         )
 
 
+def promised(design: DesignFacts, audit: AuditFacts) -> float:
+    """The δ that an audit is told beside: that of the release, where the attacked part by itself promises no more."""
+    return max(design.delta, audit.delta_promised)
+
+
 def lost_shards(*stages: FitFacts | DesignFacts | ReleaseFacts | None) -> tuple[Lost, ...]:
     """Shards that some stage could not do."""
     return tuple(lost for stage in stages if stage is not None for lost in stage.failed)

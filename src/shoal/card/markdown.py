@@ -8,10 +8,10 @@ from shoal import __version__
 from shoal.card.assumptions import question
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import counted, lower, nearest, percent, upper
-from shoal.card.facts import Accuracy, DesignFacts, lost_shards
+from shoal.card.facts import Accuracy, DesignFacts, lost_shards, promised
 from shoal.card.measures import OWN
 from shoal.card.promise import promise
-from shoal.card.summary import attacked_groups, sizes
+from shoal.card.summary import attacked_groups, short_unit, sizes
 
 
 def markdown(card: ReleaseCard) -> str:
@@ -93,8 +93,8 @@ def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
     unit = " in the answer's own unit" if found.unit == OWN else f" {found.unit}"
     squared = ", in squared log units" if found.ratio else ""
     yield (
-        f"Root mean squared error {upper(found.rmse)}{unit}, at worst {upper(found.rmse_largest)} for one {noun}; ρ "
-        f"spent at most {upper(found.rho_largest)} per entry{squared}."
+        f"Root mean squared error {upper(found.rmse)}{unit}, at worst {upper(found.rmse_largest)}"
+        f"{short_unit(found.unit)} for one {noun}; ρ spent at most {upper(found.rho_largest)} per entry{squared}."
     )
     before, after = card.fit.later_error, None if card.release is None else card.release.later_error
     if before is not None and after is not None:
@@ -136,7 +136,7 @@ def _assurance(card: ReleaseCard) -> Iterator[str]:
         yield (
             f"Audit of {attacked_groups(audit, card.fit.noun)}: **{audit.verdict}** at confidence "
             f"{audit.confidence:g}, {audit.n_samples} answers per label ({audit.source}); δ of at least "
-            f"{lower(audit.delta_proved)} proved, at most {upper(audit.delta_promised)} promised."
+            f"{lower(audit.delta_proved)} proved, at most {upper(promised(card.design, audit))} promised."
         )
     if release is None:
         yield "The figures are for one release. No ledger was given: what was released before is not counted."
