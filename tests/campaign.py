@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,20 @@ def output_laws(mechanism: shoal.Mechanism) -> list[Law]:
     for i, source in enumerate(laws_of(mechanism.classes)):
         gain = None if mechanism.gain is None else mechanism.gain[i]
         noise = mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)]
-        found.append(moved(source, mechanism.bias[i], gain, noise))
+        found.append(moved(source, exact_shift(mechanism, i), gain, noise))
     return found
+
+
+def exact_shift(mechanism: shoal.Mechanism, i: int) -> list[Fraction]:
+    """What is added to the mean: the stored shift, or the way to the grid point next to the rounded sum."""
+    shift = np.broadcast_to(mechanism.shift, mechanism.classes.means.shape)[i].tolist()
+    grid = [-1074] * len(shift) if mechanism.mean_grid is None else mechanism.mean_grid[i].tolist()
+    result = []
+    for mean, moved_by, exponent in zip(mechanism.classes.means[i].tolist(), shift, grid, strict=True):
+        step = Fraction(2) ** exponent
+        snapped = round(Fraction(mean + moved_by) / step) * step  # half to even, as IEEE rounds
+        result.append(Fraction(moved_by) if exponent == -1074 else snapped - Fraction(mean))
+    return result
 
 
 def epsilons(rng: np.random.Generator, edge: Edge, count: int) -> list[float]:

@@ -293,7 +293,9 @@ def test_a_precise_bracket_replaces_a_loose_one_as_a_whole():
     """The smaller of two upper ends would keep a false one alive."""
     inf = np.inf
     old = np.array([[-5.0, -6.0, -4.9], [-5.0, -inf, -4.0], [-5.0, -5.2, -4.8], [-5.0, -5.1, -4.9], [0.0, -inf, 0.0]])
-    new = np.array([[-4.8, -4.9, -4.7], [-inf, -inf, -inf], [-4.0, -4.1, -3.9], [-5.0, -inf, -4.95], [-1.0, -inf, -0.5]])
+    new = np.array(
+        [[-4.8, -4.9, -4.7], [-inf, -inf, -inf], [-4.0, -4.1, -3.9], [-5.0, -inf, -4.95], [-1.0, -inf, -0.5]]
+    )
     kept = [
         [-4.8, -4.9, -4.7],  # above the old upper end: the old one was wrong
         [-inf, -inf, -inf],  # an exact zero
