@@ -337,6 +337,8 @@ class Edge:
         if self.disjoint:
             return Enclosure(arb(1), arb(1))
         if notion == "pdp-two-sided":
+            if not self.pairs and x >= 0:
+                return Enclosure(arb(0), arb(0))  # L = 0 for certain: an atom that a complement would count
             first, second = self.tail(x, "pdp", reverse)[0], self.tail(-x, "pdp", reverse)[1]
             with bits(MOST_BITS):
                 return Enclosure(first.lower + second.lower, first.upper + second.upper)
