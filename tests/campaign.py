@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import determinants
 import numpy as np
-from determinants import Edge, Enclosure, Law, law, moved
 from flint import arb
 from numpy.typing import NDArray
 
+import determinants
 import shoal
+from determinants import Edge, Enclosure, Law, law, moved
 from shoal.noise.source import RESOLUTION
 
 Array = NDArray[np.float64]
@@ -629,7 +629,7 @@ def others(seed: int) -> Tally:
             for back in (False, True):
                 tally.checks += 1
                 truth = edge.renyi_lower(order, reverse=back)
-                if not claimed == math.inf and (truth is None or arb(claimed) < truth):
+                if claimed < math.inf and (truth is None or arb(claimed) < truth):
                     shown = "inf" if truth is None else truth.str(20)
                     tally.violations.append(f"renyi order {order!r}: {claimed!r}, proven {shown}")
 

@@ -1,20 +1,21 @@
-"""Certified upper ends against enclosures in ball arithmetic, a few seeds of every family; and the enclosures themselves
-against closed forms and the mpmath oracle. The full campaign is ``python -m benchmarks.safety``.
+"""Certified upper ends against enclosures in ball arithmetic, a few seeds of every family, and the enclosures
+themselves against closed forms and the mpmath oracle. The full campaign is ``python -m benchmarks.safety``.
 """
 
 from __future__ import annotations
 
 import math
 
-import campaign
-import determinants
 import numpy as np
-import oracle
 import pytest
-from cases import gaussian_pairs
-from determinants import Edge, Enclosure, law
 from flint import arb
 from mpmath import mp, mpf
+
+import campaign
+import determinants
+import oracle
+from cases import gaussian_pairs
+from determinants import Edge, Enclosure, law
 
 SEEDS = {"full rank, k ≤ 60": 1, "clustered eigenvalues, k > 25": 1, "designs, every method": 7}
 
