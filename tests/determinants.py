@@ -134,6 +134,38 @@ def moved(source: Law, shift: Any, gain: Any, noise: Any) -> Law:
     return Law(tuple(m + rational(s) for m, s in zip(source.mean, shift, strict=True)), cov + extra)
 
 
+def given_out(
+    answer: Any, mean: Any, shift: Any, gain: Any, noise: Any, normals: Sequence[int], unit: int
+) -> list[Any]:
+    """q + shift + gain (q − μ) + A z as balls, A the Cholesky factor of the noise and z whole multiples of 2^−unit."""
+    k = len(normals)
+    q, mu = [rational(v) for v in answer], [rational(v) for v in mean]
+    with bits(900):
+        cov = arb_mat(law([0] * k, noise).cov).tolist()
+        factor = [[arb(0)] * k for _ in range(k)]
+        for i in range(k):
+            for j in range(i + 1):
+                rest = cov[i][j] - sum((factor[i][m] * factor[j][m] for m in range(j)), arb(0))
+                if i == j:
+                    factor[i][i] = rest.sqrt() if rest > 0 else arb(0)
+                elif not factor[j][j].is_zero():
+                    factor[i][j] = rest / factor[j][j]
+        result = []
+        for i in range(k):
+            exact = q[i] + rational(shift[i])
+            if gain is not None:
+                exact += sum((rational(gain[i][j]) * (q[j] - mu[j]) for j in range(k)), fmpq(0))
+            result.append(arb(exact) + sum((factor[i][j] * normals[j] for j in range(k)), arb(0)) * arb(2) ** -unit)
+        return result
+
+
+def nearest(value: Any, step: Any) -> Any:
+    """The whole number of steps nearest to a ball, ties upward; None where the ball cannot tell."""
+    with bits(900):
+        shifted = value / arb(step) + arb(1) / 2
+        return shifted.floor().unique_fmpz()
+
+
 def same(a: Law, b: Law) -> bool:
     return a.mean == b.mean and a.cov == b.cov
 
@@ -337,8 +369,8 @@ class Edge:
         if self.disjoint:
             return Enclosure(arb(1), arb(1))
         if notion == "pdp-two-sided":
-            if not self.pairs and x >= 0:
-                return Enclosure(arb(0), arb(0))  # L = 0 for certain: an atom that a complement would count
+            if not self.pairs:
+                return Enclosure(arb(0), arb(0))  # L = 0, which is not beyond any ε
             first, second = self.tail(x, "pdp", reverse)[0], self.tail(-x, "pdp", reverse)[1]
             with bits(MOST_BITS):
                 return Enclosure(first.lower + second.lower, first.upper + second.upper)

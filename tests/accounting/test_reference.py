@@ -1,5 +1,5 @@
-"""A small run of the safety campaign: no certified figure on the unsafe side of an enclosure, itself checked here
-against closed forms and the mpmath oracle. The full campaign is ``python -m benchmarks.safety``.
+"""Certified upper ends against enclosures in ball arithmetic, a few seeds of every family, and the enclosures
+themselves against closed forms and the mpmath oracle. The full campaign is ``python -m benchmarks.safety``.
 """
 
 from __future__ import annotations
