@@ -282,8 +282,11 @@ def clustered(seed: int) -> Tally:
         found = (turn * rng.choice(clusters, size=k)) @ turn.T
         found = 0.5 * (found + found.T)
         cov = np.eye(k) + found
-        vectors = np.linalg.eigh(cov - np.eye(k))[1]
-        skew = float(np.abs(vectors.T @ vectors - np.eye(k)).max())
+        try:
+            vectors = np.linalg.eigh(cov - np.eye(k))[1]
+            skew = float(np.abs(vectors.T @ vectors - np.eye(k)).max())
+        except np.linalg.LinAlgError:  # LAPACK gave up
+            skew = math.inf
         if skew > worst:
             worst, chosen = skew, cov
     gap = rng.standard_normal(k) * 10.0 ** rng.uniform(-2, 0) / math.sqrt(k)
