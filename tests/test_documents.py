@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import graphlib
 import importlib.util
 import re
 import subprocess
@@ -54,24 +56,62 @@ def test_architecture_names_every_module() -> None:
     assert sorted(name for name in names if f"`{name}`" not in text) == []
 
 
-def test_modules_import_downward_only() -> None:
-    """The rooms of ARCHITECTURE.md in order: a module may import from earlier rooms, never from later ones."""
-    rooms = ["errors", "validation", "files", "archive", "notebook", "compiled", "threads", "eigenpairs", "workers",
-             "cells", "matrices", "classes", "graph", "nullspace", "supports", "accounting", "noise", "output",
-             "certificate", "mechanism_file", "mechanism", "designs", "ledger", "audits", "card", "meters",
-             "reproduction", "runs", "cli"]  # fmt: skip
+ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "threads", "eigenpairs", "workers",
+         "cells", "matrices", "classes", "graph", "nullspace", "supports", "accounting", "noise", "output",
+         "certificate", "mechanism_file", "mechanism", "designs", "ledger", "audits", "card", "meters",
+         "reproduction", "runs", "cli"]  # fmt: skip
+
+
+def _imports(path: Path) -> list[tuple[str, bool]]:
+    """Modules of the package that a file imports, and whether at once: not in a function, not for type checkers."""
+    found: list[tuple[str, bool]] = []
+
+    def visit(node: ast.AST, at_once: bool) -> None:
+        if isinstance(node, ast.Import):
+            found.extend((name.name, at_once) for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            found.extend((f"{node.module}.{name.name}", at_once) for name in node.names)
+            found.append((node.module, at_once))
+        inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for child in ast.iter_child_nodes(node):
+            visit(child, at_once and not inside and not typing)
+
+    visit(ast.parse(path.read_text()), True)
+    return found
+
+
+def _graph() -> dict[str, list[tuple[str, bool]]]:
     source = ROOT / "src" / "shoal"
+    files = {".".join(("shoal", *p.relative_to(source).with_suffix("").parts)): p for p in source.rglob("*.py")}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    return {name: [(t, once) for t, once in _imports(path) if t in files] for name, path in files.items()}
+
+
+def test_modules_import_downward_only() -> None:
+    """A module imports from the rooms before its own, or from its own; types may be named upward."""
     wrong = []
-    for path in source.rglob("*.py"):
-        room = path.relative_to(source).parts[0].removesuffix(".py")
-        if room not in rooms:
-            continue
-        for target in re.findall(r"^\s*from shoal\.(\w+)|^\s*import shoal\.(\w+)", path.read_text(), flags=re.M):
-            name = target[0] or target[1]
-            if rooms.index(name) > rooms.index(room):
-                wrong.append(f"{path.relative_to(source)} imports {name}")
-    # graph names GaussianClasses in a type annotation only; classes comes first in any case.
+    for name, targets in _graph().items():
+        room = name.split(".")[1] if "." in name else ""
+        for target, at_once in targets:
+            other = target.split(".")[1] if "." in target else ""
+            if room in ROOMS and other in ROOMS and at_once and ROOMS.index(other) > ROOMS.index(room):
+                wrong.append(f"{name} imports {target}")
     assert wrong == []
+    rooms = {name.split(".")[1] for name in _graph() if "." in name} - {"__main__"}
+    assert rooms == set(ROOMS), "every room has its place"
+
+
+def test_no_two_modules_import_each_other() -> None:
+    """Inside rooms too: the imports that happen at once have no cycle."""
+    after = {name: {t for t, once in targets if once and t != name} for name, targets in _graph().items()}
+    # A package is there before its modules; what its __init__ imports is what counts.
+    list(graphlib.TopologicalSorter(after).static_order())
+
+
+def test_no_basename_twice() -> None:
+    names = [p.name for p in (ROOT / "src" / "shoal").rglob("*.py") if p.name != "__init__.py"]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
 @pytest.mark.parametrize("page", ["howto"])
