@@ -63,7 +63,7 @@ ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "th
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:
-    """Modules of the package that a file imports, and whether at once: not in a function, not for type checkers."""
+    """Modules that a file imports, but for type checkers, and whether at once rather than in a function."""
     found: list[tuple[str, bool]] = []
 
     def visit(node: ast.AST, at_once: bool) -> None:
@@ -72,10 +72,11 @@ def _imports(path: Path) -> list[tuple[str, bool]]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
             found.extend((f"{node.module}.{name.name}", at_once) for name in node.names)
             found.append((node.module, at_once))
+        if isinstance(node, ast.If) and ast.dump(node.test) == ast.dump(ast.Name("TYPE_CHECKING", ast.Load())):
+            return
         inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for child in ast.iter_child_nodes(node):
-            visit(child, at_once and not inside and not typing)
+            visit(child, at_once and not inside)
 
     visit(ast.parse(path.read_text()), True)
     return found
@@ -93,9 +94,9 @@ def test_modules_import_downward_only() -> None:
     wrong = []
     for name, targets in _graph().items():
         room = name.split(".")[1] if "." in name else ""
-        for target, at_once in targets:
+        for target, _ in targets:
             other = target.split(".")[1] if "." in target else ""
-            if room in ROOMS and other in ROOMS and at_once and ROOMS.index(other) > ROOMS.index(room):
+            if room in ROOMS and other in ROOMS and ROOMS.index(other) > ROOMS.index(room):
                 wrong.append(f"{name} imports {target}")
     assert wrong == []
     rooms = {name.split(".")[1] for name in _graph() if "." in name} - {"__main__"}
