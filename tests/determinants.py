@@ -13,12 +13,12 @@ real, which is what makes the bounds below possible from values of p and q alone
     E[(1 − e^{x−L})₊] = (1/2πi) ∫ e^{K(t) − xt} dt / (t (t+1)),      Pr(L > x) = (1/2πi) ∫ e^{K(t) − xt} dt / t
 
 through c > 0, and minus the complement through c < 0. The trapezoidal rule in v along the hyperbola
-t(v) = c₀ + s (± sin α cosh v + i cos α sinh v), v = −V … V, differs from the integral over the whole vertical line
-through c₀ by at most the integrals of the modulus
+t(v) = c₀ + s (± sin α cosh v + i cos α sinh v), v = −V … V, differs from the integral over that hyperbola and straight
+up and down from its ends by at most the integrals of the modulus
 
     over the hyperbolas of angle 0 (the vertical line) and 2α, times 1/(e^{2πα/h} − 1),
-    over the two arcs v = ±V between them, times min(1, e^{2πb/h}) at distance b = α − angle,
-    over the vertical line beyond those arcs
+    over the two arcs v = ±V between them, times e^{−2π|b|/h} at the angle α + b,
+    over what leads straight up and down
 
 (residues of f(w) / (1 − e^{−2πiw/h}) in the rectangle |Re w| ≤ V, |Im w| ≤ α, V between two nodes). For t in the strip
 |e^{K(t)}| ≤ e^{K(Re t)}, falling in |Im t|. Elsewhere, with τ = t − c, 1 − bᵢτ the factors of p(c + τ)/p(c) and
@@ -134,6 +134,38 @@ def moved(source: Law, shift: Any, gain: Any, noise: Any) -> Law:
     return Law(tuple(m + rational(s) for m, s in zip(source.mean, shift, strict=True)), cov + extra)
 
 
+def given_out(
+    answer: Any, mean: Any, shift: Any, gain: Any, noise: Any, normals: Sequence[int], unit: int
+) -> list[Any]:
+    """q + shift + gain (q − μ) + A z as balls, A the Cholesky factor of the noise and z whole multiples of 2^−unit."""
+    k = len(normals)
+    q, mu = [rational(v) for v in answer], [rational(v) for v in mean]
+    with bits(900):
+        cov = arb_mat(law([0] * k, noise).cov).tolist()
+        factor = [[arb(0)] * k for _ in range(k)]
+        for i in range(k):
+            for j in range(i + 1):
+                rest = cov[i][j] - sum((factor[i][m] * factor[j][m] for m in range(j)), arb(0))
+                if i == j:
+                    factor[i][i] = rest.sqrt() if rest > 0 else arb(0)
+                elif not factor[j][j].is_zero():
+                    factor[i][j] = rest / factor[j][j]
+        result = []
+        for i in range(k):
+            exact = q[i] + rational(shift[i])
+            if gain is not None:
+                exact += sum((rational(gain[i][j]) * (q[j] - mu[j]) for j in range(k)), fmpq(0))
+            result.append(arb(exact) + sum((factor[i][j] * normals[j] for j in range(k)), arb(0)) * arb(2) ** -unit)
+        return result
+
+
+def nearest(value: Any, step: Any) -> Any:
+    """The whole number of steps nearest to a ball, ties upward; None where the ball cannot tell."""
+    with bits(900):
+        shifted = value / arb(step) + arb(1) / 2
+        return shifted.floor().unique_fmpz()
+
+
 def same(a: Law, b: Law) -> bool:
     return a.mean == b.mean and a.cov == b.cov
 
@@ -194,12 +226,17 @@ def common_support(a: Law, b: Law) -> tuple[Law, Law] | None:
 
 
 class Part(NamedTuple):
-    """p and q of one release in one direction, how often it is repeated, and ln p(−1)."""
+    """p and q of one release in one direction with two derivatives, how often it is repeated, and ln p(−1)."""
 
-    p: Any
-    q: Any
+    p: tuple[Any, Any, Any]
+    q: tuple[Any, Any, Any]
     times: int
     log_det: Any
+
+    @classmethod
+    def of(cls, p: Any, q: Any, times: int, log_det: Any) -> Part:
+        dp, dq = p.derivative(), q.derivative()
+        return cls((p, dp, dp.derivative()), (q, dq, dq.derivative()), times, log_det)
 
 
 @dataclass
@@ -210,6 +247,7 @@ class Pair:
     b: Law
     times: int = 1
     known: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    parts: dict[tuple[int, bool], Part] = field(default_factory=dict)
 
     @cached_property
     def difference(self) -> Any:
@@ -263,13 +301,17 @@ class Pair:
         return p, q
 
     def part(self, precision: int, reverse: bool) -> Part:
-        p, q = self.polynomials(precision)
-        with bits(precision):
-            last = p(arb(-1))
-            if not reverse:
-                return Part(p, q, self.times, last.log())
-            turn = arb_poly([-1, -1])
-            return Part(p(turn) * (1 / last), q(turn) * (1 / last), self.times, -last.log())
+        if (precision, reverse) not in self.parts:
+            p, q = self.polynomials(precision)
+            with bits(precision):
+                last = p(arb(-1))
+                if reverse:
+                    turn = arb_poly([-1, -1])
+                    part = Part.of(p(turn) * (1 / last), q(turn) * (1 / last), self.times, -last.log())
+                else:
+                    part = Part.of(p, q, self.times, last.log())
+            self.parts[precision, reverse] = part
+        return self.parts[precision, reverse]
 
 
 def _cut(polynomial: Any, length: int) -> Any:
@@ -295,6 +337,7 @@ class Edge:
 
     pairs: list[Pair]
     disjoint: bool
+    tails: dict[Any, tuple[Enclosure, Enclosure]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, *releases: tuple[Law, Law] | tuple[Law, Law, int]) -> Edge:
@@ -326,6 +369,8 @@ class Edge:
         if self.disjoint:
             return Enclosure(arb(1), arb(1))
         if notion == "pdp-two-sided":
+            if not self.pairs:
+                return Enclosure(arb(0), arb(0))  # L = 0, which is not beyond any ε
             first, second = self.tail(x, "pdp", reverse)[0], self.tail(-x, "pdp", reverse)[1]
             with bits(MOST_BITS):
                 return Enclosure(first.lower + second.lower, first.upper + second.upper)
@@ -333,6 +378,12 @@ class Edge:
 
     def tail(self, x: Any, notion: str, reverse: bool = False) -> tuple[Enclosure, Enclosure]:
         """Enclosures of the upper tail (or hockey-stick) at x and of its complement, both relatively narrow."""
+        key = x, notion, reverse
+        if key not in self.tails:
+            self.tails[key] = self._tail(x, notion, reverse)
+        return self.tails[key]
+
+    def _tail(self, x: Any, notion: str, reverse: bool) -> tuple[Enclosure, Enclosure]:
         hockey = {"dp": True, "pdp": False}[notion]
         if not self.pairs:
             with bits(256):
@@ -365,30 +416,39 @@ class Edge:
                 end = _strip_end([part], 1)
                 if end is not None:
                     beyond = end * (1 + arb(2) ** -20)
-                    if beyond <= t and part.p(beyond) < 0:
+                    if beyond <= t and part.p[0](beyond) < 0:
                         return None
-            if all(_root_free(part.p, arb(0), t) for part in parts):
+            if all(_root_free(part.p, t) for part in parts):
                 return (_slopes(parts, t)[0] / t).lower()
             return arb(0)
 
     def threshold(self, rate: float) -> Any:
-        """About the x with Pr under the second label (L > x) = rate, a little above it."""
-        low, high = -1.0, 1.0
+        """About the x with Pr(L > x) = rate under the second label, a little above it."""
 
         def size(x: float) -> float:
             return float(self.tail(rational(-x), "pdp", True)[1].upper)
 
+        mean, std = self.loss(reverse=True)
+        low, high = -mean - std, -mean + std
         while size(low) < rate:
-            low *= 4.0
+            low -= 4 * (high - low)
         while size(high) > rate:
-            high *= 4.0
-        for _ in range(14):
+            high += 4 * (high - low)
+        for _ in range(12):
             middle = 0.5 * (low + high)
             if size(middle) > rate:
                 low = middle
             else:
                 high = middle
         return rational(high)
+
+    def loss(self, *, reverse: bool = False) -> tuple[float, float]:
+        """Mean and deviation of L, nearly."""
+        if not self.pairs:
+            return 0.0, 0.0
+        with bits(512):
+            _, mean, second = _slopes([pair.part(512, reverse) for pair in self.pairs], arb(0))
+            return float(mean), float(second.sqrt())
 
     def _equal(self, x: Any, hockey: bool) -> tuple[Enclosure, Enclosure]:
         """Equal covariances, μ = √(dᵀΣ⁻¹d): Φ(μ/2 − x/μ) − e^x Φ(−μ/2 − x/μ)."""
@@ -397,6 +457,20 @@ class Edge:
             with bits(precision):
                 mu, y = arb(self.squared_gap).sqrt(), arb(x)
                 up, down = mu / 2 - y / mu, -mu / 2 - y / mu
+                if up < -1000:
+                    # e^x φ(down) = φ(up), so both terms are Mills ratios times one density.
+                    ratio = _mills(-up) - _mills(-down) if hockey else _mills(-up)
+                    value = ratio * (-up * up / 2).exp() / (2 * arb.pi()).sqrt()
+                    if ratio.rel_accuracy_bits() >= GOAL:
+                        return _ends(value), _ends(1 - value)
+                    precision *= 2
+                    continue
+                if up > 1000 and not hockey:
+                    value = _mills(up) * (-up * up / 2).exp() / (2 * arb.pi()).sqrt()
+                    if value.rel_accuracy_bits() >= GOAL:
+                        return _ends(1 - value), _ends(value)
+                    precision *= 2
+                    continue
                 value = _normal(up) - y.exp() * _normal(down) if hockey else _normal(up)
                 other = _normal(-up) + y.exp() * _normal(down) if hockey else _normal(-up)
                 if min(value.rel_accuracy_bits(), other.rel_accuracy_bits()) >= GOAL:
@@ -407,6 +481,15 @@ class Edge:
 
 def _normal(z: Any) -> Any:
     return (-z / arb(2).sqrt()).erfc() / 2
+
+
+def _mills(z: Any) -> Any:
+    """Φ(−z)/φ(z) for z ≥ 1000 by its alternating series, wrong by less than the first term left out."""
+    total, term = arb(0), 1 / z
+    for n in range(1, 41):
+        total += term
+        term = -term * (2 * n - 1) / (z * z)
+    return total + arb(0, 1) * abs(term).upper()
 
 
 def _ends(value: Any) -> Enclosure:
@@ -456,13 +539,13 @@ def _strip_end(parts: list[Part], side: int) -> Any:
     """
     best = None
     for part in parts:
-        degree = part.p.degree()
+        degree = part.p[0].degree()
         if degree < 1:
             continue
-        first, second = part.p.derivative(), part.p.derivative().derivative()
+        zeroth, first, second = part.p
         t = arb(0)
         for _ in range(200):
-            value = part.p(t)
+            value = zeroth(t)
             slope = first(t) / value
             squares = slope * slope - second(t) / value
             inside = ((degree - 1) * (degree * squares - slope * slope)).mid()
@@ -474,7 +557,7 @@ def _strip_end(parts: list[Part], side: int) -> Any:
             if not step.is_finite():
                 raise _MoreBits
             t = (t + side * step).mid()
-            if step < abs(t) * arb(2) ** -30:
+            if step < abs(t) * arb(2) ** -90:
                 break
         if t is not None:
             t = abs(t)
@@ -496,10 +579,9 @@ def _slopes(parts: list[Part], t: Any) -> tuple[Any, Any, Any]:
     k0, k1, k2 = arb(0), arb(0), arb(0)
     n0, n1 = t * (1 + t), 1 + 2 * t
     for p, q, times, log_det in parts:
-        dp, dq = p.derivative(), q.derivative()
-        p0, p1, p2 = p(t), dp(t), dp.derivative()(t)
+        p0, p1, p2 = (polynomial(t) for polynomial in p)
         r1, r2 = p1 / p0, p2 / p0
-        q0, q1, q2 = q(t) / p0, dq(t) / p0, dq.derivative()(t) / p0
+        q0, q1, q2 = (polynomial(t) / p0 for polynomial in q)
         f0 = q0
         f1 = q1 - q0 * r1
         f2 = q2 - 2 * q1 * r1 - q0 * r2 + 2 * q0 * r1 * r1
@@ -544,7 +626,7 @@ def _saddle(parts: list[Part], x: Any, hockey: bool, side: int, end: Any) -> Sad
             r = ((low * high).sqrt() if high > 4 * low else (low + high) / 2).mid()
         if r > arb(2) ** 400:
             # The exponent falls for ever: x is at or beyond the end of the range. E e^{t(L−x)} bounds everything.
-            if not all(_root_free(part.p, arb(0), side * r) for part in parts):
+            if not all(_root_free(part.p, side * r) for part in parts):
                 raise _MoreBits
             k0, _, _ = _slopes(parts, side * r)
             bound = (k0 - x * side * r).exp().upper()
@@ -582,7 +664,7 @@ class _Contour:
     def of(cls, parts: list[Part], x: Any, center: Any) -> _Contour:
         shifted, slope, value = [], -arb(x), -arb(x) * center
         line = arb_poly([center, 1])
-        for p, q, times, log_det in parts:
+        for (p, _, _), (q, _, _), times, log_det in parts:
             about = p(line)
             start = about[0]
             top = q(line) * line * (line + 1)
@@ -620,6 +702,19 @@ class _Contour:
             total += times * ((tau * tau * q(tau) / value).real - abs(value).log()) / 2
         return _number(total)
 
+    def upward(self, tau: Any) -> tuple[float, float, float]:
+        """Re Ψ, Σ aᵢ/|1 − bᵢτ|², and the power of 1/Im t with which |P|^(−½) falls at least from here upward."""
+        total = (self.slope * tau).real
+        height = float(tau.imag)
+        weights, power = 0.0, 0.0
+        for p, dp, q, _, times in self.parts:
+            value = p(tau)
+            form = tau * q(tau) / value
+            total += times * ((tau * form).real - abs(value).log()) / 2
+            weights += times * max(_number(form.imag) / height, 0.0)
+            power += times * 0.5 * height * max(-_number((dp(tau) / value).imag), 0.0)
+        return _number(total), weights, power
+
     def disk(self, tau: Any, theta: float) -> tuple[float, complex, float]:
         """Re Ψ, Ψ' and a bound on |Ψ''| in the disk of radius θ Im τ."""
         slope, total = acb(self.slope), (self.slope * tau).real
@@ -640,24 +735,23 @@ class _Contour:
 
     def clear(self, reach: float) -> bool:
         """Whether no root of p lies between the center and this far from it, proven."""
-        return all(_root_free(part.p, arb(0), arb(reach)) for part in self.parts)
+        return all(_root_free((part.p, part.dp, part.dp.derivative()), arb(reach)) for part in self.parts)
 
 
-def _root_free(p: Any, start: Any, stop: Any) -> bool:
-    """Whether a polynomial with real roots only, positive at start, is proven to have none up to stop.
+def _root_free(polynomial: tuple[Any, Any, Any], stop: Any) -> bool:
+    """Whether a polynomial with real roots only, positive at 0, is proven to have none from there to stop.
 
     The nearest root is at least 1/√(Σ 1/(root − t)²) away, and that sum is (p'/p)² − p''/p.
     """
+    p, first, second = polynomial
     if p.degree() < 1:
         return True
-    first = p.derivative()
-    second = first.derivative()
-    goal, sign = abs(stop - start), 1 if stop > start else -1
+    goal, sign = abs(stop), 1 if stop > 0 else -1
     gone = arb(0)
     for _ in range(2000):
         if gone >= goal:
             return True
-        here = start + sign * gone
+        here = sign * gone
         value = p(here)
         if not value > 0:
             return False
@@ -684,21 +778,29 @@ CHEAP = 3000
 
 def _integral(parts: list[Part], x: Any, hockey: bool, side: int, saddle: Saddle) -> Any:
     """The integral of one strip as a ball: positive, relative width as asked for or MoreBits."""
-    if not all(_root_free(part.p, arb(0), saddle.center) for part in parts):
+    if not all(_root_free(part.p, saddle.center) for part in parts):
         raise _MoreBits
     contour = _Contour.of(parts, x, saddle.center)
-    first = contour.lean
+    for margin in (6, 16, 40):
+        plan = _cheapest(contour, hockey, saddle, margin)
+        value = _sum(plan, side)
+        if value.rel_accuracy_bits() >= GOAL:
+            return value
+    raise _MoreBits
+
+
+def _cheapest(contour: _Contour, hockey: bool, saddle: Saddle, margin: int) -> _Plan:
     best = None
     for opening in OPENINGS:
-        for bend in (first, -first):
-            plan = _plan(contour, hockey, saddle, bend, opening)
+        for bend in (contour.lean, -contour.lean):
+            plan = _plan(contour, hockey, saddle, bend, opening, margin)
             if plan is not None and (best is None or plan.nodes < best.nodes):
                 best = plan
             if best is not None and best.nodes < CHEAP:
-                return _sum(best, side)
+                return best
     if best is None:
         raise _MoreBits
-    return _sum(best, side)
+    return best
 
 
 @dataclass
@@ -744,11 +846,11 @@ def _covered(
     start: float,
     stop: float,
     longest: float,
-    weight: Callable[[float], float],
+    weight: Callable[[float, float], float],
 ) -> float:
     """Bound on ln ∫ |e^Ψ / pole| e^weight |dτ| along a curve above the axis, piece by piece.
 
-    ``speed`` bounds |curve'| and |curve''| up to a point and grows; ``weight`` falls. On a piece of chord δ from τ,
+    ``speed`` bounds |curve'| and |curve''| up to a point and grows; ``weight`` bounds a piece. With a chord δ from τ,
     Re Ψ ≤ Re Ψ(τ) + max(0, Re Ψ'δ) + |Ψ'| sagitta + ½ |Ψ''| r².
     """
     total, here = -math.inf, start
@@ -772,12 +874,12 @@ def _covered(
         else:
             return math.inf
         factor = geometry.pole_factor(tau.real - radius, tau.real + radius, tau.imag - radius)
-        total = float(np.logaddexp(total, level + more + weight(here) + math.log(factor * radius)))
+        total = float(np.logaddexp(total, level + more + weight(here, here + width) + math.log(factor * radius)))
         here += width
     return total
 
 
-def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: float) -> _Plan | None:
+def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: float, margin: int) -> _Plan | None:
     alpha, scale, center = opening / 2, float(saddle.scale), saddle.center
     poles = (float(-center), float(-center - 1)) if hockey else (float(-center),)
     geometry = _Geometry(scale, bend, alpha, poles)
@@ -790,26 +892,25 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
         return None
     # The integral is about e^{K(c) − xc} times this.
     unit = math.log(geometry.pole_factor(0.0, 0.0, 0.0) * scale)
-    goal = unit - (GOAL + 8) * math.log(2.0)
+    goal = unit - (GOAL + margin) * math.log(2.0)
 
     def beyond(v: float) -> float:
-        """ln of what the vertical line adds beyond its point v: there |e^K| falls, at least like a power."""
-        height = scale * math.sinh(v)
-        tau = acb(line, height)
-        level = contour.size(tau)
-        if hockey:
-            return level - math.log(height)
-        power = sum(
-            0.5 * part.times * max(-_number((part.dp(tau) / part.p(tau)).imag), 0.0) * height for part in contour.parts
-        )
-        return level - math.log(power) if power > 0 else math.inf
+        """ln of the integral straight up from the point v of the middle hyperbola.
 
-    reach = 2.0
+        At Re τ = R all |1 − bτ| rise, and so of Re τ²a/(1 − bτ) = const + (a/b²) Re 1/(1 − bτ) do those with bR > 1,
+        from where they are to a limit less than R² a/|1 − bτ|² away.
+        """
+        tau = point(alpha, v)
+        ball = acb(tau.real, tau.imag)
+        level, weights, power = contour.upward(ball)
+        level += 0.5 * tau.real**2 * weights
+        return level - math.log(tau.imag) if hockey else level - math.log(power) if power > 0 else math.inf
+
+    reach = 1.0
     while beyond(reach) > goal:
-        reach += 1.0 if reach < 8 else 3.0
+        reach += 0.5 if reach < 8 else 2.0
         if reach > 300:
             return None
-    reach += 1.0
 
     # The widest hyperbola: inside the strip |e^K| ≤ e^{K(Re t)}, which is convex.
     edge, pieces = -math.inf, 3
@@ -826,14 +927,16 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
     def rate(v: float) -> float:
         return scale * math.sqrt(math.cosh(2 * v))
 
-    edge = float(np.logaddexp(edge, _covered(contour, geometry, along, rate, NEAR, reach + 1.0, PIECE, lambda v: 0.0)))
+    edge = float(
+        np.logaddexp(edge, _covered(contour, geometry, along, rate, NEAR, reach + 0.5, PIECE, lambda a, b: 0.0))
+    )
     # The vertical line: ∫ dω/(|t||t+1|) ≤ ½π/√|c(c+1)|, ∫_0^W dω/|t| = asinh(W/|c|).
     gaps = [abs(line - pole) for pole in poles]
     upright = contour.size(arb(line))
     if hockey:
         upright += math.log(0.5 * math.pi / math.sqrt(gaps[0] * gaps[1]))
     else:
-        upright += math.log(math.asinh(scale * math.sinh(reach + 1.0) / gaps[0]))
+        upright += math.log(math.asinh(scale * math.sinh(reach + 0.5) / gaps[0]))
     edge = float(np.logaddexp(edge, upright))
     if not edge < 1e4 + unit:
         return None
@@ -841,6 +944,10 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
     nodes = math.ceil(reach / step)
     end = (nodes + 0.5) * step
     speed = scale * math.cosh(end)
+
+    def damping(a: float, b: float) -> float:
+        return 0.0 if a <= alpha <= b else -2 * math.pi * min(abs(alpha - a), abs(alpha - b)) / step
+
     ends = _covered(
         contour,
         geometry,
@@ -849,7 +956,7 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
         0.0,
         opening,
         opening / 16,
-        lambda angle: min(0.0, 2 * math.pi * (alpha - angle) / step),
+        damping,
     )
     ends = float(np.logaddexp(ends, beyond(end)))
     aliasing = edge - 2 * math.pi * alpha / step + 1e-3

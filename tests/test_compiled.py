@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.compiled import EDGE, PACKAGE, cache_folder, sources_digest
+from shoal.compiled import EDGE, PACKAGE, cache_folder, kernel, sources_digest
 
 CALLER = """
 from fake.callee import slope
@@ -81,6 +81,19 @@ def test_kernels_lie_beside_sources_that_can_be_written_to(fake: Path, tmp_path:
     (fake / "callee.py").write_text(CALLEE.format(5.0))
     assert call(fake, str(tmp_path / "cache"))[:2] == (10.0, 0)
     assert [p.name for p in (fake / "__pycache__").glob("kernels-*")] == [f"kernels-{sources_digest(fake)}"]
+
+
+def test_constants_in_a_call_do_not_multiply_kernels() -> None:
+    @kernel
+    def power(x: float, n: int) -> float:
+        return x**n
+
+    @kernel
+    def sums(x: float) -> float:
+        return power(x, 1) + power(x, 2) + power(x, n=3)
+
+    assert sums(2.0) == 14.0
+    assert len(power.overloads) == 1  # type: ignore[attr-defined]
 
 
 def test_the_edge_holds_no_kernel_and_does_not_count(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ def test_all_equals_what_is_bound():
         getattr(shoal, name)
     bound = {n for n, v in vars(shoal).items() if not n.startswith("_") and getattr(v, "__module__", "") != "typing"}
     modules = {n for n in bound if type(getattr(shoal, n)).__name__ == "module"}
-    assert bound - modules - {"annotations", "import_module"} == set(shoal.__all__)
+    assert bound - modules - {"annotations", "import_module", "TYPE_CHECKING"} == set(shoal.__all__)
     assert set(shoal.__all__) <= set(dir(shoal))
 
 
@@ -44,7 +45,28 @@ def test_import_loads_no_heavy_package():
         assert f"'{heavy}'" not in loaded
 
 
-def test_errors_are_value_errors():
-    for name in ("InputError", "CertificationError", "UnreachableError"):
+def test_bad_input_is_a_value_error_and_a_full_disk_is_not():
+    for name in ("InputError", "CertificationError", "UnreachableError", "BudgetError", "LedgerError"):
         assert issubclass(getattr(shoal, name), shoal.ShoalError)
-    assert issubclass(shoal.ShoalError, ValueError)
+        assert issubclass(getattr(shoal, name), ValueError)
+    for name in ("StorageError", "WorkerError"):
+        assert issubclass(getattr(shoal, name), shoal.ShoalError)
+        assert not issubclass(getattr(shoal, name), ValueError)
+
+
+def test_type_checkers_see_every_public_name(tmp_path):
+    """A user's script under mypy --strict: no public name is Any, and wrong arguments are found."""
+    script = tmp_path / "user.py"
+    lines = ["import shoal", *(f"reveal_type(shoal.{name})" for name in sorted(shoal._HOME))]
+    lines += ["graph = shoal.NeighborGraph.complete(['a', 'b'])", "shoal.NeighborGraph.complte(['a'])"]
+    lines += ["shoal.calibrate(shoal.GaussianClasses.deterministic([[0.0], [1.0]]), graph, tolerence=0.1)"]
+    script.write_text("\n".join(lines))
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(script)]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1]).stdout
+    revealed = [line for line in found.splitlines() if "Revealed type" in line]
+    assert len(revealed) == len(shoal._HOME), found[-2000:]
+    assert [line for line in revealed if '"Any"' in line or '"Unknown"' in line] == []
+    wrong = [line for line in found.splitlines() if "error:" in line and str(script.name) in line]
+    assert len(wrong) == 2, wrong
+    assert "complte" in wrong[0]
+    assert "tolerence" in wrong[1]

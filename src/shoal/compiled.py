@@ -17,17 +17,20 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba import njit
+from numba.core import types
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Numba's settings; it fills the module as it is imported.
 config: Any = numba.config
+#: The type of a constant without its value.
+plain: Callable[[Any], Any] = types.unliteral
 
 PACKAGE = Path(__file__).parent
 #: Rooms without kernels, from which no module with kernels imports (ARCHITECTURE.md; a test checks both).
@@ -58,10 +61,17 @@ def _compiled(function: Function, **options: Any) -> Function:
     before = config.CACHE_DIR
     config.CACHE_DIR = str(FOLDER)
     try:
-        compiler = njit(cache=FOLDER is not None, nogil=True, error_model="numpy", **options)
-        return cast(Function, compiler(function))
+        dispatcher = njit(cache=FOLDER is not None, nogil=True, error_model="numpy", **options)(function)
     finally:
         config.CACHE_DIR = before
+    resolve = dispatcher.get_call_template
+
+    def without_literals(args: Sequence[Any], kws: Mapping[str, Any]) -> Any:
+        """A constant in a kernel's call is a value like any other: Numba would compile the callee anew for each."""
+        return resolve([plain(a) for a in args], {name: plain(a) for name, a in kws.items()})
+
+    dispatcher.get_call_template = without_literals
+    return cast(Function, dispatcher)
 
 
 def sources_digest(package: Path = PACKAGE) -> str:

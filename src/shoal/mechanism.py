@@ -13,6 +13,7 @@ came from.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -77,6 +78,12 @@ class Mechanism:
     @cached_property
     def output(self) -> GaussianClasses:
         """Laws of the released answer, from the stored parameters, with bounds on what rounding took off them."""
+        laws = copy.copy(self._output)
+        laws.is_output = True
+        return laws
+
+    @property
+    def _output(self) -> GaussianClasses:
         if self.gain is None and not self.shift.any():
             first = self.noise_cov[0]
             if (first == first.T).all() and (len(self.noise_cov) == 1 or (self.noise_cov == first).all()):

@@ -69,7 +69,7 @@ class Supports:
     position: NDArray[np.intp]
     constants: NDArray[np.intp]
 
-    def compared(self, pairs: IndexArray) -> tuple[BoolArray, BoolArray]:
+    def compared(self, pairs: NDArray[np.integer]) -> tuple[BoolArray, BoolArray]:
         """(n_pairs,) each: which pairs live on different supports for certain, and which are unsettled."""
         family, position, constants = self.family[pairs], self.position[pairs], self.constants[pairs]
         same = family[:, 0] == family[:, 1]

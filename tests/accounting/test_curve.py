@@ -7,7 +7,7 @@ import pytest
 
 import shoal
 from families import complete, equal_covariance_delta, loss_samples, random_family, random_laws
-from shoal.accounting.curve import trusted
+from shoal.accounting.curve import _settled, trusted
 
 NOTIONS = ["dp", "pdp", "pdp-two-sided", "chernoff"]
 TRIAL = shoal.GaussianClasses(
@@ -287,3 +287,20 @@ def test_the_curve_prints_rounded_up():
     text = repr(shoal.privacy_curve(classes, complete(classes), [0.0, 1.0, 2.0, 3.0, 4.0]))
     assert text.startswith("PrivacyCurve(dp: δ(0) ≤ 0.")
     assert text.endswith("…)")
+
+
+def test_a_precise_bracket_replaces_a_loose_one_as_a_whole():
+    """The smaller of two upper ends would keep a false one alive."""
+    inf = np.inf
+    old = np.array([[-5.0, -6.0, -4.9], [-5.0, -inf, -4.0], [-5.0, -5.2, -4.8], [-5.0, -5.1, -4.9], [0.0, -inf, 0.0]])
+    new = np.array(
+        [[-4.8, -4.9, -4.7], [-inf, -inf, -inf], [-4.0, -4.1, -3.9], [-5.0, -inf, -4.95], [-1.0, -inf, -0.5]]
+    )
+    kept = [
+        [-4.8, -4.9, -4.7],  # above the old upper end: the old one was wrong
+        [-inf, -inf, -inf],  # an exact zero
+        [-4.0, -5.2, -3.9],  # they do not meet: both
+        [-5.0, -5.1, -4.9],  # looser than what it was to replace
+        [-1.0, -inf, -0.5],
+    ]
+    assert np.array_equal(_settled(old, new), kept)

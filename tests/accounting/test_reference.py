@@ -1,5 +1,5 @@
-"""A small run of the safety campaign: no certified figure on the unsafe side of an enclosure, itself checked here
-against closed forms and the mpmath oracle. The full campaign is ``python -m benchmarks.safety``.
+"""Certified upper ends against enclosures in ball arithmetic, a few seeds of every family, and the enclosures
+themselves against closed forms and the mpmath oracle. The full campaign is ``python -m benchmarks.safety``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def test_enclosures_hold_the_oracle(k: int, condition: float | str, seed: int) -
     for epsilon in (0.0, 2.0, 12.0):
         assert contains(edge.delta(epsilon), oracle.log_hockey(gamma, nu, epsilon))
         assert contains(edge.delta(epsilon, "pdp"), oracle.log_upper_tail(gamma, nu, epsilon))
-    back = [1 / g for g in gamma], [-mp.sqrt(g) * v for g, v in zip(gamma, nu, strict=True)]
+    with mp.workdps(120):
+        back = [1 / g for g in gamma], [-mp.sqrt(g) * v for g, v in zip(gamma, nu, strict=True)]
     assert contains(edge.delta(1.0, reverse=True), oracle.log_hockey(*back, 1.0))
 
 
@@ -84,5 +85,5 @@ def test_beyond_a_bounded_loss_nothing_is_left() -> None:
     edge = Edge.of((law([0.0], [[1.0]]), law([0.0], [[4.0]])))  # L ≤ ln 2
     assert float(edge.delta(0.69).lower) > 0
     assert edge.delta(0.7).upper < arb(2) ** -1000
-    assert edge.renyi_lower(math.inf) < arb(2).log()
+    assert abs(float(edge.renyi_lower(math.inf)) - math.log(2.0)) < 1e-12
     assert edge.renyi_lower(2.0, reverse=True) is None

@@ -33,6 +33,14 @@ def test_little_training_shows_a_worse_delta_than_promised():
     assert guard.delta_at_confidence >= guard.quantiles[0.95]
 
 
+def test_a_small_entry_beside_a_large_one_is_as_uncertain():
+    classes = shoal.GaussianClasses(np.zeros((1, 2)), np.array([[[1e12, 0.0], [0.0, 1e-4]]]))
+    rng = np.random.default_rng(4)
+    drawn = np.array([_plausible(classes, _estimates(classes, 20), rng)[1][0, 1, 1] for _ in range(200)])
+    assert drawn.min() > 0
+    assert drawn.std() > 0.2e-4
+
+
 def test_plausible_laws_have_the_posterior_moments():
     """E S = ν/(ν − k − 1) Σ for the inverse Wishart law, and m has covariance E S / n around μ."""
     classes = cases.random_laws(n=2).classes

@@ -94,7 +94,9 @@ def test_summary_for_people(january):
         assert heading in text
     assert "kW" in text
     assert "season by day" in " ".join(text.split())
-    assert re.search(r"test answers \(in the long run between [\d.]+% and [\d.]+%\); guessing", " ".join(text.split()))
+    assert re.search(
+        r"test answers \(in the long run between [\d.]+ % and [\d.]+ %\); guessing", " ".join(text.split())
+    )
 
 
 def test_curve(january):

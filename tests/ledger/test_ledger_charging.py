@@ -127,7 +127,7 @@ def test_a_question_twice_in_a_batch_is_one_release(ledger: Ledger) -> None:
     assert shown[0].tobytes() == shown[1].tobytes() == drawn[0].tobytes()
     assert ledger.spent()["h0"].releases == 1
     with pytest.raises(InputError, match="another question"):
-        ledger.charge(mechanism, true + np.array([[0.0], [1.0]]), drawn, ["h0", "h0"], query_ids="b")
+        ledger.charge(mechanism, true + np.array([[1.0], [2.0]]), drawn, ["h0", "h0"], query_ids="b")
     assert ledger.spent()["h0"].releases == 1
 
 

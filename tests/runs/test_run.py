@@ -77,8 +77,9 @@ def test_the_card_covers_every_certificate(finished: Path) -> None:
     fresh = [shoal.privacy_curve(m.output, m.graph, CONFIG.epsilon).delta_upper.max() for m in made]
     assert 1e-5 >= card["guarantee"]["delta"] >= max(m.certificate.delta_upper for m in made) >= max(fresh)
     assert card["graph"]["edges"] == sum(m.graph.n_edges for m in made)
-    for epsilon, delta in zip(card["curve"]["epsilon"], card["curve"]["delta"], strict=True):
-        assert delta >= max(m.released_curve(epsilon).delta_upper for m in made)
+    # What holds at an ε holds at every larger one.
+    worst = [np.minimum.accumulate(m.released_curve(card["curve"]["epsilon"]).delta_upper) for m in made]
+    assert (np.array(card["curve"]["delta"]) >= np.max(worst, axis=0)).all()
     assert card["accuracy"]["rho_largest"] >= max(float(m.rho.max()) for m in made)
     assert card["accuracy"]["rho_mean"] >= np.concatenate([m.rho for m in made]).mean()
     assert card["composition"]["largest"]["spent"] <= card["composition"]["largest"]["budget"]

@@ -33,6 +33,8 @@ NOTIONS = {
 }
 #: Edges per block of work.
 BLOCK = 1024
+#: How many edges of a block are settled first among those whose bracket is loose; then eight times as many, and so on.
+FIRST_SETTLED = 8
 #: The smallest positive double: an upper end that is not exactly zero never reads as zero.
 TINIEST = 5e-324
 
@@ -321,13 +323,19 @@ def _worst(
 
     def work(part: slice) -> tuple[FloatArray, NDArray[np.intp]]:
         best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
-        wide = np.zeros(part.stop - part.start, dtype=bool)
+        loose = np.full((part.stop - part.start, n), -np.inf)
         spectra = releases.spectra(pairs[part])
-        worst_edges(code, epsilons, offsets[part], spectra, floors.copy(), best, where, wide)
-        rows = np.flatnonzero(wide)
-        if len(rows):
-            edges = pairs[part][rows]
-            found = brackets(releases, edges, code, epsilons, offsets[part][rows])
+        worst_edges(code, epsilons, offsets[part], spectra, floors.copy(), best, where, loose)
+        # The largest first: an edge whose upper end, loose as it is, lies below another's that is settled need not be.
+        count = FIRST_SETTLED
+        while True:
+            above = np.where(loose > best[:, 2], loose, -np.inf).max(axis=1)
+            rows = np.flatnonzero(above > -np.inf)
+            if len(rows) == 0:
+                break
+            rows = np.sort(rows[np.argsort(-above[rows], kind="stable")[:count]])
+            found = brackets(releases, pairs[part][rows], code, epsilons, offsets[part][rows])
+            loose[rows] = -np.inf
             flat = np.moveaxis(found, 2, 0).reshape(n, -1, 3)
             for j in range(n):
                 top = int(np.argmax(flat[j, :, 0]))
@@ -335,6 +343,7 @@ def _worst(
                     best[j, 0] = flat[j, top, 0]
                     where[j] = rows[top // 2], top % 2
                 best[j, 1:] = np.maximum(best[j, 1:], flat[j, :, 1:].max(axis=0))
+            count *= 8
         where[:, 0] += np.where(where[:, 0] >= 0, part.start, 0)
         return best, where
 

@@ -76,12 +76,13 @@ def worst_edges(
     floors: FloatArray,
     best: FloatArray,
     where: IndexArray,
-    wide: BoolArray,
+    loose: FloatArray,
 ) -> None:
     """Largest (value, lower, upper) of ln δ over a block of edges, per ε, and the edge and direction of the value.
 
     Edges whose elementary bound lies below what is already certain, ``floors`` and the block's own best lower end, are
-    passed over. ``wide`` marks edges whose bracket is too loose to decide: the caller recomputes those precisely.
+    passed over. Edges whose bracket is too loose to decide are left to the caller, which recomputes them precisely:
+    ``loose`` (edges, ε) gets the upper end that they have so far, −inf for the others.
     """
     for e in range(len(block.disjoint)):
         for direction in range(2):
@@ -95,7 +96,7 @@ def worst_edges(
                     if high < floor:
                         continue
                     if high != -math.inf and not high - low < LOOSE:
-                        wide[e] = True
+                        loose[e, j] = max(loose[e, j], high) if high <= 0.0 else math.inf
                         continue
                 best[j, 1] = max(best[j, 1], low)
                 best[j, 2] = max(best[j, 2], high)

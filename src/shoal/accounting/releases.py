@@ -14,6 +14,7 @@ from shoal.accounting.spectrum import EdgeSpectra, edge_spectra, width_of
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.matrices import EPS
 from shoal.validation import FloatArray
 
 
@@ -94,9 +95,11 @@ def prior_offsets(
     weights = prior_weights(prior, labels)
     if (weights <= 0).any():
         raise InputError("prior must be above 0 for every label: an edge's ε shifts by its logarithm")
-    log_ratio = np.log(weights[pairs[:, 0]]) - np.log(weights[pairs[:, 1]])
-    offsets[:, 0] = -log_ratio
-    offsets[:, 1] = log_ratio
+    one, two = np.log(weights[pairs[:, 0]]), np.log(weights[pairs[:, 1]])
+    # δ falls with ε, so the shift is rounded down: where it nearly cancels ε, its own rounding is all that is left.
+    lost = 4 * EPS * (1 + np.abs(one) + np.abs(two))
+    offsets[:, 0] = two - one - lost
+    offsets[:, 1] = one - two - lost
     return offsets
 
 

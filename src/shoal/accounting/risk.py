@@ -137,8 +137,18 @@ def _group_success(
     mean, var = float(confidences.mean()), float(confidences.var(ddof=1))
     n = len(confidences)
     log_term = math.log(4.0 / risk)
-    half = math.sqrt(2.0 * var * log_term / n) + 7.0 * log_term / (3.0 * (n - 1))
+    half = math.sqrt(2.0 * var * log_term / n) + 7.0 * log_term / (3.0 * (n - 1)) + _doubt(family, members, weights)
     return max(mean - half, float(weights.max())), mean, min(mean + half, 1.0)
+
+
+def _doubt(family: GaussianClasses, members: NDArray[np.intp], weights: FloatArray) -> float:
+    """How much the success can change because the laws are known only so well: their mean total variation."""
+    if family.doubts is None:
+        return 0.0
+    relative, shifted = (np.broadcast_to(d, (family.n_classes,))[members] for d in family.doubts)
+    scales = 2.0 * np.where(relative < 0.25, relative, np.inf) * math.sqrt(family.n_dims)
+    apart = np.minimum(tails.PER_SCALE * scales + tails.PER_GAP * shifted, 1.0)
+    return float((weights * apart).sum() * (1 + 1e-12))
 
 
 def _posterior_confidence(

@@ -184,6 +184,9 @@ def rough_size(kind: int, x: float, c: float, second: float, law: LossLaw) -> fl
 def log_chernoff(epsilon: float, law: LossLaw) -> tuple[float, float, float]:
     """(value, lower, upper) of the logarithm of Lemma 1's bound; any t gives an upper end."""
     x, top = epsilon, reach(RIGHT, law)
+    if epsilon > 0.0 and is_blurred(law) and not is_trivial(law):
+        upper = log_markov(TAIL, RIGHT, epsilon, law)
+        return (-math.inf if log_distance(law) < SMALL_ENOUGH else upper), -math.inf, upper
     if top < math.inf and range_in_doubt(law):
         if epsilon > top - DOUBTFUL_END * (1.0 + abs(top)):
             upper = 0.0 if epsilon <= 0.0 else log_markov(TAIL, RIGHT, epsilon, law)

@@ -110,16 +110,22 @@ def fast(
 ) -> FloatArray:
     """Spectrum of an edge in double precision with bounds on its errors; returns Uᵀ.
 
-    ``condition`` is the condition number of the correlation matrix of cov_base: the errors of its factorization and of
-    the solves, relative to ‖H‖ and ‖y‖, are within a few times its product with the unit roundoff (Higham 2002, ch. 8,
-    10; scaling rows and columns changes neither). What the eigensolver adds is measured. The same absolute error
-    stands at every γ: it then covers eigenvectors that turned, since |xᵀΔx| ≤ ‖Δ‖ Σ xᵢ².
+    ``condition`` is the condition number of the correlation matrix of cov_base, itself known to n κ units of roundoff:
+    the errors of its factorization and of the solves, relative to ‖H‖ and ‖y‖, are within a few times its product with
+    the unit roundoff (Higham 2002, chapters 8 and 10; scaling rows and columns changes neither). What the eigensolver
+    adds is measured. The same absolute error stands at every γ: it then covers eigenvectors that turned, since
+    |xᵀΔx| ≤ ‖Δ‖ Σ xᵢ².
     """
+    n = len(g)
     h, rows, length = rough(lower, cov, cov_base, mean, mean_base, lam, g, w)
     residual, skew = flaws(h, g, rows)
     size = np.abs(g).max()
-    relative = EPS * (2.0 * len(g) + condition)
-    store_errors((relative + skew) * size + residual, (relative + skew) * length, lam, g, lam_error, w_error)
+    unknown = n * EPS * condition
+    relative = EPS * (2.0 * n + 2.0 * condition / (1.0 - unknown)) if unknown < 0.5 else math.inf
+    # Equal covariances, and equal means, are so exactly.
+    gamma_error = 0.0 if size == 0.0 else (relative + skew) * size + residual
+    shift_error = 0.0 if length == 0.0 else (relative + skew) * length
+    store_errors(gamma_error, shift_error, lam, g, lam_error, w_error)
     return rows
 
 

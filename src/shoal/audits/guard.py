@@ -30,6 +30,7 @@ from shoal.certificate import with_loss
 from shoal.classes import GaussianClasses
 from shoal.eigenpairs import eigh
 from shoal.errors import CertificationError, InputError
+from shoal.matrices import RANK_TOLERANCE, ranks
 from shoal.mechanism import Mechanism
 from shoal.supports import RankWarning
 from shoal.validation import FloatArray
@@ -199,8 +200,7 @@ def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
             raise InputError(f"training must be a number or hold {classes.n_classes} numbers, one per label")
         counts = np.array(np.broadcast_to(values, (classes.n_classes,)))
         found = _Estimates(counts, counts - 1, None)
-    ranks = np.linalg.matrix_rank(classes.stored_covs, hermitian=True)
-    if (found.degrees < ranks).any() or (found.n_mean < 1).any():
+    if (found.degrees < ranks(classes.stored_covs)).any() or (found.n_mean < 1).any():
         raise InputError("training is too short: a covariance needs more observations than the answer has entries")
     return found
 
@@ -210,12 +210,14 @@ def _plausible(
 ) -> tuple[FloatArray, FloatArray]:
     """One draw of all labels' means and covariances. A shared covariance stays shared."""
     n, k = classes.means.shape
-    values, vectors = eigh(classes.stored_covs)
+    # In units of the entries' own deviations: a small entry beside a large one varies as well.
+    scale = np.sqrt(np.where(classes.stored_variances > 0, classes.stored_variances, 1.0))
+    values, vectors = eigh(classes.stored_covs / scale[:, :, None] / scale[:, None, :])
     covs = np.empty_like(classes.stored_covs)
     for i in range(len(covs)):
-        kept = values[i] > 1e-14 * max(values[i, -1], 0.0)
+        kept = values[i] > RANK_TOLERANCE * max(values[i, -1], 0.0)
         degrees = estimates.degrees.min() if classes.is_shared else estimates.degrees[i]
-        root = vectors[i][:, kept] * np.sqrt(values[i][kept])
+        root = scale[i][:, None] * vectors[i][:, kept] * np.sqrt(values[i][kept])
         factor = _bartlett(int(kept.sum()), degrees, rng)
         moved = linalg.solve_triangular(factor, root.T, lower=True).T if kept.any() else root
         covs[i] = degrees * moved @ moved.T

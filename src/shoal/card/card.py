@@ -25,8 +25,8 @@ from shoal.errors import InputError
 if TYPE_CHECKING:
     from shoal.audits.guard import ModelGuard
     from shoal.card.exhibits import AnswerSource
-    from shoal.designs.mechanism import Mechanism
     from shoal.ledger.ledger import Ledger
+    from shoal.mechanism import Mechanism
 
 VERSION = 2
 

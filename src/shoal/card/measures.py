@@ -40,8 +40,8 @@ from shoal.card.facts import (
     tpr_bound,
 )
 from shoal.classes import GaussianClasses
-from shoal.designs.mechanism import Mechanism
 from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:

@@ -33,13 +33,13 @@ def curve(
     grid = options.numbers(epsilon, "epsilon")
     if target.is_dir():
         going = shoal.Run.open(target)
-        found, method = going.curve(grid, notion), going.config.way
+        worst = going.curve(grid, notion)
+        upper, edges, method = list(worst.delta_upper), [list(edge) for edge in worst.worst_edge], going.config.way
     else:
         mechanism = shoal.Mechanism.load(target)
         found = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
+        upper, edges = [float(value) for value in found.delta_upper], [list(edge) for edge in found.worst_edge]
         method = mechanism.method
-    upper = [float(value) for value in found.delta_upper]
-    edges = [list(edge) for edge in found.worst_edge]
     lines = [f"{'ε':>8}  {'δ at most':>11}  worst pair ({notion})"]
     lines += [f"{e:>8.4g}  {up(d):>11}  {a} against {b}" for e, d, (a, b) in zip(grid, upper, edges, strict=True)]
     content = {

@@ -94,7 +94,7 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
     if label is not None:
         spent = ledger.spent(label)
         found: list[Any] = list(spent)
-        content = {"releases": spent.releases, "labels": 1, "largest_share": None}
+        content: dict[str, Any] = {"releases": spent.releases, "labels": 1, "largest_share": None}
         return {**content, "accounts": [_plain(one) for one in found]}, _shown(found, 0)
     whole = ledger.overview(exact=SHOWN)
     content = {"releases": whole.releases, "labels": whole.labels, "largest_share": whole.largest_share}

@@ -20,6 +20,8 @@ def as_mechanism(released: Mechanism | GaussianClasses, graph: NeighborGraph | N
         return released
     if not isinstance(released, GaussianClasses):
         raise InputError("released must be a Mechanism or a GaussianClasses")
+    if released.is_output:
+        raise InputError("released: declare the mechanism itself rather than its output, which is rounded")
     if graph is None:
         raise InputError("graph must be given with the laws of what was released: the ledger's graph for these labels")
     if set(graph.labels) != set(released.labels):
