@@ -73,7 +73,7 @@ def design(
     A stronger method never returns a worse δ than a weaker one it contains on the same problem: white and paper ≤
     covariance ≤ additive ≤ transport, and center ≤ transport. Designs are compared by the δ of their ideal output laws;
     the certificate is computed from the final parameters and includes what their rounding and finite precision cost:
-    about 3e-28 for constant answers that meet (k = 12), at ε = 0 about 1e-14 to 1e-12 for random answers that meet.
+    about 3e-28 for constant answers that meet (k = 12), at ε = 0 about 1e-15 to 1e-12 for random answers that meet.
     """
     validation.choice(list(METHODS), method=method)
     if rho is None:
