@@ -608,7 +608,8 @@ def others(seed: int) -> Tally:
     size = float(rng.choice([0.0, 1e-12, 1e-8, 1e-4, 0.1, 0.5]))
     other, gap = likeness(rng, half, 0.0, 1.0)
     turn = rotation(rng, k)
-    other = half @ (np.eye(k) + (turn * (size * rng.standard_normal(k))) @ turn.T) @ half.T if size else half @ half.T
+    moves = np.maximum(size * rng.standard_normal(k), -0.9)
+    other = half @ (np.eye(k) + (turn * moves) @ turn.T) @ half.T if size else half @ half.T
     base = half @ half.T
     base, other = 0.5 * (base + base.T), 0.5 * (other + other.T)
     if not size:
