@@ -97,9 +97,9 @@ FITTERS: dict[str, tuple[Callable[[Array], Array], bool]] = {
 }
 
 
-def compare(name: str, kw: Array, others: int) -> list[str]:
+def compare(name: str, kw: Array, others: int) -> None:
     many, few = homes(kw, ORIGINS), homes(kw[:others], ORIGINS[::3])
-    lines, own = [], {}
+    own = {}
     for fitter, (fit, slow) in FITTERS.items():
         if slow and importlib.util.find_spec(fitter.split()[0]) is None:
             continue
@@ -115,12 +115,12 @@ def compare(name: str, kw: Array, others: int) -> list[str]:
         usable = np.isfinite(value)
         lead = (error - base_error)[usable]
         ratio, spread = lead.mean() / base_error.mean(), lead.std() / np.sqrt(len(lead)) / base_error.mean()
-        lines.append(
+        print(
             f"| {name} | {fitter} | {len(x)} | {error[usable].mean():.4f} | {ratio:+.2%} ± {spread:.2%} "
             f"| {(log_error - base_log_error)[usable].mean() / base_log_error.mean():+.2%} "
-            f"| {(value - base)[usable].mean():+.2f} | {(~usable).sum()} | {spent * 1e3:.2f} |"
+            f"| {(value - base)[usable].mean():+.2f} | {(~usable).sum()} | {spent * 1e3:.2f} |",
+            flush=True,
         )
-    return lines
 
 
 def outcome(models: ArmaModels, value: Array, x: Array, season: Array, truth: Array) -> tuple[Array, Array, Array]:
@@ -165,20 +165,16 @@ def main() -> None:
         fit_arma(series[:1], ORDER)  # compile
         print("\n".join(scale(series)))
         return
-    lines = [
+    print(
         "| homes | fitter | fits | mean absolute error, kW | error beside shoal | the same in ln kW | nats | failed "
-        "| ms a fit |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+        "| ms a fit |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    )
     if options.meters.exists():
         import polars
 
         kw = polars.read_parquet(options.meters)["kw"].to_numpy().astype(float).reshape(-1, 49 * DAY)
-        lines += compare("real", kw[1::2][: options.homes], options.others)
-    else:
-        lines.append("| real | skipped: the meters are not here | | | | | | | |")
-    lines += compare("simulated", simulated, options.others)
-    print("\n".join(lines))
+        compare("real", kw[1::2][: options.homes], options.others)
+    compare("simulated", simulated, options.others)
 
 
 if __name__ == "__main__":

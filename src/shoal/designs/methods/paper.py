@@ -86,13 +86,40 @@ def _rescaled(problem: Problem, base: FloatArray, precision: FloatArray) -> Move
     return Moves(np.zeros((n, k)), None, square_root(noise))
 
 
+def _state(means: FloatArray, precision: FloatArray, pairs: IndexArray) -> tuple[FloatArray, FloatArray]:
+    """ln|A| of every label, and the surrogate of every edge in both directions."""
+    log_dets = np.asarray(np.linalg.slogdet(precision)[1], dtype=np.float64)
+    i, j = pairs[:, 0], pairs[:, 1]
+    gap, change = means[j] - means[i], log_dets[i] - log_dets[j]
+    there, back = (np.einsum("er,ers,es->e", gap, precision[side], gap) for side in (j, i))
+    return log_dets, np.stack([there + change, back - change], axis=1)
+
+
+# The kernels below write small products out: NumPy's would take longer to compile than all the rest.
+
+
 @kernel
-def _surrogate(gap: FloatArray, precision: FloatArray, log_det: float, log_det_from: float) -> float:
-    total = log_det_from - log_det
-    for r in range(len(gap)):
-        for s in range(len(gap)):
-            total += gap[r] * precision[r, s] * gap[s]
+def _form(means: FloatArray, i: int, j: int, matrix: FloatArray) -> float:
+    """(μ_j − μ_i)' matrix (μ_j − μ_i)."""
+    total = 0.0
+    for r in range(means.shape[1]):
+        row = 0.0
+        for s in range(means.shape[1]):
+            row += matrix[r, s] * (means[j, s] - means[i, s])
+        total += row * (means[j, r] - means[i, r])
     return total
+
+
+@kernel
+def _composed(values: FloatArray, rows: FloatArray, out: FloatArray) -> None:
+    """Σ values_m rows_m rows_m'."""
+    k = len(values)
+    for r in range(k):
+        for s in range(r + 1):
+            total = 0.0
+            for m in range(k):
+                total += values[m] * rows[m, r] * rows[m, s]
+            out[r, s] = out[s, r] = total
 
 
 @kernel
@@ -101,41 +128,30 @@ def _lemma_step(
     x: int, y: int, worst: float,
 ) -> float:  # fmt: skip
     """Lemma 2: the largest step for which its linearization keeps every edge of label y below the worst value."""
-    v = means[y] - means[x]
-    slope = np.sum(inverse * inverse) - v @ inverse @ v
+    k = means.shape[1]
+    slope = -_form(means, x, y, inverse)
+    for r in range(k):
+        for s in range(k):
+            slope += inverse[r, s] * inverse[r, s]
     step = math.inf
     for e in range(len(pairs)):
         i, j = pairs[e, 0], pairs[e, 1]
         if i != y and j != y:
             continue
         z = j if i == y else i
-        u = means[y] - means[z]
-        leaving = _surrogate(u, precision[z], log_dets[z], log_dets[y])
+        leaving = _form(means, z, y, precision[z]) + log_dets[y] - log_dets[z]
         if slope > 0.0 and worst > leaving:
             step = min(step, (worst - leaving) / slope)
         if z == x:
             continue
-        entering = _surrogate(u, precision[y], log_dets[y], log_dets[z])
-        down = v @ u
-        rate = -slope - down * down + u @ inverse @ u
+        entering = _form(means, z, y, precision[y]) + log_dets[z] - log_dets[y]
+        down = 0.0
+        for r in range(k):
+            down += (means[y, r] - means[x, r]) * (means[y, r] - means[z, r])
+        rate = -slope - down * down + _form(means, z, y, inverse)
         if rate > 0.0 and worst > entering:
             step = min(step, (worst - entering) / rate)
     return step if step < math.inf else 0.1
-
-
-@kernel
-def _state(means: FloatArray, precision: FloatArray, pairs: IndexArray) -> tuple[FloatArray, FloatArray]:
-    """ln|A| of every label, and the surrogate of every edge in both directions."""
-    n = len(means)
-    log_dets = np.empty(n)
-    for i in range(n):
-        log_dets[i] = np.linalg.slogdet(precision[i])[1]
-    values = np.empty((len(pairs), 2))
-    for e in range(len(pairs)):
-        i, j = pairs[e, 0], pairs[e, 1]
-        values[e, 0] = _surrogate(means[j] - means[i], precision[j], log_dets[j], log_dets[i])
-        values[e, 1] = _surrogate(means[j] - means[i], precision[i], log_dets[i], log_dets[j])
-    return log_dets, values
 
 
 @kernel
@@ -143,42 +159,57 @@ def _descend(
     means: FloatArray, precision: FloatArray, pairs: IndexArray, log_dets: FloatArray, values: FloatArray, stale: int,
     history: FloatArray,
 ) -> tuple[int, int, bool]:  # fmt: skip
-    """Run the descent in place; returns the steps taken, the last of them that gained nothing, and whether it ended."""
+    """Run the descent in place; returns the steps taken, the last of them that gained nothing, and whether it ended.
+
+    ``history`` holds the largest value before the first step and gets that after every one.
+    """
     n, k = means.shape
-    ended = False
+    ended, taken = False, 0
     trial_values = values.copy()
-    taken = 0
+    inverse, gradient, trial, symmetric = np.empty((k, k)), np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
     for step in range(len(history) - 1):
-        flat = int(np.argmax(values))
-        e, direction = flat // 2, flat % 2
-        x, y = (pairs[e, 0], pairs[e, 1]) if direction == 0 else (pairs[e, 1], pairs[e, 0])
-        worst = values[e, direction]
-        history[step] = worst
-        v = means[y] - means[x]
-        inverse = np.linalg.inv(precision[y])
-        gradient = np.outer(v, v) - inverse
+        e, direction, worst = 0, 0, -math.inf
+        for f in range(len(pairs)):
+            for side in range(2):
+                if values[f, side] > worst:
+                    e, direction, worst = f, side, values[f, side]
+        x, y = pairs[e, direction], pairs[e, 1 - direction]
+        eigenvalues, rows = eigenpairs(precision[y])
+        for r in range(k):
+            eigenvalues[r] = 1.0 / eigenvalues[r]
+        _composed(eigenvalues, rows, inverse)
+        for r in range(k):
+            for s in range(k):
+                gradient[r, s] = (means[y, r] - means[x, r]) * (means[y, s] - means[x, s]) - inverse[r, s]
         alpha = _lemma_step(means, precision, inverse, log_dets, pairs, x, y, worst)
         found = False
+        highest, log_det = worst, 0.0
         for _ in range(80):
-            trial = precision[y] - alpha * gradient
-            eigenvalues, rows = eigenpairs(0.5 * (trial + trial.T))
-            largest = eigenvalues.max()
-            floor = 1e-12 * largest
+            for r in range(k):
+                for s in range(k):
+                    trial[r, s] = precision[y, r, s] - alpha * gradient[r, s]
+            for r in range(k):
+                for s in range(k):
+                    symmetric[r, s] = 0.5 * (trial[r, s] + trial[s, r])
+            eigenvalues, rows = eigenpairs(symmetric)
+            largest = -math.inf
+            for r in range(k):
+                largest = max(largest, eigenvalues[r])
             if largest > 0.0:
                 log_det = 0.0
                 for r in range(k):
-                    eigenvalues[r] = max(eigenvalues[r], floor)
+                    eigenvalues[r] = max(eigenvalues[r], 1e-12 * largest)
                     log_det += math.log(eigenvalues[r])
-                trial = (rows.T * eigenvalues) @ rows
+                _composed(eigenvalues, rows, trial)
                 highest = -math.inf
                 for f in range(len(pairs)):
                     i, j = pairs[f, 0], pairs[f, 1]
                     if i == y:
-                        trial_values[f, 0] = _surrogate(means[j] - means[i], precision[j], log_dets[j], log_det)
-                        trial_values[f, 1] = _surrogate(means[j] - means[i], trial, log_det, log_dets[j])
+                        trial_values[f, 0] = _form(means, i, j, precision[j]) + log_det - log_dets[j]
+                        trial_values[f, 1] = _form(means, i, j, trial) + log_dets[j] - log_det
                     elif j == y:
-                        trial_values[f, 0] = _surrogate(means[j] - means[i], trial, log_det, log_dets[i])
-                        trial_values[f, 1] = _surrogate(means[j] - means[i], precision[i], log_dets[i], log_det)
+                        trial_values[f, 0] = _form(means, i, j, trial) + log_dets[i] - log_det
+                        trial_values[f, 1] = _form(means, i, j, precision[i]) + log_det - log_dets[i]
                     highest = max(highest, trial_values[f, 0], trial_values[f, 1])
                 if highest <= worst and trial_values[e, direction] < worst:
                     found = True
@@ -187,13 +218,17 @@ def _descend(
         if not found:
             ended = True
             break
-        precision[y] = trial
+        for r in range(k):
+            for s in range(k):
+                precision[y, r, s] = trial[r, s]
         log_dets[y] = log_det
-        values[:] = trial_values
+        for f in range(len(pairs)):
+            for side in range(2):
+                values[f, side] = trial_values[f, side]
         taken = step + 1
+        history[taken] = highest
         stale = stale + 1 if worst - highest <= 1e-9 * (1.0 + abs(worst)) else 0
         if stale > 4 * n:
             ended = True
             break
-    history[taken] = values.max()
     return taken, stale, ended
