@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import determinants
 import shoal
 from determinants import Edge, Enclosure, Law, law, moved
+from shoal.noise.factor import JITTER, jittered
 from shoal.noise.source import RESOLUTION
 
 Array = NDArray[np.float64]
@@ -433,6 +434,15 @@ def designed(seed: int) -> Tally:
     return tally
 
 
+def drawn_noise(cov: Array) -> list[list[Fraction]]:
+    """The covariance that is drawn: one that is singular up to rounding gets a little of its diagonal on top."""
+    exact = [[Fraction(value) for value in row] for row in cov.tolist()]
+    if jittered(cov[None])[0]:
+        for i in range(len(exact)):
+            exact[i][i] *= 1 + Fraction(JITTER * len(exact), 2**52)
+    return exact
+
+
 def drawn(seed: int) -> Tally:
     """Entries given out by a design, from given normals, against the map and a factor of the noise in balls."""
     tally, rng = Tally(), np.random.default_rng([18, seed])
@@ -449,7 +459,7 @@ def drawn(seed: int) -> Tally:
         found = mechanism._exact.released(answers, labels, normals)
         steps = [determinants.rational(step) for step in mechanism.grid]
         for row, label in enumerate(labels):
-            noise = mechanism.noise_cov[min(label, len(mechanism.noise_cov) - 1)]
+            noise = drawn_noise(mechanism.noise_cov[min(label, len(mechanism.noise_cov) - 1)])
             gain = None if mechanism.gain is None else mechanism.gain[label]
             z = normals[row * k : (row + 1) * k]
             exact = determinants.given_out(
@@ -598,7 +608,8 @@ def others(seed: int) -> Tally:
     size = float(rng.choice([0.0, 1e-12, 1e-8, 1e-4, 0.1, 0.5]))
     other, gap = likeness(rng, half, 0.0, 1.0)
     turn = rotation(rng, k)
-    other = half @ (np.eye(k) + (turn * (size * rng.standard_normal(k))) @ turn.T) @ half.T if size else half @ half.T
+    moves = np.maximum(size * rng.standard_normal(k), -0.9)
+    other = half @ (np.eye(k) + (turn * moves) @ turn.T) @ half.T if size else half @ half.T
     base = half @ half.T
     base, other = 0.5 * (base + base.T), 0.5 * (other + other.T)
     if not size:

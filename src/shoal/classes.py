@@ -57,7 +57,15 @@ class GaussianClasses:
 
     @classmethod
     def diagonal(cls, means: Any, variances: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
-        """Independent entries: ``variances`` is (n, k), or (k,) when all labels share it."""
+        """Independent entries: ``variances`` is (n, k), or (k,) when all labels share it.
+
+        Returns:
+            The family with Σ_X = diag(variances of X); only the variances are stored.
+
+        >>> import shoal
+        >>> shoal.GaussianClasses.diagonal([[0.0, 1.0], [2.0, 3.0]], [1.0, 4.0])
+        GaussianClasses(2 labels, 2 entries, shared diagonal covariance)
+        """
         mu = _frozen(validation.array(ndim=2, means=means))
         var = validation.array(ndim=(1, 2), variances=variances)
         n, k = _shape(mu)
@@ -72,7 +80,16 @@ class GaussianClasses:
 
     @classmethod
     def deterministic(cls, means: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
-        """Answers that are constants given the label: Σ_X = 0."""
+        """Answers that are constants given the label: Σ_X = 0.
+
+        Returns:
+            The family of point masses at the rows of ``means``.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0, 1.0], [2.0, 3.0]], labels=["a", "b"])
+        >>> bool(classes.covs.any())
+        False
+        """
         mu = validation.array(ndim=2, means=means)
         return cls.diagonal(mu, np.zeros(mu.shape[1]), labels)
 
@@ -85,6 +102,15 @@ class GaussianClasses:
         ``cross[a, b]`` is Cov(part a, part b) given the label, (n, k_a, k_b) or one (k_a, k_b) for all labels;
         pairs left out are independent. Dependent releases (noise used twice, overlapping horizons) must be
         accounted for in this form; independent ones may be, and give the same δ as composition.
+
+        Returns:
+            The family of the stacked answer, Σ_a k_a entries, with the rounding bounds of its parts.
+
+        >>> import shoal
+        >>> one = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]])
+        >>> both = shoal.GaussianClasses.joint([one, one], cross={(0, 1): [[0.5]]})
+        >>> both.covs[0].tolist()
+        [[1.0, 0.5], [0.5, 1.0]]
         """
         if not parts:
             raise InputError("parts must hold at least one family")
@@ -299,7 +325,16 @@ class GaussianClasses:
     # ------------------------------------------------------------------ derived families
 
     def take(self, positions: Any) -> GaussianClasses:
-        """The labels at the given positions, in that order."""
+        """The labels at the given positions, in that order.
+
+        Returns:
+            The family of these labels, with the rounding bounds of their laws.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses([[0.0], [1.0], [2.0]], [[1.0]], labels=["a", "b", "c"])
+        >>> classes.take([2, 0]).labels
+        ('c', 'a')
+        """
         positions = np.asarray(positions)
         if positions.dtype.kind not in "iu" or positions.ndim != 1 or len(positions) == 0:
             raise InputError("positions must be a list of whole numbers, at least one")
@@ -324,6 +359,14 @@ class GaussianClasses:
 
         ``noise_cov`` is a (k, k) covariance, (k,) variances or one variance for all entries. What rounding takes off
         the sums is kept as ``errors`` of the result, and accounted for.
+
+        Returns:
+            The family N(μ_X + noise mean, Σ_X + noise covariance).
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]])
+        >>> classes.with_noise(3.0).covs[0].tolist()
+        [[4.0]]
         """
         noise = validation.array(ndim=(0, 1, 2), noise_cov=noise_cov)
         shift = validation.array(ndim=(0, 1), noise_mean=noise_mean)

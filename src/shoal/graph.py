@@ -46,14 +46,31 @@ class NeighborGraph:
 
     @classmethod
     def complete(cls, labels: Sequence[Any]) -> NeighborGraph:
-        """Every pair of labels is an edge: the strictest choice."""
+        """Every pair of labels is an edge: the strictest choice.
+
+        Returns:
+            The graph with n (n − 1) / 2 edges.
+
+        >>> import shoal
+        >>> shoal.NeighborGraph.complete(["a", "b", "c"])
+        NeighborGraph(3 labels, 3 edges)
+        """
         n = len(labels)
         i, j = np.triu_indices(n, k=1)
         return cls(labels, np.stack([i, j], axis=1).astype(np.int32))
 
     @classmethod
     def from_edges(cls, labels: Sequence[Any], pairs: Iterable[tuple[Any, Any]]) -> NeighborGraph:
-        """Explicit pairs of labels; order within a pair and repeats do not matter."""
+        """Explicit pairs of labels; order within a pair and repeats do not matter.
+
+        Returns:
+            The graph over all ``labels``; those that no pair names have no neighbor.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.from_edges(["a", "b", "c"], [("b", "a"), ("c", "b")])
+        >>> graph.edges.tolist()
+        [[0, 1], [1, 2]]
+        """
         names = validation.labels(len(labels), labels)
         index = {name: i for i, name in enumerate(names)}
         rows: list[tuple[int, int]] = []
@@ -70,7 +87,15 @@ class NeighborGraph:
 
     @classmethod
     def within_groups(cls, labels: Sequence[Any], groups: Sequence[Any]) -> NeighborGraph:
-        """Complete inside each group; ``groups`` holds one group name per label."""
+        """Complete inside each group; ``groups`` holds one group name per label.
+
+        Returns:
+            The graph whose connected components are the groups.
+
+        >>> import shoal
+        >>> shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], ["x", "y", "x", "y"]).neighbors("a")
+        ('c',)
+        """
         if len(groups) != len(labels):
             raise InputError(f"groups must hold one entry per label: expected {len(labels)}, got {len(groups)}")
         _, member_of = np.unique(np.asarray([str(g) for g in groups]), return_inverse=True)
@@ -93,6 +118,14 @@ class NeighborGraph:
         Up to :data:`EXACT` labels all others are considered, or where ``exact`` is true. Beyond, they are looked for
         among a few thousand of the most alike (:mod:`shoal.cells`), which misses some; guarantees always speak about
         the edges that are there.
+
+        Returns:
+            The graph over the labels of ``classes``.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0], [10.0], [11.0]])
+        >>> shoal.NeighborGraph.nearest(classes, 1).edges.tolist()
+        [[0, 1], [2, 3]]
         """
         from scipy.spatial import cKDTree
 
@@ -127,6 +160,17 @@ class NeighborGraph:
 
         ``columns`` names the two columns that hold the labels (default: the first two). ``labels`` fixes the
         label set and its order (default: the labels in the file, in order of appearance).
+
+        Returns:
+            The graph of the pairs in the file.
+
+        >>> import pathlib, tempfile
+        >>> import shoal
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "pairs.csv"
+        ...     size = path.write_text("from,to\\na,b\\nb,c\\n")
+        ...     shoal.NeighborGraph.from_csv(path)
+        NeighborGraph(3 labels, 2 edges)
         """
         path = Path(path)
         try:
@@ -153,6 +197,14 @@ class NeighborGraph:
         """Join labels at most ``threshold`` apart.
 
         ``distance`` is a symmetric function of two labels, or an (n, n) array of distances.
+
+        Returns:
+            The graph of the pairs whose distance is not above the threshold.
+
+        >>> import shoal
+        >>> apart = [[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]]
+        >>> shoal.NeighborGraph.from_distance(["a", "b", "c"], apart, threshold=2.0).edges.tolist()
+        [[0, 1], [1, 2]]
         """
         threshold = validation.non_negative(threshold=threshold)
         names = validation.labels(len(labels), labels)

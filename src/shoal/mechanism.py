@@ -162,6 +162,18 @@ class Mechanism:
         An answer that the label's law excludes is refused, since no promise is about it: an entry without variance must
         be the label's constant exactly, and what a singular covariance fixes must hold up to the rounding of a computed
         answer.
+
+        Returns:
+            The released answers, in the shape of ``q``.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> mechanism.release([0.0], "a").shape
+        (1,)
+        >>> mechanism.release([[0.0], [1.0]], ["a", "b"]).shape
+        (2, 1)
         """
         answers, positions = self._request(q, label)
         self.refuse_excluded(np.atleast_2d(answers), positions, "q")
@@ -246,13 +258,36 @@ class Mechanism:
     # ------------------------------------------------------------------ how private it is
 
     def curve(self, epsilon: Any, notion: str = "dp") -> PrivacyCurve:
-        """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding."""
+        """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding.
+
+        Returns:
+            :func:`shoal.privacy_curve` of ``output`` over the mechanism's graph.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> mechanism.curve(1.0).worst_edge in [("a", "b"), ("b", "a")]
+        True
+        >>> bool(mechanism.curve(1.0).delta_upper <= 1e-5)
+        True
+        """
         return privacy_curve(self.output, self.graph, epsilon, notion)
 
     def released_curve(self, epsilon: Any) -> PrivacyCurve:
         """(ε, δ)-DP of what :meth:`release` gives out: upper ends include rounding and finite precision.
 
         ``delta`` is that of the ideal law; rounding may make the true δ smaller, so ``delta_lower`` is 0.
+
+        Returns:
+            The curve whose ``delta_upper`` covers released answers.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> bool(mechanism.curve(1.0).delta_upper <= mechanism.released_curve(1.0).delta_upper <= 1e-5)
+        True
         """
         ideal = self.curve(epsilon)
         losses = np.array([self._loss(float(one)) for one in np.atleast_1d(ideal.epsilon)])
@@ -321,7 +356,18 @@ class Mechanism:
         return mechanism_file.digest(self)
 
     def save(self, path: str | Path) -> None:
-        """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle."""
+        """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mechanism.save(f"{folder}/white.shoal")
+        ...     shoal.Mechanism.load(f"{folder}/white.shoal")
+        Mechanism(white, 2 labels, 1 entries)
+        """
         Path(path).write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
@@ -334,6 +380,19 @@ class Mechanism:
 
         What is claimed is recomputed from the parameters, so a file that was altered and sealed anew can never carry a
         better certificate than it deserves.
+
+        Returns:
+            The mechanism, with the digest of the one that was saved.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mechanism.save(f"{folder}/white.shoal")
+        ...     shoal.Mechanism.load(f"{folder}/white.shoal").digest == mechanism.digest
+        True
         """
         return cls.from_bytes(archive.content_of(path, mechanism_file.FORMAT), f"path: {Path(path).name}")
 

@@ -93,10 +93,9 @@ def test_summary_for_people(january):
     for heading in ("What is protected", "How well", "At what cost", "What an attacker achieved", "Time", "Files"):
         assert heading in text
     assert "kW" in text
-    assert "season by day" in " ".join(text.split())
-    assert re.search(
-        r"test answers \(in the long run between [\d.]+ % and [\d.]+ %\); guessing", " ".join(text.split())
-    )
+    flowing = " ".join(text.split())
+    assert "season by day" in flowing
+    assert re.search(r"test answers \(in the long run between [\d.]+ % and [\d.]+ %\); guessing", flowing)
 
 
 def test_curve(january):

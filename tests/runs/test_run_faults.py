@@ -132,7 +132,7 @@ def test_settings_may_not_change_within_a_release(designed: Path, monkeypatch: P
             go(designed)
     then = charged(designed)
     assert then
-    for change in ({"delta": 1e-9}, {"horizon": 3}, {"query": "marginal"}, {"shard_size": 10}, {"ledger": "sqlite://"}):
+    for change in ({"delta": 1e-9}, {"horizon": 3}, {"shard_size": 10}, {"ledger": "sqlite://"}):
         with pytest.raises(InputError, match="Nothing was changed"):
             go(designed, config=replace(CONFIG, **change))  # type: ignore[arg-type]
     assert charged(designed) == then

@@ -89,7 +89,7 @@ def test_everyone_who_is_not_released_has_a_reason(updated: Path, days: tuple[Pa
     assert run.fit is not None
     assert run.fit.newcomers == 1
     assert run.card.to_dict()["left_out"]["newcomers"] == 1
-    assert "1 newcomer" in (updated / "card.md").read_text()
+    assert "1 household new since the groups were fixed" in (updated / "card.md").read_text()
 
 
 def test_the_same_update_twice_changes_nothing(updated: Path, days: tuple[Path, Path, Path]) -> None:

@@ -100,6 +100,10 @@ def privacy_curve(
 ) -> PrivacyCurve:
     """The worst δ over both directions of every edge, at each ε.
 
+    With L = ln p_X / p_X' the privacy loss, the certificate is the hockey-stick δ_{X→X'}(ε) = E_X (1 − e^{ε − L})₊, the
+    least δ with Pr_X(S) ≤ e^ε Pr_X'(S) + δ for every event S: a contour integral over K(t) = ln E_X e^{tL}, which has a
+    closed form for Gaussian laws (docs/theory.md).
+
     Args:
         classes: laws of what was released, or a sequence of independent releases about the same label, which are
             composed exactly. Dependent releases go through :meth:`GaussianClasses.joint` first.
@@ -110,6 +114,20 @@ def privacy_curve(
         prior: probability of each label, by name or in label order; the ε of an edge X → X' then shifts by
             −ln(prior of X / prior of X').
         progress: called with (edges done, edges in all).
+
+    Returns:
+        ``delta``, its bracket and the worst edge at each ε: plain numbers for one ε, arrays for several.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> print(f"{shoal.privacy_curve(classes, graph, 0.1).delta_upper:.4f}")
+    0.3523
+    >>> print(f"{shoal.privacy_curve(classes, graph, 0.1, notion='pdp').delta_upper:.4f}")
+    0.6554
+    >>> twice = shoal.privacy_curve([classes, classes], graph, [0.1, 1.0])
+    >>> print([f"{delta:.4f}" for delta in twice.delta_upper])
+    ['0.4964', '0.2862']
     """
     validation.choice(list(NOTIONS), notion=notion)
     grid, scalar = validation.grid(epsilon=epsilon)
@@ -153,14 +171,45 @@ def worst_over_edges(
 def edge_deltas(
     classes: Any, graph: NeighborGraph, epsilon: float, notion: str = "dp", prior: Prior = None
 ) -> FloatArray:
-    """δ of every edge in both directions at one ε, shape (n_edges, 2): column 0 is i → j, column 1 is j → i."""
+    """δ of every edge in both directions at one ε, shape (n_edges, 2): column 0 is i → j, column 1 is j → i.
+
+    Args:
+        classes, graph, notion, prior: as in :func:`privacy_curve`.
+        epsilon: one number, at least 0.
+
+    Returns:
+        The computed values, edges in the order of ``graph.edges``; :func:`edge_brackets` has the ends to rely on.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> print(shoal.edge_deltas(classes, graph, 1.0).round(4))
+    [[0.1269 0.1269]]
+    """
     return np.exp(edge_brackets(classes, graph, epsilon, notion, prior)[..., 0])
 
 
 def edge_brackets(
     classes: Any, graph: NeighborGraph, epsilon: float, notion: str = "dp", prior: Prior = None
 ) -> FloatArray:
-    """ln δ of every edge and direction with its bracket: shape (n_edges, 2, 3), last axis (value, lower, upper)."""
+    """ln δ of every edge and direction with its bracket: shape (n_edges, 2, 3), last axis (value, lower, upper).
+
+    Args:
+        classes, graph, notion, prior: as in :func:`privacy_curve`.
+        epsilon: one number, at least 0.
+
+    Returns:
+        The brackets, edges in the order of ``graph.edges``; second axis i → j, j → i; −inf stands for δ = 0.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> value, lower, upper = shoal.edge_brackets(classes, graph, 1.0)[0, 0]
+    >>> bool(lower <= value <= upper)
+    True
+    >>> print(f"{upper:.4f}")
+    -2.0641
+    """
     code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     epsilon = validation.non_negative(epsilon=epsilon)
     releases = Releases.of(classes)
@@ -182,6 +231,22 @@ def epsilon_at(classes: Any, graph: NeighborGraph, delta: float, notion: str = "
     """The smallest ε at which δ(ε) ≤ ``delta`` is certain, to a relative accuracy of 1e-12 or better; inf if none.
 
     The returned ε satisfies the target with ``delta_upper``, never merely with ``delta``.
+
+    Args:
+        classes, graph, notion, prior: as in :func:`privacy_curve`.
+        delta: the target, at least 0 and below 1.
+
+    Returns:
+        ε, on the private side of the exact root.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> epsilon = shoal.epsilon_at(classes, graph, delta=1e-5)
+    >>> print(f"{epsilon:.4f}")
+    4.3772
+    >>> bool(shoal.privacy_curve(classes, graph, epsilon).delta_upper <= 1e-5)
+    True
     """
     code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     delta = validation.probability(delta=delta, below_one=True)

@@ -21,6 +21,14 @@ def sensitivity(means: Any, graph: NeighborGraph, p: float = 2) -> float:
     """Δ_p: the largest ‖Q(X) − Q(X')‖_p over the edges, rounded up (the paper's definition of query sensitivity).
 
     ``means`` holds one answer per label, in the order of the graph's labels; p is at least 1, inf allowed.
+
+    Returns:
+        Δ_p, never below the exact value.
+
+    >>> import shoal
+    >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+    >>> print(f"{shoal.sensitivity([[0.0, 0.0], [3.0, 4.0]], graph):.4f}")
+    5.0000
     """
     answers = validation.array(ndim=2, means=means)
     if not isinstance(graph, NeighborGraph):
@@ -47,6 +55,13 @@ def gaussian_delta(sensitivity: float, sigma: float, epsilon: float, notion: str
 
     ``"dp"``: Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ) (Balle & Wang 2018). ``"pdp"``: Q((ε − m)/√(2m)) with m = Δ²/2σ² (the
     paper's example). Both are the equal-covariance case of the one contour integral, exact down to 1e-300 and beyond.
+
+    Returns:
+        δ, never below the exact value.
+
+    >>> import shoal
+    >>> print(f"{shoal.gaussian_delta(sensitivity=1.0, sigma=1.0, epsilon=1.0):.4f}")
+    0.1269
     """
     gap = validation.non_negative(sensitivity=sensitivity)
     std = validation.positive(sigma=sigma)
@@ -61,6 +76,16 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
 
     The answer satisfies ``gaussian_delta(sensitivity, sigma, epsilon) <= delta``: the bracket's upper end, not only its
     middle, meets the target.
+
+    Returns:
+        σ, the standard deviation of the noise in every entry.
+
+    >>> import shoal
+    >>> sigma = shoal.analytic_sigma(sensitivity=1.0, epsilon=1.0, delta=1e-5)
+    >>> print(f"{sigma:.4f}")
+    3.7306
+    >>> shoal.gaussian_delta(1.0, sigma, 1.0) <= 1e-5
+    True
     """
     gap = validation.positive(sensitivity=sensitivity)
     epsilon = validation.non_negative(epsilon=epsilon)

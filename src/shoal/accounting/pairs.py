@@ -38,6 +38,16 @@ def pair_privacy(classes: Any, graph: NeighborGraph, a: Any, b: Any, epsilon: fl
 
     Group privacy along a path X₀, …, X_h with ε/h per hop: δ ≤ Σ_j e^{jε/h} δ_{X_j → X_{j+1}}(ε/h). It holds for the
     hockey-stick δ; for other notions ``hop_bound`` is 1 beyond one hop.
+
+    Returns:
+        What holds in both directions, the hops between the labels and what these imply.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0], [2.0]], [[1.0]], labels=["a", "b", "c"])
+    >>> graph = shoal.NeighborGraph.from_edges(classes.labels, [("a", "b"), ("b", "c")])
+    >>> found = shoal.pair_privacy(classes, graph, "a", "c", epsilon=1.0)
+    >>> print(found.hops, f"{found.delta_upper[0]:.4f}", found.hop_bound >= max(found.delta_upper))
+    2 0.5099 True
     """
     code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     epsilon = validation.non_negative(epsilon=epsilon)

@@ -56,6 +56,15 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any) -> RenyiCurve:
     D_α = K(α−1) / (α−1); α = 1 is the Kullback–Leibler divergence K'(0) and α = inf the supremum of L. D_α is infinite
     from α = 1 + 1/(γ_max − 1) on, so unequal covariances make large orders diverge. Sequences of releases compose
     by addition, which K does by itself.
+
+    Returns:
+        The worst divergence per order with its upper end and its edge; plain numbers for one order.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> print(shoal.renyi_curve(classes, graph, [1.0, 2.0, 4.0]).divergence.round(4))
+    [0.5 1.  2. ]
     """
     try:
         values = np.array(order, dtype=np.float64)
@@ -91,6 +100,15 @@ def zcdp(classes: Any, graph: NeighborGraph, max_order: float = math.inf) -> flo
     equal covariances, ρ = ‖ν₀‖²/2: otherwise one direction has γ_max > 1 and D_α diverges. A finite ``max_order`` gives
     truncated CDP (Bun et al. 2018), found on a grid of orders with D_α taken at the right and α at the left of each
     interval, which is on the safe side because D_α does not fall with α.
+
+    Returns:
+        ρ, never below the exact value.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> print(f"{shoal.zcdp(classes, graph):.4f}")
+    0.5000
     """
     if max_order == math.inf:
         return 0.5 * gdp(classes, graph) ** 2 * (1 + 4 * np.finfo(float).eps)
@@ -107,6 +125,15 @@ def gdp(classes: Any, graph: NeighborGraph) -> float:
 
     Equal covariances are exactly μ-GDP with μ = ‖ν₀‖ (composed: root of the sum of squares). Unequal ones are not GDP
     for any μ: in one direction γ_max > 1, and δ(ε) falls like e^{−ε/(γ_max−1)}, slower than every Gaussian tail.
+
+    Returns:
+        μ, never below the exact value.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> print(f"{shoal.gdp(classes, graph):.4f}")
+    1.0000
     """
     releases = Releases.of(classes)
     pairs = _edges(releases, graph)
@@ -126,6 +153,15 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
 
     It is a guide, not a guarantee: it lacks the trace term of the Kullback–Leibler divergence, so it does not see a
     difference in the shape of two covariances (docs/theory.md, section 8).
+
+    Returns:
+        Δ_G in nats; inf where two neighbors have different supports.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> print(f"{shoal.gaussian_sensitivity(classes, graph):.4f}")
+    0.5000
     """
     releases = Releases.of(classes)
     pairs = _edges(releases, graph)
@@ -144,7 +180,20 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
 
 
 def gaussian_sensitivity_approximation(sensitivity: float, epsilon: float, s: float) -> float:
-    """e^{(Δ_G − ε)/s}: the *approximation* of Corollary 3 for large s. Not a bound; nothing in shoal relies on it."""
+    """e^{(Δ_G − ε)/s}: the *approximation* of Corollary 3 for large s. Not a bound; nothing in shoal relies on it.
+
+    Args:
+        sensitivity: Δ_G, from :func:`gaussian_sensitivity`.
+        epsilon: at least 0.
+        s: the parameter of the paper's Lemma 1, above 0.
+
+    Returns:
+        The approximate value, which may be above 1.
+
+    >>> import shoal
+    >>> print(f"{shoal.gaussian_sensitivity_approximation(0.5, epsilon=1.0, s=2.0):.4f}")
+    0.7788
+    """
     sensitivity = validation.real(sensitivity=sensitivity)
     epsilon = validation.non_negative(epsilon=epsilon)
     return math.exp(min((sensitivity - epsilon) / validation.positive(s=s), 700.0))

@@ -48,7 +48,26 @@ class TradeoffCurve:
 
 
 def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None) -> TradeoffCurve:
-    """The f-DP trade-off curve of one pair of labels, edge or not. ``fpr`` defaults to 101 rates from 0 to 1."""
+    """The f-DP trade-off curve of one pair of labels, edge or not. ``fpr`` defaults to 101 rates from 0 to 1.
+
+    TPR(α) ≤ min over ε of α e^ε + δ_{X→X'}(ε), with equality at the best ε (Neyman–Pearson; Dong, Roth & Su 2022).
+
+    Args:
+        classes: laws of what was released, or a sequence of independent releases about the same label.
+        claim: the label X that the test claims.
+        instead: the label X' under which a claim is a false positive.
+        fpr: false-positive rates α, a number or a 1-D array.
+
+    Returns:
+        True-positive rates, rounded up, and the f-DP trade-off function, rounded down.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> curve = shoal.tradeoff_curve(classes, "b", "a", fpr=[0.05, 0.5])
+    >>> print(curve.tpr_upper.round(4))
+    [0.2595 0.8413]
+    """
     releases = Releases.of(classes)
     a, b = (_position(releases, name) for name in (claim, instead))
     if a == b:
@@ -59,7 +78,19 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None) -> T
 
 
 def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float) -> FloatArray:
-    """Largest true-positive rate at one false-positive rate, per edge and direction, rounded up: (n_edges, 2)."""
+    """Largest true-positive rate at one false-positive rate, per edge and direction, rounded up: (n_edges, 2).
+
+    The bound is that of :func:`tradeoff_curve`, for every edge.
+
+    Returns:
+        Rates, edges in the order of ``graph.edges``; column 0 claims i against j, column 1 claims j against i.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> print(shoal.tpr_at_fpr(classes, graph, 0.05).round(4))
+    [[0.2595 0.2595]]
+    """
     rates = _rates(fpr)
     if len(rates) != 1:
         raise InputError("fpr must be one number")

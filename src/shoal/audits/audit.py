@@ -75,6 +75,21 @@ def audit(
         repeated: repeated releases already made, per label (m, repeats, k).
         seed: seed of the simulated true answers.
         progress: called with (steps done, steps in all); a step is one label's answers released, or one edge attacked.
+
+    Returns:
+        The verdict with every lower bound beside what is promised, and what size of violation would have been seen.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+    >>> from shoal.audits.trials import seeded_release
+    >>> seeded = seeded_release(mechanism, 0)  # repeatable, not private
+    >>> found = shoal.audit(mechanism, n_samples=2000, release=seeded)
+    >>> found.verdict
+    'consistent'
+    >>> bool((found.delta_lower <= mechanism.certificate.delta_upper).all())
+    True
     """
     graph = mechanism.graph if graph is None else graph
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)

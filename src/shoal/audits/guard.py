@@ -139,6 +139,17 @@ def model_guard(
         confidence: share of them that ``delta_at_confidence`` covers, with 99 % certainty over the draws or else their
             largest.
         seed: seed of the draws.
+
+    Returns:
+        The promise beside the δ's of plausible models, and what holds without any model.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [0.5]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=1.0)
+    >>> guard = shoal.model_guard(mechanism, training=30, n_draws=50)
+    >>> guard.rests_on_model, guard.promise < guard.delta_at_confidence
+    (True, True)
     """
     if query is not None:
         validation.choice(QUERIES, query=query)

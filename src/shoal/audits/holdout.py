@@ -103,6 +103,20 @@ def observed_loss(
         release: as in :func:`shoal.audit`.
         draws: releases of each answer, averaged; they lessen the noise's share in the estimate, not the answers'.
         seed: seed of the noise, if it is seeded.
+
+    Returns:
+        Observed Pr(L > ε) and E(1 − e^{ε − L})₊ per edge and direction with lower ends, beside what is promised.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=1.0)
+    >>> from shoal.audits.trials import seeded_release
+    >>> seeded = seeded_release(mechanism, 0)  # repeatable, not private
+    >>> held_out = {"a": [[-0.3], [0.4], [1.2]], "b": [[0.2], [1.1], [1.9]]}
+    >>> found = shoal.observed_loss(mechanism, held_out, release=seeded)
+    >>> found.verdict, found.delta.shape
+    ('consistent', (1, 2))
     """
     graph = mechanism.graph if graph is None else graph
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)

@@ -169,6 +169,14 @@ def release_card(
 
     Returns:
         The card; ``to_markdown``, ``to_json`` and ``to_yaml`` print it.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+    >>> card = shoal.release_card(mechanism, unit="patient")
+    >>> card.meaningful, card.design.delta <= 1e-5
+    (True, True)
     """
     accuracy = None if forecasts is None else forecasts.accuracy(mechanism)
     design = design_facts(mechanism, query=query, accuracy=accuracy, thorough=True, seed=seed)
@@ -184,7 +192,21 @@ def release_card(
 
 
 def compare_cards(cards: Sequence[ReleaseCard]) -> list[dict[str, Any]]:
-    """Cards side by side, best guarantee first; refused unless notion, ε, unit, graph and query are the same."""
+    """Cards side by side, best guarantee first; refused unless notion, ε, unit, graph and query are the same.
+
+    Args:
+        cards: at least two, from :func:`release_card` or from runs.
+
+    Returns:
+        One row per card: method, delta, meaningful, rho, rmse, identification, digest.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> mechanisms = [shoal.design(classes, graph, name, epsilon=1.0, rho=16.0) for name in ("white", "center")]
+    >>> [row["method"] for row in shoal.compare_cards([shoal.release_card(one) for one in mechanisms])]
+    ['center', 'white']
+    """
     if len(cards) < 2:
         raise InputError("cards must hold at least two cards")
     same: dict[str, Callable[[ReleaseCard], Any]] = {

@@ -77,6 +77,20 @@ def write_report(
         timings: stage -> seconds.
         title: heading of the page.
         public: leave out whatever was not accounted for.
+
+    Returns:
+        The path of the page.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+    >>> import tempfile
+    >>> card, released = shoal.release_card(mechanism), mechanism.release(classes.means, classes.labels)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = f"{folder}/report.html"
+    ...     shoal.write_report(page, mechanism=mechanism, graph=graph, card=card, released=released).name
+    'report.html'
     """
     _same(card, mechanism, graph)
     values = _like(mechanism, released=released)

@@ -106,6 +106,18 @@ def reuse(
         delta: a group is kept only if its certificate, finite precision included, is not above this.
         rho_tolerance: and if no label's error exceeds what its design spent by more than this share.
         graph: neighbors from now on; by default the mechanism's edges between labels that are still there.
+
+    Returns:
+        The decision for every connected group, and the whole mechanism where all of them could be kept.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> mechanism = shoal.calibrate(classes, graph, "center", epsilon=1.0, delta=1e-6)
+    >>> moved = shoal.GaussianClasses.deterministic([[0.1], [1.1]], labels=["a", "b"])
+    >>> found = shoal.reuse(mechanism, moved, delta=1e-6)
+    >>> found.mechanism.certificate.delta_upper <= 1e-6
+    True
     """
     delta = validation.probability(delta=delta, below_one=True)
     rho_tolerance = validation.non_negative(rho_tolerance=rho_tolerance)
@@ -135,6 +147,27 @@ def redesigned(
 
     The search is bounded by ``iterations``, so that equal arguments give equal mechanisms, or by ``seconds`` if given.
     The result meets ``found.delta``, or this is an :class:`UnreachableError`.
+
+    Args:
+        found: result of :func:`reuse`.
+        method: of the groups designed anew; by default the earlier mechanism's.
+        seed: seed of the search's own randomness.
+        iterations: steps per stage of the search, as in :func:`shoal.design`.
+        seconds: for all groups together, instead of ``iterations``.
+
+    Returns:
+        The mechanism for the new laws, ``certificate.delta_upper <= found.delta``.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> mechanism = shoal.calibrate(classes, graph, "center", epsilon=1.0, delta=1e-6)
+    >>> apart = shoal.GaussianClasses.deterministic([[0.0], [3.0]], labels=["a", "b"])
+    >>> found = shoal.reuse(mechanism, apart, delta=1e-6)
+    >>> found
+    Reuse(1 redesign)
+    >>> shoal.redesigned(found).certificate.delta_upper <= 1e-6
+    True
     """
     if found.mechanism is not None:
         return found.mechanism

@@ -62,10 +62,19 @@ class Ledger:
         """Open a ledger, and make one where there is none.
 
         Args:
-            url: ``sqlite:///ledger.db``, a path, or ``postgresql://user@host/database``.
+            url: ``sqlite:///ledger.db``, a :class:`pathlib.Path`, or ``postgresql://user@host/database``.
             create: False refuses where no ledger exists. An empty ledger remembers nothing, so an operator who expects
                 one should not be handed a new one.
             timeout: seconds to wait for other writers.
+
+        Returns:
+            The ledger, to be closed after use; a ``with`` statement does.
+
+        >>> import tempfile
+        >>> import shoal
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     bool(ledger.verify())
+        True
         """
         storage = Storage.open(url, validation.positive(timeout=timeout))
         try:
@@ -111,13 +120,41 @@ class Ledger:
             group: a name for ``members``; what is released about any of them counts as if about one of them.
             members: the labels of ``group``.
             analyst: what this analyst is shown about a label, for every label.
+
+        >>> import tempfile
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     ledger.budget(1.0, 1e-5)
+        ...     ledger.budget(1.0, 1e-6, label="b")
+        ...     ledger.cost(mechanism, "a").allowed, ledger.cost(mechanism, "b").allowed
+        (True, False)
         """
         content = as_entry(epsilon, delta, label, group, members, analyst)
         with self._storage.writing() as transaction:
             Journal(transaction).append("budget", content)
 
     def spent(self, label: Any = None, analyst: str | None = None) -> Spent:
-        """What has been spent: δ at the budget's ε for a label or every label and group, or by one analyst."""
+        """What has been spent: δ at the budget's ε for a label or every label and group, or by one analyst.
+
+        Returns:
+            One account per label and group, or per label for an analyst: the δ spent at the budget's ε, an upper end,
+            and what remains.
+
+        >>> import tempfile
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     ledger.budget(1.0, 1e-5)
+        ...     answer = ledger.release(mechanism, [0.0], "a")
+        ...     account = ledger.spent()["a"]
+        >>> account.releases, 0 < account.spent <= account.budget
+        (1, True)
+        """
         with self._storage.reading() as transaction:
             budgets = self._books.in_force(transaction)
             names = [str(label)] if label is not None else _labels(transaction)
@@ -184,6 +221,21 @@ class Ledger:
 
         Raises:
             BudgetError: a budget would be exceeded. Nothing was released and nothing was charged.
+
+        Returns:
+            (k,) the answer that may be shown.
+
+        >>> import tempfile
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     ledger.budget(1.0, 1e-5)
+        ...     first = ledger.release(mechanism, [0.0], "a", query_id="today")
+        ...     again = ledger.release(mechanism, [0.0], "a", query_id="today")
+        >>> bool(first == again)
+        True
         """
         values = validation.array(ndim=1, answer=answer)
         ids = None if query_id is None else [query_id]
@@ -272,7 +324,25 @@ class Ledger:
         analyst: str | None = None,
         times: int = 1,
     ) -> Cost:
-        """What a release (or ``times`` of them) would cost. Nothing is written."""
+        """What a release (or ``times`` of them) would cost. Nothing is written.
+
+        Args:
+            mechanism, label, query_id, analyst: as in :meth:`release`.
+            times: how many independent releases.
+
+        Returns:
+            Whether it would be allowed, whether it is free because it is on record, and every account before and after.
+
+        >>> import tempfile
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     ledger.budget(1.0, 1e-5)
+        ...     ledger.cost(mechanism, "a").allowed, ledger.cost(mechanism, "a", times=2).allowed
+        (True, False)
+        """
         name = known_label(mechanism, label)
         times = validation.count(times=times)
         mechanism = self._books.prepared(mechanism, [name])
@@ -351,6 +421,21 @@ class Ledger:
         """Recompute the whole chain, every digest and every budget; the report is true where all is well.
 
         ``head`` is a seal written down earlier: the chain must still contain it.
+
+        Returns:
+            The report; ``bool(report)`` says whether all is well.
+
+        >>> import tempfile
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     ledger.budget(1.0, 1e-5)
+        ...     seal = ledger.head
+        ...     answer = ledger.release(mechanism, [0.0], "a")
+        ...     bool(ledger.verify(seal))
+        True
         """
         seal = None if head is None else Head.parse(head)
         with self._storage.reading() as transaction:

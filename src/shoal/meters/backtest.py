@@ -102,6 +102,20 @@ def backtest(
 
     ``origins`` is a number, counted back in steps of ``every`` from the last origin that leaves a whole horizon
     (the default spacing visits different times of the day), or the origins themselves.
+
+    Args:
+        readings, order, train_days, horizon, season, floor: as in :func:`shoal.forecast`.
+        origins: how many, or which.
+        every: distance between origins that are counted back.
+        levels: coverages of the predictive intervals to check.
+
+    Returns:
+        Errors in kW and in ln kW, those of the seasonal naive forecast, and coverage; ``table()`` sums them up.
+
+    >>> import shoal
+    >>> readings = shoal.simulate_meters(4, 10, step_minutes=60)
+    >>> shoal.backtest(readings, 2, order=(1, 1), train_days=7, horizon=3, season="day")
+    Backtest(2 origins, 8 cases, 3 steps)
     """
     for level in levels:
         validation.probability(levels=level, below_one=True, above_zero=True)

@@ -129,6 +129,18 @@ class Forecasts:
         """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
 
         What each releases, what is random and what the attacker may know is written in :mod:`shoal.meters.queries`.
+
+        Returns:
+            One law per household over the horizon: a constant for ``"point"``, N(conditional mean, prediction-error
+            covariance) for ``"trajectory"``, N(seasonal mean, covariance of the conditional mean) for ``"marginal"``.
+
+        >>> import shoal
+        >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+        >>> forecasts = shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")
+        >>> forecasts.classes("point")
+        GaussianClasses(4 labels, 3 entries, shared diagonal covariance)
+        >>> forecasts.classes("trajectory")
+        GaussianClasses(4 labels, 3 entries, full covariance)
         """
         return queries.classes(self.predictive, query)
 
@@ -137,7 +149,20 @@ class Forecasts:
         return queries.answer(self.predictive, query, normals)
 
     def to_power(self, log_values: Any) -> FloatArray:
-        """ln kW, as released, back to kW: exp, entry by entry."""
+        """ln kW, as released, back to kW: exp, entry by entry.
+
+        Args:
+            log_values: (..., h) values in ln kW.
+
+        Returns:
+            Values in kW, in the same shape.
+
+        >>> import shoal
+        >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+        >>> forecasts = shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")
+        >>> forecasts.to_power([0.0, 0.0, 0.0]).tolist()
+        [1.0, 1.0, 1.0]
+        """
         values = np.asarray(log_values, dtype=np.float64)
         if values.shape[-1:] != (self.horizon,):
             raise InputError(f"log_values must have {self.horizon} entries in its last dimension, one per step")
@@ -263,6 +288,15 @@ def forecast(
         origin: first instant to predict; by default right after the last readings. Text is ISO 8601.
         floor: kW below which power is set to the floor before the logarithm.
         progress: called with (households fitted, households to fit).
+
+    Returns:
+        The predictive laws in ln kW, with models, checks, quality and who was left out.
+
+    >>> import shoal
+    >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+    >>> forecasts = shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")
+    >>> forecasts
+    Forecasts(4 households, 3 steps from 2024-01-09 00:00:00)
     """
     p, q = _order(order)
     train_days = validation.count(train_days=train_days)

@@ -44,6 +44,13 @@ def cluster_graph(
     ``source`` is a :class:`Forecasts` or an (n, d) array of profiles with its ``labels``. For forecasts, ``by``
     says what is clustered: ``"profile"``, the mean log power over the season's period in the training window, or
     ``"forecast"``, the point forecast in log power.
+
+    Returns:
+        The graph over the households; a :class:`shoal.LonelyWarning` says how many have no neighbor.
+
+    >>> import shoal
+    >>> shoal.cluster_graph([[0.0], [0.1], [5.0], [5.1]], n_clusters=2).edges.tolist()
+    [[0, 1], [2, 3]]
     """
     points, names = _points(source, by, labels)
     members = clusters(points, n_clusters, seed)
@@ -66,7 +73,15 @@ def clusters(points: Any, n_clusters: int = 6, seed: int = 0) -> NDArray[np.int6
 def nearest_graph(
     source: Forecasts | Any, n_neighbors: int, *, by: str = "forecast", labels: Sequence[Any] | None = None
 ) -> NeighborGraph:
-    """Join each household to its ``n_neighbors`` closest, by forecast or by profile; see :func:`cluster_graph`."""
+    """Join each household to its ``n_neighbors`` closest, by forecast or by profile; see :func:`cluster_graph`.
+
+    Returns:
+        :meth:`shoal.NeighborGraph.nearest` over the households.
+
+    >>> import shoal
+    >>> shoal.nearest_graph([[0.0], [0.1], [5.0], [5.1]], 1).edges.tolist()
+    [[0, 1], [2, 3]]
+    """
     points, names = _points(source, by, labels)
     return NeighborGraph.nearest(GaussianClasses.deterministic(points, names), n_neighbors)
 
@@ -74,7 +89,17 @@ def nearest_graph(
 def distance_graph(
     source: Forecasts | Any, threshold: float, *, by: str = "forecast", labels: Sequence[Any] | None = None
 ) -> NeighborGraph:
-    """Join households whose forecasts or profiles differ by at most ``threshold`` (root mean square, ln kW)."""
+    """Join households whose forecasts or profiles differ by at most ``threshold`` (root mean square, ln kW).
+
+    ``source``, ``by`` and ``labels`` are as in :func:`cluster_graph`.
+
+    Returns:
+        The graph over the households; a :class:`shoal.LonelyWarning` says how many have no neighbor.
+
+    >>> import shoal
+    >>> shoal.distance_graph([[0.0], [0.1], [5.0], [5.1]], 0.2).edges.tolist()
+    [[0, 1], [2, 3]]
+    """
     from scipy.spatial.distance import pdist, squareform
 
     points, names = _points(source, by, labels)
@@ -93,6 +118,15 @@ def column_graph(
 
     ``source`` is a :class:`Forecasts` or the household labels; ``table`` a polars or pandas frame or a CSV file with
     one row per household. Households without an entry form a group of their own: they are unknown alike.
+
+    Returns:
+        The graph over the households; a :class:`shoal.LonelyWarning` says how many have no neighbor.
+
+    >>> import polars as pl
+    >>> import shoal
+    >>> table = pl.DataFrame({"household": ["a", "b", "c", "d"], "feeder": [1, 2, 1, 2]})
+    >>> shoal.column_graph(["a", "b", "c", "d"], table, "feeder").edges.tolist()
+    [[0, 2], [1, 3]]
     """
     import polars as pl
 

@@ -57,6 +57,14 @@ def power_error(
         noise_var: variance of η.
         log_var: variance of q given the household; 0 for a point forecast.
         log_noise_cov: covariance of q and η; 0 for noise that does not depend on the answer.
+
+    Returns:
+        (n, h) bias in kW and mean squared error in kW², from the log-normal moments of :mod:`shoal.meters.power`.
+
+    >>> import shoal
+    >>> error = shoal.power_error([[0.0]], noise_mean=0.0, noise_var=0.04)
+    >>> print(f"{error.bias[0, 0]:.4f}", f"{error.rmse[0, 0]:.4f}")
+    0.0202 0.2071
     """
     a = validation.array(ndim=2, log_mean=log_mean)
     m = _entries(a, noise_mean=noise_mean)

@@ -47,6 +47,14 @@ def simulate_meters(
             day.
         seed: any whole number.
         first: number of the first household, to simulate a stretch of many.
+
+    Returns:
+        One row per household and interval, sorted; kw is mean power over the interval.
+
+    >>> import shoal
+    >>> readings = shoal.simulate_meters(2, 1, step_minutes=60)
+    >>> readings.columns, readings.height
+    (['household', 'timestamp', 'kw'], 48)
     """
     import polars as pl
 

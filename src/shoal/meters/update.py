@@ -82,6 +82,18 @@ def update_forecasts(
         origin: first instant to predict; by default right after the last readings, as in :func:`shoal.forecast`.
         refit_days: every household is fitted again once in so many days; None: never on schedule.
         drift_level: probability that a household that has not changed is fitted again all the same; 0: never on drift.
+
+    Returns:
+        The new forecasts, and what was done with each household.
+
+    >>> from datetime import datetime
+    >>> import shoal
+    >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+    >>> before = readings.filter(readings["timestamp"] < datetime(2024, 1, 8))
+    >>> old = shoal.forecast(before, order=(1, 1), train_days=7, horizon=3, season="day")
+    >>> new, report = shoal.update_forecasts(old, readings, refit_days=None, drift_level=0.0)
+    >>> new.origin - old.origin, report
+    (datetime.timedelta(days=1), UpdateReport(4 carried, 0 refitted on schedule, 0 on drift, 0 appeared, 0 left out))
     """
     from shoal.meters.arma.predict import filter_state, filtered
 

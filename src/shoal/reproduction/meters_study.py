@@ -118,6 +118,11 @@ def reproduce_meters(
         quick: a few households, budgets and steps: does it run?
         seed: of the simulator, the clusters, the searches and the noise in the figure.
         progress: called with (stage, done, total).
+
+    Returns:
+        δ by method, budget, notion and query, three homes and the files written; ``print`` shows tables.
+
+    >>> print(shoal.reproduce_meters(quick=True))  # doctest: +SKIP
     """
     seed = validation.count(seed=seed, at_least=0)
     data, source = _readings(readings, seed, 16 if quick else HOUSEHOLDS)

@@ -122,6 +122,11 @@ def reproduce_synthetic(
         seed: of the searches, and the first of the draws of covariances that show how much depends on the draw.
         quick: two budgets, few ε and two draws: does it run?
         progress: called with (stage, done, total).
+
+    Returns:
+        δ by method, budget and notion, other draws of the covariances and the files written; ``print`` shows tables.
+
+    >>> print(shoal.reproduce_synthetic(quick=True))  # doctest: +SKIP
     """
     seed = validation.count(seed=seed, at_least=0)
     classes = four_classes()

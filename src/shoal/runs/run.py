@@ -155,6 +155,9 @@ class Run:
     def open(cls, folder: str | Path) -> Run:
         """The run in a folder, to look at or to continue.
 
+        Returns:
+            The run as its folder has it; nothing is computed.
+
         >>> run = Run.open("january")  # doctest: +SKIP
         >>> run.card.statement  # doctest: +SKIP
         """

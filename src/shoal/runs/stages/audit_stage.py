@@ -124,10 +124,11 @@ def stage(context: Context) -> Made:
 def sampled(listing: Listing, groups: int, seed: int) -> list[tuple[Part, int]]:
     """Groups to attack, (shard, component), the hardest to hide in first; damaged shards are passed over."""
     pairs = listing.pairs
+    forecasts = {part.key: made_of for part, made_of in pairs}
     while True:
         first = hardest(replace(listing, parts=tuple(p for p, _ in pairs), inputs=tuple(f for _, f in pairs)))
         chosen = _sample(first, [part for part, _ in pairs], groups, seed)
-        broken = {part.key for part, _ in chosen if not _whole(part)}
+        broken = {part.key for part, _ in chosen if not (_whole(part) and _whole(forecasts[part.key]))}
         if not broken:
             return chosen
         pairs = [(part, made_of) for part, made_of in pairs if part.key not in broken]
