@@ -43,7 +43,7 @@ def children() -> set[int]:
             if (
                 int(state[1]) == os.getpid()
                 and state[0] != "Z"
-                and b"executors.worker" in (entry / "cmdline").read_bytes()
+                and b"workers.worker" in (entry / "cmdline").read_bytes()
             ):
                 found.add(int(entry.name))
         except OSError:
