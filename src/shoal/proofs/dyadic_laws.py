@@ -70,18 +70,22 @@ class Law:
         return Law(tuple(self.mean[i] for i in chosen), cov)
 
     @cached_property
-    def is_definite(self) -> bool:
-        """Whether the covariance is proved positive definite; False may also mean that it is not known well enough."""
+    def log_det(self) -> Ball | None:
+        """ln det of the covariance where it is proved positive definite; None where it is not, or not known well enough."""
         precision = PRECISION
         while precision <= MOST_BITS:
             with bits(precision):
                 found = reduced(known_up_to(self.cov, self.cov_doubt).tolist())
             if found is not None:
-                return True
+                return found.log_det
             if self.cov_doubt is not None or (precision > PRECISION and self.rank < self.k):
-                return False
+                return None
             precision *= 2
-        return False
+        return None
+
+    @property
+    def is_definite(self) -> bool:
+        return self.log_det is not None
 
     @cached_property
     def rank(self) -> int:
@@ -121,12 +125,14 @@ def reduced(rows: list[list[Ball]], gap: list[Ball] | None = None) -> Reduced | 
 
 
 class Compared(NamedTuple):
-    """Two laws of full rank on their common support, as balls at the working precision: Σ, Σ', Σ − Σ' and μ' − μ."""
+    """Two laws of full rank on their common support, as balls: Σ, Σ', Σ − Σ', μ' − μ, and ln det of Σ and Σ'."""
 
     first: Matrix
     base: Matrix
     diff: Matrix
     gap: Matrix
+    log_first: Ball
+    log_base: Ball
 
     @property
     def k(self) -> int:
@@ -182,6 +188,8 @@ class Laws:
                 known_up_to(b.cov, b.cov_doubt),
                 known_up_to(a.cov - b.cov, doubt),
                 known_up_to(gap, None if moved is None else moved[:, None]),
+                a.log_det,
+                b.log_det,
             )
 
     def _stored(self, i: int) -> Law:

@@ -75,18 +75,15 @@ def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float) -> Enclosu
 def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
     """Chernoff's bound at t = ``order`` from the covariances themselves, without a pencil; None where t is too large."""
     with bits(PRECISION):
-        first, base = reduced(pair.first.tolist()), reduced(pair.base.tolist())
-        if first is None or base is None:
-            return None
         t, gap = arb(order), [pair.gap[i, 0] for i in range(pair.k)]
         total = -arb(epsilon) * t
         for backward in sides:
-            here, there = (base, first) if backward else (first, base)
+            here, there = (pair.log_base, pair.log_first) if backward else (pair.log_first, pair.log_base)
             mixed = pair.first + t * pair.diff if backward else pair.base - t * pair.diff
             found = reduced(mixed.tolist(), gap)
             if found is None:
                 return None
-            total += (-t * (here.log_det - there.log_det) - found.log_det + there.log_det + t * (1 + t) * found.form) / 2
+            total += (-t * (here - there) - found.log_det + there + t * (1 + t) * found.form) / 2
         return _at_most_one((total + t * t.log() - (1 + t) * (1 + t).log()).exp())
 
 
