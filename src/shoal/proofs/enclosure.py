@@ -32,7 +32,11 @@ from shoal.proofs.pencil import UP, Pencil
 PRECISION = 128
 GOAL, ENOUGH = 2.0**-44, 2.0**-36
 #: Evaluations of the integrand per path.
-EVALUATIONS = 20_000
+EVALUATIONS = 8_000
+#: Paths tried for one edge.
+TRIES = 2
+#: ln δ below which no double is left, and Chernoff's bound says all there is to say.
+VANISHING = -800.0
 #: Which way a loss goes: forward, backward, or both at once in a table.
 FORWARD, BACKWARD, TABLE = (False,), (True,), (False, True)
 
@@ -54,7 +58,9 @@ def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float) -> Enclosu
             return Enclosure(arb(0), arb(0))
         g, w = choice.directed(*pencil.spectrum, sides)
         best: Enclosure | None = None
-        for path in choice.paths(g, w, epsilon)[:3]:
+        for path in choice.paths(g, w, epsilon)[:TRIES]:
+            if path.level + math.log(path.scale) < VANISHING:
+                break
             value = _integral(pencil, sides, epsilon, path)
             if not value.is_finite():
                 continue
