@@ -39,7 +39,7 @@ VERSIONS = {"shoal mechanism": (1, 2), "shoal laws": (1,)}
 DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
 SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
 #: Bits of the integral; evaluations of the integrand per edge; its relative width that is asked for.
-BITS, EVALUATIONS, GOAL = 144, 200_000, 2.0**-46
+BITS, EVALUATIONS, GOAL = 144, 20_000, 2.0**-46
 #: Of the release: grid steps per least deviation and values per step, in bits; a normal's units; its lattice; the
 #: factor's places and what their residual is worth; the jitter, in k ε.
 FINENESS, VALUES, UNIT, LATTICE, WIDTH, FACTOR_TV, JITTER = 20, 51, 120, 56, 192, 2.0**-142, 4

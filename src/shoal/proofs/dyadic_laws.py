@@ -163,6 +163,14 @@ class Laws:
             self.known[i] = self._stored(i) if isinstance(self.source, GaussianClasses) else self._moved(self.source, i)
         return self.known[i]
 
+    @cached_property
+    def rounded(self) -> tuple[FloatArray, FloatArray]:
+        """(n, k) means and (n, k, k) covariances as doubles, to choose by."""
+        laws = [self[i] for i in range(self.classes.n_classes)]
+        k = self.classes.n_dims
+        means = np.array([[_double(v) for v in law.mean] for law in laws])
+        return means, np.array([[_double(v) for v in law.cov.entries()] for law in laws]).reshape(-1, k, k)
+
     def pair(self, i: int, j: int) -> Compared | bool:
         """Both laws on their common support; True where they are equal, False where their supports differ."""
         a, b = self[i], self[j]
@@ -224,6 +232,10 @@ class Laws:
         if key not in self.drawn:
             self.drawn[key] = _drawn(noise)
         return self.drawn[key]
+
+
+def _double(value: Rational) -> float:
+    return int(value.p) / int(value.q)
 
 
 def _sum(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.validation import FloatArray
+from shoal.validation import FloatArray, IndexArray
 
 #: Beyond this t nothing is looked for: a loss that is bounded, and an ε at or beyond its bound.
 FARTHEST = 1e40
@@ -38,6 +38,22 @@ class Path:
     bend: int
     reach: float
     level: float
+
+
+def spectra(means: FloatArray, covs: FloatArray, pairs: IndexArray) -> tuple[FloatArray, FloatArray]:
+    """(g, w), each (n_edges, k), of laws as doubles; singular covariances are lifted a little."""
+    k = means.shape[1]
+    i, j = pairs[:, 0], pairs[:, 1]
+    scale = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2).max(axis=0), 1e-300))
+    covs, means = covs / scale[:, None] / scale[None, :], means / scale
+    lift = 1e-14 * k * np.trace(covs, axis1=1, axis2=2)[:, None, None] * np.eye(k)
+    values, vectors = np.linalg.eigh(covs + lift)
+    halves = vectors / np.sqrt(np.maximum(values, 1e-18 * values[:, -1:] + 1e-300))[:, None, :]
+    half = halves[j]
+    back = np.swapaxes(half, 1, 2)
+    g, turn = np.linalg.eigh(back @ (covs[i] - covs[j]) @ half)
+    z = np.swapaxes(turn, 1, 2) @ (back @ (means[j] - means[i])[:, :, None])
+    return np.maximum(g, -1 + 1e-15), z[:, :, 0] ** 2
 
 
 def directed(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tuple[FloatArray, FloatArray]:

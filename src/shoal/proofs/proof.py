@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path as FilePath
@@ -21,11 +20,11 @@ import numpy as np
 import shoal
 from shoal import validation
 from shoal.accounting.releases import Releases
-from shoal.accounting.spectrum import edge_spectra
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
+from shoal.noise.grid import Grid
 from shoal.noise.precision import UP, edge_loss, label_tv
 from shoal.proofs import laws_file, path
 from shoal.validation import FloatArray, IndexArray
@@ -40,6 +39,8 @@ SCOPES = ("answer", "table")
 MARGIN = 2.0**-40
 #: An edge whose estimate of ln δ is this far below the worst is first tried with Chernoff's bound.
 WORTH_TRYING = 0.7
+#: Edges whose spectra are estimated at once.
+BLOCK = 4096
 DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
 SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
 
@@ -211,7 +212,7 @@ def prove(
 
     laws = Laws(released)
     found = _Search(laws, pairs, at, scope)
-    found.run(mechanism.output if mechanism is not None else classes)
+    found.run()
     loss = 0.0 if mechanism is None else _loss(mechanism, laws, pairs, at, scope)
     ideal, lower = max((e.upper for e in found.proved), default=0.0), max((e.lower for e in found.proved), default=0.0)
     worst = max(found.proved, key=lambda e: (e.upper, e.lower), default=None)
@@ -251,16 +252,17 @@ class _Search:
     unsettled: set[str] = field(default_factory=set)
     lower: float = 0.0
 
-    def run(self, rounded: GaussianClasses) -> None:
+    def run(self) -> None:
         directions = DIRECTIONS[self.scope]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            spectra = edge_spectra(rounded, self.pairs)
+        means, covs = self.laws.rounded
         guesses, orders = np.zeros((2, len(directions), len(self.pairs)))
-        for d, direction in enumerate(directions):
-            g, w = path.directed(spectra.g, spectra.w**2, SIDES[direction])
-            guesses[d] = np.where(spectra.disjoint, 0.0, path.estimates(g, w, self.epsilon))
-            orders[d] = path.saddles(g, w, self.epsilon, chernoff=True)
+        for start in range(0, len(self.pairs), BLOCK):
+            rows = slice(start, start + BLOCK)
+            spectra = path.spectra(means, covs, self.pairs[rows])
+            for d, direction in enumerate(directions):
+                g, w = path.directed(*spectra, SIDES[direction])
+                guesses[d, rows] = path.estimates(g, w, self.epsilon[rows])
+                orders[d, rows] = path.saddles(g, w, self.epsilon[rows], chernoff=True)
         for row in np.argsort(-guesses.max(axis=0), kind="stable").tolist():
             self._edge(row, guesses[:, row], orders[:, row])
         self.equal.sort()
@@ -310,12 +312,14 @@ class _Search:
 def _loss(mechanism: Mechanism, laws: Laws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
     """What finite precision adds to δ.
 
-    The grid is taken at half its step, so that a checker need not decide between two powers of two. A law that is
+    The grid is taken at half its step, so that nobody need decide between two powers of two. A law that is
     singular although its label's answers vary rests on rounded numbers, and nothing is claimed about it.
     """
     n, k = mechanism.classes.means.shape
     variances = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
-    tv = label_tv(np.sqrt(variances), mechanism.grid / 2)
+    means, covs = laws.rounded
+    grid = Grid.of(means, np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0)))
+    tv = label_tv(np.sqrt(variances), grid.steps / 2)
     moved = mechanism.bias.any(axis=1) if mechanism.gain is None else np.ones(n, dtype=bool)
     random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))
     for i in np.intersect1d(np.flatnonzero(moved & random), pairs):
