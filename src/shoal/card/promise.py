@@ -13,10 +13,10 @@ from decimal import Context, Decimal
 from shoal.card.digits import upper
 
 SENTENCES = {
-    "answer": "any conclusion drawn from a released answer (any event, test or decision) is at most {factor}as probable "
-    "as it would be had the answer been about a neighbor, plus {delta}.",
-    "table": "any conclusion drawn from the released table (any event, test or decision) is at most {factor}as probable "
-    "as it would be had any two neighbors exchanged their rows, plus {delta}.",
+    "answer": "any conclusion drawn from a released answer (any event, test or decision) is at most {factor}as "
+    "probable as it would be had the answer been about a neighbor, plus {delta}.",
+    "table": "any conclusion drawn from the released table (any event, test or decision) is at most {factor}as "
+    "probable as it would be had any two neighbors exchanged their rows, plus {delta}.",
 }
 #: Scope -> who it is about.
 HOLDERS = {"answer": "who holds one row", "table": "who holds the whole table"}
