@@ -9,11 +9,13 @@ from typing import Any
 #: Kind of finding -> what it means. All but the last group lessen privacy.
 MEANINGS = {
     "accounting": "the certificate states less than the exact accounting of its own released laws",
+    "scope": "the certificate speaks of one row, and whoever holds the whole table learns more than it states",
     "certificate": "an attack does better than the certificate allows",
     "curve": "an attack does better than the claimed curve allows",
     "edge": "an attack does better than the claimed laws of these two labels allow",
     "replay": "an attack on repeated releases does better than the claimed laws allow",
-    "identification": "the label is named more often than the claimed laws allow",
+    "identification": "the label is named more often than promised",
+    "matching": "matching the rows of a table to labels names more of them than promised",
     "too little spread": "released answers vary less than claimed",
     "gap": "released answers of two neighbors lie further apart than claimed",
     "spread ratio": "released answers of two neighbors differ more in their spread than claimed",
