@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+#: What an attacker holds, in words.
+HOLDS = {"answer": "one row", "table": "the whole table"}
 #: Kind of finding -> what it means. All but the last group lessen privacy.
 MEANINGS = {
     "accounting": "the certificate states less than the exact accounting of its own released laws",
@@ -46,7 +48,8 @@ class Finding:
         return self.kind not in HARMLESS
 
     def __str__(self) -> str:
-        whom = " → ".join(self.labels) if self.labels else "all labels"
+        arrow = " ↔ " if self.evidence.get("holding") == HOLDS["table"] else " → "
+        whom = arrow.join(self.labels) if self.labels else "all labels"
         facts = ", ".join(f"{name} {_shown(value)}" for name, value in self.evidence.items())
         return f"{self.kind} ({whom}): {self.meaning}; {facts}"
 

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from shoal.accounting.curve import round_up
-from shoal.audits.findings import Finding
+from shoal.audits.findings import HOLDS, Finding
 from shoal.validation import FloatArray
 
 #: Findings and edges that a printed summary shows.
 SHOWN = 5
-#: What the attacker holds, in words.
-HOLDS = {"answer": "one row", "table": "the whole table"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Naming:
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The attack on ``times`` releases of each true answer, at the design's ε; arrays are (n_edges, D).
+    """The attack on ``times`` releases of each true answer, at the design's ε; arrays are (edges, D).
 
     For tables it is the whole table that is released ``times`` times, and D is 1; else 2, for both directions.
 
@@ -59,12 +57,13 @@ class Audit:
     """Result of :func:`shoal.audit`.
 
     ``scope`` is what the attackers held, one ``"answer"`` (a row) or the whole ``"table"``; ``promised_scope`` what the
-    certificate speaks of. ``delta_lower_curve`` and ``edge_promise`` are (n_edges, D, E): the proved lower bound and
-    the δ that the claimed laws have in ``scope``, of each edge, direction and ε (``epsilon``, (n_edges, E), the
-    design's first). D is 2 for an answer (0: as in ``edges``; 1: reversed) and 1 for a table, where exchanging two rows
-    looks the same from both sides. ``promise`` (E,) is what is claimed for every edge: the certificate, then the curve.
-    ``epsilon_lower`` (n_edges, D) is the ε proved to be needed at the certificate's δ. ``namings`` are the attacks that
-    name labels. ``violations`` lessen privacy; ``mismatches`` do not.
+    certificate speaks of. ``edges`` are those looked at, of ``n_edges`` in all. ``delta_lower_curve`` and
+    ``edge_promise`` are (edges, D, E): the proved lower bound and the δ that the claimed laws have in ``scope``, of an
+    edge, direction and ε (``epsilon``, (edges, E), the design's first). D is 2 for an answer (0: as in ``edges``; 1:
+    reversed) and 1 for a table, where exchanging two rows looks the same from both sides. ``promise`` (E,) is what is
+    claimed for every edge: the certificate, then the curve. ``epsilon_lower`` (edges, D) is the ε proved to be needed
+    at the certificate's δ. ``namings`` are the attacks that name labels. ``violations`` lessen privacy; ``mismatches``
+    do not.
     """
 
     verdict: str
@@ -76,6 +75,7 @@ class Audit:
     n_samples: int
     source: str
     edges: tuple[tuple[str, str], ...]
+    n_edges: int
     epsilon: FloatArray
     delta_lower_curve: FloatArray
     edge_promise: FloatArray
@@ -89,7 +89,7 @@ class Audit:
 
     @property
     def delta_lower(self) -> FloatArray:
-        """(n_edges, D) lower bounds on δ at the design's ε."""
+        """(edges, D) lower bounds on δ at the design's ε."""
         return np.asarray(self.delta_lower_curve[:, :, 0])
 
     @property
@@ -171,6 +171,7 @@ class Audit:
             "notion": self.notion,
             "worst_edge": list(self.worst_edge),
             "edges": [list(edge) for edge in self.edges],
+            "n_edges": self.n_edges,
             "epsilon": self.epsilon.tolist(),
             "delta_lower": self.delta_lower_curve.tolist(),
             "edge_promise": self.edge_promise.tolist(),
