@@ -109,7 +109,7 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
             "Measured on this one release: root mean square errors against what came later"
             + (f", of {shown.scope}." if shown.scope else ".")
         )
-    plots = (lines("Error by step", axis("step"), axis(unit.strip()), drawn),)
+    plots: tuple[dict[str, Any], ...] = (lines("Error by step", axis("step"), axis(unit.strip()), drawn),)
     if shown is None and not card.design.by_step:
         says[0], plots = f"Errors by step are told only where every {card.fit.noun} is one of {CROWD} or more.", ()
     return Section("accuracy", "What it costs in accuracy", tuple(says), plots)
