@@ -311,7 +311,7 @@ def _by_step(design: DesignFacts) -> dict[str, Any]:
     if not design.by_step:
         return {name: None, "rmse_by_step": None, "bias_by_step": None}
     return {
-        name: [[round(a, SHOWN_DIGITS), round(b, SHOWN_DIGITS)] for a, b in found.interval],
+        name: [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in found.interval],
         "rmse_by_step": [up(value, SHOWN_DIGITS) for value in found.rmse_by_entry],
         "bias_by_step": [float(nearest(value, SHOWN_DIGITS)) for value in found.bias_by_entry],
     }
