@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from shoal.graph import NeighborGraph
+from shoal.ledger.accounts import stars
 from shoal.ledger.budgets import Limit
-from shoal.ledger.composition import Charges, claim
+from shoal.ledger.composition import Charges, Star, claim
+from shoal.ledger.registry import one_graph
 from shoal.ledger.storage import CHUNK, Transaction
+
+#: (mechanism, total variation, times) of what is about to be released about a label, as an analyst (None: anyone) will
+#: count it; None for nothing.
+Extra = Callable[[str, str | None], "tuple[str, float, int] | None"]
+
+
+def nothing_more(_label: str, _analyst: str | None) -> None:
+    """No release is coming."""
+
+
+def only(label: str, extra: tuple[str, float, int]) -> Extra:
+    """One release is coming, which counts for everyone."""
+    return lambda name, _: extra if name == label else None
 
 
 @dataclass
@@ -20,49 +36,81 @@ class _Tally:
 class Tallies:
     """Charges by label and, where asked for, by analyst: those on record, and those about to be recorded.
 
-    Reads go to the database once per label; what the transaction will still write is told with :meth:`add`.
+    Reads go to the database once per label; what the transaction will still write is told with :meth:`add`. Equal
+    charges are one object, so that neighbors of whom the same was released are told by identity.
     """
 
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-        self._recorded: dict[str | None, dict[str, _Tally]] = {}
+    def __init__(self, transaction: Transaction, graph_of: Callable[[str], NeighborGraph | None]) -> None:
+        self.transaction = transaction
+        self._graph_of = graph_of
+        self._around: dict[str, tuple[str, ...]] = {}
+        self._charges: dict[str | None, dict[str, Charges]] = {}
         self._coming: dict[str, list[tuple[str, float, str | None]]] = {}
+        self._one: dict[Charges, Charges] = {}
+        self._together: dict[tuple[str, ...], bool] = {}
+
+    def one_graph(self, labels: tuple[str, ...]) -> bool:
+        """Whether all labels are on record as labels of one graph."""
+        if labels not in self._together:
+            self._together[labels] = one_graph(self.transaction, labels)
+        return self._together[labels]
+
+    def neighbors(self, label: str) -> tuple[str, ...]:
+        """The label's neighbors; none where the ledger does not know it."""
+        found = self._around.get(label)
+        if found is None:
+            graph = self._graph_of(label)
+            found = self._around[label] = () if graph is None else graph.neighbors(label)
+        return found
 
     def read(self, labels: Iterable[str], analyst: str | None = None) -> None:
         """Fetch what is on record about labels; for an analyst, what that analyst was shown."""
-        known = self._recorded.setdefault(analyst, {})
+        known = self._charges.setdefault(analyst, {})
         wanted = [label for label in dict.fromkeys(labels) if label not in known]
         for start in range(0, len(wanted), CHUNK):
-            part = wanted[start : start + CHUNK]
-            known.update((label, _Tally()) for label in part)
-            self._fetch(known, part, analyst)
+            part = {label: _Tally() for label in wanted[start : start + CHUNK]}
+            self._fetch(part, analyst)
+            for label, tally in part.items():
+                coming = [(digest, tv, 1) for digest, tv, to in self._coming.get(label, ()) if _counts(to, analyst)]
+                known[label] = self._same(Charges.of([*tally.used, *coming], tally.claims))
 
-    def charges(self, limit: Limit) -> Charges:
-        """What counts against a limit."""
-        self.read(limit.counted, limit.analyst)
-        recorded = self._recorded[limit.analyst]
-        used: list[tuple[str, float, int]] = []
-        claims: list[tuple[float, float, int]] = []
-        for label in limit.counted:
-            used += recorded[label].used
-            claims += recorded[label].claims
-            for digest, tv, shown_to in self._coming.get(label, ()):
-                if limit.analyst is None or shown_to in (None, limit.analyst):
-                    used.append((digest, tv, 1))
-        return Charges.of(used, claims)
+    def of(self, label: str, analyst: str | None = None) -> Charges:
+        """What counts about a label; for an analyst, what that analyst was shown."""
+        known = self._charges.get(analyst)
+        if known is None or label not in known:
+            self.read([label], analyst)
+            known = self._charges[analyst]
+        return known[label]
+
+    def stars(self, limit: Limit, extra: Extra = nothing_more) -> Iterator[Star]:
+        """The pairs that a limit is held against, with what is about to be released about some labels."""
+        self.read((*limit.counted, *(name for label in limit.at for name in self.neighbors(label))), limit.analyst)
+
+        def charged(label: str) -> Charges:
+            found = self.of(label, limit.analyst)
+            coming = extra(label, limit.analyst)
+            return found if coming is None else self._same(found.plus(*coming))
+
+        return stars(limit, charged, self.neighbors)
 
     def add(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         """Count a release that will be recorded before the transaction ends."""
         self._coming.setdefault(label, []).append((digest, tv, analyst))
+        for reader, known in self._charges.items():
+            if label in known and _counts(analyst, reader):
+                known[label] = self._same(known[label].plus(digest, tv))
 
     def clear(self) -> None:
         """Forget everything: what was coming has been written."""
-        self._recorded.clear()
+        self._charges.clear()
         self._coming.clear()
 
-    def _fetch(self, into: dict[str, _Tally], labels: list[str], analyst: str | None) -> None:
-        parameters = {"labels": json.dumps(labels)}
-        these = self._transaction.listed("labels")
+    def _same(self, charges: Charges) -> Charges:
+        return self._one.setdefault(charges, charges)
+
+    def _fetch(self, into: dict[str, _Tally], analyst: str | None) -> None:
+        parameters = {"labels": json.dumps(list(into))}
+        these = self.transaction.listed("labels")
         where = f"label IN ({these}) AND kind IN ('release', 'declared')"
         if analyst is not None:
             parameters["analyst"] = analyst
@@ -70,18 +118,18 @@ class Tallies:
                 " AND (analyst = :analyst OR analyst IS NULL OR seq IN (SELECT release FROM entries WHERE "
                 f"kind = 'shown' AND label IN ({these}) AND (analyst = :analyst OR analyst IS NULL)))"
             )
-        for label, digest, tv, times in self._transaction.rows(
+        for label, digest, tv, times in self.transaction.rows(
             f"SELECT label, mechanism, COALESCE(tv, 0), SUM(COALESCE(times, 1)) FROM entries WHERE {where} "
             "AND mechanism IS NOT NULL GROUP BY label, mechanism, COALESCE(tv, 0)",
             **parameters,
         ):
             into[str(label)].used.append((str(digest), float(tv), int(times)))
-        for label, payload in self._transaction.rows(
+        for label, payload in self.transaction.rows(
             f"SELECT label, payload FROM entries WHERE {where} AND mechanism IS NULL", **parameters
         ):
             into[str(label)].claims.append(claim(payload))
 
 
-def charges(transaction: Transaction, limit: Limit) -> Charges:
-    """What is on record against one limit."""
-    return Tallies(transaction).charges(limit)
+def _counts(shown_to: str | None, analyst: str | None) -> bool:
+    """Whether what one analyst (None: anyone) is shown counts for another (None: for the label itself)."""
+    return analyst is None or shown_to in (None, analyst)
