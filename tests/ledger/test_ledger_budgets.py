@@ -6,10 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
-from releasing import answer, point
+from releasing import answer, exchanged, point, trajectory
 
 import shoal
 from shoal import BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph
+from shoal.ledger.budgets import Limit
 
 
 def ask(
@@ -28,6 +29,99 @@ def until_refused(
         except BudgetError as error:
             return made, error
     raise AssertionError("the budget never ended")
+
+
+def test_a_budget_spent_by_one_label_of_a_pair_is_spent_for_the_other(ledger: Ledger) -> None:
+    """What was released about h1 tells h0 from h1 as well: h0 is refused before anything about it was released."""
+    mechanism = point()
+    made, error = until_refused(ledger, mechanism, "h1")
+    assert made >= 1
+    head = ledger.head
+    with pytest.raises(BudgetError, match="label h0") as refused:
+        ask(ledger, mechanism, "h0", "first")
+    assert refused.value.remaining <= error.remaining
+    assert not ledger.cost(mechanism, "h0").allowed
+    assert ledger.head == head
+    account = ledger.spent("h0")["h0"]
+    assert account.releases == 0
+    assert account.pair is not None
+    assert set(account.pair) == {"h0", "h1"}
+    assert 0 < account.spent <= ledger.spent()["h1"].spent
+    assert ledger.verify()
+
+
+def test_halves_of_a_budget(ledger: Ledger) -> None:
+    """Asked about in turns, a pair of labels gets as many answers in all as one of them would alone."""
+    mechanism = point(2)
+    made = 0
+    with pytest.raises(BudgetError):
+        for i in range(100):
+            ask(ledger, mechanism, f"h{i % 2}", i)
+            made += 1
+    exact = [shoal.edge_deltas([mechanism] * n, mechanism.graph, 1.0).max() for n in (made, made + 1)]
+    assert exact[0] <= 0.01 < exact[1]  # equal covariances: it does not matter whom they are about
+    assert made > 3
+    assert ledger.verify()
+
+
+def test_who_was_left_out_has_nothing_that_day(ledger: Ledger) -> None:
+    """A table without h2 costs its pairs the one row; the pair of the others costs both."""
+    mechanism = trajectory(gap=0.05)
+    labels = list(mechanism.graph.labels)
+    for day, present in enumerate((labels, labels[:2], labels)):
+        answers = [answer(mechanism, name) + 0.01 * day for name in present]
+        ledger.release_many(mechanism, answers, present, query_ids=[f"day {day}"] * len(present))
+    counts = {"h0": 3, "h1": 3, "h2": 2}
+    for a, b in (("h0", "h1"), ("h0", "h2"), ("h1", "h2")):
+        first, second = (labels.index(name) for name in (a, b))
+        laws = mechanism.output.take([first, second])
+        joint = exchanged([laws], [counts[a]], [counts[b]])
+        exact = shoal.edge_brackets(joint, NeighborGraph.complete(joint.labels), 1.0)[0]
+        for name, other in ((a, b), (b, a)):
+            limit = Limit("", 1.0, 0.5, (name,), (name,), against=(other,))
+            with ledger._storage.reading() as transaction:
+                books = ledger._books
+                found = books.account(books.tallies(transaction), limit, books.lookup(transaction))
+            assert np.log(found.spent) == pytest.approx(exact[:, 0].max(), abs=1e-9)
+            assert np.log(found.spent) >= exact[:, 1].max()
+            assert found.releases == counts[name]
+    assert ledger.verify()
+
+
+def test_a_neighbor_s_budget_is_kept_too(ledger: Ledger) -> None:
+    """h2 may have little known about it, and every answer about h0 tells who of the two is who."""
+    mechanism = point()
+    one = np.exp(shoal.edge_brackets(mechanism, mechanism.graph, 1.0)[..., 2])  # edges h0-h1, h0-h2, h1-h2
+    ledger.budget(1.0, float(one[1].max() * 1.01), label="h2")
+    ask(ledger, mechanism, "h0", "a")
+    made, error = until_refused(ledger, mechanism, "h0")
+    assert (made, error.limit) == (0, "label h2")
+    with pytest.raises(BudgetError, match="label h2"):
+        ask(ledger, mechanism, "h2", "a")
+    assert ledger.cost(mechanism, "h1").allowed == (one[2].max() <= one[1].max() * 1.01)
+    assert [a.name for a in ledger.cost(mechanism, "h0").after] == ["label h0", "label h2"]
+    assert [a.name for a in ledger.spent()] == ["label h0", "label h2"]  # listed for its own budget, with no release
+    assert ledger.spent()["h2"].releases == 0
+    assert {a.name for a in ledger.overview().worst} == {"label h0", "label h2"}
+    ledger.budget(2.0, 0.5, label="h2")  # implied by the others' budget: nothing more to look at
+    assert [a.name for a in ledger.cost(mechanism, "h0").after] == ["label h0"]
+    assert ledger.verify()
+
+
+def test_the_cost_of_a_table(ledger: Ledger) -> None:
+    """All rows at once: what they cost one after the other comes to the same in the end."""
+    mechanism = trajectory(gap=0.05)
+    labels = list(mechanism.graph.labels)
+    told = ledger.cost(mechanism, labels)
+    assert told.allowed
+    assert [a.name for a in told.after] == [f"label {name}" for name in labels]
+    assert ledger.cost(mechanism, labels[0]).after[0].spent < told.after[0].spent
+    ledger.release_many(mechanism, mechanism.classes.means, labels, query_ids=["a"] * 3)
+    assert [a.spent for a in told.after] == [ledger.spent()[name].spent for name in labels]
+    assert ledger.cost(mechanism, labels, query_id="a").repeated
+    assert not ledger.cost(mechanism, labels, times=1000).allowed
+    with pytest.raises(InputError, match="at least one"):
+        ledger.cost(mechanism, [])
 
 
 def test_a_label_of_its_own_budget(ledger: Ledger) -> None:
@@ -57,8 +151,9 @@ def test_a_group_counts_all_its_members_as_one(ledger: Ledger) -> None:
     ask(ledger, mechanism, "h1", "a")
     ask(ledger, mechanism, "h2", "a")  # no member
     (feeder,) = (a for a in ledger.spent() if a.name == "group feeder")
-    deltas = shoal.edge_brackets([mechanism, mechanism], mechanism.graph, 1.0)
-    assert feeder.spent == pytest.approx(np.exp(deltas[:, :, 2].max()), rel=1e-12)  # edges of h0 or h1: all three
+    # Edges of h0 or h1: all three. Both members' answers as if about one of them, and the neighbor's own.
+    deltas = shoal.edge_brackets([mechanism] * 3, mechanism.graph, 1.0)
+    assert feeder.spent == pytest.approx(np.exp(deltas[:, :, 2].max()), rel=1e-12)
     assert feeder.releases == 2
     made, error = 0, None
     for i in range(200):
@@ -71,9 +166,11 @@ def test_a_group_counts_all_its_members_as_one(ledger: Ledger) -> None:
     assert error is not None
     assert error.limit == "group feeder"
     assert ledger.spent()["h0"].spent < 0.002
-    ask(ledger, mechanism, "h2", "b")
+    with pytest.raises(BudgetError, match="group feeder"):  # no member, but what is known of it tells members apart
+        for i in range(100):
+            ask(ledger, mechanism, "h2", f"b {i}")
     assert ledger.verify()
-    exact = shoal.edge_brackets([mechanism] * (made + 3), mechanism.graph, 1.0)[:, :, 2].max()
+    exact = shoal.edge_brackets([mechanism] * (2 * (made + 3)), mechanism.graph, 1.0)[:, :, 2].max()
     assert np.exp(exact) > 0.002
 
 
@@ -157,7 +254,7 @@ def test_cost_writes_nothing_and_tells_the_truth(ledger: Ledger) -> None:
     assert "refused" in repr(many)
     made, _ = until_refused(ledger, mechanism, "h1", "bob")
     assert not ledger.cost(mechanism, "h1", analyst="bob").allowed
-    assert ledger.cost(mechanism, "h0", analyst="bob").allowed
+    assert not ledger.cost(mechanism, "h0", analyst="bob").allowed  # the pair has nothing left
     with pytest.raises(InputError, match="label"):
         ledger.cost(mechanism, "nobody")
     assert made > 0
@@ -186,8 +283,11 @@ def test_declared_claims_add_up(ledger: Ledger) -> None:
     spent = ledger.spent()["h0"].spent
     assert spent == pytest.approx(2e-4 + exact, rel=1e-12)
     assert spent >= 2e-4 + exact
-    ledger.declare("h1", epsilon=1.0, delta=1e-4)  # all of ε, and nothing else was released
-    assert ledger.spent()["h1"].spent == pytest.approx(1e-4, rel=1e-12)
+    assert ledger.spent("h1")["h1"].spent == spent  # the claims are about a pair of h1 as well
+    ledger.declare("h1", epsilon=0.5, delta=1e-4)  # with those about h0 all of ε; h0's own release has none of it left
+    rest = np.exp(shoal.edge_brackets(mechanism, mechanism.graph, 0.0)[0, :, 2].max())
+    assert ledger.spent()["h1"].spent == pytest.approx(3e-4 + rest, rel=1e-12)
+    assert ledger.spent()["h1"].pair == ("h1", "h0")
     ledger.declare("h1", epsilon=1e-9, delta=0.0)
     assert ledger.spent()["h1"].spent == 1.0  # more than all of ε
     with pytest.raises(BudgetError) as refused:
@@ -245,4 +345,4 @@ def test_spent_reads_well_and_rounds_to_the_safe_side(ledger: Ledger) -> None:
     assert account.remaining * 0.999 <= shown_left <= account.remaining <= account.budget - account.spent
     assert ledger.spent().largest == account
     assert ledger.spent().delta == account.spent
-    assert ledger.spent("h0")["h0"].spent == 0
+    assert ledger.spent("h0")["h0"].releases == 0

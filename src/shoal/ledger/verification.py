@@ -322,7 +322,7 @@ def _exceeds(composer: Composer, replay: _Replay, limit: Limit, until: int) -> b
 
 def _overdrawn(composer: Composer, replay: _Replay, until: int) -> Iterator[str]:
     limits = {}
-    for label in {*replay.lines, *replay.budgets.labels}:
+    for label in sorted({*replay.lines, *replay.budgets.labels}):
         for limit in replay.budgets.limits(label, None, ()):
             limits[limit.name] = limit
     for limit in limits.values():

@@ -164,8 +164,8 @@ def kept_roster(before: GaussianClasses, now: GaussianClasses) -> GaussianClasse
 def ledger_bound(mechanism: Mechanism) -> MechanismBound:
     """What the ledger decides by: Rényi divergences, the certificate of a table at the design's ε, and bounds of δ(0).
 
-    The total variation δ(0) is at most √(KL/2) (Pinsker), KL is at most the divergence of any order above 1, and that of
-    a table at most twice as much: no pass over the edges beyond those that the certificate and the divergences take.
+    The total variation δ(0) is at most √(KL/2) (Pinsker), KL is at most the divergence of any order above 1, and twice
+    that for a table: no pass over the edges beyond those that the certificate and the divergences take.
     """
     found = bound_at(mechanism, [], ORDERS, [])
     least = min(found.divergence_upper, default=math.inf)
