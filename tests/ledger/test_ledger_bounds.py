@@ -70,7 +70,7 @@ def test_never_below_the_exact_composition(
 @pytest.mark.parametrize("tool", TOOLS[:3], ids=["point", "another", "unequal"])
 @pytest.mark.parametrize("scope", ["answer", "table"])
 def test_one_use_is_the_certificate(tool: Any, scope: str) -> None:
-    """A single use, or a single table, costs what the whole graph's worst edge does: nothing is lost where it matters."""
+    """One use, or one table, costs what the whole graph's worst edge does: nothing is lost where it matters."""
     once = Charges.of([(tool.digest, tool.finite_precision_tv, 1)])
     opposite = once if scope == "table" else NOTHING
     upper = bounded(once, opposite, 1.0, BOUNDS.get)

@@ -54,10 +54,11 @@ def test_halves_of_a_budget(ledger: Ledger) -> None:
     """Asked about in turns, a pair of labels gets as many answers in all as one of them would alone."""
     mechanism = point(2)
     made = 0
+    while ledger.cost(mechanism, f"h{made % 2}").allowed:
+        ask(ledger, mechanism, f"h{made % 2}", made)
+        made += 1
     with pytest.raises(BudgetError):
-        for i in range(100):
-            ask(ledger, mechanism, f"h{i % 2}", i)
-            made += 1
+        ask(ledger, mechanism, f"h{made % 2}", made)
     exact = [shoal.edge_deltas([mechanism] * n, mechanism.graph, 1.0).max() for n in (made, made + 1)]
     assert exact[0] <= 0.01 < exact[1]  # equal covariances: it does not matter whom they are about
     assert made > 3
@@ -166,9 +167,7 @@ def test_a_group_counts_all_its_members_as_one(ledger: Ledger) -> None:
     assert error is not None
     assert error.limit == "group feeder"
     assert ledger.spent()["h0"].spent < 0.002
-    with pytest.raises(BudgetError, match="group feeder"):  # no member, but what is known of it tells members apart
-        for i in range(100):
-            ask(ledger, mechanism, "h2", f"b {i}")
+    assert until_refused(ledger, mechanism, "h2")[1].limit == "group feeder"  # no member, but it tells members apart
     assert ledger.verify()
     exact = shoal.edge_brackets([mechanism] * (2 * (made + 3)), mechanism.graph, 1.0)[:, :, 2].max()
     assert np.exp(exact) > 0.002

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import determinants
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from releasing import answer, exchanged, point, trajectory
 from scipy.special import log_ndtr, ndtr
 
+import determinants
 import shoal
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph
 from shoal.accounting.incident import IncidentReleases, incident_spectra
@@ -226,7 +226,7 @@ COMPOSER = Composer()
     st.floats(0.0, 1e-3),
 )
 def test_random_sequences_of_releases(sequence: list[tuple[int, str]], epsilon: float, tv: float) -> None:
-    """Every label's account is that of its worst pair, each pair stacked by hand; no less than its own releases cost."""
+    """A label's account is that of its worst pair, each stacked by hand, and no less than its own releases cost."""
     labels = TOOLS[0].graph.labels
     charged = {
         name: Charges.of([(TOOLS[i].digest, tv, 1) for i, about in sequence if about == name]) for name in labels

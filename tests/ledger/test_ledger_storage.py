@@ -104,7 +104,7 @@ def test_version_1_becomes_the_newest(url: str, tmp_path: Path) -> None:
 
 
 def test_an_older_ledger_says_what_its_pairs_have_spent(url: str, tmp_path: Path) -> None:
-    """Each label was within its budget by itself; together they are not. Nothing is rewritten, and nothing more leaves."""
+    """Each label was within its budget by itself, the pair is not: nothing is rewritten, and nothing more leaves."""
     mechanism = point()
     with Ledger.open(f"sqlite:///{tmp_path / 'source.db'}") as source:
         source.budget(1.0, 0.9)
