@@ -24,15 +24,15 @@ OTHER_QUESTION = (
 )
 
 
-def answered(
-    books: Books, transaction: Transaction, writer: Journal, mechanism: Mechanism, question: Question
-) -> FloatArray:
+def answered(books: Books, tallies: Tallies, writer: Journal, mechanism: Mechanism, question: Question) -> FloatArray:
+    """The recorded answer, or a new one within all budgets; what is written is told to ``tallies``."""
+    transaction = tallies.transaction
     entry = journal.recorded(transaction, question.label, question.query_id)
-    tallies = books.tallies(transaction, mechanism.graph)
     if entry is not None:
         released, shown = again(books, transaction, tallies, mechanism, question, entry)
         if shown is not None:
             writer.append("shown", shown)
+            tallies.clear()
         return released
     books.registry.admit(transaction, writer, mechanism)
     earlier = journal.matching(transaction, "mechanism", ("label", "answer"), [(question.label, question.answer)])
@@ -42,6 +42,7 @@ def answered(
     books.within(limits, tallies, question.label, (mechanism.digest, tv, 1))
     released = drawn(mechanism, question.values, question.label)
     writer.append("release", content(mechanism, tv, question, released.tolist()))
+    tallies.written(question.label, mechanism.digest, tv, question.analyst)
     return released
 
 

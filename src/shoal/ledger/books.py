@@ -17,7 +17,7 @@ from shoal.ledger.composition import Charges, Composer, Lookup, Star
 from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry, is_random
 from shoal.ledger.storage import Transaction
-from shoal.ledger.tallies import Extra, Tallies, nothing_more, only
+from shoal.ledger.tallies import Extra, Memory, Tallies, nothing_more, only
 from shoal.mechanism import Mechanism
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
@@ -36,6 +36,7 @@ class Books:
     def __init__(self) -> None:
         self.registry = Registry()
         self.composer = Composer()
+        self._memory = Memory()
         self._uppers: Recent[float] = Recent(16 * 2**20)
         self._budgets: tuple[str, Budgets] = ("", Budgets())
 
@@ -67,7 +68,7 @@ class Books:
                 return graph
             return self.registry.graph_of(transaction, label)
 
-        return Tallies(transaction, graph_of)
+        return Tallies(transaction, graph_of, self._memory)
 
     def within(self, limits: list[Limit], tallies: Tallies, label: str, extra: tuple[str, float, int]) -> None:
         """Raise unless every limit holds with the extra release about ``label``.

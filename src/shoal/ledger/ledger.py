@@ -261,8 +261,8 @@ class Ledger:
         asked = questions(mechanism, answers, labels, query_ids, analyst, self._key)
         own = self._books.prepared(mechanism, {question.label for question in asked})
         with self._storage.writing() as transaction:
-            writer = Journal(transaction)
-            released = [answered(self._books, transaction, writer, own, question) for question in asked]
+            writer, tallies = Journal(transaction), self._books.tallies(transaction, own.graph)
+            released = [answered(self._books, tallies, writer, own, question) for question in asked]
         return np.array(released).reshape(len(asked), own.classes.n_dims)
 
     def charge(
