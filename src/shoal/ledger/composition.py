@@ -97,14 +97,14 @@ class Charges:
 
     def joined(self, other: Charges) -> Charges:
         """Both together."""
-        if other == NOTHING:
-            return self
+        if NOTHING in (self, other):
+            return other if self == NOTHING else self
         counts = dict(self.used)
         for mechanism, times in other.used:
             counts[mechanism] = counts.get(mechanism, 0) + times
         return Charges(
             tuple(sorted(counts.items())),
-            _up(self.tv + other.tv),
+            _sum(self.tv, other.tv),
             self.claimed_epsilon + other.claimed_epsilon,
             self.claimed_delta + other.claimed_delta,
             self.claims + other.claims,
@@ -180,7 +180,7 @@ class Composer:
         mechanisms: Lookup,
     ) -> Composed:
         """The worst of the pairs of which the same is claimed: there the largest exact part is the largest of all."""
-        together = Charges((), _up(star.about.tv + max(charged.tv for charged, _ in others)), *claims)
+        together = Charges((), _sum(star.about.tv, max(charged.tv for charged, _ in others)), *claims)
         left = [Fraction(float(e)) - together.claimed_epsilon for e in epsilons]
         value, upper = np.zeros(len(epsilons)), np.zeros(len(epsilons))
         worst: list[tuple[str, str] | None] = [None] * len(epsilons)
@@ -253,6 +253,10 @@ def _imprecise(tv: float, epsilon: float) -> float:
     if tv == 0:
         return 0.0
     return _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
+
+
+def _sum(one: float, two: float) -> float:
+    return _up(one + two) if one and two else one + two
 
 
 def _up(value: float) -> float:
