@@ -379,10 +379,9 @@ class Ledger:
             counted = [limit for name, held in limits if name in fresh or name in unseen for limit in held]
             uses = (mechanism.digest, mechanism.finite_precision_tv)
 
-            def extra(name: str, shown_to: str | None) -> tuple[str, float, int] | None:
-                if name in fresh:
-                    return (*uses, times)
-                return (*uses, 1) if name in unseen and shown_to is not None else None
+            def extra(shown_to: str | None) -> dict[str, tuple[str, float, int]]:
+                seen = {} if shown_to is None else dict.fromkeys(unseen, (*uses, 1))
+                return seen | dict.fromkeys(fresh, (*uses, times))
 
             before = tuple(self._books.account(tallies, limit, lookup) for limit in counted)
             after = tuple(self._books.account(tallies, limit, lookup, extra) for limit in counted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -19,18 +19,19 @@ from shoal.ledger.storage import CHUNK, Transaction
 
 #: Entries since the last look from which on reading everything again is less work than telling what changed.
 FORGET = 5000
-#: (mechanism, total variation, times) of what is about to be released about a label, as an analyst (None: anyone) will
-#: count it; None for nothing.
-Extra = Callable[[str, str | None], "tuple[str, float, int] | None"]
+#: (mechanism, total variation, times) of what is about to be released, by label, as an analyst (None: anyone) will
+#: count it.
+Extra = Callable[[str | None], Mapping[str, tuple[str, float, int]]]
 
 
-def nothing_more(_label: str, _analyst: str | None) -> None:
+def nothing_more(_analyst: str | None) -> Mapping[str, tuple[str, float, int]]:
     """No release is coming."""
+    return {}
 
 
 def only(label: str, extra: tuple[str, float, int]) -> Extra:
     """One release is coming, which counts for everyone."""
-    return lambda name, _: extra if name == label else None
+    return lambda _: {label: extra}
 
 
 @dataclass
@@ -152,13 +153,11 @@ class Tallies:
     def stars(self, limit: Limit, extra: Extra = nothing_more) -> Iterator[Star]:
         """The pairs that a limit is held against, with what is about to be released about some labels."""
         self.read((*limit.counted, *(name for label in limit.at for name in self.neighbors(label))), limit.analyst)
-
-        def charged(label: str) -> Charges:
-            found = self.of(label, limit.analyst)
-            coming = extra(label, limit.analyst)
-            return found if coming is None else self._same(found.plus(*coming))
-
-        return stars(limit, charged, self.neighbors)
+        known = self._charges[limit.analyst]
+        coming = {
+            label: self._same(known[label].plus(*one)) for label, one in extra(limit.analyst).items() if label in known
+        }
+        return stars(limit, lambda label: coming.get(label) or known[label], self.neighbors)
 
     def add(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         """Count a release that will be recorded before the transaction ends."""
