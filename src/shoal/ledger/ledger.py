@@ -130,8 +130,9 @@ class Ledger:
         >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
-        ...     ledger.budget(1.0, 1e-6, label="b")
-        ...     ledger.cost(mechanism, "a").allowed, ledger.cost(mechanism, "b").allowed
+        ...     before = ledger.cost(mechanism, "a").allowed
+        ...     ledger.budget(1.0, 1e-6, label="b")  # its pair with a is held to it as well
+        ...     before, ledger.cost(mechanism, "a").allowed
         (True, False)
         """
         content = as_entry(epsilon, delta, label, group, members, analyst)
