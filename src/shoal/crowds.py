@@ -64,7 +64,9 @@ def crowds(
         if weights.shape != (len(x),) or (weights < 0).any():
             raise InputError("largest_share needs one total per row, none of them negative")
         if share * (2 * size - 1) < 1:
-            raise InputError(f"largest_share must be at least 1/{2 * size - 1}: crowds have up to {2 * size - 1} members")
+            raise InputError(
+                f"largest_share must be at least 1/{2 * size - 1}: crowds have up to {2 * size - 1} members"
+            )
     found = np.empty(len(x), dtype=np.int64)
     number = 0
     for rows in _bounded(len(x), boundaries):
@@ -146,7 +148,9 @@ def _by_total(weights: FloatArray, size: int, share: float) -> NDArray[np.int64]
     start = number = 0
     while start < len(order):
         stop = start + size
-        while stop < min(start + 2 * size - 1, len(order)) and weights[order[start]] > share * (sums[stop] - sums[start]):
+        while stop < min(start + 2 * size - 1, len(order)) and weights[order[start]] > share * (
+            sums[stop] - sums[start]
+        ):
             stop += 1
         if len(order) - stop < size:  # the rest is too few for a crowd of its own
             stop = min(len(order), start + 2 * size - 1)

@@ -298,6 +298,8 @@ def _accuracy(card: ReleaseCard) -> dict[str, Any]:
         "bias_by_step": [_finite(value) for value in found.bias_by_entry],
         "rmse_worst_label": up(found.rmse_largest),
         "answer_mean": None if found.answer_mean is None else _finite(found.answer_mean),
+        "total_error": None if found.total_error is None else up(found.total_error),
+        "price": None if later is None or not card.fit.later_error else up(later / card.fit.later_error),
         "later_error": None if later is None else {"released": up(later), "unprotected": card.fit.later_error},
     }
 

@@ -87,7 +87,7 @@ def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
 
 
 def exhibits_of(forecasts: Forecasts, mechanism: Mechanism, released: FloatArray, truth: FloatArray | None) -> Exhibits:
-    """Past day, later readings, forecast and what was released, (n, h) kW, of several homes; errors measured on them."""
+    """Past day, later readings, forecast and released power, (n, h) kW, of several homes; errors measured on them."""
     if tuple(forecasts.households) != mechanism.classes.labels:
         raise InputError("forecasts must be of the mechanism's labels, in the same order")
     rows = chosen(mechanism)
