@@ -62,7 +62,7 @@ def transport_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 
 
 
 def mean_center(means: FloatArray, covs: FloatArray) -> Center:
-    """The common law of least mean cost: the mean of the means, and the Bures–Wasserstein barycenter of the covariances.
+    """The common law of least mean cost: the mean of the means, the Bures–Wasserstein barycenter of the covariances.
 
     For constants it is their mean, which keeps their sum.
     """

@@ -129,8 +129,9 @@ class Forecasts:
         return Predictive(self.households, self.log_mean, self.error_cov, self.mean_cov, self.season_part)
 
     def classes(self, query: str = "point", *, unit: str = "log") -> GaussianClasses:
-        """Class laws in log power, or in ``unit`` ``"kw"`` for the constants of ``"point"``; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
+        """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
 
+        The constants of ``"point"`` can be had in kW as well: ``unit="kw"``.
         What each releases, what is random and what the attacker may know is written in :mod:`shoal.meters.queries`.
 
         Returns:

@@ -63,8 +63,8 @@ def facts_of(forecasts: Forecasts, graph: NeighborGraph) -> FitFacts:
 def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
     """Errors of the released power against the true answer, in kW, for a mechanism whose answers are in ``unit``.
 
-    In log power the change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance diag(Σ Gᵀ)
-    with the answer; :func:`shoal.power_error` has the rest.
+    In log power the change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance
+    diag(Σ Gᵀ) with the answer; :func:`shoal.power_error` has the rest.
     """
     if unit == "kw":
         squares = mechanism.bias**2 + error_variance(mechanism)
