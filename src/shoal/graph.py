@@ -278,6 +278,19 @@ class NeighborGraph:
         _, member_of = connected_components(self._adjacency, directed=False)
         return np.asarray(member_of, dtype=np.int32)
 
+    @cached_property
+    def groups(self) -> list[tuple[str, ...]]:
+        """Labels of each connected component, in order of their first labels.
+
+        >>> import shoal
+        >>> shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], ["x", "y", "x", "y"]).groups
+        [('a', 'c'), ('b', 'd')]
+        """
+        found: dict[int, list[str]] = {}
+        for label, component in zip(self.labels, self.components.tolist(), strict=True):
+            found.setdefault(component, []).append(label)
+        return [tuple(members) for members in found.values()]
+
     def hop_distances(self, label: Any) -> NDArray[np.float64]:
         """Fewest edges from ``label`` to every label; inf where there is no path."""
         from scipy.sparse.csgraph import breadth_first_order

@@ -16,7 +16,17 @@ from shoal.runs.jobs import Listing
 from shoal.runs.run import Run
 from shoal.runs.stages.release_stage import Shown
 
-CONFIG = Config(shard_size=12, group_cap=5, horizon=4, order=(2, 1), train_days=14, audit_groups=2, audit_samples=100)
+CONFIG = Config(
+    shard_size=12,
+    crowd=5,
+    cell=9,
+    crowds="standing",
+    horizon=4,
+    order=(2, 1),
+    train_days=14,
+    audit_groups=2,
+    audit_samples=100,
+)
 #: All that comes before the report, which takes longest.
 STAGES = ("fit", "design", "release", "audit", "card")
 FIRST_DAY, SECOND_DAY, THIRD_DAY = (datetime(2024, 1, day) for day in (17, 18, 19))

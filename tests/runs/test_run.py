@@ -161,7 +161,7 @@ def test_a_changed_setting_is_recomputed_before_a_release(designed: Path) -> Non
     assert run.card.to_dict()["guarantee"]["delta"] <= 1e-7
 
 
-@pytest.mark.parametrize("change", [{"delta": 1e-7}, {"horizon": 3}, {"group_cap": 4}, ANOTHER])
+@pytest.mark.parametrize("change", [{"delta": 1e-7}, {"horizon": 3}, {"crowd": 4}, ANOTHER])
 def test_a_changed_setting_is_refused_after_a_release(finished: Path, change: dict[str, object]) -> None:
     answers, figures = charged(finished), released(finished)
     with pytest.raises(InputError, match=r"Nothing was changed.*--again"):

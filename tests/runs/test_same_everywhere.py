@@ -13,7 +13,7 @@ from small_run import CONFIG, assert_released_as_charged, charged, digests, go, 
 
 import shoal
 
-SIXTY = replace(CONFIG, audit_groups=100, audit_samples=100, group_cap=6, shard_size=60)
+SIXTY = replace(CONFIG, audit_groups=100, audit_samples=100, crowd=5, cell=10, shard_size=60)
 WAYS = {
     "one shard": (60, "serial"),
     "six shards": (10, "serial"),
