@@ -36,6 +36,8 @@ _NEAR = 32
 _TOGETHER = 4
 #: Crowds taken apart in all, about, and the bounds of the number of sweeps that makes: gains are small beyond.
 _WORK, _FEWEST, _MOST = 40_000, 10, 100
+#: Rows that a refusal looks at leaving out, at most.
+_LEFT_OUT = 1000
 #: Passes over all points until no move is left; far more than it takes.
 _PASSES = 200
 
@@ -73,8 +75,8 @@ def crowds(
         if len(rows) < size:
             where = "" if boundaries is None else " within one of the boundaries"
             raise InputError(
-                f"size: a crowd has at least {size} members and there are only {len(rows)}{where}; choose a smaller "
-                f"crowd{' or wider boundaries' if where else ', or more households'}"
+                f"size: a crowd has at least {size} members, and there are only {len(rows)}{where}; choose a smaller "
+                f"size{' or wider boundaries' if where else ', or have more labels'}"
             )
         cells = cut(x[rows], BLOCK) if len(rows) > BLOCK else np.zeros(len(rows), dtype=np.int64)
         for cell in range(int(cells.max()) + 1):
@@ -163,7 +165,7 @@ def _by_total(weights: FloatArray, size: int, share: float) -> NDArray[np.int64]
 
 def _impossible(weights: FloatArray, size: int, share: float) -> str:
     order = np.argsort(-weights, kind="stable")
-    fits = (gone for gone in range(len(order) - size + 1) if _fits(weights[order[gone:]], size, share))
+    fits = (gone for gone in range(min(len(order) - size + 1, _LEFT_OUT)) if _fits(weights[order[gone:]], size, share))
     out = next(fits, None)
     instead = "" if out is None else f", or leave out the {out} with the largest totals"
     return (

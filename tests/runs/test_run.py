@@ -68,7 +68,9 @@ def test_nobody_is_released_without_a_neighbor(finished: Path) -> None:
     for mechanism in mechanisms(finished):
         graph = mechanism.graph
         assert set(graph.edges.ravel().tolist()) == set(range(graph.n_labels))
-        assert np.bincount(graph.components).max() <= CONFIG.group_cap
+        sizes = np.bincount(graph.components)
+        assert sizes.min() >= CONFIG.crowd
+        assert sizes.max() <= 2 * CONFIG.crowd - 1
 
 
 def test_the_card_covers_every_certificate(finished: Path) -> None:

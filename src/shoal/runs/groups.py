@@ -30,7 +30,7 @@ from shoal.runs.shards import write_frame
 BLOCK = 65_536
 
 #: Largest and smallest group by default.
-CAP, FLOOR = 1000, 10
+CAP, FLOOR = 50, 2
 
 
 @dataclass(frozen=True)
