@@ -107,8 +107,14 @@ def assert_released_as_charged(out: Path) -> set[str]:
     answers, name = charged(out), Run.open(out).release_name
     table = pl.read_parquet(out / "released.parquet")
     parts = listing(out, "release").parts
-    assert pl.concat([pl.read_parquet(part.path) for part in parts]).equals(table)
+    shards = pl.concat([pl.read_parquet(part.path) for part in parts])
+    assert shards.drop("group").equals(table.drop("group"))
     assert pl.read_csv(out / "released.csv")["released_kw"].to_list() == table["released_kw"].to_list()
+    passed_on = pl.read_csv(out / "public" / "released.csv")
+    assert passed_on.columns == ["group", "row", "step", "timestamp", "released_kw"]
+    assert passed_on["released_kw"].to_list() == table["released_kw"].to_list()
+    numbers = table.filter(pl.col("step") == 1).group_by("group").agg(pl.col("row").sort())
+    assert all(rows.to_list() == list(range(1, len(rows) + 1)) for rows in numbers["row"])
     figures = {str(one): rows["released_kw"].to_numpy() for (one,), rows in table.group_by("household")}
     seen: set[str] = set()
     for part in parts:

@@ -24,6 +24,8 @@ from shoal.errors import InputError
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
 MEANINGLESS = 1e-2
+#: Members of the smallest group from which on errors are told entry by entry.
+CROWD = 10
 #: Entries of a list that a record keeps.
 LISTED = 20
 
@@ -239,6 +241,11 @@ class DesignFacts(Record):
     notes: tuple[str, ...] = ()
     decisions: tuple[tuple[str, int], ...] = ()  #: what became of the groups of an earlier design
     failed: tuple[Lost, ...] = ()
+
+    @property
+    def by_step(self) -> bool:
+        """Whether groups are large enough for errors by entry to be published."""
+        return self.smallest_group >= CROWD
 
     @property
     def meaningful(self) -> bool:
