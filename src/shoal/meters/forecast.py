@@ -234,7 +234,8 @@ class Forecasts:
         keep = np.asarray(rows)
         names = tuple(self.households[i] for i in keep)
         checks: dict[str, Any] = {name: getattr(self.checks, name)[keep] for name in MEASURES}
-        rest: dict[str, Any] = {name: getattr(self, name) for name in (*LAWS, "recent", "fitted_at")}
+        whole: dict[str, Any] = {name: getattr(self, name) for name in (*LAWS, "recent", "fitted_at")}
+        rows_of: dict[str, Any] = {name: None if value is None else value[keep] for name, value in whole.items()}
         return replace(
             self,
             households=names,
@@ -242,7 +243,7 @@ class Forecasts:
             models=self.models.take(keep),
             checks=replace(self.checks, households=names, **checks),
             left_out={**self.left_out, **left_out},
-            **{name: None if value is None else value[keep] for name, value in rest.items()},
+            **rows_of,
         )
 
     def save(self, path: str | Path) -> None:
