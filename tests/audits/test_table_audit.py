@@ -42,9 +42,9 @@ def test_a_certificate_for_one_row_does_not_cover_the_table(delta, n):
     """Seeded bug: everything is as designed, but the rows of all labels are passed on together."""
     mechanism = white(family(n, 3, n), delta, "answer")
     release = cases.instead(mechanism)
-    alone = shoal.audit(mechanism, n_samples=8000, release=release, seed=1)
+    alone = shoal.audit(mechanism, n_samples=40_000, release=release, seed=1)
     assert alone.verdict == "consistent"  # an attack row by row cannot see it
-    together = shoal.audit(mechanism, scope="table", n_samples=8000, release=release, seed=1)
+    together = shoal.audit(mechanism, scope="table", n_samples=40_000, release=release, seed=1)
     assert together.verdict == "violated"
     assert {"scope", "certificate"} <= kinds(together.violations)
     assert together.promised_scope == "answer"
@@ -52,12 +52,12 @@ def test_a_certificate_for_one_row_does_not_cover_the_table(delta, n):
     table = mechanism.certified("table").delta_upper
     assert mechanism.certificate.delta_upper < proved <= table
     assert proved > 0.5 * table
-    honest = shoal.audit(replace(mechanism, scope="table"), n_samples=8000, release=release, seed=1)
+    honest = shoal.audit(replace(mechanism, scope="table"), n_samples=40_000, release=release, seed=1)
     assert honest.verdict == "consistent"
     assert honest.scope == honest.promised_scope == "table"
 
 
-@pytest.mark.parametrize(("n", "k", "rho", "seed"), [(6, 2, 1.5, 1), (6, 3, 1.2, 2), (8, 4, 0.9, 3)])
+@pytest.mark.parametrize(("n", "k", "rho", "seed"), [(6, 3, 1.2, 2), (8, 3, 0.8, 1), (8, 4, 0.9, 3)])
 def test_matching_names_more_rows_than_a_row_by_row_figure_allows(n, k, rho, seed):
     classes = family(n, k, seed)
     mechanism = shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", epsilon=1.0, rho=rho)
@@ -77,17 +77,18 @@ def test_matching_names_more_rows_than_a_row_by_row_figure_allows(n, k, rho, see
     assert result.naming.accuracy == pytest.approx(figure.success, abs=0.03)
 
 
-@pytest.mark.parametrize("method", ["white", "paper", "covariance", "additive", "transport"])
+@pytest.mark.parametrize("method", ["white", "paper", "additive", "transport"])
 @pytest.mark.parametrize("make", [cases.constants, cases.random_laws])
 def test_matching_stays_within_the_promise_to_the_table(method, make):
-    for seed, rho in ((1, 0.3), (2, 1.0), (3, 3.0)):
-        classes = make("white", n=5, k=2, seed=seed).classes
-        mechanism = cases.design(classes, method, rho, scope="table")
-        result = shoal.audit(mechanism, n_samples=1500, release=cases.instead(mechanism), seed=seed)
-        assert result.scope == "table"
-        assert result.verdict == "consistent", str(result)
-        assert all(one.accuracy_lower <= one.promise_upper for one in result.namings)
-        assert all(one.accuracy - one.promise_upper < 0.05 for one in result.namings)
+    """Eight audits that must all be silent: at this confidence a correct library fails one in 125 sets of seeds."""
+    classes = make("white", n=5, k=2, seed=2).classes
+    mechanism = cases.design(classes, method, 1.0, scope="table")
+    result = shoal.audit(mechanism, n_samples=2000, confidence=0.999, release=cases.instead(mechanism), seed=2)
+    assert result.scope == "table"
+    assert result.verdict == "consistent", str(result)
+    assert len(result.namings) == 2
+    assert all(one.accuracy_lower <= one.promise_upper for one in result.namings)
+    assert all(one.accuracy - one.promise_upper < 0.05 for one in result.namings)
 
 
 def test_a_certificate_that_states_less_than_its_laws_give():
@@ -224,7 +225,7 @@ def test_large_groups_are_sampled(monkeypatch):
     worst = tuple(classes.labels[i] for i in graph.edges[int(np.argmax(exact))])
     assert worst in result.edges
     assert [one.n_answers for one in result.namings] == [20 * 200, 20 * 200]
-    assert {one.guessing for one in result.namings} == {pytest.approx(1 / 20)}
+    assert [one.guessing for one in result.namings] == pytest.approx([1 / 20, 1 / 20])
     assert told[-1] == (len(told), len(told))
 
 
