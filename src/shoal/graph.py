@@ -237,6 +237,9 @@ class NeighborGraph:
     def _index(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.labels)}
 
+    def __contains__(self, label: object) -> bool:
+        return str(label) in self._index
+
     def index(self, label: Any) -> int:
         """Position of a label."""
         try:

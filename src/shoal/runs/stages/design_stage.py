@@ -25,7 +25,7 @@ from shoal.designs.problem import Problem
 from shoal.designs.reuse import REDESIGN, redesigned, reuse
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
-from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at
+from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at, stated
 from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
@@ -183,18 +183,18 @@ def kept_roster(before: GaussianClasses, now: GaussianClasses, graph: NeighborGr
 
 
 def ledger_bound(mechanism: Mechanism) -> MechanismBound:
-    """What the ledger decides by: Rényi divergences, the certificate at the design's ε, and a bound of δ(0).
+    """What the ledger decides by: Rényi divergences, the certificate of a table at the design's ε, and bounds of δ(0).
 
-    The total variation δ(0) is at most √(KL/2) (Pinsker), and KL is at most the divergence of any order above 1: no
-    pass over the edges beyond those that the certificate and the divergences take.
+    The total variation δ(0) is at most √(KL/2) (Pinsker), KL is at most the divergence of any order above 1, and twice
+    that for a table: no pass over the edges beyond those that the certificate and the divergences take.
     """
-    found = bound_at(mechanism, [], ORDERS)
+    found = bound_at(mechanism, [], ORDERS, [])
     least = min(found.divergence_upper, default=math.inf)
-    certain = {0.0: min(math.sqrt(least / 2) * (1 + 1e-12), 1.0)}
+    one, table = ({0.0: min(math.sqrt(x) * (1 + 1e-12), 1.0)} for x in (least / 2, least))
     if mechanism.notion == "dp":
         epsilon = float(mechanism.epsilon.max(initial=0.0))
-        certain[epsilon] = min(mechanism.certificate.delta_upper, certain.get(epsilon, 1.0))
-    return found.with_points_of(MechanismBound.of_points(mechanism.digest, certain, {}))
+        table[epsilon] = min(mechanism.certified("table").delta_upper, table.get(epsilon, 1.0))
+    return stated(found.with_points_of(MechanismBound.of_points(mechanism.digest, one, {}, table)))
 
 
 def bound_of(part: Part) -> MechanismBound:
