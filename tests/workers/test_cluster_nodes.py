@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -74,7 +75,8 @@ def test_a_machine_that_goes_down_loses_nothing_and_doubles_nothing(machines: An
                 lost.extend(at_work(machine))
                 if lost:
                     for pid in lost:
-                        os.kill(pid, signal.SIGKILL)
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
                     machines.remove_node(machine, allow_graceful=False)
                     break
 

@@ -27,7 +27,7 @@ def head_start() -> Iterator[None]:
     """Compile meanwhile, if there is a core to spare, somewhere to keep kernels, and none of them yet."""
     from shoal.compiled import FOLDER
 
-    if FOLDER is None or n_threads() < 2 or any(FOLDER.rglob("spectrum.*.nbi")):
+    if FOLDER is None or n_threads() < 2 or any(FOLDER.rglob("spectrum._fast_block*.nbi")):
         yield
         return
     quiet = subprocess.DEVNULL
