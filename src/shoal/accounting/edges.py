@@ -20,7 +20,8 @@ LOOSE = 3e-10
 class EdgeBlock(NamedTuple):
     """Spectra of a block of edges over several releases: (releases, edges, directions) each.
 
-    ``disjoint`` marks edges with an infinite loss and ``times`` counts the repetitions of each release.
+    ``disjoint`` marks edges with an infinite loss; ``times`` (releases, edges) counts how often each release enters the
+    loss of each edge, 0 where it does not.
     """
 
     lam: FloatArray
@@ -38,8 +39,16 @@ def loss_law(block: EdgeBlock, e: int, direction: int) -> LossLaw:
     lam, g = block.lam[:, e].copy(), block.g[:, e].copy()
     a = block.w[:, e].copy()
     lam_error, shift_error = block.lam_error[:, e].copy(), block.w_error[:, e].copy()
+    times = block.times[:, e].copy()
     total = 0.0
     for r in range(lam.shape[0]):
+        if times[r] == 0.0:  # not there: nor may its spectrum bound where K(t) is finite
+            lam[r] = 0.0
+            g[r] = 0.0
+            a[r] = 0.0
+            lam_error[r] = 0.0
+            shift_error[r] = 0.0
+            continue
         if direction == 1:
             turn_around(lam[r], g[r], a[r], lam_error[r], shift_error[r])
         part = 0.0
@@ -47,15 +56,18 @@ def loss_law(block: EdgeBlock, e: int, direction: int) -> LossLaw:
             if a[r, i] != 0.0:
                 a[r, i] = max(a[r, i] * a[r, i], TINY_SQUARE)
             part += lam[r, i]
-        total += block.times[r] * part
-    return LossLaw(lam, g, a, block.times, lam_error, shift_error, total)
+        total += times[r] * part
+    return LossLaw(lam, g, a, times, lam_error, shift_error, total)
 
 
 @kernel
 def all_edges(notion: int, epsilons: FloatArray, offsets: FloatArray, block: EdgeBlock, out: FloatArray) -> None:
-    """out[e, direction, j] = (value, lower, upper) of ln δ at epsilons[j] + offsets[e, direction]."""
+    """out[e, direction, j] = (value, lower, upper) of ln δ at epsilons[j] + offsets[e, direction].
+
+    There are as many directions as columns of ``offsets``: two, or one where both directions have the same law.
+    """
     for e in range(len(block.disjoint)):
-        for direction in range(2):
+        for direction in range(offsets.shape[1]):
             if block.disjoint[e]:
                 out[e, direction] = 0.0
                 continue
@@ -85,7 +97,7 @@ def worst_edges(
     ``loose`` (edges, ε) gets the upper end that they have so far, −inf for the others.
     """
     for e in range(len(block.disjoint)):
-        for direction in range(2):
+        for direction in range(offsets.shape[1]):
             law = loss_law(block, e, direction)
             for j in range(len(epsilons)):
                 if block.disjoint[e]:

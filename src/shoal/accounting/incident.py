@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shoal.accounting.curve import PrivacyCurve, worst_over_edges
 from shoal.accounting.edges import EdgeBlock
+from shoal.accounting.releases import side_by_side
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
@@ -54,18 +55,9 @@ class IncidentReleases:
 
     def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBlock:
         """Spectra of all releases for some of the label's edges."""
-        found = [part(precise) for part in self.parts]
-        rows, everywhere = np.asarray(pairs)[:, 1] - 1, np.arange(len(pairs))
-        width = max(part.lam.shape[1] for part in found)
-        lam, g, w, lam_error, w_error = np.zeros((5, len(found), len(pairs), width))
-        disjoint = np.zeros(len(pairs), dtype=bool)
-        for r, part in enumerate(found):
-            chosen = EdgeSpectra(
-                part.lam[rows], part.g[rows], part.w[rows], part.lam_error[rows], part.w_error[rows], disjoint
-            )
-            EdgeSpectra(lam[r], g[r], w[r], lam_error[r], w_error[r], disjoint).put(everywhere, chosen)
-            disjoint |= part.disjoint[rows]
-        return EdgeBlock(lam, g, w, lam_error, w_error, disjoint, self.times)
+        rows = np.asarray(pairs)[:, 1] - 1
+        chosen = [part(precise).take(rows) for part in self.parts]
+        return side_by_side(chosen, np.repeat(self.times[:, None], len(rows), axis=1))
 
     def curve(self, epsilons: FloatArray) -> PrivacyCurve:
         """Hockey-stick δ over both directions of the label's edges, at each ε."""

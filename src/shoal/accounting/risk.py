@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting import tails
-from shoal.accounting.curve import Prior, brackets
-from shoal.accounting.releases import Releases, prior_weights
+from shoal.accounting.curve import brackets
+from shoal.accounting.releases import Prior, Releases, prior_weights
 from shoal.accounting.spectrum import supports_of
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError

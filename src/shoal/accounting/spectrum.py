@@ -48,6 +48,18 @@ class EdgeSpectra:
         """ν₀ = T⁻¹ (μ_X' − μ_X), up to the sign of each direction."""
         return self.w * np.exp(-0.5 * self.lam)
 
+    def reversed(self) -> EdgeSpectra:
+        """Spectra of the edges X' → X: γ → 1/γ, w → w / √γ."""
+        turned = EdgeSpectra.empty(*self.lam.shape)
+        turned.put(np.arange(len(self.lam)), self)
+        turned.disjoint[:] = self.disjoint
+        _turn_all(turned.lam, turned.g, turned.w, turned.lam_error, turned.w_error)
+        return turned
+
+    def take(self, rows: NDArray[np.intp]) -> EdgeSpectra:
+        """Some of the edges."""
+        return EdgeSpectra(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
     def put(self, rows: NDArray[np.intp], part: EdgeSpectra) -> None:
         """Write another block into the given rows, padding with directions in which the laws agree."""
         width = part.lam.shape[1]
@@ -204,3 +216,9 @@ def turn_around(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatA
             w_error[i] *= shrink
         lam[i] = -lam[i]
         g[i] = np.expm1(lam[i])
+
+
+@kernel
+def _turn_all(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray) -> None:
+    for e in range(len(lam)):
+        turn_around(lam[e], g[e], w[e], lam_error[e], w_error[e])

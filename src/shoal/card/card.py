@@ -20,6 +20,7 @@ from shoal.card.assumptions import question
 from shoal.card.digits import down, up
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards, promised
 from shoal.card.measures import audit_facts, design_facts, fit_facts, guard_facts, ledger_facts
+from shoal.card.promise import HOLDERS
 from shoal.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from shoal.ledger.ledger import Ledger
     from shoal.mechanism import Mechanism
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,8 @@ class ReleaseCard:
                 "guessing": self.design.naming.guessing,
                 "exact": self.design.naming.exact,
                 "confidence": self.design.naming.confidence,
-                "meaning": "share of answers whose label the best attacker names within its group, all labels equally "
-                "likely",
+                "meaning": f"share of rows whose label the best attacker, {HOLDERS[self.design.scope]}, names within "
+                "its group, all labels equally likely",
             },
             "accuracy": _accuracy(self),
             "model": _model(self.fit, self.guard),
@@ -192,7 +193,7 @@ def release_card(
 
 
 def compare_cards(cards: Sequence[ReleaseCard]) -> list[dict[str, Any]]:
-    """Cards side by side, best guarantee first; refused unless notion, ε, unit, graph and query are the same.
+    """Cards side by side, best guarantee first; refused unless notion, scope, ε, unit, graph and query are the same.
 
     Args:
         cards: at least two, from :func:`release_card` or from runs.
@@ -211,6 +212,7 @@ def compare_cards(cards: Sequence[ReleaseCard]) -> list[dict[str, Any]]:
         raise InputError("cards must hold at least two cards")
     same: dict[str, Callable[[ReleaseCard], Any]] = {
         "notion": lambda c: c.design.notion,
+        "scope": lambda c: c.design.scope,
         "epsilon": lambda c: c.design.epsilon,
         "privacy unit": lambda c: c.fit.noun,
         "graph": lambda c: c.design.graph_digest,
@@ -240,11 +242,15 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "privacy_unit": fit.noun,
         "statement": design.statement,
         "meaningful": design.meaningful,
+        "scope": design.scope,
+        "holder": HOLDERS[design.scope],
         "notion": design.notion,
         "designed_for": design.designed_for,
         "epsilon": design.epsilon,
         "epsilons": list(design.epsilons) if len(design.epsilons) > 1 else None,
         "delta": up(design.delta),
+        "delta_one_row": up(design.delta if design.scope == "answer" else design.other_delta),
+        "delta_whole_table": up(design.delta if design.scope == "table" else design.other_delta),
         "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
         "target": design.target,
         "finite_precision": up(design.finite_precision),

@@ -232,6 +232,8 @@ class DesignFacts(Record):
     target: float | None = None  #: δ that was asked for
     all_alike: bool = False  #: what is released is the group's answer, up to a trace of noise
     perfect_rho: float | None = None  #: least ρ, largest over groups, at which all labels of a group look alike
+    scope: str = "answer"  #: what somebody must hold for all of these figures: one "answer", or the "table"
+    other_delta: float | None = None  #: δ at the same ε for who holds the other of the two
     digest: str = ""  #: of the mechanism; of several, see :func:`together`
     graph_digest: str = ""  #: of who hides among whom, whatever the shards
     notes: tuple[str, ...] = ()
@@ -255,7 +257,10 @@ class DesignFacts(Record):
     @classmethod
     def merged(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
         """Of all shards: the worst certificate, everyone's errors."""
+        if len({part.scope for part in parts}) > 1:
+            raise InputError("facts: shards were designed for different scopes; run the design again")
         worst = max(parts, key=lambda part: (part.delta, part.worst_edge))
+        others = [part.other_delta for part in parts if part.other_delta is not None]
         labels = sum(part.labels for part in parts)
         decisions: Counter[str] = Counter()
         for part in parts:
@@ -279,6 +284,7 @@ class DesignFacts(Record):
             naming=_naming_together(parts, curve),
             accuracy=Accuracy.merged([part.accuracy for part in parts]),
             all_alike=all(part.all_alike for part in parts),
+            other_delta=max(others) if len(others) == len(parts) else None,
             perfect_rho=max(prices) if len(prices) == len(parts) else None,
             digest=together(part.digest for part in parts),
             graph_digest=together(part.graph_digest for part in parts),

@@ -202,15 +202,19 @@ def edges(shown: Exhibits, unit: str) -> Section:
 
 
 def edge_deltas_upper(mechanism: Mechanism) -> tuple[np.ndarray[Any, Any], FloatArray]:
-    """Pairs of label positions and (n_edges, 2) upper ends of δ at each edge's own ε, finite precision included."""
-    releases = Releases.of(mechanism.output)
+    """Pairs of label positions and (n_edges, 2) upper ends of δ at each edge's own ε, finite precision included.
+
+    In a table both directions have the same.
+    """
+    releases = Releases.of(mechanism.output, mechanism.scope)
     pairs = releases.pairs(mechanism.graph)
-    offsets = np.repeat(mechanism.epsilon[:, None], 2, axis=1)
+    offsets = np.repeat(mechanism.epsilon[:, None], releases.directions, axis=1)
 
     def work(part: slice) -> FloatArray:
         return brackets(releases, pairs[part], tails.DP, np.zeros(1), offsets[part])[:, :, 0, 2]
 
-    log_upper = np.concatenate([np.empty((0, 2)), *map_blocks(work, len(pairs), BLOCK)])
+    log_upper = np.concatenate([np.empty((0, releases.directions)), *map_blocks(work, len(pairs), BLOCK)])
+    log_upper = np.broadcast_to(log_upper, (len(pairs), 2))
     unknown = np.isnan(log_upper)
     ideal = np.where(unknown, 1.0, exp_up(np.where(unknown, 0.0, log_upper)))
     loss = mechanism.certificate.finite_precision

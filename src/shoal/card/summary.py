@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal.card.assumptions import question
 from shoal.card.digits import counted, many, nearest, percent, upper
 from shoal.card.facts import MEANINGLESS, AuditFacts, DesignFacts, FitFacts, Named, ReleaseFacts, lost_shards
-from shoal.card.promise import promise
+from shoal.card.promise import HOLDERS, promise
 
 Part = tuple[str, list[str]]
 
@@ -27,6 +27,15 @@ def summary(
         ("What is missing", _missing(fit, design, release)),
     ]
     return [(heading, lines) for heading, lines in parts if lines]
+
+
+def other_scope(design: DesignFacts) -> list[str]:
+    """The figure for who holds the other thing, where it differs from the one that is promised."""
+    if design.other_delta is None or upper(design.other_delta) == upper(design.delta):
+        return []
+    other = "answer" if design.scope == "table" else "table"
+    held = f"For {HOLDERS[other]} δ ≤ {upper(design.other_delta)} at the same ε."
+    return [held if other == "answer" else f"{held} This release was designed for single answers: do not pass on all."]
 
 
 def sizes(smallest: int, largest: int) -> str:
@@ -67,10 +76,11 @@ def _well(design: DesignFacts | None, noun: str) -> list[str]:
         ]
     a, b = design.worst_edge
     lines = [
-        f"{design.statement}, {design.method}. {promise(design.epsilon, upper(design.delta))} Neighbors are the "
-        f"{many(noun)} of one group.",
+        f"{design.statement}, {design.method}. {promise(design.epsilon, upper(design.delta), design.scope)} Neighbors "
+        f"are the {many(noun)} of one group.",
         f"Hardest to hide: {a} from {b}.",
     ]
+    lines += other_scope(design)
     if design.target is not None:
         lines.append(f"Asked for was δ ≤ {design.target:g}, group by group, at the least error that the search found.")
     if design.all_alike:

@@ -302,9 +302,9 @@ def _values(
     on: BoolArray,
     trace: Trace | None = None,
 ) -> FloatArray:
-    """ln δ of the edges that are on, (n, 2); a trace to fill lets :func:`_gradients` follow."""
+    """ln δ of the edges that are on, one column per direction; a trace to fill lets :func:`_gradients` follow."""
     pairs, epsilons = problem.pairs[on], problem.epsilons[on]
-    out = np.empty((len(pairs), 2))
+    out = np.empty(epsilons.shape)
 
     def work(part: slice) -> None:
         room = empty_trace(part.stop - part.start, means.shape[1]) if trace is None else _part(trace, part)

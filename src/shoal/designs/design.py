@@ -36,6 +36,7 @@ def design(
     notion: str = "dp",
     seed: int = 0,
     *,
+    scope: str = "answer",
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
     max_bias: float = 1.0,
@@ -64,6 +65,7 @@ def design(
             a mapping from label to number.
         notion: the δ to minimize, as in :func:`shoal.privacy_curve`.
         seed: seed of the search's own randomness; equal seeds give equal mechanisms.
+        scope: what leaves, as in :func:`shoal.privacy_curve`: one ``"answer"``, or the ``"table"`` of all labels'.
         weights: how much each entry's squared error counts, relative to the others.
         noise_floor: least variance of independent noise in every direction, so that protection does not rest on the
             class model alone.
@@ -94,7 +96,7 @@ def design(
     if rho_is_total:
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
-    problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias)
+    problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope)
     settings = replace(_settings(problem, seed, time_limit, iterations, progress), interruptible=interruptible)
     starts = [start] if isinstance(start, Mechanism) else list(start or [])
     return _solve(problem, method, settings, [as_moves(problem, m) for m in starts])
@@ -179,11 +181,14 @@ def as_moves(problem: Problem, mechanism: Mechanism) -> Moves:
     return Moves(shift, gain @ problem.roots, root)
 
 
-def perfect_rho(classes: GaussianClasses, graph: NeighborGraph, method: str = "transport") -> float:
+def perfect_rho(
+    classes: GaussianClasses, graph: NeighborGraph, method: str = "transport", *, scope: str = "answer"
+) -> float:
     """Least ρ per entry at which all neighbors can be made exactly alike, δ = 0 at every ε, rounded up.
 
     ``"transport"``: minimax Bures–Wasserstein center of each connected component. ``"additive"``: noise and shifts.
-    Found to a relative 1e-8; the price of the most expensive component counts.
+    Found to a relative 1e-8; the price of the most expensive component counts. Labels that cannot be told apart in one
+    answer cannot be told apart in a table, so the price is the same for every ``scope``.
 
     Returns:
         ρ per entry; 0 where no two labels are connected.
@@ -194,7 +199,7 @@ def perfect_rho(classes: GaussianClasses, graph: NeighborGraph, method: str = "t
     0.2500
     """
     validation.choice(["transport", "additive"], method=method)
-    problem = Problem.of(classes, graph, 1.0, 1.0)
+    problem = Problem.of(classes, graph, 1.0, 1.0, scope=scope)
     find = transport_center if method == "transport" else additive_center
     price = 0.0
     for members in problem.components:
@@ -242,6 +247,7 @@ def frontier(
     notion: str = "dp",
     seed: int = 0,
     *,
+    scope: str = "answer",
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
     max_bias: float = 1.0,
@@ -280,6 +286,7 @@ def frontier(
                 float(budget),
                 notion,
                 seed,
+                scope=scope,
                 weights=weights,
                 noise_floor=noise_floor,
                 max_bias=max_bias,

@@ -9,8 +9,8 @@ increase δ. So
 
 for every edge and direction: a problem in four variables, solved here on a grid with local refinement. The discs touch,
 and the bound is 0, exactly when perfect indistinguishability is affordable along a. The other notions lie above the
-hockey-stick δ, so the bound serves them too. It is a numerical minimum, good to a few digits, for judging a design; no
-certificate rests on it.
+hockey-stick δ, so the bound serves them too. In a table both rows are projected, and δ is that of exchanging them. It
+is a numerical minimum, good to a few digits, for judging a design; no certificate rests on it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ def lower_bound(problem: Problem) -> float:
             disc_a = _disc(direction, means[a], covs[a], reach[a])
             disc_b = _disc(direction, means[b], covs[b], reach[b])
             if math.hypot(disc_a[0] - disc_b[0], disc_a[1] - disc_b[1]) > disc_a[2] + disc_b[2]:
-                best = max(best, _disc_minimum(disc_a, disc_b, problem.epsilons[e, 0], best))
-                best = max(best, _disc_minimum(disc_b, disc_a, problem.epsilons[e, 1], best))
+                epsilon, table = float(problem.epsilons[e, 0]), problem.scope == "table"
+                best = max(best, _disc_minimum(disc_a, disc_b, epsilon, table, best))
+                if not table:
+                    best = max(best, _disc_minimum(disc_b, disc_a, epsilon, table, best))
     return best
 
 
@@ -68,19 +70,23 @@ def _disc(direction: FloatArray, mean: FloatArray, cov: FloatArray, reach: float
 
 
 @kernel
-def _one_dimensional(m: float, s: float, m2: float, s2: float, epsilon: float) -> float:
-    """ln of the hockey-stick δ from N(m, s²) to N(m2, s2²)."""
+def _one_dimensional(m: float, s: float, m2: float, s2: float, epsilon: float, table: bool) -> float:
+    """ln of the hockey-stick δ from N(m, s²) to N(m2, s2²), or of exchanging the two in a table."""
     if s <= 0.0 or s2 <= 0.0:
         return 0.0
-    lam = np.full((1, 1), 2.0 * math.log(s / s2))
-    g = np.expm1(lam)
-    a = np.full((1, 1), ((m2 - m) / s2) ** 2)
-    zero = np.zeros((1, 1))
-    return tail(HOCKEY, RIGHT, epsilon, LossLaw(lam, g, a, np.ones(1), zero, zero, lam[0, 0]), -math.inf)[0]
+    rows = 2 if table else 1
+    lam, g, a, zero = np.empty((rows, 1)), np.empty((rows, 1)), np.empty((rows, 1)), np.zeros((rows, 1))
+    for r in range(rows):
+        lam[r, 0] = 2.0 * math.log(s / s2)
+        g[r, 0] = math.expm1(lam[r, 0])
+        a[r, 0] = ((m2 - m) / s2) * ((m2 - m) / s2)
+        s, s2 = s2, s
+    law = LossLaw(lam, g, a, np.ones(rows), zero, zero, lam.sum())
+    return tail(HOCKEY, RIGHT, epsilon, law, -math.inf)[0]
 
 
 @kernel
-def _at(disc: FloatArray, other: FloatArray, place: FloatArray, epsilon: float) -> float:
+def _at(disc: FloatArray, other: FloatArray, place: FloatArray, epsilon: float, table: bool) -> float:
     """ln δ between two points of the discs, given as (angle, angle, share of the radius, share of the radius)."""
     r, r2 = place[2] * disc[2], place[3] * other[2]
     return _one_dimensional(
@@ -89,18 +95,19 @@ def _at(disc: FloatArray, other: FloatArray, place: FloatArray, epsilon: float) 
         other[0] + r2 * math.cos(place[1]),
         other[1] + r2 * math.sin(place[1]),
         epsilon,
+        table,
     )
 
 
 @kernel
-def _disc_minimum(disc: FloatArray, other: FloatArray, epsilon: float, enough: float) -> float:
+def _disc_minimum(disc: FloatArray, other: FloatArray, epsilon: float, table: bool, enough: float) -> float:
     """Least δ over the two discs (m, s, r); stops early once it is known to lie below ``enough``."""
     target = math.log(enough) if enough > 0.0 else -math.inf
     best, at = math.inf, np.zeros(4)
     for p in range(ANGLES):
         for q in range(ANGLES):
             trial = np.array([2.0 * math.pi * p / ANGLES, 2.0 * math.pi * q / ANGLES, 1.0, 1.0])
-            value = _at(disc, other, trial, epsilon)
+            value = _at(disc, other, trial, epsilon, table)
             if value < best:
                 best = value
                 at[:] = trial
@@ -115,7 +122,7 @@ def _disc_minimum(disc: FloatArray, other: FloatArray, epsilon: float, enough: f
                 trial[axis] += sign * width * (1.0 if axis < 2 else 0.5)
                 if axis >= 2:
                     trial[axis] = min(max(trial[axis], 0.0), 1.0)
-                value = _at(disc, other, trial, epsilon)
+                value = _at(disc, other, trial, epsilon, table)
                 if value < best:
                     best = value
                     at[:] = trial

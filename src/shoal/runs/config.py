@@ -67,6 +67,9 @@ class Config:
         "privacy", None, '"center", "transport", "additive", "covariance", "paper", "white" or "none"; '
         'by default "center" to reach a δ, "transport" to spend a ρ'
     )  # fmt: skip
+    scope: str = _setting(
+        "privacy", "table", 'whom the guarantee is about: "table", who holds all released rows; "answer", who gets one'
+    )  # fmt: skip
     epsilon: float = _setting("privacy", 1.0, "ε of the guarantee")
     delta: float | None = _setting("privacy", None, "δ to reach, at the least error found; 1e-5 without a ρ")
     rho: float | None = _setting("privacy", None, "or: mean squared error per step to spend, in (ln kW)²")
@@ -108,6 +111,7 @@ class Config:
         validation.probability(confidence=self.confidence, above_zero=True, below_one=True)
         validation.choice(("day", "week", "auto"), season=self.season)
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
+        validation.choice(("table", "answer"), scope=self.scope)
         if self.method is not None:
             methods = ("none", "white", "paper", "covariance", "additive", "transport", "center")
             validation.choice(methods, method=self.method)

@@ -529,7 +529,8 @@ class Run:
 #: Files that a user looks for, and what they are.
 FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true forecasts",
-    release_stage.CSV: "the released figures (also .parquet); its household column is your key: drop it to pass on",
+    release_stage.PUBLIC: "the released figures, to pass on: no names, rows of a group in a drawn order",
+    release_stage.CSV: "the same with the household of each row: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json, .yaml)",
     fit_stage.LEFT_OUT: "households without a forecast, and why",
     LEDGER: "what was spent; keep it, and keep it private",

@@ -54,13 +54,14 @@ def curve_of(task: CurveTask) -> WorstCurve:
 
 def frontier_of(task: FrontierTask) -> dict[str, list[float]]:
     """One shard's."""
-    graph = Mechanism.load(task.mechanism).graph
+    mechanism = Mechanism.load(task.mechanism)
+    graph = mechanism.graph
     forecasts = Forecasts.load(task.forecasts)
     if tuple(forecasts.households) != graph.labels:
         raise InputError("dir: some households have no forecast today; ask again after a day when all are there")
     found = frontier(
         laws(forecasts, task.query), graph, task.methods, task.epsilon, task.rho, seed=task.seed,
-        iterations=task.iterations,
+        iterations=task.iterations, scope=mechanism.scope,
     )  # fmt: skip
     return {name: [float(one) for one in found.delta_upper[name]] for name in task.methods}
 

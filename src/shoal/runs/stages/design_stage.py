@@ -38,7 +38,7 @@ from shoal.runs.stages.fit_stage import Yesterday, group_graph, groups_of, yeste
 from shoal.runs.store import put_whole
 from shoal.workers.ticks import tick
 
-SETTINGS = ("query", "method", "epsilon", "delta", "rho", "search", "seed", "rho_tolerance")
+SETTINGS = ("query", "method", "scope", "epsilon", "delta", "rho", "search", "seed", "rho_tolerance")
 BOUND = "bound.json"
 #: Relative accuracy of the error of a group that is to meet a δ.
 TOLERANCE = 0.02
@@ -58,6 +58,7 @@ class DesignTask:
     rho: float | None
     iterations: int
     seed: int
+    scope: str = "table"
     previous: str | None = None  #: the mechanism of the day before
     rho_tolerance: float = 0.0
 
@@ -79,6 +80,7 @@ def do(task: DesignTask) -> DesignFacts:
                 task.epsilon,
                 task.delta,
                 seed=task.seed,
+                scope=task.scope,
                 tolerance=TOLERANCE,
                 iterations=task.iterations,
                 progress=tick,
@@ -110,7 +112,7 @@ def laws(forecasts: Forecasts, query: str) -> GaussianClasses:
 
 def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> Mechanism:
     """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
-    problem = Problem.of(classes, graph, task.epsilon, task.rho)
+    problem = Problem.of(classes, graph, task.epsilon, task.rho, scope=task.scope)
     groups = [members for members in problem.components if len(members) > 1]
     found = []
     for number, members in enumerate(groups):
@@ -122,6 +124,7 @@ def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> 
             part.epsilons[:, 0].copy(),
             task.rho,
             seed=task.seed,
+            scope=task.scope,
             iterations=task.iterations,
             interruptible=True,
         )
@@ -136,7 +139,7 @@ def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechani
     Groups stay as the ledger has fixed them. A member without a law today keeps yesterday's: the others still hide
     beside it, and nothing about it is released.
     """
-    old = Mechanism.load(task.previous or "")
+    old = replace(Mechanism.load(task.previous or ""), scope=task.scope)
     today = kept_roster(old.classes, classes)
     if task.delta is None:
         return _spent(task, today, old.graph), {REDESIGN: len(set(old.graph.components.tolist()))}
@@ -216,7 +219,7 @@ def design_job(home: Path, shard: Part, readings: Part, config: Config, before: 
     """One shard's mechanism."""
     old = None if before is None else before.mechanisms[readings.told(Received).number]
     inputs = [shard] if old is None else [old, shard]
-    names = ("query", "epsilon", "seed", "search", "rho", "rho_tolerance")
+    names = ("query", "scope", "epsilon", "seed", "search", "rho", "rho_tolerance")
     settings = {**config.part(*names), "method": config.way, "delta": config.target}
     out = out_path(home, MECHANISM, "shoal", settings, inputs)
     task = DesignTask(
@@ -230,6 +233,7 @@ def design_job(home: Path, shard: Part, readings: Part, config: Config, before: 
         rho=config.rho,
         iterations=config.search,
         seed=config.seed,
+        scope=config.scope,
         previous=None if old is None else old.path,
         rho_tolerance=config.rho_tolerance,
     )

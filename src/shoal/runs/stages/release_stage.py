@@ -5,8 +5,9 @@ charges the ledger, one transaction per shard, and writes the released shard aft
 the draw is gone and nothing was shown; killed after it, the recorded answers are written when the run goes on. The
 ledger is asked under a name that belongs to this release of this folder, so that asking again charges nothing.
 
-Rows of a released shard are in an order drawn for it: without the column of names, the place of a row tells at most its
-shard.
+Two tables come of it. ``public/released.csv`` is the one to pass on: no names, a group's rows numbered in an order
+drawn for this release, so that neither the place of a row nor its number depends on whose it is. ``released.csv`` is
+the owner's: the same rows with the household of each, the key between the two.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from shoal.accounting.curve import round_up
 from shoal.card.facts import LISTED, FitFacts, Lost, Record, ReleaseFacts, Spent
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
+from shoal.graph import NeighborGraph
 from shoal.ledger.ledger import Ledger
 from shoal.ledger.overview import Overview
 from shoal.mechanism import Mechanism
@@ -41,7 +43,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 SETTINGS = ("query", "ledger")
-CSV, PARQUET = "released.csv", "released.parquet"
+CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
+#: Column of names in the owner's tables.
+NAMES = "household"
 
 
 @dataclass(frozen=True)
@@ -102,16 +106,27 @@ def true_answers(forecasts: Forecasts, query: str, normals: str | None) -> Float
     return forecasts.answer(query, np.load(path, allow_pickle=False))
 
 
-def released_table(forecasts: Forecasts, released: FloatArray) -> pl.DataFrame:
-    """household, step, timestamp, released_kw; households in an order drawn from the cryptographic source."""
+def released_table(forecasts: Forecasts, graph: NeighborGraph, released: FloatArray) -> pl.DataFrame:
+    """household, group, row, step, timestamp, released_kw, sorted by group and row.
+
+    The rows of a group are numbered in an order from the cryptographic source.
+    """
     import polars as pl
 
     n, h = released.shape
-    order = list(range(n))
-    secrets.SystemRandom().shuffle(order)
+    group_of = dict(zip(graph.labels, graph.components.tolist(), strict=True))
+    groups = np.array([group_of[name] for name in forecasts.households], dtype=np.int64)
+    drawn = list(range(n))
+    secrets.SystemRandom().shuffle(drawn)
+    order = np.array(drawn)[np.argsort(groups[drawn], kind="stable")]
+    groups = groups[order]
+    first = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1])
+    rows = np.arange(n) - np.repeat(first, np.diff(np.append(first, n))) + 1
     return pl.DataFrame(
         {
-            "household": pl.Series(forecasts.households, dtype=pl.String).gather(np.repeat(order, h)),
+            NAMES: pl.Series(forecasts.households, dtype=pl.String).gather(np.repeat(order, h)),
+            "group": np.repeat(groups + 1, h),
+            "row": np.repeat(rows, h),
             "step": np.tile(np.arange(1, h + 1), n),
             "timestamp": forecasts.timestamps.gather(np.tile(np.arange(h), n)),
             "released_kw": forecasts.to_power(released)[order].ravel(),
@@ -138,7 +153,7 @@ def stage(context: Context) -> Made:
     context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
     _tables(context.folder, [part.path for part in given])
     facts = merge([_facts(part, name, head, config, overview) for part in given])
-    return Made((RELEASE, CSV, PARQUET), replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
+    return Made((RELEASE, CSV, PARQUET, PUBLIC), replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
 
 
 def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
@@ -220,7 +235,7 @@ def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: 
 
 def _written(mechanism: Part, forecast: Part, forecasts: Forecasts, released: FloatArray, out: str) -> Part:
     """The released shard, after its charge."""
-    table = released_table(forecasts, released)
+    table = released_table(forecasts, Mechanism.load(mechanism.path).graph, released)
     put_whole(out, lambda rough: table.write_parquet(rough))
     truth = np.load(forecast.beside(TRUTH), allow_pickle=False)
     known, off = off_by(truth, forecasts.to_power(released))
@@ -228,12 +243,18 @@ def _written(mechanism: Part, forecast: Part, forecasts: Forecasts, released: Fl
 
 
 def _tables(folder: Folder, paths: Iterable[str]) -> None:
-    """Everyone's figures in one table, for people and for machines."""
+    """Everyone's figures in one table: with names for the owner, without them to pass on."""
     import polars as pl
 
-    every = pl.scan_parquet(list(paths))
+    shards, groups = [], 0
+    for path in paths:
+        shard = pl.scan_parquet(path)
+        shards.append(shard.with_columns(pl.col("group") + groups))
+        groups += int(shard.select(pl.col("group").max()).collect().item())
+    every = pl.concat(shards)
     folder.write(CSV, lambda path: every.sink_csv(path))
     folder.write(PARQUET, lambda path: every.sink_parquet(path))
+    folder.write(PUBLIC, lambda path: every.drop(NAMES).sink_csv(path))
 
 
 def _facts(part: Part, name: str, head: str, config: Config, overview: Overview) -> ReleaseFacts:
@@ -293,6 +314,8 @@ def default_budget(mechanism: Mechanism, config: Config) -> tuple[float, float]:
     """(ε, δ) named in the configuration, the target of the design, or a little above what it was certified for."""
     if config.budget_epsilon is not None and config.budget_delta is not None:
         return config.budget_epsilon, config.budget_delta
+    # The ledger's accounts are those of pairs: who holds both rows.
+    both = min(round_up(mechanism.certified("table").delta_upper * 1.001), 1.0 - 2.0**-40)
     if config.target is not None:
-        return config.epsilon, config.target
-    return config.epsilon, min(round_up(mechanism.certificate.delta_upper * 1.001), 1.0 - 2.0**-40)
+        return config.epsilon, config.target if config.scope == "table" else max(config.target, both)
+    return config.epsilon, both

@@ -64,7 +64,14 @@ def stage(
     mechanism, forecasts, truth, released = _shown(shard)
     context.tell(text, 1, 4)
     compared = {
-        method: design(mechanism.classes, mechanism.graph, method, config.epsilon, float(mechanism.rho.mean()))
+        method: design(
+            mechanism.classes,
+            mechanism.graph,
+            method,
+            config.epsilon,
+            float(mechanism.rho.mean()),
+            scope=mechanism.scope,
+        )
         for method in ("none", "white", "paper")
         if method != mechanism.method and mechanism.rho.mean() > 0
     }
@@ -149,5 +156,6 @@ def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> F
         config.epsilon,
         budgets,
         seed=config.seed,
+        scope=mechanism.scope,
         iterations=STEPS,
     )
