@@ -21,6 +21,8 @@ import numpy as np
 
 from shoal import archive, validation
 from shoal.accounting.curve import PrivacyCurve, round_up
+from shoal.accounting.releases import SCOPES
+from shoal.certificate import Certificate
 from shoal.codebooks import codebook_file
 from shoal.codebooks.atoms import LossAtoms
 from shoal.codebooks.columns import best_columns, center_alone
@@ -31,7 +33,6 @@ from shoal.matrices import EPS
 from shoal.validation import FloatArray, IndexArray
 
 OBJECTIVES = ("mean", "worst")
-SCOPES = ("answer", "table")
 #: Beyond this ε nothing is hidden, and probabilities of 2^−62 are too coarse.
 LARGEST_EPSILON = 40.0
 
@@ -223,7 +224,7 @@ class Codebook:
 
         For a table both labels' rows are there, and the loss of the second is added.
         """
-        validation.choice(SCOPES, scope=scope)
+        validation.choice(list(SCOPES), scope=scope)
         (group, i), (second, j) = self.place(one), self.place(other)
         if group is not second:
             raise InputError("one and other must be labels of one group: nothing is promised across groups")
@@ -249,7 +250,7 @@ class Codebook:
         >>> print(f"{book.curve(2.0, scope='table').delta_upper:.4f}")
         0.6710
         """
-        scope = validation.choice(SCOPES, scope=self.scope if scope is None else scope)
+        scope = validation.choice(list(SCOPES), scope=self.scope if scope is None else scope)
         grid, scalar = validation.grid(epsilon=epsilon)
         pairs = [group for group in self.groups if len(group.members) > 1]
         if not pairs:
@@ -268,15 +269,25 @@ class Codebook:
                 delta_upper=upper,
                 log_delta_upper=log_upper,
                 worst_edge=[(self.labels[one[1]], self.labels[one[2]]) for one in found],
+                scope=scope,
             )
         return curve.scalar() if scalar else curve
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """δ = 0 at ``epsilon``, for the scope that it was made for."""
+        return self.certified(self.scope)
+
+    def certified(self, scope: str) -> Certificate:
+        """The certificate at ``epsilon`` for one scope or the other; a codebook has no cost of finite precision."""
+        return Certificate.of(self.curve(self.epsilon, scope), 0.0, 0.0)
 
     def worst_pair(self, label: Any, epsilon: float, scope: str = "answer") -> tuple[str, str]:
         """The two labels of the group of ``label`` that an answer tells apart best, by δ at this ε."""
         group, _ = self.place(label)
         if len(group.members) == 1:
             raise InputError("label has no neighbor in this codebook")
-        _, i, j = _worst(group, validation.non_negative(epsilon=epsilon), validation.choice(SCOPES, scope=scope))
+        _, i, j = _worst(group, validation.non_negative(epsilon=epsilon), validation.choice(list(SCOPES), scope=scope))
         return self.labels[i], self.labels[j]
 
     # ------------------------------------------------------------------ files
@@ -375,7 +386,7 @@ def codebook(
     if epsilon > LARGEST_EPSILON:
         raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g}: beyond, nothing is hidden; release the answers")
     validation.choice(OBJECTIVES, objective=objective)
-    validation.choice(SCOPES, scope=scope)
+    validation.choice(list(SCOPES), scope=scope)
     counted = _checked_weights(weights, len(rows), objective)
     if labels is not None:
         order = _order(validation.labels(len(rows), labels), graph)

@@ -77,11 +77,11 @@ def counts_of(found: Columns, epsilon: float) -> Counts | None:
 
 
 def refined(found: Columns, low: float) -> Columns:
-    """The same columns with x solved anew from Σ_S x_S v_i(S) = 1: a linear program meets it to 1e-10 only."""
+    """The same columns with x moved a little so that Σ_S x_S v_i(S) = 1: a linear program meets it to 1e-10 only."""
     columns = np.where(found.sets, 1.0, low)
-    often, *_ = np.linalg.lstsq(columns.T, np.ones(columns.shape[1]), rcond=None)
-    usable = bool((often > 0.0).all() and np.abs(often @ columns - 1.0).max() < 1e-9)
-    return Columns(found.sets, often, found.shares, found.lower_bound) if usable else found
+    missing = 1.0 - found.often @ columns
+    often = found.often + np.linalg.lstsq(columns.T, missing, rcond=None)[0]
+    return Columns(found.sets, often, found.shares, found.lower_bound) if (often > 0.0).all() else found
 
 
 def holds(counts: Any, epsilon: float) -> bool:
