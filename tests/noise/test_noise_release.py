@@ -286,7 +286,7 @@ def test_claims_become_dp_once_rounded(notion: str) -> None:
     certificate = mechanism.certificate
     assert certificate.notion == notion
     assert certificate.released_notion == "dp"
-    assert f"(dp, once rounded; designed for {notion})" in str(certificate)
+    assert f"(dp, once rounded; designed for {notion}; one answer)" in str(certificate)
     assert certificate.delta == mechanism.curve(1.0, notion).delta
     assert certificate.delta_upper >= mechanism.released_curve(1.0).delta_upper
 

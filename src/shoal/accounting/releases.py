@@ -19,7 +19,7 @@ from shoal.matrices import EPS
 from shoal.validation import FloatArray
 
 Prior = Mapping[str, float] | Sequence[float] | None
-#: What leaves: one answer about a hidden label, or the answers about all of them (docs/theory.md, section 12).
+#: What leaves: one answer about a hidden label, or the answers about all of them (docs/theory.md, section 10).
 SCOPES = ("answer", "table")
 
 

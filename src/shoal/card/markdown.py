@@ -10,8 +10,8 @@ from shoal.card.card import ReleaseCard
 from shoal.card.digits import counted, lower, nearest, percent, upper
 from shoal.card.facts import Accuracy, DesignFacts, lost_shards, promised
 from shoal.card.measures import OWN
-from shoal.card.promise import promise
-from shoal.card.summary import attacked_groups, short_unit, sizes
+from shoal.card.promise import HOLDERS, promise
+from shoal.card.summary import attacked_groups, other_scope, short_unit, sizes
 
 
 def markdown(card: ReleaseCard) -> str:
@@ -26,14 +26,16 @@ def _sections(card: ReleaseCard) -> Iterator[str]:
     yield f"**{design.statement[0].upper()}{design.statement[1:]}**"
     if design.meaningful:
         yield (
-            f"{promise(design.epsilon, upper(design.delta))} The hardest pair to keep apart is "
+            f"{promise(design.epsilon, upper(design.delta), design.scope)} The hardest pair to keep apart is "
             f"{_code(design.worst_edge[0])} against {_code(design.worst_edge[1])}."
         )
+        yield " ".join(other_scope(design))
     else:
         yield "Do not rely on this release to hide anyone."
     yield " ".join(card.fit.about)
     rows = [
-        ("What is hidden", f"which {noun} of its group the answer is about"),
+        ("What is hidden", f"which {noun} of its group a row is about"),
+        ("From whom", HOLDERS[design.scope]),
         ("Notion", _notion(design)),
         (
             "Neighbors",
@@ -77,8 +79,8 @@ def _privacy(design: DesignFacts, noun: str) -> Iterator[str]:
     )
     risk = design.naming
     yield (
-        f"Naming the {noun} within its group from one answer: right at most {percent(risk.success_upper)} of the time "
-        f"(guessing: {percent(risk.guessing, 'nearest')}"
+        f"Naming the {noun} of a row within its group, for {HOLDERS[design.scope]}: right at most "
+        f"{percent(risk.success_upper)} of the time (guessing: {percent(risk.guessing, 'nearest')}"
         + (")." if risk.exact else f"; an estimate, upper end at {risk.confidence:.0%} confidence).")
     )
     yield _table(

@@ -12,6 +12,7 @@ from shoal.accounting.releases import Releases
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import many, plain, shorten, up, upper
 from shoal.card.exhibits import Exhibits
+from shoal.card.promise import HOLDERS
 from shoal.card.section import Point, Section, axis, bars, heat, lines, series
 from shoal.errors import CertificationError
 from shoal.mechanism import Ending, Mechanism
@@ -55,8 +56,8 @@ def curves(card: ReleaseCard, shown: Exhibits | None) -> Section:
         marks=[[design.epsilon, f"designed for ε = {design.epsilon:g}"]],
     )
     says = [
-        "Each point is a promise: at that ε, the worst pair of neighbors in its worse direction has at most that δ. "
-        "Lower is more private. Upper ends, with rounding and finite precision counted."
+        f"Each point is a promise for {HOLDERS[design.scope]}: at that ε, the worst pair of neighbors has at most that "
+        "δ. Lower is more private. Upper ends, with rounding and finite precision counted."
     ]
     if not alternatives and shown is not None:
         says.append(
@@ -186,9 +187,15 @@ def edges(shown: Exhibits, unit: str) -> Section:
             plots.append(bars(title + more, columns2, rows, scale="log", floor=floor_of(float(worst[ranked].min()))))
     alone = int((sizes == 1).sum())
     says = [
-        "δ of each pair of neighbors at the design's ε, in both directions: by how much the probability of a "
-        f"conclusion can exceed e^ε times what it is for the {unit} in the column, if the {unit} in the row is the "
-        "true one. The strongest color is the promise.",
+        (
+            "δ of each pair of neighbors at the design's ε: by how much the probability of a conclusion from the whole "
+            "table can exceed e^ε times what it is with the rows of the two exchanged."
+            if mechanism.scope == "table"
+            else "δ of each pair of neighbors at the design's ε, in both directions: by how much the probability of a "
+            f"conclusion from one answer can exceed e^ε times what it is for the {unit} in the column, if the {unit} "
+            "in the row is the true one."
+        )
+        + " The strongest color is the promise.",
         *_of_scope(shown, "Shown are the pairs"),
     ]
     if len(plots) < int((sizes > 1).sum()):

@@ -13,10 +13,10 @@ from decimal import Context, Decimal
 from shoal.card.digits import upper
 
 SENTENCES = {
-    "answer": "For who holds one row: any conclusion drawn from a released answer (any event, test or decision) is at "
-    "most {factor}as probable as it would be had the answer been about a neighbor, plus {delta}.",
-    "table": "For who holds the whole table: any conclusion drawn from it (any event, test or decision) is at most "
-    "{factor}as probable as it would be had any two neighbors exchanged their rows, plus {delta}.",
+    "answer": "any conclusion drawn from a released answer (any event, test or decision) is at most {factor}as "
+    "probable as it would be had the answer been about a neighbor, plus {delta}.",
+    "table": "any conclusion drawn from the released table (any event, test or decision) is at most {factor}as "
+    "probable as it would be had any two neighbors exchanged their rows, plus {delta}.",
 }
 #: Scope -> who it is about.
 HOLDERS = {"answer": "who holds one row", "table": "who holds the whole table"}
@@ -26,7 +26,8 @@ DIGITS = 3
 
 def promise(epsilon: float, delta: str, scope: str = "answer") -> str:
     """P ≤ e^ε P' + δ in words; ``delta`` is text that somebody rounded up already."""
-    return SENTENCES[scope].format(factor="" if epsilon == 0 else f"{factor(epsilon)} times ", delta=delta)
+    said = SENTENCES[scope].format(factor="" if epsilon == 0 else f"{factor(epsilon)} times ", delta=delta)
+    return f"For {HOLDERS[scope]}: {said}"
 
 
 def factor(epsilon: float) -> str:

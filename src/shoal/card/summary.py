@@ -29,9 +29,15 @@ def summary(
     return [(heading, lines) for heading, lines in parts if lines]
 
 
+#: Two figures below this need not be told apart.
+NOTHING = 1e-12
+
+
 def other_scope(design: DesignFacts) -> list[str]:
     """The figure for who holds the other thing, where it differs from the one that is promised."""
     if design.other_delta is None or upper(design.other_delta) == upper(design.delta):
+        return []
+    if max(design.delta, design.other_delta) < NOTHING:
         return []
     other = "answer" if design.scope == "table" else "table"
     held = f"For {HOLDERS[other]} δ ≤ {upper(design.other_delta)} at the same ε."
