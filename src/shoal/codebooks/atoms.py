@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 
 import numpy as np
@@ -69,7 +70,7 @@ class LossAtoms:
         one, two = self._coarser(bits), other._coarser(bits)
         steps = (one.steps[:, None] + two.steps[None, :]).ravel()
         odds = (one.probabilities[:, None] * two.probabilities[None, :]).ravel() * (1 + EPS)
-        return _merged(steps, odds, math.nextafter(self.largest + other.largest, math.inf), bits)
+        return _merged(steps, odds, _sum_up(self.largest, other.largest), bits)
 
     def times(self, count: int) -> LossAtoms:
         """The loss of ``count`` such releases, made independently."""
@@ -112,6 +113,12 @@ class LossAtoms:
 def total(losses: list[LossAtoms]) -> LossAtoms:
     """The loss of independent releases together."""
     return reduce(LossAtoms.__add__, losses, LossAtoms.nothing())
+
+
+def _sum_up(one: float, two: float) -> float:
+    """one + two, rounded up only where it is not exact: twice ε is 2ε."""
+    rounded = one + two
+    return rounded if Fraction(rounded) >= Fraction(one) + Fraction(two) else math.nextafter(rounded, math.inf)
 
 
 def _merged(steps: NDArray[np.int64], odds: FloatArray, largest: float, bits: int) -> LossAtoms:

@@ -2,7 +2,7 @@
 
 For constants q_1 … q_n of a complete group: curve c_y with probability N_iy / 2^62 under label i, N_iy ≤ e^ε N_jy for all
 i, j, y. δ = 0, nothing is assumed about the data, and what is drawn is exactly what is promised. No ε-private mechanism
-of any kind has a mean squared error below ``lower_bound`` (docs/theory.md, section 10).
+of any kind has a mean squared error below ``lower_bound`` (docs/theory.md, section 11).
 
 The curves are convex combinations of the members' answers. What a codebook hides is whose answer it is; the file holds
 the answers and must be guarded like the data they came from.
@@ -33,8 +33,8 @@ from shoal.matrices import EPS
 from shoal.validation import FloatArray, IndexArray
 
 OBJECTIVES = ("mean", "worst")
-#: Beyond this ε nothing is hidden, and probabilities of 2^−62 are too coarse.
-LARGEST_EPSILON = 40.0
+#: Beyond this ε nothing is hidden, and linear programs over columns of 1 and e^−ε are too ill-scaled for doubles.
+LARGEST_EPSILON = 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class Codebook:
         """The position of one of :meth:`curves`, drawn from a cryptographic source: to be kept, and charged once.
 
         Whatever day's curves it is looked up in, ``book.renewed(answers).curves(label)[y]`` is a function of y and of all
-        members' answers and never of the label: every later day's answer is free (docs/theory.md, section 10). A label
+        members' answers and never of the label: every later day's answer is free (docs/theory.md, section 11). A label
         that is drawn anew pays ε anew.
 
         Returns:
@@ -258,19 +258,19 @@ class Codebook:
         found = [max((_worst(group, e, scope) for group in pairs), key=lambda one: one[0]) for e in grid.tolist()]
         values = np.array([one[0] for one in found])
         upper = np.where(values > 0.0, np.minimum(np.nextafter(values, np.inf), 1.0), 0.0)
-        with np.errstate(divide="ignore"):
-            log_upper = np.minimum(np.log(upper) + np.where(upper > 0, 2 * EPS * (1 + np.abs(np.log(upper))), 0.0), 0.0)
-            curve = PrivacyCurve(
-                notion="dp",
-                epsilon=grid,
-                delta=values,
-                log_delta=np.log(values),
-                delta_lower=np.maximum(values * (1 - 1e-12) - 2.0**-100, 0.0),
-                delta_upper=upper,
-                log_delta_upper=log_upper,
-                worst_edge=[(self.labels[one[1]], self.labels[one[2]]) for one in found],
-                scope=scope,
-            )
+        logs = np.full(len(grid), -np.inf)
+        np.log(upper, out=logs, where=upper > 0.0)
+        curve = PrivacyCurve(
+            notion="dp",
+            epsilon=grid,
+            delta=values,
+            log_delta=logs,
+            delta_lower=np.maximum(values * (1 - 1e-12) - 2.0**-100, 0.0),
+            delta_upper=upper,
+            log_delta_upper=np.where(upper > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf),
+            worst_edge=[(self.labels[one[1]], self.labels[one[2]]) for one in found],
+            scope=scope,
+        )
         return curve.scalar() if scalar else curve
 
     @cached_property
@@ -358,13 +358,13 @@ def codebook(
     """The ε-private way to answer with constants that has the least mean squared error, group by group.
 
     A column of any ε-private kernel is a positive combination of columns with entries 1 and e^−ε, so the optimum is a
-    linear program over sets of labels; it is solved by column generation (docs/theory.md, section 10).
+    linear program over sets of labels; it is solved by column generation (docs/theory.md, section 11).
 
     Args:
         answers: (n, k) true answers, one row per label.
         graph: which labels must stay indistinguishable: complete inside every group, as
             :meth:`NeighborGraph.within_groups` makes it.
-        epsilon: the guarantee, with δ = 0; above 0 and at most 40.
+        epsilon: the guarantee, with δ = 0; above 0 and at most 20.
         labels: the label of each row; the graph's own order by default.
         weights: how much each label's error counts in the mean, above 0; equal by default.
         objective: ``"mean"`` for the least mean error, ``"worst"`` for the least largest one.

@@ -25,10 +25,12 @@ from shoal.matrices import EPS
 from shoal.validation import BoolArray, FloatArray
 
 #: Sets to start with beside the neighborhoods, and sets that join in one round.
-START, BATCH = 200, 100
+START, BATCH = 400, 100
 #: The search ends when the value lies this close, relatively, above the proved bound; or after so many rounds. The
 #: largest error has curves of its own for every p, and its columns never end: what they still gain is soon nothing.
 TOLERANCE, WORST_TOLERANCE, ROUNDS = 1e-8, 1e-5, 200
+#: A search without a bound ends when so many rounds have gained less than this, relatively.
+PATIENCE, LEAST_GAIN = 12, 1e-6
 #: Columns beyond which the dearest half is dropped.
 KEPT = 800
 #: Subsets of a group beyond LARGEST for which a bound is proved, each for itself.
@@ -103,12 +105,14 @@ class _Search:
         self.n = len(distances)
         self.sets = np.zeros((0, self.n), dtype=bool)
         self.shares = np.zeros((0, self.n))
+        self.scale = 1.0
         self._table: Subsets | None = None
 
     def run(self) -> Columns:
         weights = np.full(self.n, (1 - self.n * EPS) / self.n) if self.fixed is None else self.fixed
         self._join(self._neighborhoods(), weights)
         around = _from(weights / weights.sum(), self.distances)
+        self.scale = self._reachable(weights, around)
         best_duals, best_weights, bound = weights * around, weights, -math.inf
         if self.n_dims is not None:
             table = self._subsets(weights)
@@ -118,9 +122,12 @@ class _Search:
             bound = table.bound(best_duals, table.reduced(best_duals))
             self._join(table.least(ratios, START), weights)
         enough = WORST_TOLERANCE if self.fixed is None else TOLERANCE
+        values: list[float] = []
         for _ in range(ROUNDS):
             often, value, duals, weights = self._program()
-            if value - bound <= enough * value:
+            values.append(value)
+            stuck = len(values) > PATIENCE and values[-1 - PATIENCE] - value < LEAST_GAIN * value
+            if value - bound <= enough * value or (stuck and self.n_dims is None):
                 break
             often = self._without_the_dearest(often, duals, weights)
             joined = False
@@ -139,6 +146,16 @@ class _Search:
                 break
         return self._used(often, bound)
 
+    def _reachable(self, weights: FloatArray, around: FloatArray) -> float:
+        """The mean error of the center, or of naming every label e^ε times as often as any other, whichever is less.
+
+        The linear program is scaled by it: SciPy's tolerances are absolute.
+        """
+        alone = np.eye(self.n, dtype=bool)
+        columns = np.where(alone, 1.0, self.low)
+        named = (columns * _from(_shares(alone, weights, self.low), self.distances)) @ weights
+        return min(float(weights @ around), float(named.sum()) / (1.0 + (self.n - 1) * self.low))
+
     def _program(self) -> tuple[FloatArray, float, FloatArray, FloatArray]:
         """(x, value, λ, p) of the linear program over the present columns."""
         from scipy.optimize import linprog
@@ -146,30 +163,27 @@ class _Search:
         n, count = self.n, len(self.sets)
         columns = np.where(self.sets, 1.0, self.low)
         errors = columns * _from(self.shares, self.distances)
-        # SciPy's own tolerances are absolute; the program is scaled so that they mean the same for every group.
         options = {"presolve": False, "primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
         if self.fixed is not None:
-            costs = errors @ self.fixed
-            scale = float(costs.max())
-            done = linprog(costs / scale, A_eq=columns.T, b_eq=np.ones(n), method="highs-ds", options=options)
+            costs = errors @ self.fixed / self.scale
+            done = linprog(costs, A_eq=columns.T, b_eq=np.ones(n), method="highs-ds", options=options)
         else:
-            scale = float(errors.max())
             cost = np.zeros(count + 1)
             cost[-1] = 1.0
             equal = np.hstack([columns.T, np.zeros((n, 1))])
-            below = np.hstack([errors.T / scale, -np.ones((n, 1))])
+            below = np.hstack([errors.T / self.scale, -np.ones((n, 1))])
             done = linprog(
                 cost, A_ub=below, b_ub=np.zeros(n), A_eq=equal, b_eq=np.ones(n), method="highs-ds", options=options
             )
         if done.status != 0:
             raise CertificationError("the linear program of a codebook has no solution in double precision")
-        duals = np.asarray(done.eqlin.marginals) * scale
+        value, duals = float(done.fun) * self.scale, np.asarray(done.eqlin.marginals) * self.scale
         if self.fixed is not None:
-            return np.asarray(done.x), float(done.fun) * scale, duals, self.fixed
-        weights = np.maximum(-np.asarray(done.ineqlin.marginals), 0.0)
+            return np.asarray(done.x), value, duals, self.fixed
+        weights = np.maximum(-np.asarray(done.ineqlin.marginals), 0.0) + 1e-300
         # Never more than 1 in sum: then the weighted mean of the errors is at most the largest.
         weights = weights / (math.fsum(weights) * (1 + self.n * EPS))
-        return np.asarray(done.x[:count]), float(done.fun) * scale, duals, weights
+        return np.asarray(done.x[:count]), value, duals, weights
 
     def _priced(self, duals: FloatArray, weights: FloatArray) -> tuple[BoolArray, float]:
         """Promising sets at these multipliers, and the bound they prove (−∞ without one)."""
@@ -237,7 +251,7 @@ class _Search:
         return np.asarray(often[kept])
 
     def _used(self, often: FloatArray, bound: float) -> Columns:
-        kept = often > 1e-11
+        kept = np.flatnonzero(often > 1e-11)  # columns that joined after the last program come after these
         return Columns(self.sets[kept], often[kept], self.shares[kept], bound)
 
 

@@ -66,9 +66,9 @@ def composed_delta(
             deltas = _deltas(loss, gaussian, pair, direction, grid)
             for e in np.flatnonzero(deltas > best):
                 best[e], worst[e] = deltas[e], (one, other)
-    with np.errstate(divide="ignore"):
-        logs = np.log(best)
-    log_upper = np.where(best > 0.0, np.minimum(logs + 4 * EPS * (1 + np.abs(logs)), 0.0), -np.inf)
+    logs = np.full(len(grid), -np.inf)
+    np.log(best, out=logs, where=best > 0.0)
+    log_upper = np.where(best > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf)
     curve = PrivacyCurve("dp", grid, best, logs, np.zeros(len(grid)), best, log_upper, worst, scope)
     return curve.scalar() if scalar else curve
 
