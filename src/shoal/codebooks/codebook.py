@@ -26,7 +26,7 @@ from shoal.certificate import Certificate
 from shoal.codebooks import codebook_file
 from shoal.codebooks.atoms import LossAtoms
 from shoal.codebooks.columns import best_columns, center_alone
-from shoal.codebooks.odds import BITS, EXP_BITS, Counts, counts_of, drawn, exp_floor, probabilities, refined
+from shoal.codebooks.odds import BITS, EXP_BITS, WHOLE, Counts, counts_of, drawn, exp_floor, probabilities, refined
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
@@ -354,6 +354,7 @@ def codebook(
     weights: Sequence[float] | None = None,
     objective: str = "mean",
     scope: str = "answer",
+    least_gain: float = 0.0,
 ) -> Codebook:
     """The ε-private way to answer with constants that has the least mean squared error, group by group.
 
@@ -369,6 +370,8 @@ def codebook(
         weights: how much each label's error counts in the mean, above 0; equal by default.
         objective: ``"mean"`` for the least mean error, ``"worst"`` for the least largest one.
         scope: what ε is about: ``"answer"``, or ``"table"``, where both rows of a pair leave and each gets ε/2.
+        least_gain: a group whose objective falls by less than this share below that of its own curve, the center, gets
+            that one curve: exactly the same for all of its labels, at every ε.
 
     Returns:
         The codebook, with errors of what is stored and the proved bound beside them.
@@ -387,32 +390,44 @@ def codebook(
         raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g}: beyond, nothing is hidden; release the answers")
     validation.choice(OBJECTIVES, objective=objective)
     validation.choice(list(SCOPES), scope=scope)
+    least_gain = validation.probability(least_gain=least_gain)
     counted = _checked_weights(weights, len(rows), objective)
     if labels is not None:
         order = _order(validation.labels(len(rows), labels), graph)
         rows, counted = rows[order], counted[order]
     groups = _complete_groups(graph)
     each = epsilon if scope == "answer" else epsilon / 2.0
-    made = tuple(_group(members, rows, counted, each, objective) for members in groups)
+    made = tuple(_group(members, rows, counted, each, objective, least_gain) for members in groups)
     rows.flags.writeable = counted.flags.writeable = False
     return Codebook(graph, rows, epsilon, scope, objective, counted, made)
 
 
-def _group(members: IndexArray, answers: FloatArray, weights: FloatArray, epsilon: float, objective: str) -> Group:
+def _group(
+    members: IndexArray, answers: FloatArray, weights: FloatArray, epsilon: float, objective: str, least_gain: float
+) -> Group:
     """The codebook of one group."""
     here, k = answers[members], answers.shape[1]
+    mean = objective == "mean"
     share = weights[members] / math.fsum(weights[members])
     # Below e^−ε, so that the bound covers every ε-private mechanism.
     low = math.exp(-epsilon) * (1 - 4 * EPS)
-    found = center_alone(share) if len(members) == 1 else best_columns(here, share if objective == "mean" else None, low)
+    found = center_alone(share) if len(members) == 1 else best_columns(here, share if mean else None, low)
+    bound = found.lower_bound / k * (1 - 4 * EPS)
     counts = None if len(found.sets) == 1 else counts_of(refined(found, low), epsilon)
+
+    def made(counts: Counts, shares: FloatArray) -> Group:
+        group = Group(members, counts, shares, shares @ here, bound)
+        for array in (group.members, group.counts, group.shares, group.curves):
+            array.flags.writeable = False
+        return group
+
+    center = made(np.full((len(members), 1), WHOLE, dtype=np.int64), share[None, :])
     if counts is None:
-        found = center_alone(share, found.lower_bound)
-        counts = np.full((len(members), 1), 1 << BITS, dtype=np.int64)
-    group = Group(members, counts, found.shares, found.shares @ here, found.lower_bound / k * (1 - 4 * EPS))
-    for array in (group.members, group.counts, group.shares, group.curves):
-        array.flags.writeable = False
-    return group
+        return center
+    book = made(counts, found.shares)
+    before, after = (one.errors(answers) for one in (center, book))
+    gained = float(share @ (before - after)) / float(share @ before) if mean else 1.0 - after.max() / before.max()
+    return book if gained >= least_gain else center
 
 
 def _worst(group: Group, epsilon: float, scope: str) -> tuple[float, int, int]:

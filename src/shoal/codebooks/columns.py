@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.codebooks.subsets import LARGEST, Subsets
-from shoal.errors import CertificationError
 from shoal.matrices import EPS
 from shoal.validation import BoolArray, FloatArray
 
@@ -112,7 +111,7 @@ class _Search:
         weights = np.full(self.n, (1 - self.n * EPS) / self.n) if self.fixed is None else self.fixed
         self._join(self._neighborhoods(), weights)
         around = _from(weights / weights.sum(), self.distances)
-        self.scale = self._reachable(weights, around)
+        often = self._simple(weights, around)
         best_duals, best_weights, bound = weights * around, weights, -math.inf
         if self.n_dims is not None:
             table = self._subsets(weights)
@@ -124,7 +123,10 @@ class _Search:
         enough = WORST_TOLERANCE if self.fixed is None else TOLERANCE
         values: list[float] = []
         for _ in range(ROUNDS):
-            often, value, duals, weights = self._program()
+            solved = self._program()
+            if solved is None:  # what was found before stands
+                break
+            often, value, duals, weights = solved
             values.append(value)
             stuck = len(values) > PATIENCE and values[-1 - PATIENCE] - value < LEAST_GAIN * value
             if value - bound <= enough * value or (stuck and self.n_dims is None):
@@ -146,37 +148,38 @@ class _Search:
                 break
         return self._used(often, bound)
 
-    def _reachable(self, weights: FloatArray, around: FloatArray) -> float:
-        """The mean error of the center, or of naming every label e^ε times as often as any other, whichever is less.
+    def _simple(self, weights: FloatArray, around: FloatArray) -> FloatArray:
+        """x of the center, or of naming every label e^ε times as often as any other, whichever has the less error.
 
-        The linear program is scaled by it: SciPy's tolerances are absolute.
+        The linear program is scaled by that error: SciPy's tolerances are absolute.
         """
-        alone = np.eye(self.n, dtype=bool)
-        columns = np.where(alone, 1.0, self.low)
-        named = (columns * _from(_shares(alone, weights, self.low), self.distances)) @ weights
-        return min(float(weights @ around), float(named.sum()) / (1.0 + (self.n - 1) * self.low))
+        errors = (np.where(self.sets, 1.0, self.low) * _from(self.shares, self.distances)) @ weights
+        sizes = self.sets.sum(axis=1)
+        alone = (sizes == 1) / (1.0 + (self.n - 1) * self.low)
+        center = float(weights @ around)
+        self.scale = min(center, float(alone @ errors))
+        return np.asarray((sizes == self.n) * 1.0 if self.scale == center else alone)
 
-    def _program(self) -> tuple[FloatArray, float, FloatArray, FloatArray]:
-        """(x, value, λ, p) of the linear program over the present columns."""
+    def _program(self) -> tuple[FloatArray, float, FloatArray, FloatArray] | None:
+        """(x, value, λ, p) of the linear program over the present columns; None where double precision is too little."""
         from scipy.optimize import linprog
 
         n, count = self.n, len(self.sets)
         columns = np.where(self.sets, 1.0, self.low)
-        errors = columns * _from(self.shares, self.distances)
-        options = {"presolve": False, "primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+        errors = columns * _from(self.shares, self.distances) / self.scale
         if self.fixed is not None:
-            costs = errors @ self.fixed / self.scale
-            done = linprog(costs, A_eq=columns.T, b_eq=np.ones(n), method="highs-ds", options=options)
+            problem = {"c": errors @ self.fixed, "A_eq": columns.T, "b_eq": np.ones(n)}
         else:
-            cost = np.zeros(count + 1)
-            cost[-1] = 1.0
-            equal = np.hstack([columns.T, np.zeros((n, 1))])
-            below = np.hstack([errors.T / self.scale, -np.ones((n, 1))])
-            done = linprog(
-                cost, A_ub=below, b_ub=np.zeros(n), A_eq=equal, b_eq=np.ones(n), method="highs-ds", options=options
-            )
-        if done.status != 0:
-            raise CertificationError("the linear program of a codebook has no solution in double precision")
+            below = {"A_ub": np.hstack([errors.T, -np.ones((n, 1))]), "b_ub": np.zeros(n)}
+            equal = {"A_eq": np.hstack([columns.T, np.zeros((n, 1))]), "b_eq": np.ones(n)}
+            problem = {"c": np.append(np.zeros(count), 1.0), **below, **equal}
+        strict = {"presolve": False, "primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+        for options in (strict, {}):
+            done = linprog(**problem, method="highs-ds", options=options)
+            if done.status == 0:
+                break
+        else:
+            return None
         value, duals = float(done.fun) * self.scale, np.asarray(done.eqlin.marginals) * self.scale
         if self.fixed is not None:
             return np.asarray(done.x), value, duals, self.fixed
@@ -201,7 +204,8 @@ class _Search:
 
     def _neighborhoods(self) -> BoolArray:
         """Each label with its nearest, for every number of them: all of the group included."""
-        ranks = np.argsort(np.argsort(self.distances, axis=1, kind="stable"), axis=1)
+        apart = self.distances - np.eye(self.n)  # a label is nearest to itself, even where others have its answer
+        ranks = np.argsort(np.argsort(apart, axis=1, kind="stable"), axis=1)
         sizes = np.unique(np.linspace(1, self.n, min(self.n, 24)).round().astype(int))
         return np.unique((ranks[:, None, :] < sizes[None, :, None]).reshape(-1, self.n), axis=0)
 
