@@ -85,7 +85,14 @@ def real_crowds(quick: bool) -> None:
     points, source = profiles()
     groups = crowds(points, CROWD)[: 8 if quick else None]
     print(f"\n**Crowds of {CROWD}** ({source}, {len(points)} of them, 12 quarter-hours of the evening, kW; MDAV).\n")
-    row("ε", "mean error / center's", "least, largest of a crowd", "gap to the bound, largest", "curves, mean", "ms a crowd")
+    row(
+        "ε",
+        "mean error / center's",
+        "least, largest of a crowd",
+        "gap to the bound, largest",
+        "curves, mean",
+        "ms a crowd",
+    )
     row("---:", "---:", "---:", "---:", "---:", "---:")
     shoal.codebook(points[groups[0]], shoal.NeighborGraph.complete(range(len(groups[0]))), 1.0)
     for epsilon in EPSILONS:

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from shoal.meters.neighborhoods import LonelyWarning as LonelyWarning
     from shoal.meters.neighborhoods import cluster_graph as cluster_graph
     from shoal.meters.neighborhoods import column_graph as column_graph
+    from shoal.meters.neighborhoods import crowd_graph as crowd_graph
     from shoal.meters.neighborhoods import distance_graph as distance_graph
     from shoal.meters.neighborhoods import nearest_graph as nearest_graph
     from shoal.meters.power import power_error as power_error
@@ -170,6 +171,7 @@ _HOME = {
     "LonelyWarning": "shoal.meters.neighborhoods",
     "cluster_graph": "shoal.meters.neighborhoods",
     "column_graph": "shoal.meters.neighborhoods",
+    "crowd_graph": "shoal.meters.neighborhoods",
     "distance_graph": "shoal.meters.neighborhoods",
     "nearest_graph": "shoal.meters.neighborhoods",
     "power_error": "shoal.meters.power",

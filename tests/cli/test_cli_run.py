@@ -203,7 +203,7 @@ def test_stages_tell_how_far_they_are(january):
 
 
 def test_the_run_of_the_library_is_that_of_the_command(january, meters, tmp_path):
-    settings = {"group_cap": 4, "horizon": 4, "order": (2, 1), "audit_samples": 100, "origin": "2024-01-17T18:00"}
+    settings = {"crowd": 4, "crowds": "standing", "horizon": 4, "order": (2, 1), "audit_samples": 100, "origin": "2024-01-17T18:00"}
     run = shoal.run(meters, tmp_path / "x", **settings)
     other = shoal.Run.open(january)
     assert run.config == other.config

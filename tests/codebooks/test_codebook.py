@@ -352,10 +352,18 @@ def test_a_file_whose_odds_exceed_its_epsilon_is_refused_even_when_sealed_anew(t
         ({"scope": "row"}, "scope must be one of"),
         ({"labels": ["a", "b", "x"]}, "labels and graph must have the same labels"),
         ({"graph": "complete"}, "graph must be a NeighborGraph"),
-        ({"graph": shoal.NeighborGraph.from_edges(list("abc"), [("a", "b"), ("b", "c")])}, "graph must join all labels"),
+        (
+            {"graph": shoal.NeighborGraph.from_edges(list("abc"), [("a", "b"), ("b", "c")])},
+            "graph must join all labels",
+        ),
     ],
 )
 def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
-    given = {"answers": [[0.0], [1.0], [2.0]], "graph": shoal.NeighborGraph.complete(list("abc")), "epsilon": 1.0, **change}
+    given = {
+        "answers": [[0.0], [1.0], [2.0]],
+        "graph": shoal.NeighborGraph.complete(list("abc")),
+        "epsilon": 1.0,
+        **change,
+    }
     with pytest.raises(shoal.InputError, match=message):
         shoal.codebook(given.pop("answers"), given.pop("graph"), **given)

@@ -24,6 +24,8 @@ from shoal.errors import InputError
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
 MEANINGLESS = 1e-2
+#: Members of the smallest group from which on errors are told entry by entry.
+CROWD = 10
 #: Entries of a list that a record keeps.
 LISTED = 20
 
@@ -96,6 +98,8 @@ class FitFacts(Record):
     drifted: int = 0
     silent: int = 0
     newcomers: int = 0
+    crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
+    standing: bool = False  #: groups are kept for releases to come
 
     @property
     def later_error(self) -> float | None:
@@ -153,6 +157,7 @@ class Accuracy(Record):
     coverage: float  #: of the interval
     interval: tuple[tuple[float, float], ...]  #: by entry: released − true, or released / true with ``ratio``
     ratio: bool = False
+    total_error: float | None = None  #: largest over groups and entries: error of the group's total, relative to it
 
     @property
     def rho_mean(self) -> float:
@@ -195,6 +200,9 @@ class Accuracy(Record):
             square_largest=max(part.square_largest for part in parts),
             answers=math.fsum(known) if len(known) == len(parts) else None,
             grid=_worst(part.grid for part in parts),
+            total_error=None
+            if any(part.total_error is None for part in parts)
+            else max(part.total_error for part in parts if part.total_error is not None),
             interval=tuple(
                 (min(low for low, _ in entry), max(high for _, high in entry))
                 for entry in zip(*(p.interval for p in parts), strict=True)
@@ -239,6 +247,11 @@ class DesignFacts(Record):
     notes: tuple[str, ...] = ()
     decisions: tuple[tuple[str, int], ...] = ()  #: what became of the groups of an earlier design
     failed: tuple[Lost, ...] = ()
+
+    @property
+    def by_step(self) -> bool:
+        """Whether groups are large enough for errors by entry to be published."""
+        return self.smallest_group >= CROWD
 
     @property
     def meaningful(self) -> bool:

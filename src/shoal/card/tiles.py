@@ -32,7 +32,8 @@ def _protected(card: ReleaseCard) -> Tile:
     design, noun = card.design, card.fit.noun
     span = sizes(design.smallest_group, design.largest_group)
     where = "in one group" if design.groups == 1 else f"in {design.groups} groups of {span}"
-    more = f"Each hides among its neighbors, {where}: {design.edges} pairs that must look alike."
+    least = f"at least {card.fit.smallest_group}" if card.fit.crowd else "its neighbors"
+    more = f"Each hides among {least}, {where}: {design.edges} pairs that must look alike."
     if design.alone:
         more += f" {design.alone} without a neighbor: no promise there."
     return Tile("What is protected?", f"Which of {counted(design.labels, noun)} a row is about", more)

@@ -6,13 +6,15 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from shoal.accounting.curve import round_up
 from shoal.ledger import accounts, journal
 from shoal.ledger.accounts import Account
 from shoal.ledger.books import Books
 from shoal.ledger.bounds import bounded, mechanism_bound
-from shoal.ledger.budgets import Budgets, Limit
-from shoal.ledger.composition import Charges
+from shoal.ledger.budgets import Limit
+from shoal.ledger.composition import Star
 from shoal.ledger.storage import CHUNK, Transaction
 from shoal.ledger.tallies import Tallies
 
@@ -45,28 +47,38 @@ class Overview:
 
 
 def overviewed(books: Books, transaction: Transaction, exact: int) -> Overview:
-    """Walk all labels a block at a time; judge them by bounds, and the ``exact`` worst by composition."""
+    """Walk all labels, graph by graph; judge them by bounds, and the ``exact`` worst by composition."""
     budgets = books.in_force(transaction)
     labels = releases = without = 0
-    top: list[tuple[float, str, Limit, Charges]] = []
+    top: list[tuple[float, str, Limit, list[Star]]] = []
     # The largest bound of an account that is not among the worst, which stays all that is known of it.
     rest = 0.0
-    for limit, charges, name in _accounts(transaction, budgets):
-        if name is not None:
-            labels += 1
-            releases += charges.releases
-        if limit is None:
-            without += 1
-            continue
-        item = (_share(_upper(books, transaction, charges, limit), limit), limit.name, limit, charges)
+
+    def judge(tallies: Tallies, limit: Limit) -> None:
+        nonlocal rest
+        held = list(tallies.stars(limit))
+        upper = max(_upper(books, tallies, star, limit) for star in held)
+        item = (_share(upper, limit), limit.name, limit, held)
         if len(top) < exact:
             heapq.heappush(top, item)
         else:
             rest = max(rest, heapq.heappushpop(top, item)[0])
+
+    for tallies, name in _labels(books, transaction):
+        about = tallies.of(name).releases
+        labels += about > 0
+        releases += about
+        limit = budgets.of_label(name)
+        if limit is None:
+            without += about > 0
+        elif about or name in budgets.labels:
+            judge(tallies, limit)
+    for limit in budgets.of_groups():
+        judge(books.tallies(transaction), limit)
     lookup = books.lookup(transaction)
     worst = []
-    for _, _, limit, charges in top:
-        worst.append((accounts.account(books.composer, charges, limit, lookup), limit))
+    for _, _, limit, held in top:
+        worst.append((accounts.account(books.composer, held, limit, lookup), limit))
     worst.sort(key=lambda pair: (-_share(pair[0].spent, pair[1]), pair[1].name))
     return Overview(
         entries=journal.head(transaction).seq,
@@ -79,26 +91,15 @@ def overviewed(books: Books, transaction: Transaction, exact: int) -> Overview:
     )
 
 
-def _accounts(transaction: Transaction, budgets: Budgets) -> Iterator[tuple[Limit | None, Charges, str | None]]:
-    """(limit, charges, label) of every label that something was released about, then of every group."""
-    last: str | None = None
-    while True:
-        after = "" if last is None else "WHERE label > :last"
-        rows = transaction.rows(
-            f"SELECT label FROM labels {after} ORDER BY label LIMIT {CHUNK}", **({} if last is None else {"last": last})
-        )
-        names = [str(row[0]) for row in rows]
-        tallies = Tallies(transaction)
-        tallies.read(names)
-        for name in names:
-            charges = tallies.charges(Limit(name, 0.0, 0.0, (name,), (name,)))
-            if charges.releases:
-                yield budgets.of_label(name), charges, name
-        if len(names) < CHUNK:
-            break
-        last = names[-1]
-    for limit in budgets.of_groups():
-        yield limit, Tallies(transaction).charges(limit), None
+def _labels(books: Books, transaction: Transaction) -> Iterator[tuple[Tallies, str]]:
+    """All labels with their charges and their neighbors', a block of one graph at a time, connected ones together."""
+    for (digest,) in transaction.rows("SELECT DISTINCT graph FROM labels ORDER BY graph"):
+        graph = books.registry.graph(transaction, str(digest))
+        names = [graph.labels[i] for i in np.argsort(graph.components, kind="stable")]
+        for start in range(0, len(names), CHUNK):
+            tallies, block = books.tallies(transaction, graph=graph), names[start : start + CHUNK]
+            tallies.read(other for name in block for other in (name, *tallies.neighbors(name)))
+            yield from ((tallies, name) for name in block)
 
 
 def _share(spent: float, limit: Limit) -> float:
@@ -108,17 +109,19 @@ def _share(spent: float, limit: Limit) -> float:
     return float("inf") if spent > 0 else 0.0
 
 
-def _upper(books: Books, transaction: Transaction, charges: Charges, limit: Limit) -> float:
-    """The bound on an account; bounds that were never stored, or not for this ε, are made for the occasion."""
-    found = books.upper(transaction, charges, limit)
-    if found <= limit.delta:
-        return found
-    missing = False
-    for digest, _ in charges.used:
-        known = books.registry.bound(transaction, digest)
-        if known is None or limit.epsilon not in known.epsilons:
-            books.registry.remember(mechanism_bound(books.registry.mechanism(transaction, digest), limit.epsilon))
-            missing = True
-    if not missing:
-        return found
-    return bounded(charges, limit.epsilon, lambda digest: books.registry.bound(transaction, digest))
+def _upper(books: Books, tallies: Tallies, star: Star, limit: Limit) -> float:
+    """The bound on a label's pairs; bounds that were never stored, or not for this ε, are made for the occasion."""
+    registry, transaction = books.registry, tallies.transaction
+    found = 0.0
+    for opposite, _ in star.others:
+        upper = books.upper(tallies, star.about, opposite, limit)
+        missing = False
+        for digest, _ in star.about.joined(opposite).used if upper > limit.delta else ():
+            known = registry.bound(transaction, digest)
+            if known is None or limit.epsilon not in known.epsilons or limit.epsilon not in known.table_epsilons:
+                registry.remember(mechanism_bound(registry.mechanism(transaction, digest), limit.epsilon))
+                missing = True
+        if missing:
+            upper = bounded(star.about, opposite, limit.epsilon, lambda digest: registry.bound(transaction, digest))
+        found = max(found, upper)
+    return found

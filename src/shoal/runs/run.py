@@ -282,6 +282,7 @@ class Run:
         if "release" not in before.stages:
             raise InputError("update: the last release of this folder is not finished; finish it without --update")
         self._refuse_dependent()
+        self._refuse_once()
         now, old = self.config.to_dict(), before.config.to_dict()
         daily = fit_stage.DAILY
         fixed = [name for name in SETTINGS["fit"] if name not in daily and now[name] != old[name]]
@@ -485,9 +486,11 @@ class Run:
             made = self.state.releasing if recorded is None else recorded.key
             same = self.key("release") == made
             if not same and not again:
+                self._refuse_once()
                 raise InputError(preview.refusal(self))
             if again and (recorded is not None or not same):
                 self._refuse_dependent()
+                self._refuse_once()
                 self._put_aside()
         if self.state != self._saved:
             self._remember(self.state)
@@ -505,6 +508,15 @@ class Run:
                 "query: under 'marginal' the history's own randomness protects a household, and it does so once. A "
                 "second release about the same households would not be independent of the first, and its cost is not "
                 "known; use 'point' or 'trajectory' for repeated releases"
+            )
+
+    def _refuse_once(self) -> None:
+        """Crowds by the forecasts of one release hold for that one."""
+        if self._saved is not None and not (self._saved.config.standing and self.config.standing):
+            raise InputError(
+                f"crowds: those of {self.path.name} were chosen by the forecasts of its release, for that one release. "
+                "Crowds of another day would differ, and whoever is in both would hide only among those that they "
+                "share. Nothing was changed. To release again and again, start a new folder with --crowds standing"
             )
 
     def _put_aside(self) -> None:

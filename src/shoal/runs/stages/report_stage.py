@@ -26,7 +26,7 @@ from shoal.runs.stages.fit_stage import TRUTH
 from shoal.runs.stages.release_stage import Shown, open_ledger
 from shoal.validation import FloatArray
 
-SETTINGS = ("title", "query", "epsilon", "seed")
+SETTINGS = ("title", "query", "scale", "epsilon", "seed")
 REPORT = "report.html"
 #: Households whose pairs and forecasts a page shows, at least one group; accounts that it lists; entries of a ledger up
 #: to which it is verified for the page.
@@ -85,7 +85,7 @@ def stage(
             verification = ledger.verify()
     groups, total = len(set(mechanism.graph.components.tolist())), facts[1].groups
     shown = replace(
-        forecasts.exhibits(mechanism, released, truth if np.isfinite(truth).any() else None),
+        forecasts.exhibits(mechanism, released, truth if np.isfinite(truth).any() else None, unit="kw"),
         alternatives=compared,
         frontier=line,
         accounts=overview.worst,
@@ -139,14 +139,14 @@ def _shown(shard: Shard) -> tuple[Mechanism, Forecasts, FloatArray, FloatArray]:
     table = pl.read_parquet(shard.released.path).filter(pl.col("household").is_in(members))
     order = pl.DataFrame({"household": members})
     values = order.join(table.sort("step"), on="household", how="left", maintain_order="left_right")["released_kw"]
-    released = np.log(values.to_numpy().reshape(len(members), forecasts.horizon))
+    released = values.to_numpy().reshape(len(members), forecasts.horizon)
     return part_of(whole, members), forecasts, truth, released
 
 
 def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> Frontier:
     """δ against ρ of equal noise and of the method in use, by a short search where that searches."""
     config = context.config
-    classes = laws(forecasts, config.query)
+    classes = laws(forecasts, config.query, config.answers)
     price = perfect_rho(classes, mechanism.graph)
     budgets = [price * share for share in SHARES]
     return frontier(
