@@ -2,9 +2,9 @@
 
     python -m benchmarks codebook [--quick]
 
-Prints Markdown. Crowds of ten are made by MDAV from mean evening profiles in kW of real homes where the data lies beside
-the repository, else of simulated ones. The peer is cvxpy with its default solver on the linear program over all subsets,
-written straight from its statement.
+Prints Markdown. Crowds of ten are made by MDAV from mean evening profiles in kW of real homes where the data lies
+beside the repository, else of simulated ones. The peer is cvxpy with its default solver on the linear program over all
+subsets, written straight from its statement.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def real_crowds(quick: bool) -> None:
         for members in groups:
             here = points[members]
             graph = shoal.NeighborGraph.complete(range(len(here)))
-            book, seconds = timed(lambda here=here, graph=graph: shoal.codebook(here, graph, epsilon))
+            book, seconds = timed(partial(shoal.codebook, here, graph, epsilon))
             center = float(((here - here.mean(axis=0)) ** 2).mean())
             errors.append(book.mean_rho * len(here))
             centers.append(center * len(here))
@@ -127,11 +128,11 @@ def sizes(quick: bool) -> None:
         answers = rng.standard_normal((n, 12)) * np.linspace(2.0, 0.1, 12)
         graph = shoal.NeighborGraph.complete(range(n))
         for objective in ("mean", "worst") if n <= 15 else ("mean",):
-            book, seconds = timed(lambda: shoal.codebook(answers, graph, 2.0, objective=objective))  # noqa: B023
+            book, seconds = timed(partial(shoal.codebook, answers, graph, 2.0, objective=objective))
             figure = book.mean_rho if objective == "mean" else float(book.rho.max())
             cells = ["", ""]
             if n <= 12 and objective == "mean":
-                best, peer = timed(lambda: all_subsets(answers, 2.0))  # noqa: B023
+                best, peer = timed(partial(all_subsets, answers, 2.0))
                 cells = [f"{1e3 * peer:.0f}", f"{abs(book.mean_rho / best - 1):.1e}"]
             row(n, objective, f"{1e3 * seconds:.1f}", f"{figure / book.lower_bound - 1:.1e}", *cells)
 

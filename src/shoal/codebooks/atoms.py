@@ -7,8 +7,8 @@ For two laws P, Q on curves, L = ln P(y)/Q(y) with probability P(y), and with ev
 Losses of independent releases add. Together with Gaussian releases, whose own δ_G(ε) is known at every ε, negative ones
 included, conditioning on y gives δ(ε) = Σ_y P(y) δ_G(ε − L_y): exact, and no theorem on composition is needed.
 
-δ and K(t) for t > 0 grow with L and with probabilities, so that rounding these up is safe. Losses are whole multiples of
-a small unit, rounded up: sums of them are exact, and equal ones are one.
+δ and K(t) for t > 0 grow with L and with probabilities, so that rounding these up is safe. Losses are whole multiples
+of a small unit, rounded up: sums of them are exact, and equal ones are one.
 """
 
 from __future__ import annotations
@@ -129,4 +129,4 @@ def _merged(steps: NDArray[np.int64], odds: FloatArray, largest: float, bits: in
             break
         steps, bits = -(-steps >> 1), bits - 1
     sums = np.bincount(place, weights=odds, minlength=len(values)) * (1 + EPS * float(counts.max()))
-    return LossAtoms(values, sums, largest, bits)
+    return LossAtoms(values, np.asarray(sums, dtype=np.float64), largest, bits)

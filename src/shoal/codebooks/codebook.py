@@ -1,8 +1,8 @@
 """A codebook: one of finitely many curves is released, with probabilities that differ by at most e^ε between labels.
 
-For constants q_1 … q_n of a complete group: curve c_y with probability N_iy / 2^62 under label i, N_iy ≤ e^ε N_jy for all
-i, j, y. δ = 0, nothing is assumed about the data, and what is drawn is exactly what is promised. No ε-private mechanism
-of any kind has a mean squared error below ``lower_bound`` (docs/theory.md, section 11).
+For constants q_1 … q_n of a complete group: curve c_y with probability N_iy / 2^62 under label i, N_iy ≤ e^ε N_jy for
+all i, j, y. δ = 0, nothing is assumed about the data, and what is drawn is exactly what is promised. No ε-private
+mechanism of any kind has a mean squared error below ``lower_bound`` (docs/theory.md, section 11).
 
 The curves are convex combinations of the members' answers. What a codebook hides is whose answer it is; the file holds
 the answers and must be guarded like the data they came from.
@@ -105,8 +105,8 @@ class Codebook:
     def lower_bound(self) -> float:
         """What no mechanism whose answers are each ``answer_epsilon``-private can go below, proved, rounded down.
 
-        Of ``mean_rho`` for the objective "mean", of the largest ``rho`` for "worst". Groups of more than 20 labels count
-        with what is proved for parts of them, which is less than their best; renewed curves with nothing.
+        Of ``mean_rho`` for the objective "mean", of the largest ``rho`` for "worst". Groups of more than 20 labels
+        count with what is proved for parts of them, which is less than their best; renewed curves with nothing.
         """
         if self.objective == "worst":
             return max((group.lower_bound for group in self.groups), default=0.0)
@@ -143,9 +143,9 @@ class Codebook:
     def draw(self, label: Any) -> int:
         """The position of one of :meth:`curves`, drawn from a cryptographic source: to be kept, and charged once.
 
-        Whatever day's curves it is looked up in, ``book.renewed(answers).curves(label)[y]`` is a function of y and of all
-        members' answers and never of the label: every later day's answer is free (docs/theory.md, section 11). A label
-        that is drawn anew pays ε anew.
+        Whatever day's curves it is looked up in, ``book.renewed(answers).curves(label)[y]`` is a function of y and of
+        all members' answers and never of the label: every later day's answer is free (docs/theory.md, section 11). A
+        label that is drawn anew pays ε anew.
 
         Returns:
             The position y.
@@ -459,9 +459,9 @@ def _complete_groups(graph: NeighborGraph) -> list[IndexArray]:
     sizes = np.array([len(group) for group in groups])
     if graph.n_edges != int((sizes * (sizes - 1) // 2).sum()):
         raise InputError(
-            "graph must join all labels of a group with each other: a codebook is one for a whole group. Take the graph's "
-            "groups as they are with NeighborGraph.within_groups(graph.labels, graph.components), which asks for more "
-            "privacy, never for less"
+            "graph must join all labels of a group with each other: a codebook is one for a whole group. Take the "
+            "graph's groups as they are with NeighborGraph.within_groups(graph.labels, graph.components), which asks "
+            "for more privacy, never for less"
         )
     return groups
 

@@ -86,7 +86,7 @@ def best_columns(answers: FloatArray, weights: FloatArray | None, low: float) ->
 
 
 def _bound_of_chunks(distances: FloatArray, weights: FloatArray | None, low: float, k: int) -> float:
-    """What is private for a group is private for every part of it: bounds of the parts add up (or the largest counts)."""
+    """What is private for a group is private for every part of it: bounds of parts add up (or the largest counts)."""
     n = len(distances)
     order = np.random.default_rng(0).permutation(n)
     bounds = []
@@ -161,7 +161,7 @@ class _Search:
         return np.asarray((sizes == self.n) * 1.0 if self.scale == center else alone)
 
     def _program(self) -> tuple[FloatArray, float, FloatArray, FloatArray] | None:
-        """(x, value, λ, p) of the linear program over the present columns; None where double precision is too little."""
+        """(x, value, λ, p) of the linear program over the present columns; None where doubles are too coarse for it."""
         from scipy.optimize import linprog
 
         n, count = self.n, len(self.sets)
@@ -210,7 +210,7 @@ class _Search:
         return np.unique((ranks[:, None, :] < sizes[None, :, None]).reshape(-1, self.n), axis=0)
 
     def _lloyd(self, duals: FloatArray, weights: FloatArray) -> BoolArray:
-        """Sets from Lloyd steps at these multipliers, started from the columns that cost least there and from every label."""
+        """Sets from Lloyd steps at these multipliers, started from the columns that cost least there and every label."""
         columns = np.where(self.sets, 1.0, self.low)
         excess = weights * _from(self.shares, self.distances) - duals
         order = np.argsort((columns * excess).sum(axis=1))[:LLOYD_STARTS]
@@ -268,4 +268,4 @@ def _shares(sets: BoolArray, weights: FloatArray, low: float) -> FloatArray:
 def _from(shares: FloatArray, distances: FloatArray) -> FloatArray:
     """|q_i − Σ_j a_j q_j|² for all i: Σ_j a_j D_ij − ½ Σ_jl a_j a_l D_jl."""
     reach = shares @ distances
-    return np.maximum(reach - 0.5 * (reach * shares).sum(axis=-1, keepdims=True), 0.0)
+    return np.asarray(np.maximum(reach - 0.5 * (reach * shares).sum(axis=-1, keepdims=True), 0.0))

@@ -24,8 +24,8 @@ def composed_delta(
 ) -> PrivacyCurve:
     """The worst δ of independent releases about the same label, codebooks and Gaussian ones mixed, at each ε.
 
-    With L the loss of what the codebooks gave, δ(ε) = E δ_G(ε − L), δ_G that of the Gaussian releases together. A codebook
-    that occurs twice was drawn from twice; a draw that was kept counts once, however many days it was looked up.
+    With L the loss of what the codebooks gave, δ(ε) = E δ_G(ε − L), δ_G that of the Gaussian releases together. A
+    codebook that occurs twice was drawn from twice; a draw that was kept counts once, however often it is looked up.
 
     Args:
         releases: codebooks, and whatever :func:`shoal.privacy_curve` takes as one release; laws before rounding.

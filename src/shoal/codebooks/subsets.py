@@ -8,8 +8,11 @@ D_ij = |q_i − q_j|², the least weighted squared error of releasing one curve 
 a quotient of sums of positive terms: no cancellation, so its relative rounding error is a small multiple of ε_machine.
 The labels are split in two halves; subsets are pairs of halves, and all 2^n values cost one matrix product.
 
-For any numbers λ, every ε-private mechanism has Σ p_i E|released − q_i|² ≥ Σ λ_i + n min(0, min_S (V(S) − Σ λ_i v_i(S))):
-it is Σ_S x_S V(S) with Σ_S x_S v_i(S) = 1 for every i (docs/theory.md, section 11), and Σ_S x_S ≤ n because every
+For any numbers λ, every ε-private mechanism has
+
+    Σ p_i E|released − q_i|² ≥ Σ λ_i + n min(0, min_S (V(S) − Σ λ_i v_i(S))):
+
+the left side is at least Σ_S x_S V(S) with Σ_S x_S v_i(S) = 1 for every i (docs/theory.md, section 11), and Σ_S x_S ≤ n because every
 non-empty S has a v_i of 1. The bound is evaluated with e^−ε rounded down and everything else to the safe side.
 """
 
