@@ -186,6 +186,23 @@ def growth_table() -> list[str]:
     return lines
 
 
+def scope_table() -> list[str]:
+    """A pair in one answer, both directions, against the same pair in a table; processor time, in turns."""
+    lines = ["| entries | one answer, both directions | table | ratio |", "| ---: | ---: | ---: | ---: |"]
+    for k in (4, 12, 24, 48):
+        classes = family(60, k)
+        graph = shoal.NeighborGraph.complete(classes.labels)
+        best = {}
+        for _ in range(5):
+            for scope in ("answer", "table"):
+                start = time.process_time()
+                shoal.edge_deltas(classes, graph, EPSILON, scope=scope)
+                best[scope] = min(best.get(scope, math.inf), time.process_time() - start)
+        answer, table = (best[scope] / graph.n_edges * 1e6 for scope in ("answer", "table"))
+        lines.append(f"| {k} | {answer:.0f} µs | {table:.0f} µs | {table / answer:.2f} |")
+    return lines
+
+
 MEMORY = """
 import json, resource, time
 from benchmarks.accounting import EPSILON, family
@@ -268,6 +285,8 @@ def section() -> str:
         [*throughput_table(), ""],
         ["Growth with the number of edges (all cores):", ""],
         [*growth_table(), ""],
+        ["A pair in a table (one figure, both rows) against one answer (two directions), processor time per pair:", ""],
+        [*scope_table(), ""],
         [*memory_lines(), ""],
         [*start_lines(), ""],
     ]

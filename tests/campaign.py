@@ -589,6 +589,46 @@ def compositions(seed: int) -> Tally:
     return tally
 
 
+def tables(seed: int) -> Tally:
+    """Pairs exchanged in one table, or in several: against proofs, pairs stacked by hand, and one answer."""
+    tally, rng = Tally(), np.random.default_rng([17, seed])
+    released, stacked, laws = [], [], []
+    for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
+        k = int(rng.integers(1, 13))
+        half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-float(rng.choice([0, 1, 6])), 0.0, k))
+        spread = float(rng.choice([0.0, 1e-9, 1e-5, 0.05, 0.5, 1.5]))
+        other, gap = likeness(rng, half, spread, float(10.0 ** rng.uniform(-3, 0.7)))
+        means, covs = np.array([np.zeros(k), gap]), np.array([half @ half.T, other])
+        classes = shoal.GaussianClasses(means, covs)
+        times = int(rng.choice([1, 1, 2, 7]))
+        released += [classes] * times
+        both = np.zeros((2, 2 * k, 2 * k))
+        for world, (i, j) in enumerate(((0, 1), (1, 0))):
+            both[world, :k, :k], both[world, k:, k:] = classes.covs[i], classes.covs[j]
+        rows = np.array([np.concatenate([means[i], means[j]]) for i, j in ((0, 1), (1, 0))])
+        stacked += [shoal.GaussianClasses(rows, both)] * times
+        a, b = laws_of(classes)
+        laws += [(a, b, times), (b, a, times)]
+    edge = Edge.of(*laws)
+    tally.pairs += 1
+    graph = shoal.NeighborGraph.complete(("0", "1"))
+    for epsilon in epsilons(rng, edge, 5):
+        for notion in NOTIONS:
+            what = f"ε={epsilon!r} {notion}"
+
+            def call(epsilon: float = epsilon, notion: str = notion, what: str = what) -> None:
+                _, low, high = shoal.edge_brackets(released, graph, epsilon, notion, scope="table")[0]
+                tally.compare(what, high, low, edge.delta(epsilon, notion))
+                by_hand = shoal.edge_brackets(stacked, graph, epsilon, notion)[0]
+                if (by_hand[:, 1] > high).any() or (by_hand[:, 2] < low).any():
+                    tally.violations.append(f"{what}: not the pair stacked by hand")
+                if notion == "dp" and (shoal.edge_brackets(released, graph, epsilon)[0, :, 1] > high).any():
+                    tally.violations.append(f"{what}: below one answer")
+
+            tally.attempt(what, call)
+    return tally
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Other figures
 
@@ -716,6 +756,7 @@ FAMILIES: dict[str, tuple[Callable[[int], Tally], int, bool]] = {
     "independent entries": (diagonal, 500, False),
     "constants behind noise": (constants, 500, False),
     "compositions": (compositions, 400, False),
+    "tables": (tables, 700, False),
     "designs, every method": (designed, 700, False),
     "priors, inverses, Rényi, trade-offs, naming": (others, 500, False),
     "entries given out": (drawn, 210, False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.compiled import EDGE, PACKAGE, cache_folder, kernel, sources_digest
+from shoal.compiled import CONSTANTS, MARK, PACKAGE, cache_folder, kernel, sources_digest
 
 CALLER = """
 from fake.callee import slope
@@ -96,15 +97,38 @@ def test_constants_in_a_call_do_not_multiply_kernels() -> None:
     assert len(power.overloads) == 1  # type: ignore[attr-defined]
 
 
-def test_the_edge_holds_no_kernel_and_does_not_count(tmp_path: Path) -> None:
-    for room in EDGE:
-        for path in (PACKAGE / room).rglob("*.py"):
-            assert "shoal.compiled" not in path.read_text()
-    (tmp_path / "cli").mkdir()
-    (tmp_path / "cli" / "c.py").write_text("z = 1\n")
-    (tmp_path / "a.py").write_text("x = 1\n")
+def test_every_constant_of_a_kernel_lies_in_a_file_that_counts() -> None:
+    """Numba freezes a global's value into the machine code, wherever the module took it from."""
+    counted = {PACKAGE / name for name in CONSTANTS}
+    kernels = [path for path in PACKAGE.rglob("*.py") if MARK in path.read_bytes()]
+    counted.update(kernels)
+    assert len(kernels) > 15
+    for path in kernels:
+        tree = ast.parse(path.read_text())
+        origin = {
+            (alias.asname or alias.name): node.module
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shoal")
+            for alias in node.names
+        }
+        for function in tree.body:
+            if isinstance(function, ast.FunctionDef) and any(
+                isinstance(mark, ast.Name) and mark.id in ("kernel", "inlined", "summing")
+                for mark in function.decorator_list
+            ):
+                body = [name for line in function.body for name in ast.walk(line) if isinstance(name, ast.Name)]
+                for name in {name.id for name in body} & set(origin):
+                    place = PACKAGE.parent / (str(origin[name]).replace(".", "/") + ".py")
+                    module = place.with_suffix("") / f"{name}.py"
+                    place = module if module.exists() else place
+                    assert place in counted, f"{path.name}: {name} comes from {origin[name]}, which is not in CONSTANTS"
+
+
+def test_files_without_kernels_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text("z = 1\n")
+    (tmp_path / "a.py").write_text("from x.compiled import kernel\n")
     before = cache_folder(tmp_path)
-    (tmp_path / "cli" / "c.py").write_text("z = 22\n")
+    (tmp_path / "c.py").write_text("z = 22\n")
     assert cache_folder(tmp_path) == before
-    (tmp_path / "a.py").write_text("x = 2\n")
+    (tmp_path / "a.py").write_text("from x.compiled import kernel as k\n")
     assert cache_folder(tmp_path) != before

@@ -21,6 +21,8 @@ class Certificate:
     hold as ``released_notion``. Released answers are rounded to a grid, which "pdp" and the like do not survive; but
     their δ bounds the hockey-stick δ, which does, so the claim becomes "dp".
 
+    ``scope`` says what somebody must hold for it: one ``"answer"``, or the ``"table"`` of everybody's.
+
     ``lower_bound`` is a δ that no mechanism with Gaussian output and this error budget goes below: a numerical minimum,
     to judge a design by, not a part of the guarantee.
     """
@@ -34,6 +36,7 @@ class Certificate:
     lower_bound: float
     finite_precision: float
     released_notion: str = "dp"
+    scope: str = "answer"
 
     @classmethod
     def of(cls, ideal: PrivacyCurve, finite_precision: float, lower_bound: float) -> Certificate:
@@ -48,6 +51,7 @@ class Certificate:
             worst_edge=ideal.worst_edge,
             lower_bound=lower_bound,
             finite_precision=finite_precision,
+            scope=ideal.scope,
         )
 
     def __str__(self) -> str:
@@ -55,7 +59,8 @@ class Certificate:
         kind = self.released_notion
         if self.notion != kind:
             kind = f"{kind}, once rounded; designed for {self.notion}"
-        return f"δ ≤ {round_up(self.delta_upper):.4g} ({kind}), worst for {a} against {b}"
+        holds = "whole table" if self.scope == "table" else "one answer"
+        return f"δ ≤ {round_up(self.delta_upper):.4g} ({kind}; {holds}), worst for {a} against {b}"
 
 
 def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float]:

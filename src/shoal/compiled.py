@@ -4,10 +4,10 @@ No fast-math, except that long sums may be told to be ``summing``; and a divisio
 an exception, as it does in NumPy.
 
 Numba's cache notices when a function's own file changes, not when a kernel that it calls from another file does. A
-stale kernel would give wrong figures, so the cache is a folder named by the digest of all source files of the package:
-other sources, other folder, wherever it lies. That is beside the sources where they can be written to, else in the
-user's own cache (a wheel installed for everyone, a read-only image), else nowhere, and every process compiles anew.
-The rooms at the edge do not count: they hold no kernel, and nothing below imports them.
+stale kernel would give wrong figures, so the cache is a folder named by the digest of all files that hold kernels or
+constants of kernels: other sources, other folder, wherever it lies. That is beside the sources where they can be
+written to, else in the user's own cache (a wheel installed for everyone, a read-only image), else nowhere, and every
+process compiles anew.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ config: Any = numba.config
 plain: Callable[[Any], Any] = types.unliteral
 
 PACKAGE = Path(__file__).parent
-#: Rooms without kernels, from which no module with kernels imports (ARCHITECTURE.md; a test checks both).
-EDGE = ("card", "cli", "ledger", "runs", "workers")
+#: What the text of a file with kernels contains.
+MARK = b"compiled import"
+#: Files without kernels that define a constant which some kernel uses (a test looks for others).
+CONSTANTS = ("compiled.py", "matrices.py")
 
 
 def kernel(function: Function) -> Function:
@@ -75,12 +77,12 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 
 def sources_digest(package: Path = PACKAGE) -> str:
-    """What the kernels depend on: names and contents of all source files but those at the edge."""
+    """What the kernels depend on: names and contents of the files that hold them or their constants."""
     state = hashlib.sha256()
     for source in sorted(package.rglob("*.py")):
-        place = source.relative_to(package)
-        if place.parts[0] not in EDGE:
-            state.update(f"{place.as_posix()}:".encode() + hashlib.sha256(source.read_bytes()).digest())
+        place, content = source.relative_to(package).as_posix(), source.read_bytes()
+        if MARK in content or place in CONSTANTS:
+            state.update(f"{place}:".encode() + hashlib.sha256(content).digest())
     return state.hexdigest()[:20]
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from shoal import archive, mechanism_file, validation
 from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, round_up, worst_over_edges
-from shoal.accounting.releases import Releases
+from shoal.accounting.releases import SCOPES, Releases
 from shoal.accounting.spectrum import supports_of
 from shoal.certificate import Certificate, released
 from shoal.classes import GaussianClasses
@@ -72,6 +72,7 @@ class Mechanism:
     history: FloatArray = field(default_factory=lambda: np.empty(0))
     mean_grid: IndexArray | None = None
     ending: Ending = Ending.COMPLETE
+    scope: str = "answer"
 
     # ------------------------------------------------------------------ what it does
 
@@ -156,8 +157,8 @@ class Mechanism:
 
         A batch is (m, k) with one label for all of it or a sequence of m labels. The noise comes from a cryptographic
         source and takes no seed; all arithmetic before the rounding is exact, and the same work is done for every
-        label. What is promised about the result is ``certificate`` and ``released_curve``, for one release: the same
-        answer released twice is two releases.
+        label. What is promised about the result is ``certificate`` and ``released_curve``, for one release of what
+        ``scope`` says, one answer or one about each label: the same answer released twice is two releases.
 
         An answer that the label's law excludes is refused, since no promise is about it: an entry without variance must
         be the label's constant exactly, and what a singular covariance fixes must hold up to the rounding of a computed
@@ -257,8 +258,10 @@ class Mechanism:
 
     # ------------------------------------------------------------------ how private it is
 
-    def curve(self, epsilon: Any, notion: str = "dp") -> PrivacyCurve:
+    def curve(self, epsilon: Any, notion: str = "dp", *, scope: str | None = None) -> PrivacyCurve:
         """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding.
+
+        ``scope`` is that of :func:`shoal.privacy_curve`; by default the one that the mechanism was designed for.
 
         Returns:
             :func:`shoal.privacy_curve` of ``output`` over the mechanism's graph.
@@ -272,12 +275,13 @@ class Mechanism:
         >>> bool(mechanism.curve(1.0).delta_upper <= 1e-5)
         True
         """
-        return privacy_curve(self.output, self.graph, epsilon, notion)
+        return privacy_curve(self.output, self.graph, epsilon, notion, scope=scope or self.scope)
 
-    def released_curve(self, epsilon: Any) -> PrivacyCurve:
+    def released_curve(self, epsilon: Any, *, scope: str | None = None) -> PrivacyCurve:
         """(ε, δ)-DP of what :meth:`release` gives out: upper ends include rounding and finite precision.
 
-        ``delta`` is that of the ideal law; rounding may make the true δ smaller, so ``delta_lower`` is 0.
+        ``delta`` is that of the ideal law; rounding may make the true δ smaller, so ``delta_lower`` is 0. ``scope`` as
+        in :meth:`curve`.
 
         Returns:
             The curve whose ``delta_upper`` covers released answers.
@@ -289,14 +293,21 @@ class Mechanism:
         >>> bool(mechanism.curve(1.0).delta_upper <= mechanism.released_curve(1.0).delta_upper <= 1e-5)
         True
         """
-        ideal = self.curve(epsilon)
-        losses = np.array([self._loss(float(one)) for one in np.atleast_1d(ideal.epsilon)])
+        ideal = self.curve(epsilon, scope=scope)
+        losses = np.array([self._loss(float(one), ideal.scope) for one in np.atleast_1d(ideal.epsilon)])
         return released(ideal, losses)
 
     @cached_property
     def certificate(self) -> Certificate:
-        """The worst edge at the design's ε, over all edges, from the stored parameters."""
-        return Certificate.of(self.ideal, self._loss(self.epsilon), self.lower_bound)
+        """The worst edge at the design's ε, over all edges, from the stored parameters, for the design's scope."""
+        return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope), self.lower_bound)
+
+    def certified(self, scope: str) -> Certificate:
+        """The certificate for a scope, the mechanism's own or the other one, without a lower bound there."""
+        validation.choice(list(SCOPES), scope=scope)
+        if scope == self.scope:
+            return self.certificate
+        return Certificate.of(self._ideal(scope), self._loss(self.epsilon, scope), 0.0)
 
     @cached_property
     def ideal(self) -> PrivacyCurve:
@@ -304,22 +315,26 @@ class Mechanism:
 
         δ ≤ 1, which claims nothing, where no figure can be certified.
         """
-        releases = Releases.of(self.output)
-        offsets = np.repeat(self.epsilon[:, None], 2, axis=1)
+        return self._ideal(self.scope)
+
+    def _ideal(self, scope: str) -> PrivacyCurve:
+        releases = Releases.of(self.output, scope)
+        offsets = np.repeat(self.epsilon[:, None], releases.directions, axis=1)
         try:
             return worst_over_edges(releases, self.pairs, self.notion, np.zeros(1), offsets).scalar()
         except CertificationError:
             upper = brackets(releases, self.pairs, NOTIONS[self.notion], np.zeros(1), offsets)[:, :, 0, 2]
             e, d = np.unravel_index(int(np.argmax(np.nan_to_num(upper, nan=0.0))), upper.shape)
             a, b = self.pairs[e] if d == 0 else self.pairs[e][::-1]
-            return PrivacyCurve.void(self.notion, 0.0, (releases.labels[a], releases.labels[b]))
+            return PrivacyCurve.void(self.notion, 0.0, (releases.labels[a], releases.labels[b]), scope)
 
     @cached_property
     def pairs(self) -> IndexArray:
         return Releases.of(self.classes).pairs(self.graph)
 
-    def _loss(self, epsilon: float | FloatArray) -> float:
-        return edge_loss(self.precision_tv, self.pairs, np.broadcast_to(epsilon, (len(self.pairs),)))
+    def _loss(self, epsilon: float | FloatArray, scope: str) -> float:
+        each = np.broadcast_to(epsilon, (len(self.pairs),))
+        return edge_loss(self.precision_tv, self.pairs, each, table=scope == "table")
 
     @cached_property
     def precision_tv(self) -> FloatArray:

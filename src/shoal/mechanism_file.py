@@ -8,6 +8,7 @@ import numpy as np
 
 from shoal import archive
 from shoal.accounting.curve import NOTIONS
+from shoal.accounting.releases import SCOPES
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
@@ -78,6 +79,8 @@ def _parts(mechanism: Mechanism) -> tuple[dict[str, FloatArray], dict[str, Any]]
         "lower_bound": mechanism.lower_bound,
         "notes": list(mechanism.notes),
     }
+    if mechanism.scope != "answer":
+        header["scope"] = mechanism.scope
     if mechanism.ending.name != "COMPLETE":
         header["ending"] = mechanism.ending.name
     return arrays, header
@@ -107,6 +110,7 @@ def _fields(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
         "lower_bound": header["lower_bound"],
         "notes": tuple(header["notes"]),
         "history": arrays["history"],
+        "scope": header.get("scope", "answer"),
         **({"ending": header["ending"]} if "ending" in header else {}),
         **{name: arrays.get(name) for name in OPTIONAL},
     }
@@ -137,6 +141,7 @@ def _possible(found: dict[str, Any]) -> bool:
         and bool((found["weights"] > 0).all())
         and isinstance(found["method"], str)
         and found["notion"] in NOTIONS
+        and found["scope"] in SCOPES
         and isinstance(found["lower_bound"], float)
         and 0.0 <= found["lower_bound"] <= 1.0
     )

@@ -14,14 +14,17 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import shoal
-from shoal.card.promise import SENTENCE, factor, promise
+from shoal.card.promise import SENTENCES, factor, promise
 from shoal.card.summary import summary
 
 ROOT = Path(__file__).parents[2]
-#: The sentence with its two figures to be read.
-READ = re.compile(
-    re.escape(SENTENCE).replace(r"\{factor\}", r"(?:(\S+) times )?").replace(r"\{delta\}\.", r"(\S+)\.(?=\s|$)")
-)
+#: Scope -> its sentence with the two figures to be read.
+READ = {
+    scope: re.compile(
+        re.escape(said).replace(r"\{factor\}", r"(?:(\S+) times )?").replace(r"\{delta\}\.", r"(\S+)\.(?=\s|$)")
+    )
+    for scope, said in SENTENCES.items()
+}
 #: What hockey-stick δ does not say, in the words in which it has been said.
 FALSE = re.compile(
     r"(not\*? )?(the probability that an answer \w+|changes? (the|anyone's) odds|factor of at most|"
@@ -34,9 +37,9 @@ def words(path: str) -> str:
     return " ".join((ROOT / path).read_text(encoding="utf-8").replace("\n> ", " ").split())
 
 
-def figures(text: str) -> tuple[Decimal, Decimal]:
+def figures(text: str, scope: str = "answer") -> tuple[Decimal, Decimal]:
     """The factor and δ that a text promises, exactly as printed."""
-    found = READ.search(" ".join(text.split()))
+    found = READ[scope].search(" ".join(text.split()))
     assert found is not None
     return Decimal(found[1] or 1), Decimal(found[2])
 
@@ -49,17 +52,18 @@ def mechanism() -> shoal.Mechanism:
 
 
 @pytest.mark.parametrize(
-    ("page", "multiple", "delta"),
+    ("page", "multiple", "delta", "scope"),
     [
-        ("docs/promise.md", "e^ε times ", "δ"),
-        ("docs/howto.md", "e^ε times ", "δ"),
-        ("README.md", "e^ε times ", "δ"),
-        ("docs/faq.md", f"{factor(1.0)} times ", "δ"),
-        ("docs/tutorial.md", f"{factor(1.0)} times ", "1e-05"),
+        ("docs/promise.md", "e^ε times ", "δ", "answer"),
+        ("docs/promise.md", "e^ε times ", "δ", "table"),
+        ("docs/howto.md", "e^ε times ", "δ", "answer"),
+        ("README.md", "e^ε times ", "δ", "answer"),
+        ("docs/faq.md", f"{factor(1.0)} times ", "δ", "table"),
+        ("docs/tutorial.md", f"{factor(1.0)} times ", "1e-05", "table"),
     ],
 )
-def test_the_documents_say_the_sentence(page: str, multiple: str, delta: str) -> None:
-    assert SENTENCE.format(factor=multiple, delta=delta).lower() in words(page).lower()
+def test_the_documents_say_the_sentence(page: str, multiple: str, delta: str, scope: str) -> None:
+    assert SENTENCES[scope].format(factor=multiple, delta=delta).lower() in words(page).lower()
 
 
 def test_no_page_says_more_than_delta_does() -> None:
@@ -117,8 +121,9 @@ def test_no_promise_without_a_meaningful_guarantee() -> None:
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["ada", "ben"])
     card = shoal.release_card(shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", 1.0, 0.1))
     assert not card.meaningful
-    assert READ.search(" ".join(card.to_markdown().split())) is None
-    assert READ.search(" ".join(card.to_yaml().split())) is None
+    for said in READ.values():
+        assert said.search(" ".join(card.to_markdown().split())) is None
+        assert said.search(" ".join(card.to_yaml().split())) is None
 
 
 @settings(derandomize=True, max_examples=300)

@@ -15,8 +15,8 @@ import shoal
 
 FILES = {
     "state.json", "shards", "forecasts", "mechanism", "released", "ledger.db", "fit.json", "design.json",
-    "release.json", "quality.csv", "left_out.csv", "released.csv", "released.parquet", "audit.json", "card.json",
-    "card.md", "card.yaml", "report.html",
+    "release.json", "quality.csv", "left_out.csv", "released.csv", "released.parquet", "public", "audit.json",
+    "card.json", "card.md", "card.yaml", "report.html",
 }  # fmt: skip
 
 
@@ -42,13 +42,26 @@ def test_a_run_leaves_every_file_and_nothing_else(finished):
 
 def test_the_released_table_is_what_the_ledger_recorded(finished):
     table = pl.read_parquet(finished / "released.parquet")
-    assert table.columns == ["household", "step", "timestamp", "released_kw"]
+    assert table.columns == ["household", "group", "row", "step", "timestamp", "released_kw"]
     assert pl.read_csv(finished / "released.csv")["released_kw"].to_list() == table["released_kw"].to_list()
     assert len(table) == 12 * 4
     with shoal.Ledger.open(finished / "ledger.db", create=False) as ledger:
         recorded = {e.content["label"]: e.content["released"] for e in ledger.entries() if e.kind == "release"}
     for name, part in table.group_by("household", maintain_order=True):
         assert np.array_equal(part["released_kw"].to_numpy(), np.exp(recorded[name[0]]))
+
+
+def test_what_is_passed_on_names_nobody(finished):
+    assert [path.name for path in (finished / "public").iterdir()] == ["released.csv"]
+    public, key = pl.read_csv(finished / "public" / "released.csv"), pl.read_csv(finished / "released.csv")
+    assert public.columns == ["group", "row", "step", "timestamp", "released_kw"]
+    assert public.equals(key.drop("household"))  # the owner's table is the key
+    rows = key.filter(pl.col("step") == 1)
+    graph = shoal.Mechanism.load(mechanism(finished)).graph
+    components = dict(zip(graph.labels, graph.components.tolist(), strict=True))
+    for _, group in rows.group_by("group"):
+        assert group["row"].to_list() == list(range(1, len(group) + 1))
+        assert len({components[name] for name in group["household"]}) == 1
 
 
 def test_the_guarantee_is_met_and_recorded(finished):
@@ -167,7 +180,7 @@ def test_a_household_table_groups_by_its_column(unreleased, tmp_path, meters):
     (tmp_path / "homes.csv").write_text(f"household,feeder\n{rows}\n")
     config = tmp_path / "run.toml"
     config.write_text(
-        f'[neighbors]\ntable = "{tmp_path / "homes.csv"}"\ncolumn = "feeder"\n[forecast]\nhorizon = 4\norder = [2, 1]\n'
+        f'[neighbors]\ncrowd = 4\ntable = "{tmp_path / "homes.csv"}"\ncolumn = "feeder"\n[forecast]\nhorizon = 4\norder = [2, 1]\n'
     )
     done = call("fit", meters, "--out", tmp_path / "by-feeder", "--config", config, "--json")
     assert done.code == 0, done.err
@@ -190,7 +203,14 @@ def test_stages_tell_how_far_they_are(january):
 
 
 def test_the_run_of_the_library_is_that_of_the_command(january, meters, tmp_path):
-    settings = {"group_cap": 4, "horizon": 4, "order": (2, 1), "audit_samples": 100, "origin": "2024-01-17T18:00"}
+    settings = {
+        "crowd": 4,
+        "crowds": "standing",
+        "horizon": 4,
+        "order": (2, 1),
+        "audit_samples": 100,
+        "origin": "2024-01-17T18:00",
+    }
     run = shoal.run(meters, tmp_path / "x", **settings)
     other = shoal.Run.open(january)
     assert run.config == other.config

@@ -16,15 +16,17 @@ from shoal.designs.problem import Problem
 PAIR = np.array([[0, 1]], dtype=np.intp)
 
 
-def value_and_gradient(notion: str, epsilon: float, means: Array, covs: Array) -> tuple[Array, Array, Array]:
-    """ln δ of both directions; gradients [direction, label] in covariances and means."""
+def value_and_gradient(
+    notion: str, epsilon: float, means: Array, covs: Array, directions: int = 2
+) -> tuple[Array, Array, Array]:
+    """ln δ of both directions, or of the one of a table; gradients [direction, label] in covariances and means."""
     k = means.shape[1]
-    trace, out = empty_trace(1, k), np.empty((1, 2))
-    epsilons, factors = np.full((1, 2), epsilon), np.linalg.cholesky(covs)
+    trace, out = empty_trace(1, k), np.empty((1, directions))
+    epsilons, factors = np.full((1, directions), epsilon), np.linalg.cholesky(covs)
     edge_values(NOTIONS[notion], epsilons, factors, covs, means, PAIR, trace, out)
-    by_cov, by_mean = np.zeros((2, 2, k, k)), np.zeros((2, 2, k))
-    for direction in range(2):
-        shares = np.zeros((1, 2))
+    by_cov, by_mean = np.zeros((directions, 2, k, k)), np.zeros((directions, 2, k))
+    for direction in range(directions):
+        shares = np.zeros((1, directions))
         shares[0, direction] = 1.0
         edge_gradients(
             NOTIONS[notion], epsilons, out, shares, factors, PAIR, trace, by_cov[direction], by_mean[direction]
@@ -37,9 +39,9 @@ def stencil(f, h: float) -> Array:
     return np.asarray((8.0 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12.0 * h))
 
 
-def check(notion: str, epsilon: float, means: Array, covs: Array, h: float, seed: int) -> None:
+def check(notion: str, epsilon: float, means: Array, covs: Array, h: float, seed: int, directions: int = 2) -> None:
     k = means.shape[1]
-    _, by_cov, by_mean = value_and_gradient(notion, epsilon, means, covs)
+    _, by_cov, by_mean = value_and_gradient(notion, epsilon, means, covs, directions)
     rng = np.random.default_rng(seed)
     for _ in range(3):
         turn = rng.standard_normal((2, k, k))
@@ -47,7 +49,7 @@ def check(notion: str, epsilon: float, means: Array, covs: Array, h: float, seed
         step = rng.standard_normal((2, k))
 
         def moved(s: float, turn: Array = turn, step: Array = step) -> Array:
-            return value_and_gradient(notion, epsilon, means + s * step, covs + s * turn)[0]
+            return value_and_gradient(notion, epsilon, means + s * step, covs + s * turn, directions)[0]
 
         seen = stencil(moved, h)
         said = (by_cov * turn).sum(axis=(1, 2, 3)) + (by_mean * step).sum(axis=(1, 2))
@@ -55,12 +57,13 @@ def check(notion: str, epsilon: float, means: Array, covs: Array, h: float, seed
         assert (np.abs(said - seen) <= 3e-4 * size + 1e-9).all()
 
 
+@pytest.mark.parametrize("directions", [2, 1], ids=["answer", "table"])
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("notion", list(NOTIONS))
-def test_gradient_of_random_pairs(notion: str, k: int) -> None:
+def test_gradient_of_random_pairs(notion: str, k: int, directions: int) -> None:
     rng = np.random.default_rng([1, k])
     covs = random_covs(rng, 2, k) + 0.2 * np.eye(k)
-    check(notion, 0.7, rng.standard_normal((2, k)), covs, 1e-3, k)
+    check(notion, 0.7, rng.standard_normal((2, k)), covs, 1e-3, k, directions)
 
 
 @pytest.mark.parametrize("notion", ["dp", "pdp", "pdp-two-sided"])

@@ -257,7 +257,7 @@ def test_certificate_includes_finite_precision() -> None:
     assert certificate.delta == ideal.delta
     assert certificate.delta_upper >= ideal.delta_upper + certificate.finite_precision
     assert certificate.delta_upper == pytest.approx(ideal.delta_upper, rel=1e-9)
-    assert str(certificate).endswith("(dp), worst for 0 against 1")
+    assert str(certificate).endswith("(dp; one answer), worst for 0 against 1")
 
 
 def test_finite_precision_is_the_floor_of_a_perfect_design() -> None:
@@ -286,7 +286,7 @@ def test_claims_become_dp_once_rounded(notion: str) -> None:
     certificate = mechanism.certificate
     assert certificate.notion == notion
     assert certificate.released_notion == "dp"
-    assert f"(dp, once rounded; designed for {notion})" in str(certificate)
+    assert f"(dp, once rounded; designed for {notion}; one answer)" in str(certificate)
     assert certificate.delta == mechanism.curve(1.0, notion).delta
     assert certificate.delta_upper >= mechanism.released_curve(1.0).delta_upper
 

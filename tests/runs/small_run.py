@@ -16,7 +16,17 @@ from shoal.runs.jobs import Listing
 from shoal.runs.run import Run
 from shoal.runs.stages.release_stage import Shown
 
-CONFIG = Config(shard_size=12, group_cap=5, horizon=4, order=(2, 1), train_days=14, audit_groups=2, audit_samples=100)
+CONFIG = Config(
+    shard_size=12,
+    crowd=5,
+    cell=9,
+    crowds="standing",
+    horizon=4,
+    order=(2, 1),
+    train_days=14,
+    audit_groups=2,
+    audit_samples=100,
+)
 #: All that comes before the report, which takes longest.
 STAGES = ("fit", "design", "release", "audit", "card")
 FIRST_DAY, SECOND_DAY, THIRD_DAY = (datetime(2024, 1, day) for day in (17, 18, 19))
@@ -107,8 +117,14 @@ def assert_released_as_charged(out: Path) -> set[str]:
     answers, name = charged(out), Run.open(out).release_name
     table = pl.read_parquet(out / "released.parquet")
     parts = listing(out, "release").parts
-    assert pl.concat([pl.read_parquet(part.path) for part in parts]).equals(table)
+    shards = pl.concat([pl.read_parquet(part.path) for part in parts])
+    assert shards.drop("group").equals(table.drop("group"))
     assert pl.read_csv(out / "released.csv")["released_kw"].to_list() == table["released_kw"].to_list()
+    passed_on = pl.read_csv(out / "public" / "released.csv")
+    assert passed_on.columns == ["group", "row", "step", "timestamp", "released_kw"]
+    assert passed_on["released_kw"].to_list() == table["released_kw"].to_list()
+    numbers = table.filter(pl.col("step") == 1).group_by("group").agg(pl.col("row").sort())
+    assert all(rows.to_list() == list(range(1, len(rows) + 1)) for rows in numbers["row"])
     figures = {str(one): rows["released_kw"].to_numpy() for (one,), rows in table.group_by("household")}
     seen: set[str] = set()
     for part in parts:
@@ -116,7 +132,7 @@ def assert_released_as_charged(out: Path) -> set[str]:
         for household in known.households:
             assert household not in seen
             seen.add(household)
-            np.testing.assert_array_equal(known.to_power(answers[household, name]), figures[household])
+            np.testing.assert_array_equal(np.array(answers[household, name]), figures[household])
     assert seen == set(figures) == {household for household, query in answers if query == name}
     return seen
 

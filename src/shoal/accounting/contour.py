@@ -124,10 +124,11 @@ def quadrature(
 ) -> tuple[float, float, float, float, float, int, int]:
     """Trapezoidal sum along one bend, with at most so many halvings of the coarsest step.
 
-    Returns (value, relative difference of the last two steps, cancellation, |t(1+t)| and |t²(1+t)| averaged over the
+    Returns (value, relative difference of the last two steps, cancellation, the two :func:`weights` averaged over the
     sum's terms in size, stride, last index): value is strip · π · integral over its scale at c; the last two let a
     caller walk the same nodes again.
     """
+    near = nearness(c, law)
     stride = 2**HALVINGS
     last = len(_SINH) - 1
     # The coarsest pass finds where the integrand has died out.
@@ -146,7 +147,7 @@ def quadrature(
         if index % (2 * stride) == 0:
             every_other += strip * im
         absolute += size
-        once, twice = weights(index, bend, c, scale)
+        once, twice = weights(index, bend, c, scale, near)
         moment += size * once
         moment_t += size * twice
         quiet = quiet + 1 if size < QUIET * absolute else 0
@@ -187,13 +188,31 @@ def quadrature(
 
 
 @kernel
-def weights(index: int, bend: int, c: float, scale: float) -> tuple[float, float]:
-    """|t(1+t)| and |t²(1+t)| at a node."""
+def nearness(c: float, law: LossLaw) -> float:
+    """cos α (1/|g| + |c|) for the smallest |g| of a direction with a gap or a doubt: from |Im t| above it on, u grows.
+
+    |u(t)| ≥ |Im t| |g| and |u(c)| ≤ 1 + |c g|, so |u(c) / u(t)| ≤ (1/|g| + |c|) / |Im t| beside 1 / cos α.
+    """
+    least = math.inf
+    for r in range(law.g.shape[0]):
+        for i in range(law.g.shape[1]):
+            if law.a[r, i] > 0.0 or law.lam_error[r, i] > 0.0 or law.shift_error[r, i] > 0.0:
+                least = min(least, abs(law.g[r, i]) - (1.0 + law.g[r, i]) * law.lam_error[r, i])
+    return COS * (1.0 / least + abs(c)) if least > 0.0 else math.inf
+
+
+@kernel
+def weights(index: int, bend: int, c: float, scale: float, near: float) -> tuple[float, float]:
+    """|t(1+t)| v and |t²(1+t)| v² at a node, where v cos⁻¹α ≥ |u(c) / u(t)| for every u that matters (v ≤ 1).
+
+    An integrand that dies out like a power of t has most of |t(1+t)| far out, where u is large as well.
+    """
     re = c + bend * scale * SIN * (_COSH[index] - 1.0)
     im = scale * COS * _SINH[index]
     square = re * re + im * im
-    once = math.sqrt(square * ((1.0 + re) * (1.0 + re) + im * im))
-    return once, once * math.sqrt(square)
+    share = min(1.0, near / im) if im > 0.0 else 1.0
+    once = math.sqrt(square * ((1.0 + re) * (1.0 + re) + im * im)) * share
+    return once, once * math.sqrt(square) * share
 
 
 @kernel
@@ -223,7 +242,8 @@ def spectrum_error(t: float, once: float, twice: float, law: LossLaw) -> float:
     """Change of K that the errors of the spectrum can cause, where |t(1+t)| is ``once`` and |t²(1+t)| is ``twice``.
 
     ∂K/∂λ = ½ t(1+t) (g/u + t a γ/u²) and ∂K/∂√a = t(1+t) √a/u. On a contour through t, |u| is at least cos α of its
-    value at t. Infinite where u itself is in doubt by more than ``FIRST_ORDER``.
+    value at t, and where it is more, the :func:`weights` are less. Infinite where u itself is in doubt by more than
+    ``FIRST_ORDER``.
 
     With the same γ dλ = ‖Δ‖ in every direction this also covers a Δ that is not diagonal, eigenvectors that turned: the
     determinant sees eigenvalues only, which move by at most ‖Δ‖, and |xᵀΔx| ≤ ‖Δ‖ Σ xᵢ² for x = u⁻¹w.

@@ -7,8 +7,7 @@ private side: what :func:`epsilon_at` returns satisfies its target with ``delta_
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from shoal import validation
 from shoal.accounting import tails
 from shoal.accounting.contour import EPS
 from shoal.accounting.edges import LOOSE, all_edges, worst_edges
-from shoal.accounting.releases import EdgeSource, Releases, prior_offsets
+from shoal.accounting.releases import EdgeSource, Prior, Releases
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.threads import Progress, map_blocks
@@ -38,15 +37,14 @@ FIRST_SETTLED = 8
 #: The smallest positive double: an upper end that is not exactly zero never reads as zero.
 TINIEST = 5e-324
 
-Prior = Mapping[str, float] | Sequence[float] | None
-
 
 @dataclass(frozen=True)
 class PrivacyCurve:
     """δ at each ε over all edges of a graph.
 
     Each field has the shape of ``epsilon`` (plain numbers when ε was one). ``worst_edge`` holds the pair of labels
-    (from, to) that attains ``delta``; ``delta_lower ≤ exact δ ≤ delta_upper``.
+    (from, to) that attains ``delta``; ``delta_lower ≤ exact δ ≤ delta_upper``. ``scope`` says what somebody holds: one
+    answer, or the table of all of them, where a pair has one figure for both directions.
     """
 
     notion: str
@@ -57,17 +55,17 @@ class PrivacyCurve:
     delta_upper: Any
     log_delta_upper: Any
     worst_edge: Any
+    scope: str = "answer"
 
     @classmethod
-    def void(cls, notion: str, epsilon: float, edge: tuple[str, str]) -> PrivacyCurve:
+    def void(cls, notion: str, epsilon: float, edge: tuple[str, str], scope: str = "answer") -> PrivacyCurve:
         """What is said where nothing can be: δ ≤ 1."""
-        return cls(notion, epsilon, 1.0, 0.0, 0.0, 1.0, 0.0, edge)
+        return cls(notion, epsilon, 1.0, 0.0, 0.0, 1.0, 0.0, edge, scope)
 
     def scalar(self) -> PrivacyCurve:
         """The curve at its first ε, with plain numbers."""
-        return PrivacyCurve(
-            self.notion, *(getattr(self, name)[0] for name in self.__dataclass_fields__ if name != "notion")
-        )
+        arrays = [name for name in self.__dataclass_fields__ if name not in ("notion", "scope")]
+        return replace(self, **{name: getattr(self, name)[0] for name in arrays})
 
     def __repr__(self) -> str:
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
@@ -96,6 +94,7 @@ def privacy_curve(
     notion: str = "dp",
     prior: Prior = None,
     *,
+    scope: str = "answer",
     progress: Progress | None = None,
 ) -> PrivacyCurve:
     """The worst δ over both directions of every edge, at each ε.
@@ -113,6 +112,8 @@ def privacy_curve(
             paper's definition) or ``"chernoff"`` (the paper's Lemma 1 at its best s).
         prior: probability of each label, by name or in label order; the ε of an edge X → X' then shifts by
             −ln(prior of X / prior of X').
+        scope: ``"answer"`` for who holds one answer; ``"table"`` for who holds the answers about all labels, names
+            dropped, and asks whether the rows of two of them are exchanged: L_{X→X'} + L_{X'→X}, one figure per pair.
         progress: called with (edges done, edges in all).
 
     Returns:
@@ -128,15 +129,17 @@ def privacy_curve(
     >>> twice = shoal.privacy_curve([classes, classes], graph, [0.1, 1.0])
     >>> print([f"{delta:.4f}" for delta in twice.delta_upper])
     ['0.4964', '0.2862']
+    >>> print(f"{shoal.privacy_curve(classes, graph, 0.1, scope='table').delta_upper:.4f}")  # equal covariances: √2 μ
+    0.4964
     """
     validation.choice(list(NOTIONS), notion=notion)
     grid, scalar = validation.grid(epsilon=epsilon)
-    releases = Releases.of(classes)
+    releases = Releases.of(classes, scope)
     pairs = releases.pairs(graph)
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is no worst edge to report")
     _no_shift_beyond_zero(notion, prior)
-    offsets = prior_offsets(prior, releases.labels, pairs)
+    offsets = releases.offsets(pairs, prior)
     found = worst_over_edges(releases, pairs, notion, grid, offsets, progress)
     return found.scalar() if scalar else found
 
@@ -165,16 +168,23 @@ def worst_over_edges(
         delta_upper=exp_up(upper),
         log_delta_upper=upper,
         worst_edge=edges,
+        scope=getattr(releases, "scope", "answer"),
     )
 
 
 def edge_deltas(
-    classes: Any, graph: NeighborGraph, epsilon: float, notion: str = "dp", prior: Prior = None
+    classes: Any,
+    graph: NeighborGraph,
+    epsilon: float,
+    notion: str = "dp",
+    prior: Prior = None,
+    *,
+    scope: str = "answer",
 ) -> FloatArray:
-    """δ of every edge in both directions at one ε, shape (n_edges, 2): column 0 is i → j, column 1 is j → i.
+    """δ of every edge at one ε: (n_edges, 2), column 0 is i → j, column 1 is j → i; of a table (n_edges,).
 
     Args:
-        classes, graph, notion, prior: as in :func:`privacy_curve`.
+        classes, graph, notion, prior, scope: as in :func:`privacy_curve`.
         epsilon: one number, at least 0.
 
     Returns:
@@ -185,21 +195,30 @@ def edge_deltas(
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
     >>> print(shoal.edge_deltas(classes, graph, 1.0).round(4))
     [[0.1269 0.1269]]
+    >>> print(shoal.edge_deltas(classes, graph, 1.0, scope="table").round(4))
+    [0.2862]
     """
-    return np.exp(edge_brackets(classes, graph, epsilon, notion, prior)[..., 0])
+    return np.exp(edge_brackets(classes, graph, epsilon, notion, prior, scope=scope)[..., 0])
 
 
 def edge_brackets(
-    classes: Any, graph: NeighborGraph, epsilon: float, notion: str = "dp", prior: Prior = None
+    classes: Any,
+    graph: NeighborGraph,
+    epsilon: float,
+    notion: str = "dp",
+    prior: Prior = None,
+    *,
+    scope: str = "answer",
 ) -> FloatArray:
-    """ln δ of every edge and direction with its bracket: shape (n_edges, 2, 3), last axis (value, lower, upper).
+    """ln δ of every edge and direction with its bracket: (n_edges, 2, 3), last axis (value, lower, upper).
 
     Args:
-        classes, graph, notion, prior: as in :func:`privacy_curve`.
+        classes, graph, notion, prior, scope: as in :func:`privacy_curve`.
         epsilon: one number, at least 0.
 
     Returns:
-        The brackets, edges in the order of ``graph.edges``; second axis i → j, j → i; −inf stands for δ = 0.
+        The brackets, edges in the order of ``graph.edges``; second axis i → j, j → i, which a table does not have:
+        (n_edges, 3); −inf stands for δ = 0.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
@@ -212,28 +231,37 @@ def edge_brackets(
     """
     code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     epsilon = validation.non_negative(epsilon=epsilon)
-    releases = Releases.of(classes)
+    releases = Releases.of(classes, scope)
     pairs = releases.pairs(graph)
     _no_shift_beyond_zero(notion, prior)
-    offsets = prior_offsets(prior, releases.labels, pairs)
+    offsets = releases.offsets(pairs, prior)
     grid = np.array([epsilon])
 
     def work(part: slice) -> FloatArray:
         return brackets(releases, pairs[part], code, grid, offsets[part])[:, :, 0]
 
     parts = list(map_blocks(work, len(pairs), BLOCK))
-    found = np.concatenate(parts) if parts else np.empty((0, 2, 3))
+    found = np.concatenate(parts) if parts else np.empty((0, releases.directions, 3))
     value, lower, upper = trusted(found.reshape(-1, 3))
-    return np.stack([value, lower, upper], axis=1).reshape(found.shape)
+    ends = np.stack([value, lower, upper], axis=1).reshape(found.shape)
+    return ends if releases.directions == 2 else ends[:, 0]
 
 
-def epsilon_at(classes: Any, graph: NeighborGraph, delta: float, notion: str = "dp", prior: Prior = None) -> float:
+def epsilon_at(
+    classes: Any,
+    graph: NeighborGraph,
+    delta: float,
+    notion: str = "dp",
+    prior: Prior = None,
+    *,
+    scope: str = "answer",
+) -> float:
     """The smallest ε at which δ(ε) ≤ ``delta`` is certain, to a relative accuracy of 1e-12 or better; inf if none.
 
     The returned ε satisfies the target with ``delta_upper``, never merely with ``delta``.
 
     Args:
-        classes, graph, notion, prior: as in :func:`privacy_curve`.
+        classes, graph, notion, prior, scope: as in :func:`privacy_curve`.
         delta: the target, at least 0 and below 1.
 
     Returns:
@@ -252,12 +280,12 @@ def epsilon_at(classes: Any, graph: NeighborGraph, delta: float, notion: str = "
     delta = validation.probability(delta=delta, below_one=True)
     # δ's own logarithm, rounded down by what exp_up may add.
     target = math.log(delta) * (1 + EPS) - 8 * EPS if delta > 0 else -math.inf
-    releases = Releases.of(classes)
+    releases = Releases.of(classes, scope)
     pairs = releases.pairs(graph)
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is no worst edge to report")
     _no_shift_beyond_zero(notion, prior)
-    offsets = prior_offsets(prior, releases.labels, pairs)
+    offsets = releases.offsets(pairs, prior)
     epsilon = 0.0
     # The worst edge at the current ε is solved alone; its ε is a lower bound for all, so the loop only moves up.
     for _ in range(len(pairs) * 2 + 1):
@@ -338,8 +366,11 @@ def _solve_edge(
 def brackets(
     releases: EdgeSource, pairs: NDArray[np.integer], code: int, epsilons: FloatArray, offsets: FloatArray
 ) -> FloatArray:
-    """(n_edges, 2, n_epsilon, 3) brackets of ln δ; loose ones are recomputed from precise spectra."""
-    out = np.empty((len(pairs), 2, len(epsilons), 3))
+    """(edges, directions, ε, 3) brackets of ln δ; loose ones are recomputed from precise spectra.
+
+    ``offsets`` has a column per direction.
+    """
+    out = np.empty((*offsets.shape, len(epsilons), 3))
     spectra = releases.spectra(pairs)
     all_edges(code, epsilons, offsets, spectra, out)
     rows = np.flatnonzero(_wider(out, LOOSE).any(axis=(1, 2)))
@@ -406,7 +437,7 @@ def _worst(
                 top = int(np.argmax(flat[j, :, 0]))
                 if flat[j, top, 0] > best[j, 0] or where[j, 0] < 0:
                     best[j, 0] = flat[j, top, 0]
-                    where[j] = rows[top // 2], top % 2
+                    where[j] = rows[top // offsets.shape[1]], top % offsets.shape[1]
                 best[j, 1:] = np.maximum(best[j, 1:], flat[j, :, 1:].max(axis=0))
             count *= 8
         where[:, 0] += np.where(where[:, 0] >= 0, part.start, 0)

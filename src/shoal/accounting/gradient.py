@@ -60,7 +60,7 @@ class Trace(NamedTuple):
     """What the first pass leaves for the second, per edge: forward spectrum, U, and contours.
 
     ``contours`` is (edges, directions, tails, ``SLOTS``), each a :class:`Contour`. The second tail is used by two-sided
-    PDP only.
+    PDP only, the second direction not in a table.
     """
 
     lam: FloatArray
@@ -78,11 +78,22 @@ def empty_trace(n_edges: int, n_dims: int) -> Trace:
 
 @kernel
 def _law(lam: FloatArray, g: FloatArray, w: FloatArray) -> LossLaw:
+    """The loss law of a spectrum, (1, k), or of both directions of an edge, (2, k)."""
+    zero = np.zeros_like(lam)
+    return LossLaw(lam, g, w * w, np.ones(len(lam)), zero, zero, lam.sum())
+
+
+@kernel
+def _both(lam: FloatArray, g: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(2, k) spectra of an edge and of its reverse."""
     n = len(lam)
-    a, zero = np.empty((1, n)), np.zeros((1, n))
-    for i in range(n):
-        a[0, i] = w[i] * w[i]
-    return LossLaw(lam.reshape(1, n), g.reshape(1, n), a, np.ones(1), zero, zero, lam.sum())
+    lams, gs, ws, zero = np.empty((2, n)), np.empty((2, n)), np.empty((2, n)), np.zeros(n)
+    for r in range(2):
+        lams[r] = lam
+        gs[r] = g
+        ws[r] = w
+    turn_around(lams[1], gs[1], ws[1], zero, zero)
+    return lams, gs, ws
 
 
 @kernel
@@ -134,10 +145,13 @@ def _contour(kind: int, side: int, x: float, law: LossLaw, slots: FloatArray) ->
 
 @kernel
 def _averages(
-    kind: int, side: int, x: float, law: LossLaw, share: float, contour: Contour, d: FloatArray, p: FloatArray,
-    q: FloatArray,
+    kind: int, side: int, x: float, law: LossLaw, row: int, share: float, contour: Contour, d: FloatArray,
+    p: FloatArray, q: FloatArray,
 ) -> None:  # fmt: skip
-    """Add share times d = ⟨t(1+t)/u⟩, p = ⟨t²(1+t)/uuᵀ⟩, q = ⟨t(1+t)/uuᵀ⟩ of one tail (lower triangles)."""
+    """Add share times d = ⟨t(1+t)/u⟩, p = ⟨t²(1+t)/uuᵀ⟩, q = ⟨t(1+t)/uuᵀ⟩ of one tail (lower triangles).
+
+    The average is over the whole law's integrand, u that of one of its rows.
+    """
     strip = int(contour.strip)
     if strip == 0 or share == 0.0:
         return
@@ -168,7 +182,7 @@ def _averages(
         s_re, s_im = t_re + t_re * t_re - t_im * t_im, t_im + 2.0 * t_re * t_im
         z_re, z_im = re * s_re - im * s_im, re * s_im + im * s_re
         for i in range(n):
-            u_re, u_im = 1.0 - t_re * law.g[0, i], -t_im * law.g[0, i]
+            u_re, u_im = 1.0 - t_re * law.g[row, i], -t_im * law.g[row, i]
             norm = 1.0 / (u_re * u_re + u_im * u_im)
             inv_re[i] = u_re * norm
             inv_im[i] = -u_im * norm
@@ -199,8 +213,8 @@ def _value(notion: int, epsilon: float, law: LossLaw, contours: FloatArray) -> f
 
 @kernel
 def _all_averages(
-    notion: int, epsilon: float, law: LossLaw, value: float, contours: FloatArray, d: FloatArray, p: FloatArray,
-    q: FloatArray,
+    notion: int, epsilon: float, law: LossLaw, row: int, value: float, contours: FloatArray, d: FloatArray,
+    p: FloatArray, q: FloatArray,
 ) -> None:  # fmt: skip
     n = len(d)
     d[:] = 0.0
@@ -211,16 +225,16 @@ def _all_averages(
         t = bound.c
         if bound.strip != 0.0:
             for i in range(n):
-                d[i] = t * (1.0 + t) / (1.0 - t * law.g[0, i])
+                d[i] = t * (1.0 + t) / (1.0 - t * law.g[row, i])
                 for j in range(i + 1):
-                    q[i, j] = d[i] / (1.0 - t * law.g[0, j])
+                    q[i, j] = d[i] / (1.0 - t * law.g[row, j])
                     p[i, j] = t * q[i, j]
     elif notion == PDP_TWO_SIDED:
         right, left = _read(contours[0]), _read(contours[1])
-        _averages(TAIL, RIGHT, epsilon, law, math.exp(right.log_tail - value), right, d, p, q)
-        _averages(TAIL, LEFT, -epsilon, law, math.exp(left.log_tail - value), left, d, p, q)
+        _averages(TAIL, RIGHT, epsilon, law, row, math.exp(right.log_tail - value), right, d, p, q)
+        _averages(TAIL, LEFT, -epsilon, law, row, math.exp(left.log_tail - value), left, d, p, q)
     else:
-        _averages(HOCKEY if notion == DP else TAIL, RIGHT, epsilon, law, 1.0, _read(contours[0]), d, p, q)
+        _averages(HOCKEY if notion == DP else TAIL, RIGHT, epsilon, law, row, 1.0, _read(contours[0]), d, p, q)
     for i in range(n):
         for j in range(i):
             p[j, i] = p[i, j]
@@ -232,20 +246,25 @@ def edge_values(
     notion: int, epsilons: FloatArray, factors: FloatArray, covs: FloatArray, means: FloatArray, pairs: IndexArray,
     trace: Trace, out: FloatArray,
 ) -> None:  # fmt: skip
-    """out[e, direction] = ln δ of each edge in double precision, without a bracket, and its trace."""
-    n = means.shape[1]
-    e1, e2 = np.zeros(n), np.zeros(n)
+    """out[e, direction] = ln δ of each edge in double precision, without a bracket, and its trace.
+
+    ``out`` and ``epsilons`` have two columns, or one for a table, in which both directions add up to one loss.
+    """
+    table = out.shape[1] == 1
     for e in range(len(pairs)):
         i, j = pairs[e, 0], pairs[e, 1]
         lam, g, w = trace.lam[e], trace.g[e], trace.w[e]
         _, rows, _ = rough(factors[j], covs[i], covs[j], means[i], means[j], lam, g, w)
         trace.frames[e] = rows.T
-        value = _value(notion, epsilons[e, 0], _law(lam, g, w), trace.contours[e, 0])
-        out[e, 0] = NOTHING if value < NOTHING else value  # what is not a number stays so
-        lam, g, w = lam.copy(), g.copy(), w.copy()
-        turn_around(lam, g, w, e1, e2)
-        value = _value(notion, epsilons[e, 1], _law(lam, g, w), trace.contours[e, 1])
-        out[e, 1] = NOTHING if value < NOTHING else value
+        lams, gs, ws = _both(lam, g, w)
+        for direction in range(out.shape[1]):
+            law = _law(lams, gs, ws)
+            if not table:
+                law = _law(
+                    lams[direction : direction + 1], gs[direction : direction + 1], ws[direction : direction + 1]
+                )
+            value = _value(notion, epsilons[e, direction], law, trace.contours[e, direction])
+            out[e, direction] = NOTHING if value < NOTHING else value  # what is not a number stays so
 
 
 @kernel
@@ -253,33 +272,38 @@ def edge_gradients(
     notion: int, epsilons: FloatArray, values: FloatArray, shares: FloatArray, factors: FloatArray, pairs: IndexArray,
     trace: Trace, cov_grad: FloatArray, mean_grad: FloatArray,
 ) -> None:  # fmt: skip
-    """Add Σ shares[e, direction] · ∂ ln δ to cov_grad (labels, k, k) and mean_grad (labels, k)."""
-    n = trace.lam.shape[1]
-    e1, e2 = np.zeros(n), np.zeros(n)
+    """Add Σ shares[e, direction] · ∂ ln δ to cov_grad (labels, k, k) and mean_grad (labels, k).
+
+    A table has one share per edge, and both directions move its one loss.
+    """
+    n, table = trace.lam.shape[1], shares.shape[1] == 1
     d, p, q = np.empty(n), np.empty((n, n)), np.empty((n, n))
     own, base, shift = np.empty((n, n)), np.empty((n, n)), np.empty(n)
     for e in range(len(pairs)):
-        if shares[e, 0] == 0.0 and shares[e, 1] == 0.0:
+        if shares[e, 0] == 0.0 and shares[e, shares.shape[1] - 1] == 0.0:
             continue
         i, j = pairs[e, 0], pairs[e, 1]
         own[:] = 0.0
         base[:] = 0.0
         shift[:] = 0.0
-        lam, g, w = trace.lam[e].copy(), trace.g[e].copy(), trace.w[e].copy()
+        lams, gs, ws = _both(trace.lam[e], trace.g[e], trace.w[e])
         back = np.ones(n)
         for direction in range(2):
             # In direction 1 the edge starts at label j, and its basis is E Γ^{−1/2}.
             if direction == 1:
                 for r in range(n):
-                    back[r] = math.exp(-0.5 * lam[r])
-                turn_around(lam, g, w, e1, e2)
-            share = shares[e, direction]
+                    back[r] = math.exp(-0.5 * lams[0, r])
+            column = 0 if table else direction
+            share = shares[e, column]
             if share == 0.0:
                 continue
-            law = _law(lam, g, w)
+            law, row = _law(lams, gs, ws), direction
+            if not table:
+                law, row = _law(lams[row : row + 1], gs[row : row + 1], ws[row : row + 1]), 0
             _all_averages(
-                notion, epsilons[e, direction], law, values[e, direction], trace.contours[e, direction], d, p, q
-            )
+                notion, epsilons[e, column], law, row, values[e, column], trace.contours[e, column], d, p, q
+            )  # fmt: skip
+            lam, g, w = lams[direction], gs[direction], ws[direction]
             first, second = (own, base) if direction == 0 else (base, own)
             for r in range(n):
                 for s in range(n):

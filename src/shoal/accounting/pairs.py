@@ -19,8 +19,9 @@ from shoal.graph import NeighborGraph
 class PairPrivacy:
     """Privacy between two labels at one ε.
 
-    ``delta_upper`` is what holds for (a → b, b → a), computed from their own laws. ``hops`` is their distance in the
-    graph (inf without a path) and ``hop_bound`` what the guarantee along a shortest path implies for the worse
+    ``delta_upper`` is what holds for (a → b, b → a), computed from their own laws; in a table the two are equal.
+    ``hops`` is their distance in the graph (inf without a path) and ``hop_bound`` what the guarantee along a shortest
+    path implies for the worse
     direction: for an edge that is the edge's own δ, for a pair far apart it is usually much weaker than the truth.
     """
 
@@ -33,11 +34,21 @@ class PairPrivacy:
     hop_bound: float
 
 
-def pair_privacy(classes: Any, graph: NeighborGraph, a: Any, b: Any, epsilon: float, notion: str = "dp") -> PairPrivacy:
+def pair_privacy(
+    classes: Any,
+    graph: NeighborGraph,
+    a: Any,
+    b: Any,
+    epsilon: float,
+    notion: str = "dp",
+    *,
+    scope: str = "answer",
+) -> PairPrivacy:
     """What holds between two labels that need not be neighbors, and the bound that h hops give.
 
     Group privacy along a path X₀, …, X_h with ε/h per hop: δ ≤ Σ_j e^{jε/h} δ_{X_j → X_{j+1}}(ε/h). It holds for the
-    hockey-stick δ; for other notions ``hop_bound`` is 1 beyond one hop.
+    hockey-stick δ; for other notions ``hop_bound`` is 1 beyond one hop. In a table (``scope``) neighbors are exchanged
+    along the path and back, (X₀X₁) … (X_{h−1}X_h) … (X₀X₁): 2h − 1 steps with ε/(2h − 1) each.
 
     Returns:
         What holds in both directions, the hops between the labels and what these imply.
@@ -51,15 +62,15 @@ def pair_privacy(classes: Any, graph: NeighborGraph, a: Any, b: Any, epsilon: fl
     """
     code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     epsilon = validation.non_negative(epsilon=epsilon)
-    releases = Releases.of(classes)
+    releases = Releases.of(classes, scope)
     releases.pairs(graph)
     position = {name: i for i, name in enumerate(releases.labels)}
     i, j = graph.index(a), graph.index(b)
     if i == j:
         return PairPrivacy(str(a), str(b), notion, epsilon, (0.0, 0.0), 0, 0.0)
     pair = np.array([[position[str(a)], position[str(b)]]], dtype=np.intp)
-    found = brackets(releases, pair, code, np.array([epsilon]), np.zeros((1, 2)))[0, :, 0]
-    own = exp_up(trusted(found)[2])
+    found = brackets(releases, pair, code, np.array([epsilon]), releases.offsets(pair))[0, :, 0]
+    own = np.broadcast_to(exp_up(trusted(found)[2]), (2,))
     path = graph.path(a, b)
     if path is None:
         bound, hops = 1.0, math.inf
@@ -71,9 +82,12 @@ def pair_privacy(classes: Any, graph: NeighborGraph, a: Any, b: Any, epsilon: fl
             bound = 1.0
         else:
             steps = np.array([[position[p], position[q]] for p, q in pairwise(path)], dtype=np.intp)
-            each = brackets(releases, steps, code, np.array([epsilon / hops]), np.zeros((hops, 2)))[:, :, 0]
-            delta = exp_up(trusted(each.reshape(-1, 3))[2]).reshape(hops, 2)
-            growth = np.exp(np.minimum(np.arange(hops) * epsilon / hops, 700.0))  # beyond, any δ > 0 makes the bound 1
+            if scope == "table":
+                steps = np.concatenate([steps, steps[-2::-1]])
+            n = len(steps)
+            each = brackets(releases, steps, code, np.array([epsilon / n]), releases.offsets(steps))[:, :, 0]
+            delta = np.broadcast_to(exp_up(trusted(each.reshape(-1, 3))[2]).reshape(n, -1), (n, 2))
+            growth = np.exp(np.minimum(np.arange(n) * epsilon / n, 700.0))  # beyond, any δ > 0 makes the bound 1
             forth, back = (growth * delta[:, 0]).sum(), (growth * delta[::-1, 1]).sum()
             bound = float(min(max(forth, back) * (1 + 1e-12), 1.0))
             if epsilon > 700.0 and delta.any():

@@ -9,13 +9,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal import validation
 from shoal.accounting.edges import EdgeBlock
-from shoal.accounting.spectrum import EdgeSpectra, edge_spectra, width_of
+from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
 from shoal.validation import FloatArray
+
+Prior = Mapping[str, float] | Sequence[float] | None
+#: What leaves: one answer about a hidden label, or the answers about all of them (docs/theory.md, section 10).
+SCOPES = ("answer", "table")
 
 
 class EdgeSource(Protocol):
@@ -32,16 +37,19 @@ class Releases:
     """Independent releases about the same label, equal ones counted once with their multiplicity.
 
     Composition is exact because the losses of independent releases add: spectra are laid side by side
-    (docs/theory.md, section 5).
+    (docs/theory.md, section 5). In a table both rows of a pair count: with the rows of A and B exchanged, the loss is
+    L_{A→B} + L_{B→A}, one law for both directions, so the two directions' spectra are laid side by side as well.
     """
 
     families: tuple[GaussianClasses, ...]
     times: FloatArray
     labels: tuple[str, ...]
+    scope: str = "answer"
 
     @classmethod
-    def of(cls, released: Any) -> Releases:
+    def of(cls, released: Any, scope: str = "answer") -> Releases:
         """From a GaussianClasses, anything with an ``output`` family (a mechanism), or a sequence of these."""
+        validation.choice(list(SCOPES), scope=scope)
         items = list(released) if isinstance(released, (list, tuple)) else [released]
         if not items:
             raise InputError("classes must hold at least one release")
@@ -56,7 +64,23 @@ class Releases:
         labels = families[0].labels
         if any(f.labels != labels for f in families):
             raise InputError("classes: all releases must have the same labels in the same order")
-        return cls(families, np.array([float(n) for _, n in counted.values()]), labels)
+        return cls(families, np.array([float(n) for _, n in counted.values()]), labels, scope)
+
+    @property
+    def directions(self) -> int:
+        """How many losses an edge has: X → X' and X' → X, or that of exchanging the two in a table."""
+        return 1 if self.scope == "table" else 2
+
+    def offsets(self, pairs: NDArray[np.intp], prior: Prior = None) -> FloatArray:
+        """(edges, directions) shift of ε that a prior brings; zeros without one."""
+        if self.scope == "answer":
+            return prior_offsets(prior, self.labels, pairs)
+        if prior is not None:
+            raise InputError(
+                "prior: the promise of a table is for assignments of rows to labels that are equally likely; leave it "
+                "out, or ask for scope='answer'"
+            )
+        return np.zeros((len(pairs), 1))
 
     def pairs(self, graph: NeighborGraph) -> NDArray[np.intp]:
         """The graph's edges as positions in these families' labels."""
@@ -74,20 +98,26 @@ class Releases:
         return np.array([position[name] for name in graph.labels], dtype=np.intp)[graph.edges]
 
     def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBlock:
-        """Spectra of all releases for a block of edges."""
-        width = max(width_of(f) for f in self.families)
-        lam, g, w, lam_error, w_error = np.zeros((5, len(self.families), len(pairs), width))
-        disjoint = np.zeros(len(pairs), dtype=bool)
-        for r, family in enumerate(self.families):
-            part = edge_spectra(family, pairs, precise=precise)
-            EdgeSpectra(lam[r], g[r], w[r], lam_error[r], w_error[r], disjoint).put(np.arange(len(pairs)), part)
-            disjoint |= part.disjoint
-        return EdgeBlock(lam, g, w, lam_error, w_error, disjoint, self.times)
+        """Spectra of all releases for a block of edges; for a table, of both directions."""
+        parts = [edge_spectra(family, pairs, precise=precise) for family in self.families]
+        times = self.times
+        if self.scope == "table":
+            parts, times = [*parts, *(part.reversed() for part in parts)], np.tile(times, 2)
+        return side_by_side(parts, np.repeat(times[:, None], len(pairs), axis=1))
 
 
-def prior_offsets(
-    prior: Mapping[str, float] | Sequence[float] | None, labels: tuple[str, ...], pairs: NDArray[np.intp]
-) -> FloatArray:
+def side_by_side(parts: Sequence[EdgeSpectra], times: FloatArray) -> EdgeBlock:
+    """Releases whose losses add, for the same edges; ``times`` (releases, edges) counts each on each edge."""
+    n_edges, width = times.shape[1], max(part.lam.shape[1] for part in parts)
+    lam, g, w, lam_error, w_error = np.zeros((5, len(parts), n_edges, width))
+    disjoint, everywhere = np.zeros(n_edges, dtype=bool), np.arange(n_edges)
+    for r, part in enumerate(parts):
+        EdgeSpectra(lam[r], g[r], w[r], lam_error[r], w_error[r], disjoint).put(everywhere, part)
+        disjoint |= part.disjoint & (times[r] > 0)
+    return EdgeBlock(lam, g, w, lam_error, w_error, disjoint, np.ascontiguousarray(times))
+
+
+def prior_offsets(prior: Prior, labels: tuple[str, ...], pairs: NDArray[np.intp]) -> FloatArray:
     """Shift of ε per edge and direction: ε − ln(prior of X / prior of X') (the paper's Remark 1)."""
     offsets = np.zeros((len(pairs), 2))
     if prior is None:
@@ -103,7 +133,7 @@ def prior_offsets(
     return offsets
 
 
-def prior_weights(prior: Mapping[str, float] | Sequence[float] | None, labels: tuple[str, ...]) -> FloatArray:
+def prior_weights(prior: Prior, labels: tuple[str, ...]) -> FloatArray:
     """The prior as an array in label order, checked to be a probability distribution; uniform by default."""
     if prior is None:
         return np.full(len(labels), 1.0 / len(labels))

@@ -50,12 +50,13 @@ class RenyiCurve:
         return len(self.divergence)
 
 
-def renyi_curve(classes: Any, graph: NeighborGraph, order: Any) -> RenyiCurve:
+def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = "answer") -> RenyiCurve:
     """Worst Rényi divergence D_α(P_X ‖ P_X') over both directions of every edge, for each order α > 0.
 
     D_α = K(α−1) / (α−1); α = 1 is the Kullback–Leibler divergence K'(0) and α = inf the supremum of L. D_α is infinite
     from α = 1 + 1/(γ_max − 1) on, so unequal covariances make large orders diverge. Sequences of releases compose
-    by addition, which K does by itself.
+    by addition, which K does by itself. In a table (``scope``, as in :func:`shoal.privacy_curve`) the divergences of
+    both directions add.
 
     Returns:
         The worst divergence per order with its upper end and its edge; plain numbers for one order.
@@ -74,11 +75,11 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any) -> RenyiCurve:
     values = np.atleast_1d(values)
     if values.ndim != 1 or values.size == 0 or np.isnan(values).any() or (values <= 0).any():
         raise InputError("order must be above 0 (inf is allowed)")
-    releases = Releases.of(classes)
+    releases = Releases.of(classes, scope)
     pairs = _edges(releases, graph)
 
     def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
-        shape = (len(spectra.disjoint), 2, len(values))
+        shape = (len(spectra.disjoint), releases.directions, len(values))
         found, error = np.empty(shape), np.empty(shape)
         _divergences(values, spectra, found, error)
         return found, error
@@ -93,7 +94,7 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any) -> RenyiCurve:
     )
 
 
-def zcdp(classes: Any, graph: NeighborGraph, max_order: float = math.inf) -> float:
+def zcdp(classes: Any, graph: NeighborGraph, max_order: float = math.inf, *, scope: str = "answer") -> float:
     """Smallest ρ with D_α ≤ ρ α for all orders 1 < α ≤ ``max_order``, over every edge, rounded up; inf if none.
 
     With ``max_order`` = inf this is zero-concentrated DP (Bun & Steinke 2016). It exists only where all neighbors have
@@ -111,16 +112,16 @@ def zcdp(classes: Any, graph: NeighborGraph, max_order: float = math.inf) -> flo
     0.5000
     """
     if max_order == math.inf:
-        return 0.5 * gdp(classes, graph) ** 2 * (1 + 4 * np.finfo(float).eps)
+        return 0.5 * gdp(classes, graph, scope=scope) ** 2 * (1 + 4 * np.finfo(float).eps)
     top = validation.real(max_order=max_order)
     if top <= 1:
         raise InputError("max_order must be above 1")
     orders = 1.0 + (top - 1.0) * np.linspace(0.0, 1.0, 2001)
-    curve = renyi_curve(classes, graph, orders[1:])
+    curve = renyi_curve(classes, graph, orders[1:], scope=scope)
     return float((curve.divergence_upper / orders[:-1]).max())
 
 
-def gdp(classes: Any, graph: NeighborGraph) -> float:
+def gdp(classes: Any, graph: NeighborGraph, *, scope: str = "answer") -> float:
     """Smallest μ such that every edge is μ-GDP (Dong, Roth & Su 2022), rounded up; inf if there is none.
 
     Equal covariances are exactly μ-GDP with μ = ‖ν₀‖ (composed: root of the sum of squares). Unequal ones are not GDP
@@ -135,7 +136,7 @@ def gdp(classes: Any, graph: NeighborGraph) -> float:
     >>> print(f"{shoal.gdp(classes, graph):.4f}")
     1.0000
     """
-    releases = Releases.of(classes)
+    releases = Releases.of(classes, scope)
     pairs = _edges(releases, graph)
     worst = 0.0
     for start in range(0, len(pairs), BLOCK):
@@ -143,7 +144,7 @@ def gdp(classes: Any, graph: NeighborGraph) -> float:
         if spectra.disjoint.any() or spectra.g.any() or spectra.lam_error.any():
             return math.inf  # a γ that may differ from 1 leaves no μ that is certain
         length = np.abs(spectra.w) + spectra.w_error
-        total = np.sqrt((length**2 * spectra.times[:, None, None]).sum(axis=(0, 2)))
+        total = np.sqrt((length**2 * spectra.times[:, :, None]).sum(axis=(0, 2)))
         worst = max(worst, float(total.max()))
     return worst * (1 + 8 * np.finfo(float).eps)
 
@@ -167,7 +168,7 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
     pairs = _edges(releases, graph)
 
     def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
-        times = spectra.times[:, None, None]
+        times = spectra.times[:, :, None]
         shift = (times * spectra.w**2).sum(axis=(0, 2))
         back = (times * (spectra.w**2 * np.exp(-spectra.lam))).sum(axis=(0, 2))
         log_det = (times * spectra.lam).sum(axis=(0, 2))
@@ -221,7 +222,7 @@ def _largest(
             found[rows], error[rows] = measure(releases.spectra(pairs[part][rows], precise=True))
         flat = found.reshape(-1, n)
         top = np.argmax(flat, axis=0)
-        where = np.stack([top // 2 + part.start, top % 2], axis=1)
+        where = np.stack([top // releases.directions + part.start, top % releases.directions], axis=1)
         return flat[top, np.arange(n)], (found + error).reshape(-1, n).max(axis=0), where
 
     best, upper = np.full(n, -np.inf), np.full(n, -np.inf)
@@ -236,7 +237,7 @@ def _largest(
 @kernel
 def _divergences(orders: FloatArray, block: EdgeBlock, found: FloatArray, error: FloatArray) -> None:
     for e in range(len(block.disjoint)):
-        for direction in range(2):
+        for direction in range(found.shape[1]):
             if block.disjoint[e]:
                 found[e, direction] = math.inf
                 error[e, direction] = 0.0

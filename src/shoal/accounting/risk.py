@@ -1,10 +1,23 @@
-"""How likely is the best possible attacker to name the label from one release?
+"""How likely is the best possible attacker to name the label behind an answer, or behind a row of a whole table?
 
-With prior π the Bayes attacker names the label with the largest π_X p_X(q̃) and succeeds with probability
-∫ max_X π_X p_X(q) dq. For two labels that is π_b + π_a δ_{a→b}(ln π_b/π_a), exact from the accounting. For more it is
-an integral in k dimensions without a closed form: it is estimated by drawing answers from the mixture and averaging the
-attacker's posterior confidence, and reported with a confidence interval (empirical Bernstein bound, Maurer & Pontil
-2009), whose upper end is the figure to rely on.
+**One answer.** With prior π the Bayes attacker names the label with the largest π_X p_X(q̃) and succeeds with
+probability ∫ max_X π_X p_X(q) dq. For two labels that is π_b + π_a δ_{a→b}(ln π_b/π_a), exact from the accounting. For
+more it is an integral in k dimensions without a closed form: it is estimated by drawing answers from the mixture and
+averaging the attacker's posterior confidence, and reported with a confidence interval (empirical Bernstein bound,
+Maurer & Pontil 2009), whose upper end is the figure to rely on.
+
+**A table.** The attacker holds one row of every label of a group, in random order, and names one of the rows. For two
+labels the success is ½(1 + δ(0)) with the table's δ. For groups of up to ``EXACT_ROWS`` labels the posterior of each
+row (:mod:`shoal.accounting.assignments`) is averaged over simulated tables, with the same kind of interval. For groups
+of any size and any attacker there is a theorem besides. Let P_A be the probability that a row of A's is called A's.
+Exchanging neighbors A and B leaves tables (ε, δ_AB)-alike, so P_A ≤ e^ε Pr(called A's | row is B's) + δ_AB; and a row
+is called by one name, so that the probabilities on the right sum to at most 1 − P_B over the neighbors A of B. Summing
+over both directions of all edges e,
+
+    Σ_A (d_A + e^ε) P_A ≤ n e^ε + 2 Σ_e δ_e(ε),   d_A the number of A's neighbors,
+
+which bounds the mean of the P_A at every ε: in a complete group by (e^ε + (n − 1) δ̄)/(e^ε + n − 1), δ̄ the mean over
+pairs.
 """
 
 from __future__ import annotations
@@ -18,13 +31,22 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting import tails
-from shoal.accounting.curve import Prior, brackets
-from shoal.accounting.releases import Releases, prior_weights
+from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
+from shoal.accounting.curve import brackets, exp_up, worst_over_edges
+from shoal.accounting.releases import SCOPES, Prior, Releases, prior_weights
 from shoal.accounting.spectrum import supports_of
 from shoal.classes import GaussianClasses
-from shoal.errors import InputError
+from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
-from shoal.validation import FloatArray
+from shoal.supports import Supports
+from shoal.validation import FloatArray, IndexArray
+
+#: Pairs up to which the theorem takes each one's δ; of more, the worst stands for all.
+MANY_PAIRS = 20_000
+#: How near to guessing, as a share of it, a certain bound must be for nothing to be left to estimate.
+CLOSE = 1e-3
+#: (lower, value, upper) of a probability of success.
+Bracket = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -55,26 +77,31 @@ def identification_risk(
     graph: NeighborGraph | None = None,
     prior: Prior = None,
     *,
+    scope: str = "answer",
     n_samples: int = 20_000,
     confidence: float = 0.99,
     seed: int = 0,
 ) -> IdentificationRisk:
-    """Probability that the best possible attacker names the label from one released answer.
+    """Probability that the best possible attacker names the label behind one answer, or one row of a whole table.
 
     Without a graph the attacker chooses among all labels. With one, the attacker is told the connected component that
     the label belongs to, since only labels within a component are meant to be hidden among each other; the result
-    averages over components by their prior weight.
+    averages over components by their prior weight, for a table over its rows.
 
     Args:
         classes: laws of one released answer.
         graph: who is hidden among whom.
-        prior: probability of each label, by name or in label order; by default all are equally likely.
+        prior: probability of each label, by name or in label order; by default all are equally likely. Not for a
+            table, where every assignment of labels to rows is equally likely.
+        scope: what the attacker holds: one ``"answer"``, or the ``"table"`` with a row of every label. A table's risk
+            is never below that of one answer.
         n_samples: answers drawn for each group of three and more labels.
         confidence: of the interval, where the value is estimated.
         seed: seed of the estimate.
 
     Returns:
-        ∫ max_X π_X p_X(q) dq with its bracket, and what guessing from the prior achieves.
+        The probability with its bracket, and what guessing achieves. For tables of more than 12 rows a group the value
+        is a bound that holds for every attacker.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
@@ -82,8 +109,15 @@ def identification_risk(
     >>> risk = shoal.identification_risk(classes, graph)
     >>> print(f"{risk.success_upper:.4f}", risk.prior_success, risk.exact)
     0.6915 0.5 True
+    >>> print(f"{shoal.identification_risk(classes, graph, scope='table').success_upper:.4f}")
+    0.7602
     """
-    releases = Releases.of(classes)
+    table = validation.choice(list(SCOPES), scope=scope) == "table"
+    if table and prior is not None:
+        raise InputError(
+            "prior must be left out with scope='table': every assignment of labels to rows is equally likely there"
+        )
+    releases = Releases.of(classes, scope)
     if len(releases.families) != 1 or releases.times[0] != 1:
         raise InputError("classes must be one release here; stack several with GaussianClasses.joint first")
     family = releases.families[0]
@@ -91,8 +125,9 @@ def identification_risk(
     n_samples = validation.count(n_samples=n_samples, at_least=100)
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     component = np.zeros(family.n_classes, dtype=np.intp)
+    pairs = None
     if graph is not None:
-        releases.pairs(graph)  # the labels must agree
+        pairs = releases.pairs(graph)
         member_of = dict(zip(graph.labels, graph.components, strict=True))
         component = np.array([member_of[name] for name in releases.labels], dtype=np.intp)
 
@@ -101,62 +136,179 @@ def identification_risk(
     group = component * (int(supports.groups.max()) + 1) + supports.groups
     groups = [np.flatnonzero(group == number) for number in np.unique(group)]
     groups = [members for members in groups if weights[members].sum() > 0]
-    settled = [len(members) == 1 or bool((supports.position[members] >= 0).all()) for members in groups]
-    crowded = sum(
-        known and len(members) > 2 and supports.families[supports.family[members[0]]].classes is not None
-        for members, known in zip(groups, settled, strict=True)
-    )
+    inside = _pairs_inside(groups, group, pairs) if table else [None] * len(groups)
     rng = np.random.default_rng(seed)
+    known: list[Bracket | None] = []
+    bounds: list[float] = []
+    for members, edges in zip(groups, inside, strict=True):
+        found, bound = _without_sampling(releases, supports, members, weights[members] / weights[members].sum()), 1.0
+        if found is None and edges is not None:
+            bound = named_at_most(releases, members, edges)
+            if bound <= (1 + CLOSE) / len(members):
+                found = 1.0 / len(members), bound, bound
+        known.append(found)
+        bounds.append(bound)
+    open_ones = sum(found is None for found in known)
     parts = []
-    for members in groups:
+    for members, found, bound in zip(groups, known, bounds, strict=True):
         share = weights[members].sum()
-        part = _group_success(
-            releases, family, members, weights[members] / share, n_samples, (1 - confidence) / max(crowded, 1), rng
-        )
-        parts.append(share * np.array(part))
+        if found is None:
+            estimate = _table_success if table else _answer_success
+            found = estimate(
+                family, members, weights[members] / share, bound, n_samples, (1 - confidence) / open_ones, rng
+            )
+        parts.append(share * np.array(found))
     low, value, high = np.sum(parts, axis=0)
     guess = sum(weights[component == number].max() for number in np.unique(component))
+    settled = all(len(members) == 1 or bool((supports.position[members] >= 0).all()) for members in groups)
     return IdentificationRisk(
         success=float(min(max(value, guess), 1.0)),
         success_lower=float(max(low, guess)),
         success_upper=float(min(high * (1 + 1e-12), 1.0)),
         prior_success=float(guess),
-        confidence=1.0 if crowded == 0 else confidence,
-        exact=crowded == 0 and all(settled),
+        confidence=1.0 if open_ones == 0 else confidence,
+        exact=open_ones == 0 and settled,
     )
 
 
-def _group_success(
-    releases: Releases,
-    family: GaussianClasses,
-    members: NDArray[np.intp],
-    weights: FloatArray,
-    n_samples: int,
-    risk: float,
-    rng: np.random.Generator,
-) -> tuple[float, float, float]:
-    """(lower, value, upper) of the success within one group of labels on one support."""
+def naming_bound(degrees: IndexArray, epsilon: float, total: float) -> float:
+    """Largest mean of P_A within [0, 1] with Σ_A (d_A + e^ε) P_A ≤ n e^ε + 2 · ``total``, the sum of δ over edges.
+
+    The labels with the fewest neighbors are named first, as far as the right-hand side goes.
+    """
+    n, grow = len(degrees), math.exp(epsilon)
+    cost = np.sort(degrees) + grow
+    spent = np.cumsum(cost)
+    room = n * grow + 2.0 * total
+    full = int(np.searchsorted(spent, room, side="right"))
+    if full == n:
+        return 1.0
+    named = full + (room - (spent[full - 1] if full else 0.0)) / cost[full]
+    return min(float(named / n) * (1 + 1e-12), 1.0)
+
+
+def named_at_most(releases: Releases, members: IndexArray, pairs: IndexArray) -> float:
+    """The theorem's bound on naming a row of the group ``members``, by the edges ``pairs`` among them, at a good ε.
+
+    Any ε gives a bound; a coarse grid is refined around its best.
+    """
+    degrees = np.bincount(np.searchsorted(members, pairs).ravel(), minlength=len(members))
+
+    def bound(epsilon: float) -> float:
+        return naming_bound(degrees, epsilon, _total_delta(releases, pairs, epsilon))
+
+    best, at = bound(0.0), 0.0
+    if best <= (1 + CLOSE) / len(members):
+        return best
+    step = (math.log(max(int(degrees.max(initial=1)), 1)) + 4.0) / 4.0
+    tried = [step * j for j in range(1, 5)]
+    for _ in range(4):
+        found = [(bound(epsilon), epsilon) for epsilon in tried]
+        best, at = min([(best, at), *found])
+        step /= 2.0
+        tried = [epsilon for epsilon in (at - step, at + step) if epsilon >= 0.0]
+    return best
+
+
+def _total_delta(releases: Releases, pairs: IndexArray, epsilon: float) -> float:
+    """Upper end of the sum of δ over pairs; a pair without a figure counts 1."""
+    offsets = np.zeros((len(pairs), 1))
+    if len(pairs) > MANY_PAIRS:
+        try:
+            worst = worst_over_edges(releases, pairs, "dp", np.array([epsilon]), offsets).delta_upper[0]
+        except CertificationError:
+            worst = 1.0
+        return len(pairs) * float(worst)
+    if len(pairs) == 0:
+        return 0.0
+    upper = brackets(releases, pairs, tails.DP, np.array([epsilon]), offsets)[:, 0, 0, 2]
+    return math.fsum(exp_up(np.where(np.isnan(upper), 0.0, upper))) * (1 + 1e-15)
+
+
+def _pairs_inside(groups: list[IndexArray], group: IndexArray, pairs: IndexArray | None) -> list[IndexArray]:
+    """The edges with both ends in each group; all pairs where there is no graph."""
+    if pairs is None:
+        return [members[np.column_stack(np.triu_indices(len(members), 1))] for members in groups]
+    pairs = pairs[group[pairs[:, 0]] == group[pairs[:, 1]]]
+    pairs = pairs[np.argsort(group[pairs[:, 0]], kind="stable")]
+    numbers = np.array([group[members[0]] for members in groups])
+    starts = np.searchsorted(group[pairs[:, 0]], numbers, side="left")
+    ends = np.searchsorted(group[pairs[:, 0]], numbers, side="right")
+    return [pairs[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def _without_sampling(
+    releases: Releases, supports: Supports, members: IndexArray, weights: FloatArray
+) -> Bracket | None:
+    """The success within one group of labels on one support, where it needs no estimate."""
     if len(members) == 1:
         return 1.0, 1.0, 1.0
-    supports = supports_of(family)
     if (supports.position[members] < 0).any():
         return float(weights.max()), 1.0, 1.0  # unsettled laws: nothing is claimed
     if len(members) == 2 and (weights > 0).all():
-        pair = members[None, :]
         epsilon = np.array([math.log(weights[1] / weights[0])])
-        found = np.exp(brackets(releases, pair, tails.DP, epsilon, np.zeros((1, 2)))[0, 0, 0])
+        offsets = np.zeros((1, releases.directions))
+        found = np.exp(brackets(releases, members[None, :], tails.DP, epsilon, offsets)[0, 0, 0])
         value, low, high = weights[1] + weights[0] * found
         return float(low), float(value), float(high)
-    part = supports.families[supports.family[members[0]]]
-    if part.classes is None:
+    if supports.families[supports.family[members[0]]].classes is None:
         top = float(weights.max())  # all answers are equal
         return top, top, top
-    confidences = _posterior_confidence(part.classes.take(supports.position[members]), weights, n_samples, rng)
-    mean, var = float(confidences.mean()), float(confidences.var(ddof=1))
-    n = len(confidences)
-    log_term = math.log(4.0 / risk)
-    half = math.sqrt(2.0 * var * log_term / n) + 7.0 * log_term / (3.0 * (n - 1)) + _doubt(family, members, weights)
-    return max(mean - half, float(weights.max())), mean, min(mean + half, 1.0)
+    return None
+
+
+def _answer_success(
+    family: GaussianClasses,
+    members: IndexArray,
+    weights: FloatArray,
+    bound: float,
+    n_samples: int,
+    risk: float,
+    rng: np.random.Generator,
+) -> Bracket:
+    """Naming one answer of a group of labels on one support; ``bound`` holds for certain."""
+    mean, half = _interval(_posterior_confidence(_laws(family, members), weights, n_samples, rng), risk)
+    half += _doubt(family, members, weights)
+    return max(mean - half, float(weights.max())), mean, min(mean + half, bound)
+
+
+def _table_success(
+    family: GaussianClasses,
+    members: IndexArray,
+    weights: FloatArray,
+    bound: float,
+    n_samples: int,
+    risk: float,
+    rng: np.random.Generator,
+) -> Bracket:
+    """Naming a row of the table of a group; where the posterior is out of reach, between one answer and the bound."""
+    n = len(members)
+    if n > EXACT_ROWS:
+        low = min(_answer_success(family, members, weights, bound, n_samples, risk, rng)[0], bound)
+        return low, bound, bound
+    tables = max(n_samples // n, 2)
+    confidences = _row_confidence(_laws(family, members), tables, rng)
+    mean, half = _interval(confidences, risk)
+    # A table differs from its law by as much as all its rows together.
+    half += n * _doubt(family, members, weights)
+    high = min(mean + half, bound)
+    return min(max(mean - half, 1.0 / n), high), min(mean, high), high
+
+
+def _laws(family: GaussianClasses, members: IndexArray) -> GaussianClasses:
+    """The members' laws, of full rank, on the entries that carry their answers."""
+    supports = supports_of(family)
+    laws = supports.families[supports.family[members[0]]].classes
+    assert laws is not None
+    taken: GaussianClasses = laws.take(supports.position[members])
+    return taken
+
+
+def _interval(values: FloatArray, risk: float) -> tuple[float, float]:
+    """Mean and half-width of its interval, for independent values within [0, 1]: the empirical Bernstein bound."""
+    count, log_term = len(values), math.log(4.0 / risk)
+    spread = math.sqrt(2.0 * float(values.var(ddof=1)) * log_term / count)
+    return float(values.mean()), spread + 7.0 * log_term / (3.0 * (count - 1))
 
 
 def _doubt(family: GaussianClasses, members: NDArray[np.intp], weights: FloatArray) -> float:
@@ -173,28 +325,52 @@ def _posterior_confidence(
     laws: GaussianClasses, weights: FloatArray, n_samples: int, rng: np.random.Generator
 ) -> FloatArray:
     """Largest posterior probability at answers drawn from the mixture."""
-    counts = rng.multinomial(n_samples, weights)
-    factors = laws.cholesky if not laws.is_diagonal else None
-    stds = np.sqrt(np.broadcast_to(laws.stored_variances, laws.means.shape))
-    draws = []
-    for label in np.flatnonzero(counts):
-        z = rng.standard_normal((counts[label], laws.n_dims))
-        spread = z * stds[label] if factors is None else z @ factors[0 if laws.is_shared else label].T
-        draws.append(laws.means[label] + spread)
-    answers = np.concatenate(draws)
+    answers = np.concatenate(_drawn(laws, rng.multinomial(n_samples, weights), rng))
     best = np.full(n_samples, -np.inf)
     total = np.full(n_samples, -np.inf)
     for label in np.flatnonzero(weights):
-        if factors is None:
-            z = ((answers - laws.means[label]) / stds[label]).T
-            log_det = np.log(stds[label]).sum()
-        else:
-            from scipy.linalg import solve_triangular
-
-            factor = factors[0 if laws.is_shared else label]
-            z = solve_triangular(factor, (answers - laws.means[label]).T, lower=True, check_finite=False)
-            log_det = np.log(np.diagonal(factor)).sum()
-        density = math.log(weights[label]) - log_det - 0.5 * np.einsum("ij,ij->j", z, z)
+        density = math.log(weights[label]) + _log_density(laws, int(label), answers)
         best = np.maximum(best, density)
         total = np.logaddexp(total, density)
     return np.asarray(np.exp(best - total))
+
+
+def _row_confidence(laws: GaussianClasses, tables: int, rng: np.random.Generator) -> FloatArray:
+    """(tables,) the mean over rows of the largest posterior probability, in tables drawn from the laws."""
+    n = laws.n_classes
+    rows = np.stack(_drawn(laws, np.full(n, tables), rng), axis=1).reshape(tables * n, -1)
+    scores = np.stack([_log_density(laws, label, rows) for label in range(n)], axis=1).reshape(tables, n, n)
+    return np.asarray(marginals(scores, likeliest(scores)).max(axis=2).mean(axis=1))
+
+
+def _drawn(laws: GaussianClasses, counts: NDArray[np.integer], rng: np.random.Generator) -> list[FloatArray]:
+    """So many answers of each label."""
+    drawn = []
+    for label, count in enumerate(counts):
+        z = rng.standard_normal((count, laws.n_dims))
+        spread = z * _stds(laws)[label] if laws.is_diagonal else z @ _factor(laws, label).T
+        drawn.append(laws.means[label] + spread)
+    return drawn
+
+
+def _log_density(laws: GaussianClasses, label: int, answers: FloatArray) -> FloatArray:
+    """(m,) ln p at answers (m, k), up to a constant common to all labels."""
+    if laws.is_diagonal:
+        std = _stds(laws)[label]
+        z = ((answers - laws.means[label]) / std).T
+        log_det = np.log(std).sum()
+    else:
+        from scipy.linalg import solve_triangular
+
+        factor = _factor(laws, label)
+        z = solve_triangular(factor, (answers - laws.means[label]).T, lower=True, check_finite=False)
+        log_det = np.log(np.diagonal(factor)).sum()
+    return np.asarray(-log_det - 0.5 * np.einsum("ij,ij->j", z, z))
+
+
+def _stds(laws: GaussianClasses) -> FloatArray:
+    return np.sqrt(np.broadcast_to(laws.stored_variances, laws.means.shape))
+
+
+def _factor(laws: GaussianClasses, label: int) -> FloatArray:
+    return np.asarray(laws.cholesky[0 if laws.is_shared else label])

@@ -47,7 +47,7 @@ class TradeoffCurve:
         return np.asarray(np.maximum(1.0 - self.tpr_upper, 0.0))
 
 
-def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None) -> TradeoffCurve:
+def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None, *, scope: str = "answer") -> TradeoffCurve:
     """The f-DP trade-off curve of one pair of labels, edge or not. ``fpr`` defaults to 101 rates from 0 to 1.
 
     TPR(α) ≤ min over ε of α e^ε + δ_{X→X'}(ε), with equality at the best ε (Neyman–Pearson; Dong, Roth & Su 2022).
@@ -57,6 +57,7 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None) -> T
         claim: the label X that the test claims.
         instead: the label X' under which a claim is a false positive.
         fpr: false-positive rates α, a number or a 1-D array.
+        scope: ``"answer"``, or ``"table"``: which of two rows is the one label's and which the other's.
 
     Returns:
         True-positive rates, rounded up, and the f-DP trade-off function, rounded down.
@@ -68,7 +69,7 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None) -> T
     >>> print(curve.tpr_upper.round(4))
     [0.2595 0.8413]
     """
-    releases = Releases.of(classes)
+    releases = Releases.of(classes, scope)
     a, b = (_position(releases, name) for name in (claim, instead))
     if a == b:
         raise InputError("claim and instead must be different labels")
@@ -77,10 +78,10 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None) -> T
     return TradeoffCurve(str(claim), str(instead), rates, found)
 
 
-def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float) -> FloatArray:
+def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float, *, scope: str = "answer") -> FloatArray:
     """Largest true-positive rate at one false-positive rate, per edge and direction, rounded up: (n_edges, 2).
 
-    The bound is that of :func:`tradeoff_curve`, for every edge.
+    The bound is that of :func:`tradeoff_curve`, for every edge; one figure per pair in a table: (n_edges,).
 
     Returns:
         Rates, edges in the order of ``graph.edges``; column 0 claims i against j, column 1 claims j against i.
@@ -94,32 +95,33 @@ def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float) -> FloatArray:
     rates = _rates(fpr)
     if len(rates) != 1:
         raise InputError("fpr must be one number")
-    releases = Releases.of(classes)
+    releases = Releases.of(classes, scope)
     pairs = releases.pairs(graph)
     parts = list(map_blocks(lambda part: _tpr(releases, pairs[part], rates), len(pairs), BLOCK))
-    return np.concatenate(parts)[:, :, 0] if parts else np.empty((0, 2))
+    found = np.concatenate(parts)[:, :, 0] if parts else np.empty((0, releases.directions))
+    return found if releases.directions == 2 else found[:, 0]
 
 
-def worst_tpr(classes: Any, graph: NeighborGraph, fpr: Any) -> FloatArray:
+def worst_tpr(classes: Any, graph: NeighborGraph, fpr: Any, *, scope: str = "answer") -> FloatArray:
     """Largest true-positive rate over all edges and directions at each false-positive rate, rounded up.
 
     The maximum of :func:`tpr_at_fpr`, without its search on edges whose bound, at the ε of the worst edge so far,
     already lies below that edge's: any ε gives a bound.
     """
     rates = _rates(fpr)
-    releases = Releases.of(classes)
+    releases = Releases.of(classes, scope)
     pairs = releases.pairs(graph)
 
     def work(part: slice) -> FloatArray:
         worst = rates.copy()
-        _worst_block(rates, releases.spectra(pairs[part], precise=True), worst)
+        _worst_block(rates, releases.spectra(pairs[part], precise=True), releases.directions, worst)
         return worst
 
     return np.asarray(np.max([rates, *map_blocks(work, len(pairs), BLOCK)], axis=0))
 
 
 def _tpr(releases: Releases, pairs: Any, rates: FloatArray) -> FloatArray:
-    out = np.empty((len(pairs), 2, len(rates)))
+    out = np.empty((len(pairs), releases.directions, len(rates)))
     _tpr_block(rates, releases.spectra(pairs, precise=True), out)
     return out
 
@@ -141,7 +143,7 @@ def _rates(fpr: Any) -> FloatArray:
 @kernel
 def _tpr_block(rates: FloatArray, block: EdgeBlock, out: FloatArray) -> None:
     for e in range(len(block.disjoint)):
-        for direction in range(2):
+        for direction in range(out.shape[1]):
             if block.disjoint[e]:
                 out[e, direction] = 1.0
                 continue
@@ -151,14 +153,14 @@ def _tpr_block(rates: FloatArray, block: EdgeBlock, out: FloatArray) -> None:
 
 
 @kernel
-def _worst_block(rates: FloatArray, block: EdgeBlock, worst: FloatArray) -> None:
+def _worst_block(rates: FloatArray, block: EdgeBlock, directions: int, worst: FloatArray) -> None:
     """Raise ``worst``, one per rate, to the largest rate of the block."""
     at = np.full(len(rates), math.nan)
     for e in range(len(block.disjoint)):
         if block.disjoint[e]:
             worst[:] = 1.0
             return
-        for direction in range(2):
+        for direction in range(directions):
             forth, back = loss_law(block, e, direction), loss_law(block, e, 1 - direction)
             for j in range(len(rates)):
                 if is_trivial(forth) or (not math.isnan(at[j]) and _rate(rates[j], at[j], forth) <= worst[j]):

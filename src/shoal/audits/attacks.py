@@ -8,6 +8,10 @@ which is the definition of (ε, δ)-privacy read backwards. The best S is {ln p_
 threshold is chosen on the first half of the released answers; the second half is counted, with Clopper–Pearson bounds
 on both probabilities. The bounds hold whatever the score is: a bad one only proves less. One event with its two
 bounds serves every ε and every δ at once.
+
+Who holds a whole table asks which of two rows is X's and which is the neighbor's. The score of a row pair is then the
+sum of both rows' log-likelihood ratios, and exchanging the rows turns its sign: one direction says it all
+(:func:`exchanged`).
 """
 
 from __future__ import annotations
@@ -30,7 +34,9 @@ CANDIDATES = 128
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Counted events, arrays of shape (n_edges, 2, n_attacks, n_events); direction 0 is a → b, 1 is b → a.
+    """Counted events, arrays of shape (n_edges, D, n_attacks, n_events); direction 0 is a → b, 1 is b → a.
+
+    D is 2 for single answers and 1 for tables, where both directions are the same.
 
     ``own`` counts the event among ``own_trials`` answers of X, ``other`` among those of X'. ``low`` and ``high`` bound
     P_X(S) from below and P_X'(S) from above, all at once with error probability ``error``.
@@ -52,7 +58,7 @@ class Events:
         return _best(np.maximum(self.low - grow * self.high, 0.0))
 
     def epsilon_lower(self, delta: float) -> FloatArray:
-        """(n_edges, 2) largest ε that is proved to be needed at this δ; 0 where nothing is proved."""
+        """(n_edges, D) largest ε that is proved to be needed at this δ; 0 where nothing is proved."""
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.log((self.low - delta) / self.high)
         return _best(np.where(self.low > delta, np.maximum(found, 0.0), 0.0))[0]
@@ -72,18 +78,19 @@ def count_events(
     delta: float,
     error: float,
     step: Callable[[], None] | None = None,
+    directions: int = 2,
 ) -> Events:
     """Choose and count events for all edges: one per ε (columns of ``epsilon``, (n_edges, E)) and one for ε at δ.
 
-    ``step`` is called after each edge.
+    ``step`` is called after each edge; ``directions`` is 1 where the scores are :func:`exchanged`.
     """
-    shape = (len(pairs), 2, len(attacks), epsilon.shape[1] + 1)
+    shape = (len(pairs), directions, len(attacks), epsilon.shape[1] + 1)
     threshold = np.zeros(shape)
     own, other, own_trials, other_trials = np.zeros((4, *shape), dtype=np.int64)
     share = error / (2 * max(own.size, 1))
     for e, (a, b) in enumerate(pairs):
         for attack, (first, second) in enumerate(scores(int(a), int(b))):
-            for direction, (mine, theirs) in enumerate(((first, second), (-second, -first))):
+            for direction, (mine, theirs) in enumerate(((first, second), (-second, -first))[:directions]):
                 learn, count = _halves(mine)
                 learn_other, count_other = _halves(theirs)
                 at = choose_thresholds(learn, learn_other, epsilon[e], delta, share)
@@ -152,6 +159,25 @@ def claimed_and_fitted(claim: Laws, answers: list[FloatArray], own: list[FloatAr
         return found
 
     return scores
+
+
+def exchanged(scores: Scores) -> Scores:
+    """Scores of tables from those of single answers: row pairs in the order (a, b), and the same pairs exchanged.
+
+    The i-th answers of both labels make a pair. With s the score of one answer, that of the pair is s(row of a) −
+    s(row of b), and in the other order it is the negative of that. Bounds on both probabilities hold at once although
+    they come from the same pairs: neither relies on the other.
+    """
+
+    def both(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+        found = []
+        for first, second in scores(a, b):
+            count = min(len(first), len(second))
+            loss = first[:count] - second[:count]
+            found.append((loss, -loss))
+        return found
+
+    return both
 
 
 def _halves(values: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -1,10 +1,14 @@
 """Check a mechanism's claim against the answers it releases.
 
-Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Three questions:
+Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Four questions:
 
 1. Attacks (:mod:`shoal.audits.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
-2. Law (:mod:`shoal.audits.fidelity`): do the answers follow the claimed laws, independently of each other?
-3. Repeats (:mod:`shoal.audits.replay`): do repeated releases of one answer reveal more than they may?
+2. Naming (:mod:`shoal.audits.naming`): is the label named more often than promised?
+3. Law (:mod:`shoal.audits.fidelity`): do the answers follow the claimed laws, independently of each other?
+4. Repeats (:mod:`shoal.audits.replay`): do repeated releases reveal more than they may?
+
+What the attackers hold is the audit's scope: one row, or the whole table. What they are held against is the mechanism's
+certificate, whatever it speaks of: one that speaks of one row is violated by a table that shows more.
 
 With probability at least ``confidence`` over the sampling a correct mechanism is found "consistent" and every reported
 bound holds, all edges, attacks and tests together (:mod:`shoal.audits.confidence`). "Consistent" is not a proof: the
@@ -16,6 +20,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +28,13 @@ import numpy as np
 from shoal import validation
 from shoal.accounting import tails
 from shoal.accounting.curve import brackets, exp_up
-from shoal.accounting.releases import Releases
+from shoal.accounting.releases import SCOPES, Releases
 from shoal.audits import trials
-from shoal.audits.attacks import Events, claimed_and_fitted, count_events
+from shoal.audits.attacks import Events, claimed_and_fitted, count_events, exchanged
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.audits.fidelity import law_findings
-from shoal.audits.findings import Finding
-from shoal.audits.naming import name_labels
+from shoal.audits.findings import HOLDS, Finding
+from shoal.audits.naming import name_answers, name_rows
 from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
 from shoal.audits.replay import Repeats, share_identical
 from shoal.audits.residuals import Laws
@@ -41,11 +46,15 @@ from shoal.mechanism import Mechanism
 from shoal.supports import RankWarning
 from shoal.validation import FloatArray, IndexArray
 
+#: Edges looked at. Of more, half are those with the largest claimed δ and half are drawn at random.
+MOST_EDGES = 4000
+
 
 def audit(
     mechanism: Mechanism,
     graph: NeighborGraph | None = None,
     *,
+    scope: str | None = None,
     n_samples: int = 20_000,
     confidence: float = 0.95,
     epsilon: Any = None,
@@ -61,7 +70,11 @@ def audit(
 
     Args:
         mechanism: the mechanism whose claim is checked.
-        graph: edges to look at, all of them edges of the mechanism's graph (the default).
+        graph: edges to look at, all of them edges of the mechanism's graph (the default). Of more than 4,000 those
+            2,000 with the largest claimed δ are attacked, and 2,000 others drawn at random.
+        scope: what attackers hold: one ``"answer"``, or the ``"table"`` with a row of every label. By default what the
+            mechanism is certified for. A certificate for one answer is held against a table too, if asked: that is
+            what it comes to when everybody's row is passed on together.
         n_samples: released answers per label.
         confidence: probability that nothing in the result is false, over everything in it.
         epsilon: further ε at which to compare with the claimed curve, besides the design's; by default 0, half and
@@ -71,7 +84,8 @@ def audit(
         releases: answers already released, per label (m, k), each with noise of its own; nothing is then drawn.
         release: function of (true answers (m, k), label) that returns the released ones; by default the mechanism's
             own ``release``. :func:`shoal.audits.trials.seeded_release` is quicker, for experiments.
-        repeats: how often each true answer is released in the attack on repeated releases; 1 leaves it out.
+        repeats: how often each true answer, or table of them, is released in the attack on repeated releases; 1 leaves
+            it out.
         repeated: repeated releases already made, per label (m, repeats, k).
         seed: seed of the simulated true answers.
         progress: called with (steps done, steps in all); a step is one label's answers released, or one edge attacked.
@@ -90,8 +104,11 @@ def audit(
     'consistent'
     >>> bool((found.delta_lower <= mechanism.certificate.delta_upper).all())
     True
+    >>> shoal.audit(mechanism, scope="table", n_samples=2000, release=seeded).scope
+    'table'
     """
     graph = mechanism.graph if graph is None else graph
+    scope = mechanism.scope if scope is None else validation.choice(list(SCOPES), scope=scope)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     seed = validation.count(seed=seed, at_least=0)
@@ -100,6 +117,10 @@ def audit(
         raise InputError("releases are final: give either them, or answers and release")
     pairs = Releases.of(mechanism.output).pairs(graph)
     epsilons = _epsilons(mechanism, graph, pairs, epsilon)
+    n_edges = len(pairs)
+    if n_edges > MOST_EDGES:
+        looked_at = _looked_at(edge_promises(mechanism.output, pairs, epsilons[:, :1], scope), seed)
+        pairs, epsilons = pairs[looked_at], epsilons[looked_at]
     error = 1.0 - confidence
 
     n = mechanism.classes.n_classes
@@ -123,7 +144,16 @@ def audit(
             again = [np.stack(parts, axis=1) for parts in zip(*done, strict=True)]
     if repeated is not None:
         again = trials.given_repeats(repeated, mechanism.classes)
-    return _judge(mechanism, graph, pairs, epsilons, released, again, error, source, seed, step)
+    found = _judge(mechanism, graph, scope, pairs, epsilons, released, again, error, source, seed, step)
+    return replace(found, n_edges=n_edges)
+
+
+def _looked_at(promise: FloatArray, seed: int) -> IndexArray:
+    """Which edges to look at, in order, by their claimed δ (n_edges, D, 1) alone: nothing released has a say."""
+    worst = np.argsort(-promise.max(axis=(1, 2)), kind="stable")
+    first, rest = worst[: MOST_EDGES // 2], worst[MOST_EDGES // 2 :]
+    drawn = np.random.default_rng([seed, len(worst)]).choice(rest, MOST_EDGES - len(first), replace=False)
+    return np.sort(np.concatenate([first, drawn]))
 
 
 def _steps(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
@@ -166,12 +196,15 @@ def _epsilons(mechanism: Mechanism, graph: NeighborGraph, pairs: IndexArray, eps
     return np.concatenate([base, np.broadcast_to(grid, (len(base), len(grid)))], axis=1)
 
 
-def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray) -> FloatArray:
-    """(n_edges, 2, E) upper ends of the exact hockey-stick δ of each directed edge; 1 where none can be certified."""
-    family = Releases.of(released)
+def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
+    """(n_edges, D, E) upper ends of the exact hockey-stick δ of each edge; 1 where none can be certified.
+
+    D is 2, both directions, for an answer and 1 for a table.
+    """
+    family = Releases.of(released, scope)
     columns = []
     for j in range(epsilons.shape[1]):
-        offsets = np.repeat(epsilons[:, j : j + 1], 2, axis=1)
+        offsets = np.repeat(epsilons[:, j : j + 1], family.directions, axis=1)
         upper = brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0, 2]
         columns.append(np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper))))
     return np.stack(columns, axis=2)
@@ -180,6 +213,7 @@ def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray) -> Flo
 def _judge(
     mechanism: Mechanism,
     graph: NeighborGraph,
+    scope: str,
     pairs: IndexArray,
     epsilons: FloatArray,
     released: list[FloatArray],
@@ -191,35 +225,46 @@ def _judge(
 ) -> Audit:
     labels = mechanism.output.labels
     certificate = mechanism.certificate
-    edge_promise = edge_promises(mechanism.output, pairs, epsilons)
-    promise = _promises(mechanism, certificate.delta_upper, epsilons, edge_promise)
+    claimed = mechanism.scope
+    edge_promise = edge_promises(mechanism.output, pairs, epsilons, scope)
+    stated = edge_promise if scope == claimed else edge_promises(mechanism.output, pairs, epsilons, claimed)
+    promise = _promises(mechanism, certificate.delta_upper, epsilons, stated)
     claim = Laws.of(mechanism.output)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
     own = [claim.log_density(i, z) for i, z in enumerate(residuals)]
 
+    scores = claimed_and_fitted(claim, released, own)
     events = count_events(
         ("claim", "samples"),
-        claimed_and_fitted(claim, released, own),
+        exchanged(scores) if scope == "table" else scores,
         pairs,
         epsilons,
         certificate.delta_upper,
         error * SHARES["events"],
         step,
+        edge_promise.shape[1],
     )
-    lower, findings = _event_findings(labels, pairs, epsilons, events, promise, edge_promise)
+    lower, findings = _event_findings(labels, pairs, epsilons, events, promise, edge_promise, scope)
     # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
-    exact = _exact_lower(mechanism.output, pairs, epsilons[:, :1])
-    if exact.max() > certificate.delta_upper:
-        e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
-        facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper}
-        findings.insert(0, Finding("accounting", _directed(labels, pairs, int(e), int(d)), facts))
+    wider = [("scope", scope)] if (scope, claimed) == ("table", "answer") else []
+    for kind, held in (*wider, ("accounting", claimed)):
+        exact = _exact_lower(mechanism.output, pairs, epsilons[:, :1], held)
+        if exact.max() > certificate.delta_upper:
+            e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
+            facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[held]}
+            findings.insert(0, Finding(kind, _directed(labels, pairs, int(e), int(d)), facts))
     comparable = edge_promise.min(axis=(1, 2)) < 1.0
     findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
-    naming, more = name_labels(mechanism.output, graph, claim, released, own, error * SHARES["identification"], seed)
+    share = error * SHARES["identification"]
+    if scope == "table":
+        largest, stated_delta = float(epsilons[:, 0].max()), certificate.delta_upper
+        namings, more = name_rows(mechanism.output, graph, claimed, largest, stated_delta, claim, released, share, seed)
+    else:
+        namings, more = name_answers(mechanism.output, graph, claimed, claim, released, own, share, seed)
     findings += more
     replay = None
     if again is not None:
-        replay, more = _replay(mechanism, pairs, epsilons, again, error * SHARES["replay"], step)
+        replay, more = _replay(mechanism, scope, pairs, epsilons, again, error * SHARES["replay"], step)
         findings += more
 
     fewest = min(len(y) for y in released)
@@ -227,12 +272,15 @@ def _judge(
     design = float(epsilons[:, 0].max())
     return Audit(
         verdict="violated" if any(f.lessens_privacy for f in findings) else "consistent",
+        scope=scope,
+        promised_scope=claimed,
         violations=tuple(f for f in findings if f.lessens_privacy),
         mismatches=tuple(f for f in findings if not f.lessens_privacy),
         confidence=1.0 - error,
         n_samples=fewest,
         source=source,
         edges=tuple(_directed(labels, pairs, e, 0) for e in range(len(pairs))),
+        n_edges=len(pairs),
         epsilon=epsilons,
         delta_lower_curve=lower,
         edge_promise=edge_promise,
@@ -241,27 +289,31 @@ def _judge(
         notion=certificate.notion,
         detectable_delta=detectable_delta(certificate.delta_upper, design, fewest - fewest // 2, events.error),
         detectable_shortage=detectable_shortage(degrees, error * SHARES["overall"]),
-        naming=naming,
+        namings=namings,
         replay=replay,
     )
 
 
 def _promises(mechanism: Mechanism, stated: float, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
-    """(E,) what is promised for every edge: the certificate, then the mechanism's curve where all edges have one ε."""
+    """(E,) what is promised for every edge: the certificate, then the mechanism's curve where all edges have one ε.
+
+    All of it in the certificate's scope, ``edge_promise`` included.
+    """
     rest = [float(edge_promise[:, :, j].max()) for j in range(1, epsilons.shape[1])]
     for j in range(1, epsilons.shape[1]):
         if (epsilons[:, j] == epsilons[0, j]).all():
             try:
-                rest[j - 1] = float(mechanism.released_curve(float(epsilons[0, j])).delta_upper)
+                rest[j - 1] = float(mechanism.released_curve(float(epsilons[0, j]), scope=mechanism.scope).delta_upper)
             except CertificationError:
                 continue  # no curve there: the upper ends of the edges stand
     return np.array([stated, *rest])
 
 
-def _exact_lower(output: GaussianClasses, pairs: IndexArray, epsilons: FloatArray) -> FloatArray:
-    """(n_edges, 2) lower ends of the exact δ at the design's ε."""
-    offsets = np.repeat(epsilons, 2, axis=1)
-    low = brackets(Releases.of(output), pairs, tails.DP, np.zeros(1), offsets)[:, :, 0, 1]
+def _exact_lower(output: GaussianClasses, pairs: IndexArray, epsilons: FloatArray, scope: str) -> FloatArray:
+    """(n_edges, D) lower ends of the exact δ at the design's ε."""
+    releases = Releases.of(output, scope)
+    offsets = np.repeat(epsilons, releases.directions, axis=1)
+    low = brackets(releases, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0, 1]
     return np.asarray(np.exp(np.where(np.isnan(low), -np.inf, low)) * (1 - 1e-9))
 
 
@@ -277,8 +329,9 @@ def _event_findings(
     events: Events,
     promise: FloatArray,
     edge_promise: FloatArray,
+    scope: str,
 ) -> tuple[FloatArray, list[Finding]]:
-    """δ_lower (n_edges, 2, E), and for every directed edge the gravest claim that it breaks."""
+    """δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
     columns = [events.delta_lower(epsilons[:, j]) for j in range(epsilons.shape[1])]
     lower = np.stack([value for value, _ in columns], axis=2)
     found = []
@@ -293,6 +346,7 @@ def _event_findings(
                 "epsilon": float(epsilons[e, j]),
                 "delta at least": float(lower[e, d, j]),
                 "promised": float(claimed[j]),
+                "holding": HOLDS[scope],
                 **event_evidence(events, int(e), int(d), at),
             }
             found.append((float(excess[j]), kind, Finding(kind, _directed(labels, pairs, int(e), int(d)), evidence)))
@@ -316,6 +370,7 @@ def event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
 
 def _replay(
     mechanism: Mechanism,
+    scope: str,
     pairs: IndexArray,
     epsilons: FloatArray,
     again: list[FloatArray],
@@ -327,15 +382,19 @@ def _replay(
     design = epsilons[:, :1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)
-        promise = edge_promises(claimed.releases, pairs, design)[:, :, 0]
-        independent = edge_promises([mechanism.output] * claimed.times, pairs, design)[:, :, 0]
-    events = count_events(REPLAY_ATTACKS, claimed.scores(again), pairs, design, float(promise.max()), error, step)
+        promise = edge_promises(claimed.releases, pairs, design, scope)[:, :, 0]
+        independent = edge_promises([mechanism.output] * claimed.times, pairs, design, scope)[:, :, 0]
+    scores = claimed.scores(again)
+    if scope == "table":
+        scores = exchanged(scores)
+    events = count_events(REPLAY_ATTACKS, scores, pairs, design, float(promise.max()), error, step, promise.shape[1])
     lower, where = events.delta_lower(design[:, 0])
     found = []
     for e, d in np.argwhere(lower > promise):
         evidence = {
             "epsilon": float(design[e, 0]),
             "repeats": claimed.times,
+            "holding": HOLDS[scope],
             "delta at least": float(lower[e, d]),
             "promised": float(promise[e, d]),
             **event_evidence(events, int(e), int(d), int(where[e, d])),

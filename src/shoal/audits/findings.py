@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+#: What an attacker holds, in words.
+HOLDS = {"answer": "one row", "table": "the whole table"}
 #: Kind of finding -> what it means. All but the last group lessen privacy.
 MEANINGS = {
     "accounting": "the certificate states less than the exact accounting of its own released laws",
+    "scope": "the certificate speaks of one row, and whoever holds the whole table learns more than it states",
     "certificate": "an attack does better than the certificate allows",
     "curve": "an attack does better than the claimed curve allows",
     "edge": "an attack does better than the claimed laws of these two labels allow",
     "replay": "an attack on repeated releases does better than the claimed laws allow",
-    "identification": "the label is named more often than the claimed laws allow",
+    "identification": "the label is named more often than promised",
+    "matching": "matching the rows of a table to labels names more of them than promised",
     "too little spread": "released answers vary less than claimed",
     "gap": "released answers of two neighbors lie further apart than claimed",
     "spread ratio": "released answers of two neighbors differ more in their spread than claimed",
@@ -44,7 +48,8 @@ class Finding:
         return self.kind not in HARMLESS
 
     def __str__(self) -> str:
-        whom = " → ".join(self.labels) if self.labels else "all labels"
+        arrow = " ↔ " if self.evidence.get("holding") == HOLDS["table"] else " → "
+        whom = arrow.join(self.labels) if self.labels else "all labels"
         facts = ", ".join(f"{name} {_shown(value)}" for name, value in self.evidence.items())
         return f"{self.kind} ({whom}): {self.meaning}; {facts}"
 

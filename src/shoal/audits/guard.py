@@ -45,6 +45,8 @@ QUERIES = ("point", "trajectory", "marginal", "as_in_paper")
 class ModelGuard:
     """Result of :func:`model_guard`; every δ is the worst edge's upper end at the design's ε, in the design's notion.
 
+    All of them speak of what the mechanism is certified for, one answer or a table (``scope``).
+
     ``deltas`` (sorted) are those of the plausible truths; ``delta_at_confidence`` exceeds the δ of a ``confidence``
     share of them. ``noise_alone`` is what the mechanism's noise gives if the attacker knows the answer given the label;
     ``answers_delta`` what it gives for the constant answers handed over.
@@ -52,6 +54,7 @@ class ModelGuard:
 
     promise: float
     notion: str
+    scope: str
     rests_on_model: bool
     query: str | None
     deltas: FloatArray
@@ -96,6 +99,7 @@ class ModelGuard:
         return {
             "promise": self.promise,
             "notion": self.notion,
+            "scope": self.scope,
             "rests_on_model": self.rests_on_model,
             "query": self.query,
             "delta_at_confidence": self.delta_at_confidence,
@@ -172,6 +176,7 @@ def model_guard(
     return ModelGuard(
         promise=promise,
         notion=mechanism.notion,
+        scope=mechanism.scope,
         rests_on_model=rests,
         query=query,
         deltas=deltas,
@@ -263,8 +268,8 @@ def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> 
         moved = kept @ (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
         noise = moved @ np.swapaxes(moved, 1, 2) + noise
     laws = GaussianClasses(center, noise[0] if len(noise) == 1 else noise, classes.labels)
-    releases = Releases.of(laws)
-    offsets = np.repeat(mechanism.epsilon[:, None], 2, axis=1)
+    releases = Releases.of(laws, mechanism.scope)
+    offsets = np.repeat(mechanism.epsilon[:, None], releases.directions, axis=1)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RankWarning)

@@ -1,33 +1,54 @@
-"""Naming the label of a released answer among all that it might belong to."""
+"""Naming the label of a released answer, or of the rows of a whole table, among all that it might belong to.
+
+Who holds one row names the likeliest label of the component. Who holds the whole table, one row of every label in an
+order that tells nothing, knows more: a row that another label explains better is not this one's. Two attackers do:
+``matching`` takes the likeliest assignment of all rows at once, ``marginals`` names for each row the label with the
+largest posterior probability (exact in small groups, where nobody names more rows; approximate in larger ones).
+
+Rows of one table depend on each other, tables do not: what is bounded is the mean over tables of the share of rows
+named right.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from shoal.accounting.risk import identification_risk
-from shoal.audits.confidence import lower_bound, upper_bound
+from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
+from shoal.accounting.risk import IdentificationRisk, identification_risk, naming_bound
+from shoal.audits.confidence import lower_bound, mean_lower, mean_upper, upper_bound
 from shoal.audits.findings import Finding
 from shoal.audits.residuals import Laws
 from shoal.audits.trials import FEWEST
 from shoal.audits.verdict import Naming
 from shoal.classes import GaussianClasses
 from shoal.graph import NeighborGraph
-from shoal.validation import FloatArray
+from shoal.validation import FloatArray, IndexArray
 
 #: Log-densities computed at most; with more labels fewer answers of each are looked at.
 DENSITIES = 10_000_000
+#: Of a larger group a sample of so many members is attacked, the others' rows left out.
+LARGEST = 200
+#: Log-likelihoods of rows under labels, times entries, that are computed at most for tables.
+LIKELIHOODS = 48_000_000
+#: Steps of the exact posterior at most.
+STEPS = 200_000_000
+
+Attack = Callable[[FloatArray], IndexArray]
 
 
-def name_labels(
+def name_answers(
     output: GaussianClasses,
     graph: NeighborGraph,
+    scope: str,
     claim: Laws,
     released: list[FloatArray],
     own: list[FloatArray],
     error: float,
     seed: int,
-) -> tuple[Naming | None, list[Finding]]:
-    """The Bayes attacker, told the component, names the label of every answer.
+) -> tuple[tuple[Naming, ...], list[Finding]]:
+    """The Bayes attacker, told the component, names the label of every answer; ``scope`` is that of the promise.
 
     Hits are counted label by label with unequal probabilities; Clopper–Pearson bounds from their total still hold,
     since a sum of unequal Bernoulli variables is less spread than a binomial of the same mean (Hoeffding 1956).
@@ -35,9 +56,8 @@ def name_labels(
     n = output.n_classes
     m = min(min(len(y) for y in released), DENSITIES // n**2)
     if m < FEWEST:
-        return None, []
-    member_of = dict(zip(graph.labels, graph.components, strict=True))
-    component = np.array([member_of[name] for name in output.labels])
+        return (), []
+    component = _components(output, graph)
     rng = np.random.default_rng(seed)
     hits = 0
     for i, y in enumerate(released):
@@ -49,11 +69,133 @@ def name_labels(
             ties += np.abs(density - mine) <= near
         # Among labels that are equally likely the attacker guesses.
         hits += int(((best <= mine + near) & (rng.random(m) * ties < 1.0)).sum())
-    risk = identification_risk(output, graph, confidence=1 - error / 2, seed=seed)
+    risk = identification_risk(output, graph, scope=scope, confidence=1 - error / 2, seed=seed)
     total = n * m
     low, high = (float(f(hits, total, error / 4)) for f in (lower_bound, upper_bound))
-    naming = Naming(hits / total, low, high, risk.success, risk.success_upper, risk.prior_success, total)
-    if low <= risk.success_upper:
-        return naming, []
-    facts = {"named at least": low, "promised": risk.success_upper, "hits": f"{hits} of {total}"}
-    return naming, [Finding("identification", (), facts)]
+    naming = _naming("one row", hits / total, low, high, risk, risk.success_upper, total)
+    return (naming,), _found("identification", naming, {"hits": f"{hits} of {total}"})
+
+
+def name_rows(
+    output: GaussianClasses,
+    graph: NeighborGraph,
+    scope: str,
+    epsilon: float,
+    delta: float,
+    claim: Laws,
+    released: list[FloatArray],
+    error: float,
+    seed: int,
+) -> tuple[tuple[Naming, ...], list[Finding]]:
+    """Both attackers on tables made of the labels' first, second, third … answers, rows shuffled.
+
+    Promised is what ``identification_risk`` gives for the claimed laws in ``scope``, or less where the certificate's
+    (ε, δ) implies less. The work is bounded: groups are drawn at random where there are many, members of large ones
+    too, with the promise for those drawn.
+    """
+    rng = np.random.default_rng(seed)
+    groups, whole = _groups(_components(output, graph), LIKELIHOODS // (max(output.n_dims, 12) * FEWEST), rng)
+    cells = sum(len(members) ** 2 for members in groups)
+    tables = min(min(len(y) for y in released), LIKELIHOODS // (max(output.n_dims, 12) * cells))
+    if tables < FEWEST:
+        return (), []
+    chosen = np.sort(np.concatenate(groups))
+    part = output if whole else output.take(chosen)
+    hidden = graph if whole else _hidden(output, graph, groups)
+    risk = identification_risk(part, hidden, scope=scope, confidence=1 - error / 2, seed=seed)
+    promise = risk.success_upper
+    if whole:
+        promise = min(promise, _from_certificate(hidden, epsilon, delta))
+    steps = sum(len(members) << len(members) for members in groups if len(members) <= EXACT_ROWS)
+    fewer = min(tables, max(STEPS // max(steps, 1), FEWEST))
+    shares = {"matching": np.zeros(tables), "marginals": np.zeros(fewer)}
+    for members in groups:
+        scores, order = _tables(claim, released, members, tables, rng)
+        matched = likeliest(scores)
+        shares["matching"] += (matched == order).sum(axis=1) / len(chosen)
+        named = marginals(scores[:fewer], matched[:fewer]).argmax(axis=2)
+        shares["marginals"] += (named == order[:fewer]).sum(axis=1) / len(chosen)
+    namings, findings = [], []
+    for attack, values in shares.items():
+        low, high = mean_lower(values, error / 8), mean_upper(values, error / 8)
+        naming = _naming(attack, float(values.mean()), low, high, risk, promise, len(chosen) * len(values))
+        namings.append(naming)
+        kind = "matching" if attack == "matching" else "identification"
+        findings += _found(kind, naming, {"tables": len(values), "rows": len(chosen)})
+    return tuple(namings), findings
+
+
+def _tables(
+    claim: Laws, released: list[FloatArray], members: IndexArray, tables: int, rng: np.random.Generator
+) -> tuple[FloatArray, IndexArray]:
+    """ℓ (tables, rows, labels) of shuffled tables, and whose row each one is, both by place in ``members``."""
+    n = len(members)
+    rows = np.concatenate([released[i][:tables] for i in members])
+    scores = np.stack([claim.log_densities(int(i), rows) for i in members], axis=1).reshape(n, tables, n)
+    order = rng.permuted(np.tile(np.arange(n), (tables, 1)), axis=1)
+    return np.take_along_axis(scores.transpose(1, 0, 2), order[:, :, None], axis=1), order
+
+
+def _groups(component: IndexArray, room: int, rng: np.random.Generator) -> tuple[list[IndexArray], bool]:
+    """Members of the groups to attack, Σ n² within ``room`` but for the first, and whether these are all labels."""
+    everyone = [np.flatnonzero(component == number) for number in np.unique(component)]
+    chosen: list[IndexArray] = []
+    used = 0
+    for number in rng.permutation(len(everyone)):
+        members = everyone[number]
+        if len(members) > LARGEST:
+            members = np.sort(rng.choice(members, LARGEST, replace=False))
+        used += len(members) ** 2
+        if chosen and used > room:
+            break
+        chosen.append(members)
+    return chosen, sum(map(len, chosen)) == len(component)
+
+
+def _hidden(output: GaussianClasses, graph: NeighborGraph, groups: list[IndexArray]) -> NeighborGraph:
+    """Who hides among whom in the groups that are attacked; in a sample of a group all among all."""
+    position = {name: i for i, name in enumerate(output.labels)}
+    edges = np.array([position[name] for name in graph.labels], dtype=np.intp)[graph.edges]
+    sizes = np.bincount(_components(output, graph))
+    component = _components(output, graph)
+    pairs = []
+    for members in groups:
+        if len(members) == sizes[component[members[0]]]:
+            pairs.append(edges[component[edges[:, 0]] == component[members[0]]])
+        else:
+            pairs.append(members[np.column_stack(np.triu_indices(len(members), 1))])
+    names = [output.labels[i] for i in np.sort(np.concatenate(groups))]
+    return NeighborGraph.from_edges(names, [(output.labels[a], output.labels[b]) for a, b in np.concatenate(pairs)])
+
+
+def _from_certificate(graph: NeighborGraph, epsilon: float, delta: float) -> float:
+    """Share of rows that (ε, δ) for every edge lets anyone name."""
+    degrees = np.bincount(graph.edges.ravel(), minlength=graph.n_labels)
+    named = 0.0
+    for number in np.unique(graph.components):
+        inside = degrees[graph.components == number]
+        named += len(inside) * naming_bound(inside, epsilon, 0.5 * int(inside.sum()) * delta)
+    return min(named / graph.n_labels * (1 + 1e-12), 1.0)
+
+
+def _components(output: GaussianClasses, graph: NeighborGraph) -> IndexArray:
+    member_of = dict(zip(graph.labels, graph.components, strict=True))
+    return np.array([member_of[name] for name in output.labels], dtype=np.intp)
+
+
+def _naming(
+    attack: str, share: float, low: float, high: float, risk: IdentificationRisk, promise: float, count: int
+) -> Naming:
+    return Naming(attack, share, low, high, min(risk.success, promise), promise, risk.prior_success, count)
+
+
+def _found(kind: str, naming: Naming, facts: dict[str, object]) -> list[Finding]:
+    if naming.accuracy_lower <= naming.promise_upper:
+        return []
+    evidence = {
+        "attack": naming.attack,
+        "named at least": naming.accuracy_lower,
+        "promised": naming.promise_upper,
+        **facts,
+    }
+    return [Finding(kind, (), evidence)]

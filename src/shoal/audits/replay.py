@@ -9,6 +9,8 @@ so the exact promise for the whole sequence is the composition of one release wi
 second. It is not the composition of r independent releases: the shared q keeps the average uncertain (less is
 revealed), while the contrasts show each label's noise covariance bare (more is revealed, if it differs from label to
 label). A repeated question should be answered from storage; then the repeats reveal what one release does.
+
+The same laws serve repeated tables, where every label's row is released r times: both rows of a pair count.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shoal.accounting.curve import round_up
-from shoal.audits.findings import Finding
+from shoal.audits.findings import HOLDS, Finding
 from shoal.validation import FloatArray
 
 #: Findings and edges that a printed summary shows.
@@ -19,8 +19,12 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Naming:
-    """Share of released answers whose label the Bayes attacker names, beside what the claimed laws allow."""
+    """Share of released answers whose label an attacker names, beside what is promised.
 
+    ``attack`` says how: from ``"one row"``, or from a whole table by ``"matching"`` or by ``"marginals"``.
+    """
+
+    attack: str
     accuracy: float
     accuracy_lower: float
     accuracy_upper: float
@@ -32,7 +36,9 @@ class Naming:
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The attack on ``times`` releases of each true answer, at the design's ε; arrays are (n_edges, 2).
+    """The attack on ``times`` releases of each true answer, at the design's ε; arrays are (edges, D).
+
+    For tables it is the whole table that is released ``times`` times, and D is 1; else 2, for both directions.
 
     ``promise`` is the exact δ of the sequence, true answer shared; ``independent`` the worst δ if every repeat had a
     true answer of its own, for comparison. ``identical`` is the share of true answers whose repeats were all equal.
@@ -50,19 +56,26 @@ class Replay:
 class Audit:
     """Result of :func:`shoal.audit`.
 
-    ``delta_lower_curve`` and ``edge_promise`` are (n_edges, 2, E): the proved lower bound and the claimed δ of each
-    edge, direction (0: as in ``edges``; 1: reversed) and ε (``epsilon``, (n_edges, E), the design's first).
-    ``promise`` (E,) is what is claimed for every edge: the certificate, then the curve. ``epsilon_lower`` (n_edges, 2)
-    is the ε proved to be needed at the certificate's δ. ``violations`` lessen privacy; ``mismatches`` do not.
+    ``scope`` is what the attackers held, one ``"answer"`` (a row) or the whole ``"table"``; ``promised_scope`` what the
+    certificate speaks of. ``edges`` are those looked at, of ``n_edges`` in all. ``delta_lower_curve`` and
+    ``edge_promise`` are (edges, D, E): the proved lower bound and the δ that the claimed laws have in ``scope``, of an
+    edge, direction and ε (``epsilon``, (edges, E), the design's first). D is 2 for an answer (0: as in ``edges``; 1:
+    reversed) and 1 for a table, where exchanging two rows looks the same from both sides. ``promise`` (E,) is what is
+    claimed for every edge: the certificate, then the curve. ``epsilon_lower`` (edges, D) is the ε proved to be needed
+    at the certificate's δ. ``namings`` are the attacks that name labels. ``violations`` lessen privacy; ``mismatches``
+    do not.
     """
 
     verdict: str
+    scope: str
+    promised_scope: str
     violations: tuple[Finding, ...]
     mismatches: tuple[Finding, ...]
     confidence: float
     n_samples: int
     source: str
     edges: tuple[tuple[str, str], ...]
+    n_edges: int
     epsilon: FloatArray
     delta_lower_curve: FloatArray
     edge_promise: FloatArray
@@ -71,13 +84,18 @@ class Audit:
     notion: str
     detectable_delta: float
     detectable_shortage: float
-    naming: Naming | None
+    namings: tuple[Naming, ...]
     replay: Replay | None
 
     @property
     def delta_lower(self) -> FloatArray:
-        """(n_edges, 2) lower bounds on δ at the design's ε."""
+        """(edges, D) lower bounds on δ at the design's ε."""
         return np.asarray(self.delta_lower_curve[:, :, 0])
+
+    @property
+    def naming(self) -> Naming | None:
+        """The attack that named most; None where there are too many labels for the answers."""
+        return max(self.namings, key=lambda one: one.accuracy, default=None)
 
     @property
     def as_designed(self) -> bool:
@@ -92,7 +110,7 @@ class Audit:
 
     def __repr__(self) -> str:
         return (
-            f"Audit({self.verdict}: δ ≥ {round_down(self.delta_lower.max()):.4g} proved, "
+            f"Audit({self.verdict}, {HOLDS[self.scope]}: δ ≥ {round_down(self.delta_lower.max()):.4g} proved, "
             f"δ ≤ {round_up(float(self.promise[0])):.4g} promised, {self.n_samples} answers per label)"
         )
 
@@ -100,6 +118,7 @@ class Audit:
         lines = [
             f"audit: {self.verdict}, at confidence {self.confidence:g}, {self.n_samples} released answers per label "
             f"({self.source})",
+            f"attackers hold {HOLDS[self.scope]}; the promise is to whoever holds {HOLDS[self.promised_scope]}",
             f"promised: δ ≤ {round_up(float(self.promise[0])):.4g} ({self.notion}) at the design's ε",
             f"proved:   δ ≥ {round_down(float(self.delta_lower.max())):.4g}, "
             f"ε ≥ {round_down(float(self.epsilon_lower.max())):.4g} at the promised δ",
@@ -107,25 +126,27 @@ class Audit:
             "variance in all answers; less may pass unseen",
         ]
         order = np.argsort(-self.delta_lower, axis=None, kind="stable")[:SHOWN]
-        lines.append(f"{'from → to':<24}{'ε':>8}{'δ proved':>12}{'δ claimed':>12}{'ε proved':>12}")
+        arrow = "→" if self.scope == "answer" else "↔"
+        heading = "from → to" if self.scope == "answer" else "exchanged"
+        lines.append(f"{heading:<24}{'ε':>8}{'δ proved':>12}{'δ claimed':>12}{'ε proved':>12}")
         for flat in order:
             e, d = np.unravel_index(int(flat), self.delta_lower.shape)
             a, b = self.edges[e] if d == 0 else self.edges[e][::-1]
             lines.append(
-                f"{a + ' → ' + b:<24}{self.epsilon[e, 0]:>8.3g}{round_down(float(self.delta_lower[e, d])):>12.4g}"
+                f"{f'{a} {arrow} {b}':<24}{self.epsilon[e, 0]:>8.3g}{round_down(float(self.delta_lower[e, d])):>12.4g}"
                 f"{round_up(float(self.edge_promise[e, d, 0])):>12.4g}"
                 f"{round_down(float(self.epsilon_lower[e, d])):>12.4g}"
             )
-        if self.naming is not None:
+        for one in self.namings:
             lines.append(
-                f"naming the label: right in {self.naming.accuracy:.3g} of {self.naming.n_answers} answers "
-                f"[{self.naming.accuracy_lower:.3g}, {self.naming.accuracy_upper:.3g}], promised at most "
-                f"{round_up(self.naming.promise_upper):.3g}, guessing {self.naming.guessing:.3g}"
+                f"naming labels ({one.attack}): right in {one.accuracy:.3g} of {one.n_answers} answers "
+                f"[{one.accuracy_lower:.3g}, {one.accuracy_upper:.3g}], promised at most "
+                f"{round_up(one.promise_upper):.3g}, guessing {one.guessing:.3g}"
             )
         if self.replay is not None:
             proved, allowed = float(self.replay.delta_lower.max()), float(self.replay.promise.max())
             lines.append(
-                f"{self.replay.times} releases of one answer: δ ≥ {round_down(proved):.4g} proved, "
+                f"{self.replay.times} releases of one {self.scope}: δ ≥ {round_down(proved):.4g} proved, "
                 f"δ ≤ {round_up(allowed):.4g} promised"
                 + (", repeats are answered from storage" if self.replay.identical == 1.0 else "")
             )
@@ -142,12 +163,15 @@ class Audit:
         """Plain numbers, lists and strings, for JSON."""
         return {
             "verdict": self.verdict,
+            "scope": self.scope,
+            "promised_scope": self.promised_scope,
             "confidence": self.confidence,
             "n_samples": self.n_samples,
             "source": self.source,
             "notion": self.notion,
             "worst_edge": list(self.worst_edge),
             "edges": [list(edge) for edge in self.edges],
+            "n_edges": self.n_edges,
             "epsilon": self.epsilon.tolist(),
             "delta_lower": self.delta_lower_curve.tolist(),
             "edge_promise": self.edge_promise.tolist(),
@@ -156,6 +180,7 @@ class Audit:
             "detectable_delta": self.detectable_delta,
             "detectable_shortage": self.detectable_shortage,
             "naming": None if self.naming is None else dict(vars(self.naming)),
+            "namings": [dict(vars(one)) for one in self.namings],
             "replay": None
             if self.replay is None
             else {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in vars(self.replay).items()},

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted, many, nearest, plain, up, upper
+from shoal.card.card import SHOWN_DIGITS, ReleaseCard
+from shoal.card.digits import DIGITS, counted, many, nearest, plain, up, upper
 from shoal.card.exhibits import Exhibits
+from shoal.card.facts import CROWD
 from shoal.card.measures import OWN
 from shoal.card.section import Point, Section, axis, lines, series
 from shoal.card.summary import short_unit
@@ -71,22 +72,24 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
     found = card.design.accuracy
     unit = short_unit(found.unit)
     steps = np.arange(1, len(found.squares) + 1)
+    digits = SHOWN_DIGITS if shown is None else DIGITS  # a page for everybody says what the card says
+    biases = [float(nearest(bias, digits)) for bias in found.bias_by_entry]
     drawn = [
         series(
             "error that privacy adds",
-            [(float(x), up(y), upper(y)) for x, y in zip(steps, found.rmse_by_entry, strict=True)],
+            [(float(x), up(y, digits), upper(y, digits)) for x, y in zip(steps, found.rmse_by_entry, strict=True)],
             color=0,
             thick=True,
         ),
-        series("its bias", points(steps, found.bias_by_entry), color=3, dash=True),
+        series("its bias", points(steps, np.array(biases)), color=3, dash=True),
     ]
     where = "own unit" if found.unit == OWN else f"in {found.unit}"
     says = [
         f"Error that the mechanism adds at each step, over all {many(card.fit.noun)} ({where}): root mean square, "
         "expected, and the part of it that always points the same way (bias).",
-        f"Over all steps: {upper(found.rmse)}{unit}; for the worst {card.fit.noun} {upper(found.rmse_largest)}{unit}. "
-        f"Budget spent: ρ = {upper(found.rho_largest)} per entry at most"
-        + (", in squared log units." if found.ratio else "."),
+        f"Over all steps: {upper(found.rmse, digits)}{unit}; for the worst {card.fit.noun} "
+        f"{upper(found.rmse_largest, digits)}{unit}. Budget spent: ρ = {upper(found.rho_largest, digits)} per entry at "
+        "most" + (", in squared log units." if found.ratio else "."),
     ]
     if found.ratio:
         low, high = ratios(found)
@@ -106,8 +109,10 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
             "Measured on this one release: root mean square errors against what came later"
             + (f", of {shown.scope}." if shown.scope else ".")
         )
-    plot = lines("Error by step", axis("step"), axis(unit.strip()), drawn)
-    return Section("accuracy", "What it costs in accuracy", tuple(says), (plot,))
+    plots: tuple[dict[str, Any], ...] = (lines("Error by step", axis("step"), axis(unit.strip()), drawn),)
+    if shown is None and not card.design.by_step:
+        says[0], plots = f"Errors by step are told only where every {card.fit.noun} is one of {CROWD} or more.", ()
+    return Section("accuracy", "What it costs in accuracy", tuple(says), plots)
 
 
 def points(x: Iterable[Any], y: Iterable[Any]) -> list[Point]:

@@ -1,4 +1,5 @@
-"""The release card: everything a reader needs to judge a release, made from what its stages measured.
+"""The release card: everything a reader needs to judge a release, made from what its stages measured, to be published.
+It names no label, and its accuracy cannot be solved for the answers behind it.
 
 The card is the same for one mechanism and for thousands: facts of many shards are merged before they come here. Its
 figures are those of the facts, rounded to their safe side; Markdown, the registry record, the summary and the page are
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import shoal
 from shoal.audits.verdict import Audit
 from shoal.card.assumptions import question
-from shoal.card.digits import down, up
+from shoal.card.digits import down, nearest, up
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards, promised
 from shoal.card.measures import audit_facts, design_facts, fit_facts, guard_facts, ledger_facts
+from shoal.card.promise import HOLDERS
 from shoal.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from shoal.ledger.ledger import Ledger
     from shoal.mechanism import Mechanism
 
-VERSION = 2
+VERSION = 3
+#: Digits of an error on a card.
+SHOWN_DIGITS = 2
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,8 @@ class ReleaseCard:
                 "guessing": self.design.naming.guessing,
                 "exact": self.design.naming.exact,
                 "confidence": self.design.naming.confidence,
-                "meaning": "share of answers whose label the best attacker names within its group, all labels equally "
-                "likely",
+                "meaning": f"share of rows whose label the best attacker, {HOLDERS[self.design.scope]}, names within "
+                "its group, all labels equally likely",
             },
             "accuracy": _accuracy(self),
             "model": _model(self.fit, self.guard),
@@ -192,7 +196,7 @@ def release_card(
 
 
 def compare_cards(cards: Sequence[ReleaseCard]) -> list[dict[str, Any]]:
-    """Cards side by side, best guarantee first; refused unless notion, ε, unit, graph and query are the same.
+    """Cards side by side, best guarantee first; refused unless notion, scope, ε, unit, graph and query are the same.
 
     Args:
         cards: at least two, from :func:`release_card` or from runs.
@@ -211,6 +215,7 @@ def compare_cards(cards: Sequence[ReleaseCard]) -> list[dict[str, Any]]:
         raise InputError("cards must hold at least two cards")
     same: dict[str, Callable[[ReleaseCard], Any]] = {
         "notion": lambda c: c.design.notion,
+        "scope": lambda c: c.design.scope,
         "epsilon": lambda c: c.design.epsilon,
         "privacy unit": lambda c: c.fit.noun,
         "graph": lambda c: c.design.graph_digest,
@@ -240,15 +245,18 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "privacy_unit": fit.noun,
         "statement": design.statement,
         "meaningful": design.meaningful,
+        "scope": design.scope,
+        "holder": HOLDERS[design.scope],
         "notion": design.notion,
         "designed_for": design.designed_for,
         "epsilon": design.epsilon,
         "epsilons": list(design.epsilons) if len(design.epsilons) > 1 else None,
         "delta": up(design.delta),
+        "delta_one_row": up(design.delta if design.scope == "answer" else design.other_delta),
+        "delta_whole_table": up(design.delta if design.scope == "table" else design.other_delta),
         "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
         "target": design.target,
         "finite_precision": up(design.finite_precision),
-        "worst_edge": list(design.worst_edge),
         "best_possible_delta": design.best_possible,
     }
 
@@ -286,13 +294,28 @@ def _accuracy(card: ReleaseCard) -> dict[str, Any]:
         "rho_mean": up(found.rho_mean),
         "grid": list(found.grid),
         "coverage": found.coverage,
-        "ratio_interval" if found.ratio else "interval": [[_finite(a), _finite(b)] for a, b in found.interval],
-        "rmse": up(found.rmse),
-        "rmse_by_step": [up(value) for value in found.rmse_by_entry],
-        "bias_by_step": [_finite(value) for value in found.bias_by_entry],
-        "rmse_worst_label": up(found.rmse_largest),
+        **_by_step(card.design),
+        "rmse": up(found.rmse, SHOWN_DIGITS),
+        "rmse_worst_label": up(found.rmse_largest, SHOWN_DIGITS),
         "answer_mean": None if found.answer_mean is None else _finite(found.answer_mean),
+        "total_error": None if found.total_error is None else up(found.total_error),
+        "price": None if later is None or not card.fit.later_error else up(later / card.fit.later_error),
         "later_error": None if later is None else {"released": up(later), "unprotected": card.fit.later_error},
+    }
+
+
+def _by_step(design: DesignFacts) -> dict[str, Any]:
+    """Errors entry by entry, where that cannot be solved for the answers behind them.
+
+    A mean error and a mean square are two equations for the answers of a group: enough for a group of two.
+    """
+    found, name = design.accuracy, "ratio_interval" if design.accuracy.ratio else "interval"
+    if not design.by_step:
+        return {name: None, "rmse_by_step": None, "bias_by_step": None}
+    return {
+        name: [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in found.interval],
+        "rmse_by_step": [up(value, SHOWN_DIGITS) for value in found.rmse_by_entry],
+        "bias_by_step": [float(nearest(value, SHOWN_DIGITS)) for value in found.bias_by_entry],
     }
 
 

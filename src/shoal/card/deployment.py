@@ -11,6 +11,7 @@ from shoal.card.assumptions import question
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import many, up, upper
 from shoal.card.promise import promise
+from shoal.card.summary import other_scope
 from shoal.errors import InputError
 
 #: What only the publisher can fill in -> what stands there until then.
@@ -42,7 +43,11 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "name": own["name"],
                 "data_curators": [own["data_curators"]],
                 "intended_use": own["intended_use"],
-                "data_product_type": f"Answers about one {unit} each: {asked.released}",
+                "data_product_type": (
+                    f"A table with a row for each {unit}, names dropped: {asked.released}"
+                    if design.scope == "table"
+                    else f"Single answers about one {unit} each: {asked.released}"
+                ),
                 "data_product_region": own["data_product_region"],
                 "description": own["description"],
                 "publication_date": own["publication_date"],
@@ -57,11 +62,16 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
             },
             "privacy_loss": {
                 "privacy_unit": f"{unit[:1].upper()}{unit[1:]} label",
-                "privacy_unit_description": f"Adjacent: the same question asked about a neighboring {unit}; "
-                f"{design.edges} neighboring pairs in {design.groups} groups (graph {design.graph_digest[:16]}).",
+                "privacy_unit_description": (
+                    f"Adjacent: the table with the rows of two neighboring {many(unit)} exchanged; "
+                    if design.scope == "table"
+                    else f"Adjacent: the same question asked about a neighboring {unit}; "
+                )
+                + f"{design.edges} neighboring pairs in {design.groups} groups (graph {design.graph_digest[:16]}).",
                 "privacy_parameters": {"epsilon": design.epsilon, "delta": up(design.delta)},
                 "privacy_parameters_description": f"{design.statement}. "
-                + (f"{promise(design.epsilon, upper(design.delta))} " if design.meaningful else "")
+                + (f"{promise(design.epsilon, upper(design.delta), design.scope)} " if design.meaningful else "")
+                + "".join(f"{line} " for line in other_scope(design))
                 + "Whole curve, delta by epsilon: "
                 + ", ".join(f"{epsilon:g}: {upper(delta)}" for epsilon, delta in design.curve),
             },

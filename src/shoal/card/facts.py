@@ -24,6 +24,8 @@ from shoal.errors import InputError
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
 MEANINGLESS = 1e-2
+#: Members of the smallest group from which on errors are told entry by entry.
+CROWD = 10
 #: Entries of a list that a record keeps.
 LISTED = 20
 
@@ -96,6 +98,8 @@ class FitFacts(Record):
     drifted: int = 0
     silent: int = 0
     newcomers: int = 0
+    crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
+    standing: bool = False  #: groups are kept for releases to come
 
     @property
     def later_error(self) -> float | None:
@@ -153,6 +157,7 @@ class Accuracy(Record):
     coverage: float  #: of the interval
     interval: tuple[tuple[float, float], ...]  #: by entry: released − true, or released / true with ``ratio``
     ratio: bool = False
+    total_error: float | None = None  #: largest over groups and entries: error of the group's total, relative to it
 
     @property
     def rho_mean(self) -> float:
@@ -195,6 +200,9 @@ class Accuracy(Record):
             square_largest=max(part.square_largest for part in parts),
             answers=math.fsum(known) if len(known) == len(parts) else None,
             grid=_worst(part.grid for part in parts),
+            total_error=None
+            if any(part.total_error is None for part in parts)
+            else max(part.total_error for part in parts if part.total_error is not None),
             interval=tuple(
                 (min(low for low, _ in entry), max(high for _, high in entry))
                 for entry in zip(*(p.interval for p in parts), strict=True)
@@ -232,11 +240,18 @@ class DesignFacts(Record):
     target: float | None = None  #: δ that was asked for
     all_alike: bool = False  #: what is released is the group's answer, up to a trace of noise
     perfect_rho: float | None = None  #: least ρ, largest over groups, at which all labels of a group look alike
+    scope: str = "answer"  #: what somebody must hold for all of these figures: one "answer", or the "table"
+    other_delta: float | None = None  #: δ at the same ε for who holds the other of the two
     digest: str = ""  #: of the mechanism; of several, see :func:`together`
     graph_digest: str = ""  #: of who hides among whom, whatever the shards
     notes: tuple[str, ...] = ()
     decisions: tuple[tuple[str, int], ...] = ()  #: what became of the groups of an earlier design
     failed: tuple[Lost, ...] = ()
+
+    @property
+    def by_step(self) -> bool:
+        """Whether groups are large enough for errors by entry to be published."""
+        return self.smallest_group >= CROWD
 
     @property
     def meaningful(self) -> bool:
@@ -255,7 +270,10 @@ class DesignFacts(Record):
     @classmethod
     def merged(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
         """Of all shards: the worst certificate, everyone's errors."""
+        if len({part.scope for part in parts}) > 1:
+            raise InputError("facts: shards were designed for different scopes; run the design again")
         worst = max(parts, key=lambda part: (part.delta, part.worst_edge))
+        others = [part.other_delta for part in parts if part.other_delta is not None]
         labels = sum(part.labels for part in parts)
         decisions: Counter[str] = Counter()
         for part in parts:
@@ -279,6 +297,7 @@ class DesignFacts(Record):
             naming=_naming_together(parts, curve),
             accuracy=Accuracy.merged([part.accuracy for part in parts]),
             all_alike=all(part.all_alike for part in parts),
+            other_delta=max(others) if len(others) == len(parts) else None,
             perfect_rho=max(prices) if len(prices) == len(parts) else None,
             digest=together(part.digest for part in parts),
             graph_digest=together(part.graph_digest for part in parts),
@@ -381,6 +400,7 @@ class AuditFacts(Record):
     curve: tuple[tuple[float, float, float], ...]  #: (ε, δ proved at least, δ promised at most), the design's ε first
     detectable_delta: float
     detectable_shortage: float
+    scope: str = "answer"  #: what the attackers held: one "answer", or the "table"
     of_groups: int = 0  #: groups in all
     rule: str = ""  #: how the attacked groups were chosen
     violations: int = 0
@@ -401,6 +421,8 @@ class AuditFacts(Record):
     @classmethod
     def merged(cls, parts: Sequence[AuditFacts]) -> AuditFacts:
         """Of all groups that were attacked."""
+        if len({part.scope for part in parts}) > 1:
+            raise InputError("facts: groups were attacked in different scopes; run the audit again")
         named = [part.named for part in parts if part.named is not None]
         guards = [part.guard for part in parts if part.guard is not None]
         equal = [part.equal_noise_delta for part in parts if part.equal_noise_delta is not None]

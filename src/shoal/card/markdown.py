@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from shoal import __version__
 from shoal.card.assumptions import question
-from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted, lower, nearest, percent, upper
-from shoal.card.facts import Accuracy, DesignFacts, lost_shards, promised
+from shoal.card.card import SHOWN_DIGITS, ReleaseCard
+from shoal.card.digits import counted, lower, many, nearest, percent, upper
+from shoal.card.facts import CROWD, Accuracy, DesignFacts, lost_shards, promised
 from shoal.card.measures import OWN
-from shoal.card.promise import promise
-from shoal.card.summary import attacked_groups, short_unit, sizes
+from shoal.card.promise import HOLDERS, promise
+from shoal.card.summary import attacked_groups, crowd_sentence, other_scope, price, short_unit, sizes
 
 
 def markdown(card: ReleaseCard) -> str:
@@ -26,14 +26,17 @@ def _sections(card: ReleaseCard) -> Iterator[str]:
     yield f"**{design.statement[0].upper()}{design.statement[1:]}**"
     if design.meaningful:
         yield (
-            f"{promise(design.epsilon, upper(design.delta))} The hardest pair to keep apart is "
-            f"{_code(design.worst_edge[0])} against {_code(design.worst_edge[1])}."
+            f"{promise(design.epsilon, upper(design.delta), design.scope)} Neighbors are the {many(noun)} of one group."
         )
+        yield " ".join(other_scope(design))
     else:
         yield "Do not rely on this release to hide anyone."
+    if card.fit.crowd:
+        yield crowd_sentence(card.fit)
     yield " ".join(card.fit.about)
     rows = [
-        ("What is hidden", f"which {noun} of its group the answer is about"),
+        ("What is hidden", f"which {noun} of its group a row is about"),
+        ("From whom", HOLDERS[design.scope]),
         ("Notion", _notion(design)),
         (
             "Neighbors",
@@ -77,8 +80,8 @@ def _privacy(design: DesignFacts, noun: str) -> Iterator[str]:
     )
     risk = design.naming
     yield (
-        f"Naming the {noun} within its group from one answer: right at most {percent(risk.success_upper)} of the time "
-        f"(guessing: {percent(risk.guessing, 'nearest')}"
+        f"Naming the {noun} of a row within its group, for {HOLDERS[design.scope]}: right at most "
+        f"{percent(risk.success_upper)} of the time (guessing: {percent(risk.guessing, 'nearest')}"
         + (")." if risk.exact else f"; an estimate, upper end at {risk.confidence:.0%} confidence).")
     )
     yield _table(
@@ -93,16 +96,27 @@ def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
     unit = " in the answer's own unit" if found.unit == OWN else f" {found.unit}"
     squared = ", in squared log units" if found.ratio else ""
     yield (
-        f"Root mean squared error {upper(found.rmse)}{unit}, at worst {upper(found.rmse_largest)}"
-        f"{short_unit(found.unit)} for one {noun}; ρ spent at most {upper(found.rho_largest)} per entry{squared}."
+        f"Root mean squared error {upper(found.rmse, SHOWN_DIGITS)}{unit}, at worst "
+        f"{upper(found.rmse_largest, SHOWN_DIGITS)}{short_unit(found.unit)} for one {noun}; ρ spent at most "
+        f"{upper(found.rho_largest, SHOWN_DIGITS)} per entry{squared}."
     )
+    if found.answer_mean is not None and found.answer_mean > 0:
+        off = (
+            ""
+            if found.total_error is None
+            else f" A group's total at a step is off by {percent(found.total_error)} at most."
+        )
+        yield f"That is {percent(found.rmse / found.answer_mean)} of the mean answer.{off}"
     before, after = card.fit.later_error, None if card.release is None else card.release.later_error
     if before is not None and after is not None:
         yield (
             f"Against what came later, where that is known: mean absolute error {upper(after)} {found.unit} as "
-            f"released, {nearest(before)} {found.unit} without protection."
+            f"released, {nearest(before)} {found.unit} without protection{price(before, after)}."
         )
-    yield _table(("step", "rmse", "bias", _interval_head(found)), _steps(found))
+    if card.design.by_step:
+        yield _table(("step", "rmse", "bias", _interval_head(found)), _steps(found))
+    else:
+        yield f"Errors by step are told only where every {noun} is one of {CROWD} or more."
 
 
 def _interval_head(found: Accuracy) -> str:
@@ -112,7 +126,8 @@ def _interval_head(found: Accuracy) -> str:
 def _steps(found: Accuracy) -> Iterator[tuple[str, ...]]:
     rows = zip(found.rmse_by_entry, found.bias_by_entry, found.interval, strict=True)
     for step, (rmse, bias, (low, high)) in enumerate(rows, start=1):
-        yield str(step), upper(rmse), nearest(bias, 4), f"{lower(low, 3)} … {upper(high, 3)}"
+        interval = f"{lower(low, SHOWN_DIGITS)} … {upper(high, SHOWN_DIGITS)}"
+        yield str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), interval
 
 
 def _assurance(card: ReleaseCard) -> Iterator[str]:
@@ -134,8 +149,8 @@ def _assurance(card: ReleaseCard) -> Iterator[str]:
         yield "No audit was made."
     else:
         yield (
-            f"Audit of {attacked_groups(audit, card.fit.noun)}: **{audit.verdict}** at confidence "
-            f"{audit.confidence:g}, {audit.n_samples} answers per label ({audit.source}); δ of at least "
+            f"Audit of {attacked_groups(audit, card.fit.noun)} by {HOLDERS[audit.scope]}: **{audit.verdict}** at "
+            f"confidence {audit.confidence:g}, {audit.n_samples} answers per label ({audit.source}); δ of at least "
             f"{lower(audit.delta_proved)} proved, at most {upper(promised(card.design, audit))} promised."
         )
     if release is None:

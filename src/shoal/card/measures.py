@@ -139,6 +139,8 @@ def design_facts(
         query=query,
         target=target,
         all_alike=all_alike(mechanism.output),
+        scope=mechanism.scope,
+        other_delta=mechanism.certified("answer" if mechanism.scope == "table" else "table").delta_upper,
         perfect_rho=perfect_rho,
         digest=mechanism.digest,
         graph_digest=groups_digest(graph),
@@ -185,7 +187,28 @@ def accuracy_of(
         coverage=COVERAGE,
         interval=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)),
         ratio=ratio,
+        total_error=None if answers is None else _total_error(mechanism, squares, biases, answers),
     )
+
+
+def _total_error(mechanism: Mechanism, squares: FloatArray, biases: FloatArray, answers: FloatArray) -> float | None:
+    """Root mean squared error of a group's total at an entry, relative to the true total; the largest of all.
+
+    Rows are drawn independently: expected errors add up, and so do variances.
+    """
+    place = {name: i for i, name in enumerate(mechanism.graph.labels)}
+    component = mechanism.graph.components[[place[name] for name in mechanism.classes.labels]]
+    groups = int(component.max()) + 1
+
+    def total(values: FloatArray) -> FloatArray:
+        sums = np.zeros((groups, values.shape[1]))
+        np.add.at(sums, component, values)
+        return sums
+
+    biases = np.broadcast_to(biases, squares.shape)
+    error = np.sqrt(total(biases) ** 2 + total(np.maximum(squares - biases**2, 0.0)))
+    true = np.abs(total(answers))
+    return float((error[true > 0] / true[true > 0]).max()) if (true > 0).any() else None
 
 
 def error_variance(mechanism: Mechanism) -> FloatArray:
@@ -223,6 +246,7 @@ def audit_facts(
         curve=tuple((float(epsilon[j]), float(proved[j]), float(audit.promise[j])) for j in shown),
         detectable_delta=audit.detectable_delta,
         detectable_shortage=audit.detectable_shortage,
+        scope=audit.scope,
         of_groups=of_groups or groups,
         rule=rule,
         violations=len(audit.violations),
@@ -310,7 +334,7 @@ def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
 
 
 def _renyi(mechanism: Mechanism) -> tuple[tuple[float, float | None], ...]:
-    found = renyi_curve(mechanism.output, mechanism.graph, np.array(ORDERS)).divergence_upper
+    found = renyi_curve(mechanism.output, mechanism.graph, np.array(ORDERS), scope=mechanism.scope).divergence_upper
     return tuple(
         (order, float(value) if math.isfinite(value) else None) for order, value in zip(ORDERS, found, strict=True)
     )
@@ -323,10 +347,10 @@ def _tradeoff(
     bounds = {rate: tpr_bound(rate, curve) for rate in FALSE_ALARMS}
     loose = [rate for rate, bound in bounds.items() if bound > (1 + CLOSE) * rate]
     if thorough and loose:
-        loss = mechanism.finite_precision_tv
+        loss = mechanism.finite_precision_tv * (2 if mechanism.scope == "table" else 1)
         # Both rates of a test on what is really released are within the loss of those on the ideal answer.
         rates = np.array([min(math.nextafter(rate + loss, 1.0), 1.0) for rate in loose])
-        worst = worst_tpr(mechanism.output, mechanism.graph, rates).tolist()
+        worst = worst_tpr(mechanism.output, mechanism.graph, rates, scope=mechanism.scope).tolist()
         bounds |= {
             rate: min(math.nextafter(tpr + loss, math.inf), bounds[rate])
             for rate, tpr in zip(loose, worst, strict=True)
@@ -337,12 +361,14 @@ def _tradeoff(
 def _naming(
     mechanism: Mechanism, curve: Sequence[tuple[float, float]], sizes: NDArray[np.int64], seed: int | None
 ) -> Naming:
-    if seed is None and int((sizes * (sizes - 1) // 2).sum()) == mechanism.graph.n_edges:
+    complete = int((sizes * (sizes - 1) // 2).sum()) == mechanism.graph.n_edges
+    if seed is None and complete:
         guessing = len(sizes) / mechanism.graph.n_labels
         return Naming(naming_bound(guessing, curve), guessing)
-    found = identification_risk(mechanism.output, mechanism.graph, seed=seed or 0)
+    found = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
+    rows = int(sizes.max()) if mechanism.scope == "table" else 1
     return Naming(
-        success_upper=min(math.nextafter(found.success_upper + mechanism.finite_precision_tv, math.inf), 1.0),
+        success_upper=min(math.nextafter(found.success_upper + rows * mechanism.finite_precision_tv, math.inf), 1.0),
         guessing=found.prior_success,
         exact=bool(found.exact),
         confidence=found.confidence,

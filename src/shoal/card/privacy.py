@@ -12,6 +12,7 @@ from shoal.accounting.releases import Releases
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import many, plain, shorten, up, upper
 from shoal.card.exhibits import Exhibits
+from shoal.card.promise import HOLDERS
 from shoal.card.section import Point, Section, axis, bars, heat, lines, series
 from shoal.errors import CertificationError
 from shoal.mechanism import Ending, Mechanism
@@ -27,9 +28,10 @@ METHODS = {
     "additive": "shaped noise and shifts",
     "transport": "transport",
     "center": "towards the center",
+    "mean": "the group's mean",
 }
 #: Method -> number of its color; 0 is the release's own.
-COLORS = {"none": 6, "white": 1, "paper": 2, "covariance": 3, "additive": 4, "transport": 5, "center": 7}
+COLORS = {"none": 6, "white": 1, "paper": 2, "covariance": 3, "additive": 4, "transport": 5, "center": 7, "mean": 7}
 #: Least δ that a logarithmic axis shows, unless the guarantee itself lies below.
 FLOOR = 1e-12
 #: Labels of a group up to which all its pairs are drawn; bars of a larger group; edges up to which all are computed.
@@ -55,8 +57,8 @@ def curves(card: ReleaseCard, shown: Exhibits | None) -> Section:
         marks=[[design.epsilon, f"designed for ε = {design.epsilon:g}"]],
     )
     says = [
-        "Each point is a promise: at that ε, the worst pair of neighbors in its worse direction has at most that δ. "
-        "Lower is more private. Upper ends, with rounding and finite precision counted."
+        f"Each point is a promise for {HOLDERS[design.scope]}: at that ε, the worst pair of neighbors has at most that "
+        "δ. Lower is more private. Upper ends, with rounding and finite precision counted."
     ]
     if not alternatives and shown is not None:
         says.append(
@@ -186,9 +188,15 @@ def edges(shown: Exhibits, unit: str) -> Section:
             plots.append(bars(title + more, columns2, rows, scale="log", floor=floor_of(float(worst[ranked].min()))))
     alone = int((sizes == 1).sum())
     says = [
-        "δ of each pair of neighbors at the design's ε, in both directions: by how much the probability of a "
-        f"conclusion can exceed e^ε times what it is for the {unit} in the column, if the {unit} in the row is the "
-        "true one. The strongest color is the promise.",
+        (
+            "δ of each pair of neighbors at the design's ε: by how much the probability of a conclusion from the whole "
+            "table can exceed e^ε times what it is with the rows of the two exchanged."
+            if mechanism.scope == "table"
+            else "δ of each pair of neighbors at the design's ε, in both directions: by how much the probability of a "
+            f"conclusion from one answer can exceed e^ε times what it is for the {unit} in the column, if the {unit} "
+            "in the row is the true one."
+        )
+        + " The strongest color is the promise.",
         *_of_scope(shown, "Shown are the pairs"),
     ]
     if len(plots) < int((sizes > 1).sum()):
@@ -202,15 +210,19 @@ def edges(shown: Exhibits, unit: str) -> Section:
 
 
 def edge_deltas_upper(mechanism: Mechanism) -> tuple[np.ndarray[Any, Any], FloatArray]:
-    """Pairs of label positions and (n_edges, 2) upper ends of δ at each edge's own ε, finite precision included."""
-    releases = Releases.of(mechanism.output)
+    """Pairs of label positions and (n_edges, 2) upper ends of δ at each edge's own ε, finite precision included.
+
+    In a table both directions have the same.
+    """
+    releases = Releases.of(mechanism.output, mechanism.scope)
     pairs = releases.pairs(mechanism.graph)
-    offsets = np.repeat(mechanism.epsilon[:, None], 2, axis=1)
+    offsets = np.repeat(mechanism.epsilon[:, None], releases.directions, axis=1)
 
     def work(part: slice) -> FloatArray:
         return brackets(releases, pairs[part], tails.DP, np.zeros(1), offsets[part])[:, :, 0, 2]
 
-    log_upper = np.concatenate([np.empty((0, 2)), *map_blocks(work, len(pairs), BLOCK)])
+    log_upper = np.concatenate([np.empty((0, releases.directions)), *map_blocks(work, len(pairs), BLOCK)])
+    log_upper = np.broadcast_to(log_upper, (len(pairs), 2))
     unknown = np.isnan(log_upper)
     ideal = np.where(unknown, 1.0, exp_up(np.where(unknown, 0.0, log_upper)))
     loss = mechanism.certificate.finite_precision

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from shoal.card.assumptions import question
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted, lower, many, percent, upper
+from shoal.card.digits import counted, lower, many, nearest, percent, upper
 from shoal.card.facts import Accuracy
 from shoal.card.promise import promise
 from shoal.card.section import Section
-from shoal.card.summary import attacked_groups, long_run, short_unit, sizes
+from shoal.card.summary import attacked_groups, long_run, other_scope, short_unit, sizes
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,11 @@ def _protected(card: ReleaseCard) -> Tile:
     design, noun = card.design, card.fit.noun
     span = sizes(design.smallest_group, design.largest_group)
     where = "in one group" if design.groups == 1 else f"in {design.groups} groups of {span}"
-    more = f"Each hides among its neighbors, {where}: {design.edges} pairs that must look alike."
+    least = f"at least {card.fit.smallest_group}" if card.fit.crowd else "its neighbors"
+    more = f"Each hides among {least}, {where}: {design.edges} pairs that must look alike."
     if design.alone:
         more += f" {design.alone} without a neighbor: no promise there."
-    return Tile("What is protected?", f"Which of {counted(design.labels, noun)} an answer is about", more)
+    return Tile("What is protected?", f"Which of {counted(design.labels, noun)} a row is about", more)
 
 
 def _how_well(card: ReleaseCard, public: bool) -> Tile:
@@ -43,7 +44,7 @@ def _how_well(card: ReleaseCard, public: bool) -> Tile:
     if not design.meaningful:
         reason = design.statement.removeprefix("no meaningful guarantee: ")
         return Tile("How well?", "No meaningful guarantee", "The card says: " + reason + ".", "bad")
-    more = promise(design.epsilon, upper(design.delta))
+    more = " ".join([promise(design.epsilon, upper(design.delta), design.scope), *other_scope(design)])
     if not public:
         more += f" Worst for {design.worst_edge[0]} against {design.worst_edge[1]}."
     return Tile("How well?", f"δ ≤ {upper(design.delta)} at ε = {design.epsilon:g}", more, "good")
@@ -59,6 +60,14 @@ def _cost(card: ReleaseCard) -> Tile:
     if found.ratio:
         low, high = ratios(found)
         more += f" At least {found.coverage:.0%} of released values are {low} to {high} times the true one."
+    before, after = card.fit.later_error, None if card.release is None else card.release.later_error
+    if before and after is not None:
+        more = f"{upper(after)}{unit} mean absolute error as released, {nearest(before)}{unit} without. {more}"
+        return Tile(
+            "At what cost?",
+            f"{percent(max(after / before - 1, 0.0))} more error against what came later",
+            f"{more} That is {upper(found.rmse)}{unit} over all.",
+        )
     return Tile("At what cost?", f"{upper(found.rmse)}{unit} of error", more)
 
 
@@ -98,8 +107,13 @@ def limits(card: ReleaseCard, *, public: bool) -> Section:
         f"The attacker may know {asked.attacker_may_know}.",
         f"Two {many(noun)} are protected from each other if they are neighbors in the graph; those further apart are "
         "protected less, those without a path between them not at all.",
-        f"The promise is for one answer about one {noun}. Everything else released about it adds up, and must be "
-        "counted: the ledger does that. A repeated question gets the stored answer.",
+        (
+            "The promise is for this table, held as a whole."
+            if design.scope == "table"
+            else f"The promise is for one answer about one {noun}, held by somebody who gets no other."
+        )
+        + " Everything else released about the same labels adds up, and must be counted: the ledger does that, pair by "
+        "pair. A repeated question gets the stored answer.",
         "Noise must be drawn by the mechanism's own release, from a cryptographic source, and be used once.",
         "Observers may still learn what holds for the whole group, and what they knew before.",
         f"That an answer was given is not hidden: a {noun} without one has no row, and hides among nobody.",

@@ -49,6 +49,7 @@ def calibrate(
     notion: str = "dp",
     seed: int = 0,
     *,
+    scope: str = "answer",
     tolerance: float = 2e-3,
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
@@ -68,6 +69,7 @@ def calibrate(
         delta: the target.
         notion: the δ that is to meet it.
         seed: seed of the search's own randomness.
+        scope: as in :func:`shoal.design`.
         tolerance: relative accuracy of each group's ρ.
         weights, noise_floor, max_bias: as in :func:`shoal.design`.
         time_limit: seconds for all groups together; what was found until then is returned.
@@ -95,7 +97,9 @@ def calibrate(
         iterations = validation.count(iterations=iterations)
     if time_limit is not None:
         time_limit = validation.positive(time_limit=time_limit)
-    problem = Problem.of(classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias)
+    problem = Problem.of(
+        classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope
+    )
     groups = [members for members in problem.components if len(members) > 1]
     end = math.inf if time_limit is None else time.monotonic() + time_limit
     found: list[tuple[Any, Mechanism]] = []
@@ -116,7 +120,7 @@ def calibrate(
         if progress is not None:
             progress(number + 1, len(groups))
     if all(mechanism.method == "none" for _, mechanism in found) and noise_floor == 0:
-        return attained(design(classes, graph, "none", epsilon, 1.0, notion, weights=weights), delta)
+        return attained(design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, weights=weights), delta)
     if len(groups) == 1 and len(groups[0]) == problem.n_labels:
         return attained(found[0][1], delta)
     return attained(joined(method, problem, found), delta)
@@ -161,6 +165,7 @@ class _Group:
             rho,
             self.part.notion,
             self.seed,
+            scope=self.part.scope,
             weights=self.weights,
             noise_floor=0.0 if bare else self.part.noise_floor,
             max_bias=self.part.max_bias,
@@ -194,7 +199,7 @@ class _Group:
             best = self._enough(guess)
         # What a mechanism really spends can be less than its budget.
         high, low, ratio = float(best.weighted_rho.max()), max(floor, 0.0), 0.5
-        if price is not None and self.method == "center" and not self.part.original.stored_variances.any():
+        if price is not None and self.method in ("center", "mean") and not self.part.original.stored_variances.any():
             return best  # constants either meet or can be told apart: there is nothing in between
         middle = high * (1 - tolerance) if price is not None else high * ratio if low == 0 else math.sqrt(low * high)
         while high > low * (1 + 1.5 * tolerance) and low < middle < high and not self.late:

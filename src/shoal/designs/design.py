@@ -13,7 +13,7 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
-from shoal.designs.barycenter import additive_center, transport_center
+from shoal.designs.barycenter import additive_center, mean_center, transport_center
 from shoal.designs.descent import Report, Settings
 from shoal.designs.floors import lower_bound
 from shoal.designs.methods import METHODS, Method
@@ -36,6 +36,7 @@ def design(
     notion: str = "dp",
     seed: int = 0,
     *,
+    scope: str = "answer",
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
     max_bias: float = 1.0,
@@ -58,12 +59,14 @@ def design(
         graph: which labels must stay indistinguishable.
         method: ``"none"``, ``"white"`` (equal noise), ``"paper"`` (Algorithm 1), ``"covariance"`` (zero-mean noise per
             label), ``"additive"`` (noise means too), ``"transport"`` (affine maps plus noise: the strongest) or
-            ``"center"`` (straight towards the group's common law: one pass over the labels).
+            ``"center"`` (straight towards the group's common law: one pass over the labels) or ``"mean"`` (the same
+            towards its mean: least mean error once all meet, where the center has the least largest error).
         epsilon: one ε, or one per edge of the graph.
         rho: largest mean squared error per entry, (1/k) E‖released − q‖²: one number, one per label in label order, or
             a mapping from label to number.
         notion: the δ to minimize, as in :func:`shoal.privacy_curve`.
         seed: seed of the search's own randomness; equal seeds give equal mechanisms.
+        scope: what leaves, as in :func:`shoal.privacy_curve`: one ``"answer"``, or the ``"table"`` of all labels'.
         weights: how much each entry's squared error counts, relative to the others.
         noise_floor: least variance of independent noise in every direction, so that protection does not rest on the
             class model alone.
@@ -94,7 +97,7 @@ def design(
     if rho_is_total:
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
-    problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias)
+    problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope)
     settings = replace(_settings(problem, seed, time_limit, iterations, progress), interruptible=interruptible)
     starts = [start] if isinstance(start, Mechanism) else list(start or [])
     return _solve(problem, method, settings, [as_moves(problem, m) for m in starts])
@@ -179,11 +182,15 @@ def as_moves(problem: Problem, mechanism: Mechanism) -> Moves:
     return Moves(shift, gain @ problem.roots, root)
 
 
-def perfect_rho(classes: GaussianClasses, graph: NeighborGraph, method: str = "transport") -> float:
+def perfect_rho(
+    classes: GaussianClasses, graph: NeighborGraph, method: str = "transport", *, scope: str = "answer"
+) -> float:
     """Least ρ per entry at which all neighbors can be made exactly alike, δ = 0 at every ε, rounded up.
 
     ``"transport"``: minimax Bures–Wasserstein center of each connected component. ``"additive"``: noise and shifts.
-    Found to a relative 1e-8; the price of the most expensive component counts.
+    ``"mean"``: the center of least mean error, at the error of the label farthest from it.
+    Found to a relative 1e-8; the price of the most expensive component counts. Labels that cannot be told apart in one
+    answer cannot be told apart in a table, so the price is the same for every ``scope``.
 
     Returns:
         ρ per entry; 0 where no two labels are connected.
@@ -193,9 +200,9 @@ def perfect_rho(classes: GaussianClasses, graph: NeighborGraph, method: str = "t
     >>> print(f"{shoal.perfect_rho(classes, shoal.NeighborGraph.complete(classes.labels)):.4f}")
     0.2500
     """
-    validation.choice(["transport", "additive"], method=method)
-    problem = Problem.of(classes, graph, 1.0, 1.0)
-    find = transport_center if method == "transport" else additive_center
+    validation.choice(["transport", "additive", "mean"], method=method)
+    problem = Problem.of(classes, graph, 1.0, 1.0, scope=scope)
+    find = {"transport": transport_center, "additive": additive_center, "mean": mean_center}[method]
     price = 0.0
     for members in problem.components:
         if len(members) > 1:
@@ -242,6 +249,7 @@ def frontier(
     notion: str = "dp",
     seed: int = 0,
     *,
+    scope: str = "answer",
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
     max_bias: float = 1.0,
@@ -280,6 +288,7 @@ def frontier(
                 float(budget),
                 notion,
                 seed,
+                scope=scope,
                 weights=weights,
                 noise_floor=noise_floor,
                 max_bias=max_bias,

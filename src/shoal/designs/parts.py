@@ -66,6 +66,7 @@ def joined(method: str, problem: Problem, found: list[tuple[Any, Mechanism]]) ->
         graph=problem.graph,
         epsilon=problem.epsilons[:, 0].copy(),
         notion=problem.notion,
+        scope=problem.scope,
         shift=shift,
         gain=gain,
         noise_cov=noise,

@@ -27,7 +27,7 @@ from shoal.validation import FloatArray, IndexArray
 class Problem:
     """A design problem. ``budgets`` is the largest total squared error k·ρ of each label; ``scale`` undoes the weights.
 
-    ``epsilons`` holds ε per edge and direction.
+    ``epsilons`` holds ε per edge and direction; a table has one direction.
     """
 
     classes: GaussianClasses
@@ -40,6 +40,7 @@ class Problem:
     max_bias: float
     scale: FloatArray
     original: GaussianClasses
+    scope: str = "answer"
 
     @classmethod
     def of(
@@ -52,12 +53,14 @@ class Problem:
         weights: Any = None,
         noise_floor: float = 0.0,
         max_bias: float = 1.0,
+        scope: str = "answer",
     ) -> Problem:
         """Check the arguments of :func:`shoal.design` and bring them into one form."""
         if not isinstance(classes, GaussianClasses):
             raise InputError("classes must be a GaussianClasses")
         validation.choice(list(NOTIONS), notion=notion)
-        pairs = Releases.of(classes).pairs(graph)
+        releases = Releases.of(classes, scope)
+        pairs = releases.pairs(graph)
         if len(pairs) == 0:
             raise InputError("graph has no edges: there is nothing to hide")
         k = classes.n_dims
@@ -74,13 +77,14 @@ class Problem:
             classes=scaled,
             graph=graph,
             pairs=pairs,
-            epsilons=np.repeat(_per_edge(epsilon, graph)[:, None], 2, axis=1),
+            epsilons=np.repeat(_per_edge(epsilon, graph)[:, None], releases.directions, axis=1),
             notion=notion,
             budgets=budgets,
             noise_floor=floor,
             max_bias=validation.probability(max_bias=max_bias),
             scale=scale,
             original=classes,
+            scope=scope,
         )
 
     @property

@@ -101,7 +101,7 @@ def reuse(
     """Decide group by group whether a mechanism can be used again for new laws of its labels.
 
     Args:
-        mechanism: an earlier design; its ε, notion, method and weights stay.
+        mechanism: an earlier design; its ε, notion, scope, method and weights stay.
         classes: the new laws. Labels may have gone, and come where ``graph`` says who their neighbors are.
         delta: a group is kept only if its certificate, finite precision included, is not above this.
         rho_tolerance: and if no label's error exceeds what its design spent by more than this share.
@@ -193,6 +193,7 @@ def redesigned(
             part.epsilons[:, 0].copy(),
             found.delta,
             seed=seed,
+            scope=old.scope,
             tolerance=TOLERANCE,
             time_limit=None if seconds is None else seconds / len(found.to_redesign),
             iterations=iterations if seconds is None else None,
@@ -277,7 +278,7 @@ def _problem(mechanism: Mechanism, classes: GaussianClasses, graph: NeighborGrap
         if len(several) != 1:
             raise InputError("graph must be left out where the mechanism has an epsilon per edge")
         epsilon = np.full(graph.n_edges, several[0])
-    return Problem.of(classes, graph, epsilon, 1.0, mechanism.notion)
+    return Problem.of(classes, graph, epsilon, 1.0, mechanism.notion, scope=mechanism.scope)
 
 
 def _decided(

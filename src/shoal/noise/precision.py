@@ -44,12 +44,15 @@ def label_tv(noise_std: FloatArray, steps: FloatArray, resolution: Resolution = 
     return np.where(noisy.any(axis=1), np.minimum(total, 1.0), 0.0)
 
 
-def edge_loss(tv: FloatArray, pairs: NDArray[np.integer], epsilon: FloatArray) -> float:
+def edge_loss(tv: FloatArray, pairs: NDArray[np.integer], epsilon: FloatArray, *, table: bool = False) -> float:
     """What is added to δ: the largest tv_X + e^ε tv_X' over both directions of all edges, ε one per edge; at most 1.
 
-    From P ≤ P̂ + tv, P̂ ≤ e^ε P̂' + δ and P̂' ≤ P' + tv' on every event, hats for the ideal law.
+    From P ≤ P̂ + tv, P̂ ≤ e^ε P̂' + δ and P̂' ≤ P' + tv' on every event, hats for the ideal law. In a table each of the two
+    worlds holds both labels' rows, and both are off by tv_X + tv_X'.
     """
     one, two = tv[pairs[:, 0]], tv[pairs[:, 1]]
+    if table:
+        one = two = one + two
     low, high = np.minimum(one, two), np.maximum(one, two)
     # e^ε on the larger of the two is the worse direction; beyond ε = 700 the product cannot be formed.
     grown = np.exp(np.minimum(epsilon, 700.0)) * high * UP

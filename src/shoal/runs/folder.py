@@ -135,6 +135,7 @@ class Folder:
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
         """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
         target = self / name
+        target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, target.with_name(f".{target.name}.part"), put)
         return target
 
@@ -147,7 +148,6 @@ class Folder:
         """Copy files aside before they are replaced."""
         for name in names:
             if (self / name).is_file():
-                (self / under).mkdir(parents=True, exist_ok=True)
                 self.put(f"{under}/{name}", (self / name).read_bytes())
 
     def digest(self, name: str) -> str:

@@ -38,6 +38,7 @@ from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
 from shoal.runs.context import Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
+from shoal.runs.head_start import head_start
 from shoal.runs.sources import Source
 from shoal.runs.stages import audit_stage, card_stage, design_stage, fit_stage, release_stage, report_stage
 
@@ -243,7 +244,7 @@ class Run:
 
     def everything(self, *, again: bool = False) -> None:
         """Every stage that is not done."""
-        with self.held():
+        with self.held(), head_start():
             self._settle(again)
             for stage in STAGES:
                 self.do(stage)
@@ -282,6 +283,7 @@ class Run:
         if "release" not in before.stages:
             raise InputError("update: the last release of this folder is not finished; finish it without --update")
         self._refuse_dependent()
+        self._refuse_once()
         now, old = self.config.to_dict(), before.config.to_dict()
         daily = fit_stage.DAILY
         fixed = [name for name in SETTINGS["fit"] if name not in daily and now[name] != old[name]]
@@ -485,9 +487,11 @@ class Run:
             made = self.state.releasing if recorded is None else recorded.key
             same = self.key("release") == made
             if not same and not again:
+                self._refuse_once()
                 raise InputError(preview.refusal(self))
             if again and (recorded is not None or not same):
                 self._refuse_dependent()
+                self._refuse_once()
                 self._put_aside()
         if self.state != self._saved:
             self._remember(self.state)
@@ -505,6 +509,15 @@ class Run:
                 "query: under 'marginal' the history's own randomness protects a household, and it does so once. A "
                 "second release about the same households would not be independent of the first, and its cost is not "
                 "known; use 'point' or 'trajectory' for repeated releases"
+            )
+
+    def _refuse_once(self) -> None:
+        """Crowds by the forecasts of one release hold for that one."""
+        if self._saved is not None and not (self._saved.config.standing and self.config.standing):
+            raise InputError(
+                f"crowds: those of {self.path.name} were chosen by the forecasts of its release, for that one release. "
+                "Crowds of another day would differ, and whoever is in both would hide only among those that they "
+                "share. Nothing was changed. To release again and again, start a new folder with --crowds standing"
             )
 
     def _put_aside(self) -> None:
@@ -529,7 +542,8 @@ class Run:
 #: Files that a user looks for, and what they are.
 FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true forecasts",
-    release_stage.CSV: "the released figures (also .parquet); its household column is your key: drop it to pass on",
+    release_stage.PUBLIC: "the released figures, to pass on: no names, rows of a group in a drawn order",
+    release_stage.CSV: "the same with the household of each row: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json, .yaml)",
     fit_stage.LEFT_OUT: "households without a forecast, and why",
     LEDGER: "what was spent; keep it, and keep it private",

@@ -75,7 +75,7 @@ def do(task: AuditTask) -> AuditFacts:
     rho = float(group.rho.mean())
     equal = None
     if rho > 0:
-        noisy = design(group.classes, group.graph, "white", float(group.epsilon.max()), rho)
+        noisy = design(group.classes, group.graph, "white", float(group.epsilon.max()), rho, scope=group.scope)
         equal = noisy.certificate.delta_upper
     return audit_facts(found, guard=guard, equal_noise_delta=equal)
 

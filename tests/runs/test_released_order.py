@@ -1,0 +1,42 @@
+"""Order and numbers of released rows come from the cryptographic source, not from whose rows they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import polars as pl
+
+from shoal import NeighborGraph
+from shoal.runs.stages.release_stage import released_table
+
+
+def table(households: list[str], graph: NeighborGraph) -> pl.DataFrame:
+    stamps = pl.Series([0, 1])
+    forecasts = SimpleNamespace(households=tuple(households), timestamps=stamps, to_power=np.exp)
+    return released_table(forecasts, graph, np.zeros((len(households), 2)))  # type: ignore[arg-type]
+
+
+def test_every_order_of_a_group_is_as_likely() -> None:
+    names = ["a", "b", "c", "x", "y"]
+    graph = NeighborGraph.within_groups(names, [0, 0, 0, 1, 1])
+    seen: Counter[tuple[str, ...]] = Counter()
+    for _ in range(600):
+        rows = table(names, graph).filter(pl.col("step") == 1)
+        first = rows.filter(pl.col("household").is_in(["a", "b", "c"]))
+        assert first["row"].to_list() == [1, 2, 3]
+        assert first["group"].n_unique() == 1
+        seen[tuple(first["household"])] += 1
+    assert len(seen) == 6
+    # 600 draws of six orders: 100 each, give or take 5.5 standard deviations.
+    assert max(abs(count - 100) for count in seen.values()) < 5.5 * (600 * 5 / 36) ** 0.5
+
+
+def test_who_is_left_out_does_not_move_the_numbers_of_others() -> None:
+    names = ["a", "b", "c", "x", "y"]
+    graph = NeighborGraph.within_groups(names, [0, 0, 0, 1, 1])
+    for absent in "abc":
+        here = [name for name in names if name != absent]
+        rows = table(here, graph).filter(pl.col("step") == 1).sort("group", "row")
+        assert rows["row"].to_list() == [1, 2, 1, 2]  # the same whoever of the group is absent
