@@ -19,13 +19,13 @@ import numpy as np
 
 import shoal
 from shoal import validation
-from shoal.accounting.releases import Releases
+from shoal.accounting.releases import SCOPES, Releases
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
 from shoal.noise.grid import Grid
-from shoal.noise.precision import UP, edge_loss, label_tv
+from shoal.noise.precision import edge_loss, label_tv
 from shoal.proofs import laws_file, path
 from shoal.validation import FloatArray, IndexArray
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from shoal.proofs.path import Path
 
 FORMAT, VERSION = "shoal proof", 1
-SCOPES = ("answer", "table")
 #: Both ends are stated this much outside of what was found, so that another program with roundings of its own agrees.
 MARGIN = 2.0**-40
 #: An edge whose estimate of ln δ is this far below the worst is first tried with Chernoff's bound.
@@ -104,14 +103,15 @@ class Proof:
         """Edges whose laws are equal, exactly."""
         return len(self.equal)
 
-    def covers(self, mechanism: Mechanism, epsilon: float | None = None, scope: str = "answer") -> bool:
-        """Whether this is about the mechanism's own graph at ``epsilon`` (None: that of its design) in this scope.
+    def covers(self, mechanism: Mechanism, epsilon: float | None = None, scope: str | None = None) -> bool:
+        """Whether this is about the mechanism's own graph at ``epsilon`` in this scope (None: those of its design).
 
         Returns:
             True where ``delta_upper`` is a theorem about what the mechanism releases.
         """
         at = _collapsed(mechanism.epsilon) if epsilon is None else float(epsilon)
-        return self.own_graph and (self.digest, self.epsilon, self.scope) == (mechanism.digest, at, scope)
+        asked = (mechanism.digest, at, scope or mechanism.scope)
+        return self.own_graph and (self.digest, self.epsilon, self.scope) == asked
 
     def to_json(self) -> str:
         """The content of a proof file: doubles as hexadecimal strings, so that none is rounded."""
@@ -165,7 +165,7 @@ def prove(
     released: GaussianClasses | Mechanism,
     graph: NeighborGraph | None = None,
     epsilon: float | None = None,
-    scope: str = "answer",
+    scope: str | None = None,
 ) -> Proof:
     """A rigorous enclosure of δ(ε), by ball arithmetic, from the parameters as they are stored.
 
@@ -174,7 +174,8 @@ def prove(
             ``delta_upper`` includes what finite precision adds. Laws are taken as they are, up to their ``errors``.
         graph: The neighbors; None for those of the mechanism.
         epsilon: ε in nats; None for that of the mechanism's design, edge by edge.
-        scope: "answer" for one answer about one label, "table" for everyone's at once.
+        scope: "answer" for one answer about one label, "table" for everyone's at once; None for that of the mechanism's
+            design, and "answer" for laws.
 
     Returns:
         The proof. What cannot be settled is enclosed by [lower, 1] and named in ``unsettled``.
@@ -192,8 +193,9 @@ def prove(
 
     if not isinstance(released, (GaussianClasses, Mechanism)):
         raise InputError("released must be a Mechanism or GaussianClasses")
-    scope = validation.choice(SCOPES, scope=scope)
     mechanism = released if isinstance(released, Mechanism) else None
+    default = "answer" if mechanism is None else mechanism.scope
+    scope = validation.choice(SCOPES, scope=default if scope is None else scope)
     classes = released.classes if isinstance(released, Mechanism) else released
     if graph is None:
         if mechanism is None:
@@ -325,10 +327,7 @@ def _loss(mechanism: Mechanism, laws: Laws, pairs: IndexArray, epsilon: FloatArr
     for i in np.intersect1d(np.flatnonzero(moved & random), pairs):
         if not laws[int(i)].is_definite:
             tv[i] = 1.0
-    if scope == "answer":
-        return edge_loss(tv, pairs, epsilon)
-    both = np.repeat(tv[pairs].sum(axis=1)[:, None], 2, axis=1).ravel() * UP
-    return edge_loss(both, np.arange(2 * len(pairs)).reshape(-1, 2), epsilon)
+    return edge_loss(tv, pairs, epsilon, table=scope == "table")
 
 
 def _arithmetic() -> None:
