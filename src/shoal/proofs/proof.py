@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from shoal.proofs.path import Path
 
 FORMAT, VERSION = "shoal proof", 1
-#: Both ends are stated this much outside of what was found, so that another program with roundings of its own agrees.
-MARGIN = 2.0**-40
+#: Both ends are stated this much outside of what was found, relative to δ and to the width of what was found, so that
+#: another program with roundings of its own agrees.
+MARGIN, WIDER = 2.0**-37, 8
 #: An edge whose estimate of ln δ is this far below the worst is first tried with Chernoff's bound.
 WORTH_TRYING = 0.7
 #: Edges whose spectra are estimated at once.
@@ -157,7 +158,9 @@ class Proof:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-        what = f"δ ≤ {self.delta_upper:.6g} ({self.scope}), proved over {self.n_edges} edge(s), worst for {a} against {b}"
+        what = (
+            f"δ ≤ {self.delta_upper:.6g} ({self.scope}), proved over {self.n_edges} edge(s), worst for {a} against {b}"
+        )
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
 
 
@@ -219,7 +222,7 @@ def prove(
     ideal, lower = max((e.upper for e in found.proved), default=0.0), max((e.lower for e in found.proved), default=0.0)
     worst = max(found.proved, key=lambda e: (e.upper, e.lower), default=None)
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
-    total = ideal if loss == 0 else min(math.nextafter(ideal + loss, math.inf), 1.0)
+    total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
     return Proof(
         digest=mechanism.digest if mechanism is not None else laws_file.digest(classes, pairs),
         scope=scope,
@@ -297,7 +300,8 @@ class _Search:
                 made = made or pencil(pair)
                 found = enclosure.enclosed(made, sides, epsilon)
                 by = "integral" if found.path else "chernoff" if found.order else "bounded"
-                low, high = down(found.lower * (1 - MARGIN)), up(found.upper * (1 + MARGIN))
+                slack = MARGIN * found.upper + WIDER * (found.upper - found.lower) if by == "integral" else 0
+                low, high = down(found.lower - slack), up(found.upper * (1 + MARGIN) + slack)
                 if by == "bounded" and found.upper == 1:
                     raise Unsettled("no enclosure was found within the limits on precision and work")
                 one = EdgeProof(row, direction, by, max(low, 0.0), min(high, 1.0), found.path, found.order)
@@ -372,7 +376,12 @@ def _from_json(found: dict[str, Any]) -> Proof:
         way = None if own is None else path.Path(**{k: v if k == "bend" else number(v) for k, v in own.items()})
         edges.append(
             EdgeProof(
-                one["edge"], one["direction"], one["by"], number(one["lower"]), number(one["upper"]), way,
+                one["edge"],
+                one["direction"],
+                one["by"],
+                number(one["lower"]),
+                number(one["upper"]),
+                way,
                 None if order is None else number(order),
             )  # fmt: skip
         )
