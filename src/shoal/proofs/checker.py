@@ -26,7 +26,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from flint import acb, arb, arb_mat, ctx, fmpq, fmpq_mat
+from flint import acb, arb, ctx, fmpq, fmpq_mat
 
 FORMATS = {
     "shoal mechanism": {
@@ -385,8 +385,8 @@ class Integrand:
         both = t * (t + 1)
         for number, side in enumerate(self.sides):
             s = -1 - t if side else t
-            # Far out pivots of (1/s)I − T are used, and t(1+t)/2 times the form as (1+t)/2 times what has a limit, so that
-            # what cancels against the straight line does so before t is multiplied in.
+            # Far out pivots of (1/s)I − T are used, and t(1+t)/2 times the form as (1+t)/2 times what has a
+            # limit, so that what cancels against the straight line does so before t is multiplied in.
             far = float(abs(s).lower()) * self.size > FAR
             start = 1 / s if far else acb(1)
             square = acb(1) if far else s * s

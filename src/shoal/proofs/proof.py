@@ -19,6 +19,7 @@ import numpy as np
 
 import shoal
 from shoal import validation
+from shoal.accounting.curve import round_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
@@ -72,7 +73,7 @@ class Proof:
 
     ``ideal_upper`` is the upper end before ``finite_precision`` is added. ``epsilon`` is one number, or one per edge
     where they differ. ``digest`` names what was proved (a mechanism's own, or that of the laws and edges), and
-    ``own_graph`` says that the edges are the mechanism's. ``edges`` holds the enclosures of the edges proved one by one;
+    ``own_graph`` says that the edges are the mechanism's. ``edges`` holds the enclosures of edges proved one by one;
     the others are ``excluded`` or have equal laws (``n_equal``). ``unsettled`` says why there is no more than
     [``delta_lower``, 1], where that is so.
     """
@@ -383,7 +384,7 @@ def _from_json(found: dict[str, Any]) -> Proof:
                 number(one["upper"]),
                 way,
                 None if order is None else number(order),
-            )  # fmt: skip
+            )
         )
     epsilon = found["epsilon"]
     return Proof(
