@@ -4,9 +4,9 @@
     K(t) = −(t/2) ln(det Σ/det Σ') − ½ ln det(I − tH) + ½ t (1+t) yᵀ(I − tH)⁻¹y,     K_reverse(t) = K(−1 − t),
 
 and K(t) + K(−1 − t) for a table. There is no singularity above the real axis, where every factor 1 − tg, and
-1 + g + tg of the reverse, keeps off the negative axis. A finite piece of the path is integrated by Arb. From its end T = R + iY
-straight up, the factors' moduli rise, and of ½ Re t(1+t) w/u only the directions with Rg > 1 do, by less than
-½ (R² + |R|) w/|u(T)|², because t(1+t)/u = −t/g − a + a/u with a = (1+g)/g². So what is left out is at most
+1 + g + tg of the reverse, keeps off the negative axis. A finite piece of the path is integrated by Arb. From its end
+T = R + iY straight up, the factors' moduli rise, and of ½ Re t(1+t) w/u only the directions with Rg > 1 do, by less
+than ½ (R² + |R|) w/|u(T)|², because t(1+t)/u = −t/g − a + a/u with a = (1+g)/g². So what is left out is at most
 
     |e^{K(T) − εT}| e^{½ (R² + |R|) V} / Y,     V = Σ w/|u(T)|² = Im(T Σ w/u(T)) / Y.
 
