@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "shoal proof", 1
 #: Both ends are stated this much outside of what was found, relative to δ and to the width of what was found, so that
 #: another program with roundings of its own agrees.
-MARGIN, WIDER = 2.0**-37, 8
+MARGIN, WIDER = 2.0**-40, 8
 #: An edge whose estimate of ln δ is this far below the worst is first tried with Chernoff's bound.
 WORTH_TRYING = 0.7
 #: Edges whose spectra are estimated at once.
@@ -159,7 +159,8 @@ class Proof:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-        what = f"δ ≤ {round_up(self.delta_upper):.4g} ({self.scope}), proved over {self.n_edges} edge(s), worst for {a} against {b}"
+        what = f"δ ≤ {round_up(self.delta_upper):.4g} ({self.scope}), proved over {self.n_edges} edge(s)"
+        what = f"{what}, worst for {a} against {b}"
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
 
 
