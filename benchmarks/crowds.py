@@ -123,7 +123,11 @@ def timed(work: Callable[[], NDArray[np.int64]]) -> tuple[NDArray[np.int64], flo
 
 def spreads() -> None:
     print(f"Crowds of {SIZE} to {2 * SIZE - 1}, 12 entries; spread relative to MDAV, seconds in brackets.\n")
-    print("| points | MDAV | k-means cut to size | cells alone | crowds | crowds in cells of 1,000 |\n" + "| --- " * 6 + "|")
+    print(
+        "| points | MDAV | k-means cut to size | cells alone | crowds | crowds in cells of 1,000 |\n"
+        + "| --- " * 6
+        + "|"
+    )
     for f in (mdav, crowds, k_means_cut):
         f(loads(100), SIZE)  # compiled
     for n in SIZES:
