@@ -228,7 +228,7 @@ def test_constants_that_meet_cost_finite_precision_only() -> None:
     assert proof.n_equal == 1
     assert 0 < proof.delta_upper == proof.finite_precision < 1e-20
     assert shoal.prove(met, scope="table").delta_upper > proof.delta_upper
-    apart = shoal.prove(mechanism(classes, 0.01 * np.eye(2)[None], shift))
+    apart = shoal.prove(mechanism(classes, 0.01 * np.eye(2)[None], shift), epsilon=0.0)
     assert apart.n_equal == 0
     assert 0 < apart.delta_lower < 1e-13
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import shoal
-from shoal.cli.screen import Debug, Json, Outcome, command, up
+from shoal.cli.screen import Outcome, command, up
 
 
 @command
@@ -16,8 +16,6 @@ def prove(
     target: Annotated[Path, typer.Argument(metavar="DIR|MECHANISM", help="Folder of a run, or a mechanism file.")],
     epsilon: Annotated[float | None, typer.Option(help="ε of the guarantee. [default: that of the design]")] = None,
     scope: Annotated[str | None, typer.Option(help="answer or table. [default: that of the design]")] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> Outcome:
     """δ of what is released as a theorem about the stored parameters: ball arithmetic over every pair of neighbors.
 

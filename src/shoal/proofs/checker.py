@@ -112,7 +112,7 @@ class Laws:
         self.released = header["format"] == "shoal mechanism"
         self.n, self.k = arrays["means"].shape
         self.kept: dict[int, Law] = {}
-        self.jitters: dict[bytes, Any] = {}
+        self.jitters: dict[bytes, tuple[Any, Any]] = {}
         noise = arrays.get("noise_cov")
         self.one_cov = len(self._covs()) == 1 and (
             noise is None or ("gain" not in arrays and bool((noise == noise[0]).all()))
@@ -133,7 +133,9 @@ class Laws:
 
     def _law(self, i: int) -> Law:
         a, k = self.arrays, self.k
-        cov, cov_radius, mean_radius = self.class_cov(i), None, None
+        cov: Any = self.class_cov(i)
+        cov_radius: Any = None
+        mean_radius: Any = None
         if "cov_error" in a:
             cov_radius = rationals(a["cov_error"][i if len(a["cov_error"]) > 1 else 0])
             mean_radius = rationals(a["mean_error"][i][:, None])
@@ -571,6 +573,7 @@ def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: f
         return
     sides, k = SIDES[one["direction"]], laws.k
     bits = 256 + 16 * k
+    known = all(law.cov_radius is None and law.mean_radius is None for law in found)
     while True:
         try:
             with ctx.workprec(bits):
@@ -588,7 +591,7 @@ def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: f
                 value = integral(chain(own), sides, epsilon, one["path"])
             if value.lower() >= arb(lower) and (upper == 1 or value.upper() <= arb(upper)):
                 return
-            if bits > 1024 or value.rel_accuracy_bits() > 40:
+            if bits > 1024 or value.rel_accuracy_bits() > 40 or not known:
                 raise Refused("an enclosure is not confirmed")
         except Imprecise:
             if bits > 2048:

@@ -304,7 +304,7 @@ class _Search:
                 low, high = down(found.lower - slack), up(found.upper * (1 + MARGIN) + slack)
                 if by == "bounded" and found.upper == 1:
                     raise Unsettled("no enclosure was found within the limits on precision and work")
-                one = EdgeProof(row, direction, by, max(low, 0.0), min(high, 1.0), found.path, found.order)
+                one = EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), found.path, found.order)
                 self._add(one)
         except Unsettled as reason:
             self.unsettled.add(str(reason))
