@@ -189,7 +189,7 @@ def prove(
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"]).with_noise(16.0)
     >>> proof = shoal.prove(classes, shoal.NeighborGraph.complete(classes.labels), epsilon=1.0)
     >>> proof.n_edges, f"{proof.delta_lower:.10e}", f"{proof.delta_upper:.10e}"
-    (1, '6.8191955410e-06', '6.8191955410e-06')
+    (1, '2.9242721049e-06', '2.9242721049e-06')
     """
     _arithmetic()
     from shoal.proofs.dyadic_laws import Laws
