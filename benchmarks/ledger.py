@@ -1,19 +1,25 @@
-"""How fast answers leave through the ledger: ``python -m benchmarks ledger``.
+"""How fast answers leave through the ledger: ``python -m benchmarks ledger``; ``--pairs`` for that part alone.
 
 Answers of 12 entries about one of 13 labels, every pair joined, unequal covariances. A release takes the lock, composes
-everything about the label, draws, writes, and waits until the disk has it.
+everything about the label and its neighbors, draws, writes, and waits until the disk has it. Earlier releases were
+about that label alone, or about everyone alike, as in tables.
 
 "Charging shards": 1,000 labels in groups of 25, 12,000 edges, each shard with its own mechanism. ``release_many``
 composes every label and draws; ``charge`` gets answers that were drawn elsewhere, with the mechanism's bound, and
 decides by it.
+
+"Pairs": processor time of what is done to ledgers of 1,000 and 200,000 entries, tables of 1,000 rows in groups of 25: a
+charge in a batch, a release, what one label and what all have spent, an overview, a verification.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import resource
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -31,10 +37,10 @@ def mechanism(seed: int) -> Mechanism:
     return design(classes, NeighborGraph.complete(classes.labels), "white", 1.0, 1.0)
 
 
-def measured(url: str, earlier: int, kinds: int) -> tuple[float, float, float, float]:
+def measured(url: str, earlier: int, kinds: int, everyone: bool) -> tuple[float, float, float, float]:
     """Releases/s one by one, CPU ms of each, releases/s in batches of 100, and seconds to verify the whole ledger.
 
-    ``earlier`` releases about the label came before, spread over ``kinds`` mechanisms.
+    ``earlier`` releases came before, spread over ``kinds`` mechanisms: about the label, or about all labels in turn.
     """
     rng = np.random.default_rng(0)
     tools = [mechanism(seed) for seed in range(kinds)]
@@ -44,7 +50,8 @@ def measured(url: str, earlier: int, kinds: int) -> tuple[float, float, float, f
             n = earlier // kinds
             if n:
                 ids = [f"earlier {number} {i}" for i in range(n)]
-                ledger.release_many(tool, rng.standard_normal((n, N_DIMS)), ["0"] * n, query_ids=ids)
+                whom = [str(i % N_LABELS) if everyone else "0" for i in range(n)]
+                ledger.release_many(tool, rng.standard_normal((n, N_DIMS)), whom, query_ids=ids)
         ledger.release(tools[0], rng.standard_normal(N_DIMS), "1", query_id="warm")
         answers = rng.standard_normal((MEASURED, N_DIMS))
         label = "0" if earlier else "2"
@@ -99,6 +106,38 @@ class Shards:
         return time.perf_counter() - start, time.process_time() - cpu
 
 
+def pairs(entries: int) -> None:
+    """One row per thing that is done to a ledger of so many entries, with the processor time it takes."""
+    shards = Shards()
+    with tempfile.TemporaryDirectory() as folder, Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ledger.budget(1.0, 0.999999)
+        tools = [shards.mechanism(number) for number in range(max(entries // SHARD, 1))]
+        for tool in tools:
+            shards.charge(ledger, tool, 0)
+        last, label = tools[-1], tools[-1].classes.labels[0]
+        ledger.release(last, shards.answers[0] + 7, label, query_id="warm")
+        ledger.spent(label)
+
+        def row(what: str, times: int, unit: str, act: Callable[[int], object]) -> None:
+            start = time.process_time()
+            for i in range(times):
+                act(i)
+            taken = (time.process_time() - start) / times
+            print(f"| {entries:,} | {what} | {taken * (1e3 if unit == 'ms' else 1.0):.3g} {unit} |", flush=True)
+
+        def second(i: int) -> None:
+            shards.charge(ledger, last, 1 + i)
+
+        row("charge the table of a shard again, 1,000 rows", 5, "ms", second)
+        names = last.classes.labels
+        row("release one answer", 100, "ms", lambda i: ledger.release(last, shards.answers[i] + 9, names[i]))
+        row("spent(label)", 50, "ms", lambda i: ledger.spent(names[i]))
+        if len(tools) == 1:
+            row("spent()", 1, "s", lambda _: ledger.spent())
+        row("overview()", 1, "s", lambda _: ledger.overview())
+        row("verify()", 1, "s", lambda _: ledger.verify())
+
+
 def charging(url: str) -> None:
     """Rates on an empty ledger and on a full one; what opening, the head and an overview of the full one take."""
     shards = Shards()
@@ -138,28 +177,39 @@ def charging(url: str) -> None:
 def main() -> None:
     from benchmarks import _postgres
 
-    print("## Ledger: charging shards\n")
+    print("## Ledger: pairs\n")
+    print("| entries | what | processor time |")
+    print("| ---: | --- | ---: |")
+    for entries in (1000, FILLED):
+        pairs(entries)
+    if "--pairs" in sys.argv:
+        return
+    print("\n## Ledger: charging shards\n")
     with tempfile.TemporaryDirectory() as folder:
         charging(f"sqlite:///{folder}/ledger.db")
     print("## Ledger\n")
-    print("| database | earlier releases | mechanisms | releases/s | CPU ms each | in batches of 100 | verify, s |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    cases = [(0, 1), (1000, 1), (1000, 100)]
+    print("| database | earlier releases | about | mechanisms | releases/s | CPU ms each | in batches | verify, s |")
+    print("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |")
+    cases = [(0, 1, False), (1000, 1, False), (1000, 100, False), (13000, 1, True), (1300, 100, True)]
 
-    def row(name: str, url: str, earlier: int, kinds: int) -> None:
-        single, busy, batch, verify = measured(url, earlier, kinds)
-        print(f"| {name} | {earlier} | {kinds} | {single:.0f} | {busy:.1f} | {batch:.0f} | {verify:.2f} |", flush=True)
+    def row(name: str, url: str, earlier: int, kinds: int, everyone: bool) -> None:
+        single, busy, batch, verify = measured(url, earlier, kinds, everyone)
+        whom = "everyone" if everyone else "the label"
+        print(
+            f"| {name} | {earlier} | {whom} | {kinds} | {single:.0f} | {busy:.1f} | {batch:.0f} | {verify:.2f} |",
+            flush=True,
+        )
 
-    for earlier, kinds in cases:
+    for case in cases:
         with tempfile.TemporaryDirectory() as folder:
-            row("SQLite", f"sqlite:///{folder}/ledger.db", earlier, kinds)
+            row("SQLite", f"sqlite:///{folder}/ledger.db", *case)
     found = _postgres.binaries()
     if found is None:
         print("PostgreSQL is not installed: skipped")
         return
     with _postgres.server(found) as address:
-        for earlier, kinds in cases:
-            row("PostgreSQL", _postgres.database(address, f"speed_{earlier}_{kinds}"), earlier, kinds)
+        for case in cases:
+            row("PostgreSQL", _postgres.database(address, f"speed_{case[0]}_{case[1]}"), *case)
 
 
 if __name__ == "__main__":

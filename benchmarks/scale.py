@@ -26,7 +26,7 @@ DAYS, ORIGIN = 17, "2024-01-17T18:00"
 #: What the driver says it is doing -> stage of the table.
 STEPS = {
     "simulating": "simulate", "profiles of the day": "group", "clusters of profiles": "group",
-    "nearest clusters": "group", "forming groups": "group", "sorting by group": "group",
+    "nearest clusters": "group", "forming cells": "group", "sorting by group": "group",
     "shards of whole groups": "group", "fitting forecasts": "fit", "designing mechanisms": "design",
     "releasing through the ledger": "release",
 }  # fmt: skip
@@ -181,7 +181,7 @@ def same(households: int, args: argparse.Namespace) -> None:
             out = Path(folder) / "run"
             size = max(households // 4, 10)
             source = shoal.SimulatedMeters(households, DAYS)
-            run = shoal.Run(out, source, workers=workers, shard_size=size, group_cap=10, origin=ORIGIN)
+            run = shoal.Run(out, source, workers=workers, shard_size=size, crowd=10, cell=size, origin=ORIGIN)
             for stage in ("fit", "design"):
                 run.do(stage)
             digests = {}

@@ -57,8 +57,9 @@ def test_architecture_names_every_module() -> None:
 
 
 ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "threads", "eigenpairs", "workers",
-         "cells", "matrices", "classes", "graph", "nullspace", "supports", "accounting", "noise", "output",
-         "certificate", "mechanism_file", "mechanism", "designs", "ledger", "audits", "card", "meters",
+         "cells", "crowds", "matrices", "classes", "graph", "nullspace", "supports", "accounting", "noise", "output",
+         "certificate", "mechanism_file", "mechanism", "codebooks", "mechanism_reader",
+         "designs", "proofs", "ledger", "audits", "card", "meters",
          "reproduction", "runs", "cli"]  # fmt: skip
 
 

@@ -28,11 +28,16 @@ def cut(points: FloatArray, most: int) -> NDArray[np.int64]:
 
     Cells with near numbers tend to be near: they were cut apart last.
     """
+    return parts(points, -(-len(points) // most))
+
+
+def parts(points: FloatArray, number: int) -> NDArray[np.int64]:
+    """The same with the number of cells given."""
     from threadpoolctl import threadpool_limits
 
     x = np.ascontiguousarray(points, dtype=np.float64)
     cell = np.zeros(len(x), dtype=np.int64)
-    work = [(np.arange(len(x)), -(-len(x) // most), 0)]  # members, cells to make of them, number of the first
+    work = [(np.arange(len(x)), number, 0)]  # members, cells to make of them, number of the first
     with threadpool_limits(limits=1):
         while work:
             members, cells, first = work.pop()

@@ -237,6 +237,9 @@ class NeighborGraph:
     def _index(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.labels)}
 
+    def __contains__(self, label: object) -> bool:
+        return str(label) in self._index
+
     def index(self, label: Any) -> int:
         """Position of a label."""
         try:
@@ -274,6 +277,19 @@ class NeighborGraph:
 
         _, member_of = connected_components(self._adjacency, directed=False)
         return np.asarray(member_of, dtype=np.int32)
+
+    @cached_property
+    def groups(self) -> list[tuple[str, ...]]:
+        """Labels of each connected component, in order of their first labels.
+
+        >>> import shoal
+        >>> shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], ["x", "y", "x", "y"]).groups
+        [('a', 'c'), ('b', 'd')]
+        """
+        found: dict[int, list[str]] = {}
+        for label, component in zip(self.labels, self.components.tolist(), strict=True):
+            found.setdefault(component, []).append(label)
+        return [tuple(members) for members in found.values()]
 
     def hop_distances(self, label: Any) -> NDArray[np.float64]:
         """Fewest edges from ``label`` to every label; inf where there is no path."""

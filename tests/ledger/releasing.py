@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from shoal import GaussianClasses, Mechanism, NeighborGraph, design
 
@@ -44,3 +45,19 @@ def trajectory(n: int = 3, k: int = 2, *, gap: float = 0.1, seed: int = 1, prefi
 def answer(mechanism: Mechanism, label: str) -> np.ndarray:
     """The true answer of a label: its mean."""
     return np.array(mechanism.classes.means[mechanism.classes.labels.index(label)])
+
+
+def exchanged(families: list[GaussianClasses], about: list[int], opposite: list[int]) -> GaussianClasses:
+    """The two worlds of a pair, a and b, written out as two laws of one long vector: what was released about a, then
+    what was released about b; label "one" has them as they are, label "two" with a and b exchanged."""
+    means: list[list[np.ndarray]] = [[], []]
+    covs: list[list[np.ndarray]] = [[], []]
+    for whose, counts in enumerate((about, opposite)):
+        for family, times in zip(families, counts, strict=True):
+            full = np.broadcast_to(family.stored_covs, (2, family.n_dims, family.n_dims))
+            for world in range(2):
+                law = whose if world == 0 else 1 - whose
+                means[world] += [family.means[law]] * times
+                covs[world] += [full[law]] * times
+    blocks = [block_diag(*parts) for parts in covs]
+    return GaussianClasses(np.array([np.concatenate(parts) for parts in means]), np.array(blocks), ["one", "two"])

@@ -52,7 +52,8 @@ def test_the_same_question_is_free_and_another_is_not(ledger: Ledger) -> None:
     assert not np.array_equal(other, first)
     assert ledger.spent()["h1"].spent > cost
     assert ledger.spent()["h1"].releases == 2
-    assert "h0" not in ledger.spent().by_label
+    assert "h0" not in ledger.spent().by_label  # nothing was released about it, though its pair with h1 has an account
+    assert ledger.spent("h0")["h0"].spent > 0
 
 
 def test_without_a_name_equal_answers_are_one_question(ledger: Ledger) -> None:

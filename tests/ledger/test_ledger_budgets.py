@@ -6,10 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
-from releasing import answer, point
+from releasing import answer, exchanged, point, trajectory
 
 import shoal
 from shoal import BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph
+from shoal.ledger.budgets import Limit
 
 
 def ask(
@@ -28,6 +29,102 @@ def until_refused(
         except BudgetError as error:
             return made, error
     raise AssertionError("the budget never ended")
+
+
+def test_a_budget_spent_by_one_label_of_a_pair_is_spent_for_the_other(ledger: Ledger) -> None:
+    """What was released about h1 tells h2 from h1 as well: h2 is refused before anything about it was released."""
+    mechanism = point()
+    made, error = until_refused(ledger, mechanism, "h1")
+    assert made >= 1
+    head = ledger.head
+    with pytest.raises(BudgetError, match="label h2") as refused:
+        ask(ledger, mechanism, "h2", "first")
+    assert refused.value.remaining == pytest.approx(error.remaining, rel=1e-6)
+    assert not ledger.cost(mechanism, "h2").allowed
+    assert ledger.head == head
+    account = ledger.spent("h2")["h2"]
+    assert account.releases == 0
+    assert account.pair is not None
+    assert set(account.pair) == {"h1", "h2"}
+    assert account.spent == pytest.approx(ledger.spent()["h1"].spent, rel=1e-9)
+    assert ledger.cost(mechanism, "h0").allowed  # nearer to h1 than h2 is: its pairs have some left
+    assert ledger.verify()
+
+
+def test_halves_of_a_budget(ledger: Ledger) -> None:
+    """Asked about in turns, a pair of labels gets as many answers in all as one of them would alone."""
+    mechanism = point(2)
+    made = 0
+    while ledger.cost(mechanism, f"h{made % 2}").allowed:
+        ask(ledger, mechanism, f"h{made % 2}", made)
+        made += 1
+    with pytest.raises(BudgetError):
+        ask(ledger, mechanism, f"h{made % 2}", made)
+    exact = [shoal.edge_deltas([mechanism] * n, mechanism.graph, 1.0).max() for n in (made, made + 1)]
+    assert exact[0] <= 0.01 < exact[1]  # equal covariances: it does not matter whom they are about
+    assert made > 3
+    assert ledger.verify()
+
+
+def test_who_was_left_out_has_nothing_that_day(ledger: Ledger) -> None:
+    """A table without h2 costs its pairs the one row; the pair of the others costs both."""
+    mechanism = trajectory(gap=0.05)
+    labels = list(mechanism.graph.labels)
+    for day, present in enumerate((labels, labels[:2], labels)):
+        answers = [answer(mechanism, name) + 0.01 * day for name in present]
+        ledger.release_many(mechanism, answers, present, query_ids=[f"day {day}"] * len(present))
+    counts = {"h0": 3, "h1": 3, "h2": 2}
+    for a, b in (("h0", "h1"), ("h0", "h2"), ("h1", "h2")):
+        first, second = (labels.index(name) for name in (a, b))
+        laws = mechanism.output.take([first, second])
+        joint = exchanged([laws], [counts[a]], [counts[b]])
+        exact = shoal.edge_brackets(joint, NeighborGraph.complete(joint.labels), 1.0)[0]
+        for name, other in ((a, b), (b, a)):
+            limit = Limit("", 1.0, 0.5, (name,), (name,), against=(other,))
+            with ledger._storage.reading() as transaction:
+                books = ledger._books
+                found = books.account(books.tallies(transaction), limit, books.lookup(transaction))
+            assert np.log(found.spent) == pytest.approx(exact[:, 0].max(), abs=1e-9)
+            assert np.log(found.spent) >= exact[:, 1].max()
+            assert found.releases == counts[name]
+    assert ledger.verify()
+
+
+def test_a_neighbor_s_budget_is_kept_too(ledger: Ledger) -> None:
+    """Little may be known about h2, and every answer about h1 tells who of the two is who."""
+    mechanism = point()
+    one = np.exp(shoal.edge_brackets(mechanism, mechanism.graph, 1.0)[..., 2].max(axis=1))  # h0-h1, h0-h2, h1-h2
+    assert one[1] < one[2]
+    ledger.budget(1.0, float(one[2] * 1.01), label="h2")
+    ask(ledger, mechanism, "h1", "a")
+    made, error = until_refused(ledger, mechanism, "h1")
+    assert (made, error.limit) == (0, "label h2")
+    with pytest.raises(BudgetError, match="label h2"):
+        ask(ledger, mechanism, "h2", "a")
+    assert ledger.cost(mechanism, "h0").allowed
+    assert [a.name for a in ledger.cost(mechanism, "h1").after] == ["label h1", "label h2"]
+    assert [a.name for a in ledger.spent()] == ["label h1", "label h2"]  # listed for its own budget, with no release
+    assert ledger.spent()["h2"].releases == 0
+    assert {a.name for a in ledger.overview().worst} == {"label h1", "label h2"}
+    assert ledger.verify()
+    ledger.budget(2.0, 0.5, label="h2")  # implied by the others' budget: nothing more to look at
+    assert [a.name for a in ledger.cost(mechanism, "h1").after] == ["label h1"]
+
+
+def test_the_cost_of_a_table(ledger: Ledger) -> None:
+    """All rows at once: what they cost one after the other comes to the same in the end."""
+    mechanism = trajectory(gap=0.05)
+    labels = list(mechanism.graph.labels)
+    told = ledger.cost(mechanism, labels)
+    assert told.allowed
+    assert [a.name for a in told.after] == [f"label {name}" for name in labels]
+    assert ledger.cost(mechanism, labels[0]).after[0].spent < told.after[0].spent
+    ledger.release_many(mechanism, mechanism.classes.means, labels, query_ids=["a"] * 3)
+    assert [a.spent for a in told.after] == [ledger.spent()[name].spent for name in labels]
+    assert ledger.cost(mechanism, labels, query_id="a").repeated
+    assert not ledger.cost(mechanism, labels, times=1000).allowed
+    with pytest.raises(InputError, match="at least one"):
+        ledger.cost(mechanism, [])
 
 
 def test_a_label_of_its_own_budget(ledger: Ledger) -> None:
@@ -57,8 +154,9 @@ def test_a_group_counts_all_its_members_as_one(ledger: Ledger) -> None:
     ask(ledger, mechanism, "h1", "a")
     ask(ledger, mechanism, "h2", "a")  # no member
     (feeder,) = (a for a in ledger.spent() if a.name == "group feeder")
-    deltas = shoal.edge_brackets([mechanism, mechanism], mechanism.graph, 1.0)
-    assert feeder.spent == pytest.approx(np.exp(deltas[:, :, 2].max()), rel=1e-12)  # edges of h0 or h1: all three
+    # Edges of h0 or h1: all three. Both members' answers as if about one of them, and the neighbor's own.
+    deltas = shoal.edge_brackets([mechanism] * 3, mechanism.graph, 1.0)
+    assert feeder.spent == pytest.approx(np.exp(deltas[:, :, 2].max()), rel=1e-12)
     assert feeder.releases == 2
     made, error = 0, None
     for i in range(200):
@@ -71,9 +169,9 @@ def test_a_group_counts_all_its_members_as_one(ledger: Ledger) -> None:
     assert error is not None
     assert error.limit == "group feeder"
     assert ledger.spent()["h0"].spent < 0.002
-    ask(ledger, mechanism, "h2", "b")
+    assert until_refused(ledger, mechanism, "h2")[1].limit == "group feeder"  # no member, but it tells members apart
     assert ledger.verify()
-    exact = shoal.edge_brackets([mechanism] * (made + 3), mechanism.graph, 1.0)[:, :, 2].max()
+    exact = shoal.edge_brackets([mechanism] * (2 * (made + 3)), mechanism.graph, 1.0)[:, :, 2].max()
     assert np.exp(exact) > 0.002
 
 
@@ -157,6 +255,7 @@ def test_cost_writes_nothing_and_tells_the_truth(ledger: Ledger) -> None:
     assert "refused" in repr(many)
     made, _ = until_refused(ledger, mechanism, "h1", "bob")
     assert not ledger.cost(mechanism, "h1", analyst="bob").allowed
+    assert not ledger.cost(mechanism, "h2", analyst="bob").allowed  # the pair of the two has nothing left
     assert ledger.cost(mechanism, "h0", analyst="bob").allowed
     with pytest.raises(InputError, match="label"):
         ledger.cost(mechanism, "nobody")
@@ -186,8 +285,11 @@ def test_declared_claims_add_up(ledger: Ledger) -> None:
     spent = ledger.spent()["h0"].spent
     assert spent == pytest.approx(2e-4 + exact, rel=1e-12)
     assert spent >= 2e-4 + exact
-    ledger.declare("h1", epsilon=1.0, delta=1e-4)  # all of ε, and nothing else was released
-    assert ledger.spent()["h1"].spent == pytest.approx(1e-4, rel=1e-12)
+    assert ledger.spent("h1")["h1"].spent == pytest.approx(2e-4, rel=1e-9)  # the claims are about a pair of h1 as well
+    ledger.declare("h1", epsilon=0.5, delta=1e-4)  # with those about h0 all of ε; h0's own release has none of it left
+    rest = np.exp(shoal.edge_brackets(mechanism, mechanism.graph, 0.0)[0, :, 2].max())
+    assert ledger.spent()["h1"].spent == pytest.approx(3e-4 + rest, rel=1e-12)
+    assert ledger.spent()["h1"].pair == ("h1", "h0")
     ledger.declare("h1", epsilon=1e-9, delta=0.0)
     assert ledger.spent()["h1"].spent == 1.0  # more than all of ε
     with pytest.raises(BudgetError) as refused:
@@ -245,4 +347,44 @@ def test_spent_reads_well_and_rounds_to_the_safe_side(ledger: Ledger) -> None:
     assert account.remaining * 0.999 <= shown_left <= account.remaining <= account.budget - account.spent
     assert ledger.spent().largest == account
     assert ledger.spent().delta == account.spent
-    assert ledger.spent("h0")["h0"].spent == 0
+    assert ledger.spent("h0")["h0"].releases == 0
+
+
+def test_what_is_remembered_is_what_is_on_record(ledger: Ledger, url: str) -> None:
+    """Two writers in turns, batches that are undone, declarations and showings: never another figure than afresh."""
+    mechanism = point()
+    labels = list(mechanism.graph.labels)
+    ledger.budget(1.0, 0.9)
+    ledger.budget(1.0, 0.9, analyst="ann")
+    rng = np.random.default_rng(7)
+    for label in labels:
+        ask(ledger, point(rho=2.0), label, "taken")
+
+    def charges(opened: Ledger) -> list[object]:
+        with opened._storage.reading() as transaction:
+            tallies = opened._books.tallies(transaction)
+            return [tallies.of(label, analyst) for label in labels for analyst in (None, "ann")]
+
+    with Ledger.open(url) as other:
+        for step in range(40):
+            writer = (ledger, other)[int(rng.integers(2))]
+            label = labels[int(rng.integers(3))]
+            act = int(rng.integers(5))
+            if act == 0:
+                two = [answer(mechanism, label)] * 2
+                with pytest.raises(InputError, match="another question"):
+                    writer.release_many(mechanism, two, [label] * 2, query_ids=[str(step), "taken"])
+            elif act == 1:
+                writer.declare(label, mechanism, times=2)
+            elif act == 2:
+                ask(writer, mechanism, "h0", "common", (None, "ann", "bob")[step % 3])
+            elif act == 3:
+                true = np.array([answer(mechanism, name) for name in labels])
+                drawn = mechanism.release(true, labels)
+                writer.charge(mechanism, true, drawn, labels, query_ids=f"table {step}", analyst="ann")
+            else:
+                ask(writer, mechanism, label, step, "bob")
+            fresh = charges(Ledger(ledger._storage))
+            assert charges(ledger) == fresh
+            assert charges(other) == fresh
+        assert ledger.verify()

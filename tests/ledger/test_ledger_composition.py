@@ -10,13 +10,14 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from releasing import answer, point, trajectory
+from releasing import answer, exchanged, point, trajectory
 from scipy.special import log_ndtr, ndtr
 
+import determinants
 import shoal
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph
 from shoal.accounting.incident import IncidentReleases, incident_spectra
-from shoal.ledger.composition import Charges, Composer
+from shoal.ledger.composition import NOTHING, Charges, Composer, Star
 
 
 def mixed() -> list[Mechanism]:
@@ -132,8 +133,11 @@ def test_finite_precision_adds_up(ledger: Ledger, monkeypatch: pytest.MonkeyPatc
     mechanism = point()
     for i in range(4):
         ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id=str(i))
-    ideal = np.exp(shoal.edge_brackets([mechanism] * 4, mechanism.graph, 1.0)[:2, :, 2].max())
-    term = 4 * (1 + math.e) * 1e-5
+    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="neighbor")
+    # Equal covariances: five releases about the pair, whoever they are about; h2 has none, but the most counts.
+    ideal = np.exp(shoal.edge_brackets([mechanism] * 5, mechanism.graph, 1.0)[0, :, 2].max())
+    fewer = np.exp(shoal.edge_brackets([mechanism] * 4, mechanism.graph, 1.0)[1, :, 2].max())
+    ideal, term = max(ideal, fewer), 5 * (1 + math.e) * 1e-5
     spent = ledger.spent()["h0"].spent
     assert spent == pytest.approx(ideal + term, rel=1e-12)
     assert spent >= ideal + term
@@ -155,17 +159,122 @@ def test_labels_in_another_order_compose(ledger: Ledger) -> None:
     )
 
 
-@settings(max_examples=25, derandomize=True, deadline=None)
-@given(st.integers(0, 10**6), st.integers(2, 5), st.integers(1, 4), st.floats(0.0, 3.0))
-def test_incident_releases_are_the_edges_of_the_label(seed: int, n: int, k: int, epsilon: float) -> None:
-    families = [trajectory(n, k, gap=1.0, seed=seed + i).output for i in range(3)]
-    labels = families[0].labels
-    label, *others = labels
-    parts = tuple(lambda precise, f=f: incident_spectra(f, label, others, precise=precise) for f in families)
-    found = IncidentReleases((label, *others), parts, np.array([1.0, 3.0, 2.0])).curve(np.array([epsilon]))
-    together = [families[i] for i in (0, 1, 1, 1, 2, 2)]
-    exact = shoal.edge_brackets(together, NeighborGraph.complete(labels), epsilon)[: n - 1]
-    assert found.log_delta[0] == pytest.approx(exact[:, :, 0].max(), rel=1e-10, abs=1e-12)
+def pair_of_laws(seed: int, k: int, spread: float) -> GaussianClasses:
+    """Two laws with different covariances."""
+    rng = np.random.default_rng(seed)
+    factors = rng.standard_normal((2, k, 2 * k))
+    covs = np.eye(k) + spread * factors @ factors.transpose(0, 2, 1) / (2 * k)
+    return GaussianClasses(spread * rng.standard_normal((2, k)), covs, ["a", "b"])
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 3),
+    st.floats(0.05, 2.0),
+    st.lists(st.integers(0, 3), min_size=2, max_size=2),
+    st.lists(st.integers(0, 3), min_size=2, max_size=2),
+    st.sampled_from([0.0, 0.3, 1.0, 3.0]),
+)
+def test_a_pair_is_the_two_worlds_stacked_by_hand(
+    seed: int, k: int, spread: float, about: list[int], opposite: list[int], epsilon: float
+) -> None:
+    """Block matrices of everything released about both, one law per world, through the accountant for one release."""
+    if not any(about) and not any(opposite):
+        return
+    families = [pair_of_laws(seed, k, spread), pair_of_laws(seed + 1, 2, spread / 2)]
+    parts = tuple(lambda precise, f=f: incident_spectra(f, "a", ["b"], precise=precise) for f in families)
+    counts = [np.array([[float(n)] for n in side]) for side in (about, opposite)]
+    found = IncidentReleases(("a", "b"), parts, *counts).curve(np.array([epsilon]), [0])
+    joint = exchanged(families, about, opposite)
+    exact = shoal.edge_brackets(joint, NeighborGraph.complete(joint.labels), epsilon)[0]
+    assert found.log_delta[0] == pytest.approx(exact[:, 0].max(), rel=1e-9, abs=1e-9)
+    assert found.log_delta_upper[0] >= exact[:, 1].max()
+    # The other end of the pair says the same.
+    back = tuple(lambda precise, f=f: incident_spectra(f, "b", ["a"], precise=precise) for f in families)
+    turned = IncidentReleases(("b", "a"), back, counts[1], counts[0]).curve(np.array([epsilon]), [0])
+    assert turned.log_delta[0] == pytest.approx(found.log_delta[0], rel=1e-9, abs=1e-9)
+
+
+def test_a_pair_against_exact_arithmetic() -> None:
+    """Two mechanisms, used unequally about both labels: an enclosure in ball arithmetic that shares no code."""
+    families = [pair_of_laws(3, 2, 0.6), pair_of_laws(8, 1, 0.9)]
+    about, opposite = [2, 1], [1, 3]
+    sides = []
+    for family, n, m in zip(families, about, opposite, strict=True):
+        laws = [determinants.law(mean, cov) for mean, cov in zip(family.means, family.covs, strict=True)]
+        sides += [(laws[0], laws[1], n), (laws[1], laws[0], m)]
+    edge = determinants.Edge.of(*sides)
+    parts = tuple(lambda precise, f=f: incident_spectra(f, "a", ["b"], precise=precise) for f in families)
+    counts = [np.array([[float(n)] for n in side]) for side in (about, opposite)]
+    for epsilon in (0.0, 1.0, 4.0):
+        found = IncidentReleases(("a", "b"), parts, *counts).curve(np.array([epsilon]), [0])
+        both = [edge.delta(epsilon, "dp", reverse=turned) for turned in (False, True)]
+        for enclosure in both:
+            assert determinants.above(float(found.delta_upper[0]), enclosure)
+        assert math.log(found.delta[0]) == pytest.approx(max(enclosure.log[1] for enclosure in both), abs=1e-9)
+
+
+TOOLS = [trajectory(4, 2, gap=0.3, seed=seed) for seed in (1, 2)]
+COMPOSER = Composer()
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["h0", "h1", "h2", "h3"])), min_size=1, max_size=12),
+    st.sampled_from([0.1, 1.0, 2.0]),
+    st.floats(0.0, 1e-3),
+)
+def test_random_sequences_of_releases(sequence: list[tuple[int, str]], epsilon: float, tv: float) -> None:
+    """A label's account is that of its worst pair, each stacked by hand, and no less than its own releases cost."""
+    labels = TOOLS[0].graph.labels
+    charged = {
+        name: Charges.of([(TOOLS[i].digest, tv, 1) for i, about in sequence if about == name]) for name in labels
+    }
+    by_digest = {tool.digest: tool for tool in TOOLS}.__getitem__
+    for label in labels:
+        others = tuple((charged[other], (other,)) for other in labels if other != label)
+        found = COMPOSER.curve(Star(label, charged[label], others), np.array([epsilon]), by_digest)
+        worst = 0.0
+        for other in labels:
+            counts = [[sum(pair == (i, name) for pair in sequence) for i in (0, 1)] for name in (label, other)]
+            if other == label or not any(map(any, counts)):
+                continue
+            families = [tool.output.take([labels.index(label), labels.index(other)]) for tool in TOOLS]
+            joint = exchanged(families, *counts)
+            brackets = shoal.edge_brackets(joint, NeighborGraph.complete(joint.labels), epsilon)[0]
+            worst = max(worst, float(np.exp(brackets[:, 0].max())))
+        imprecise = max(charged[label].releases + charged[o].releases for o in labels if o != label) * tv
+        assert found.delta[0] == pytest.approx(min(worst + (1 + math.exp(epsilon)) * imprecise, 1.0), rel=1e-8)
+        own = Star(label, charged[label], ((NOTHING, tuple(o for o in labels if o != label)),))
+        assert found.delta_upper[0] >= COMPOSER.curve(own, np.array([epsilon]), by_digest).delta[0]
+
+
+def test_the_worse_of_the_two_worlds_counts() -> None:
+    """A wide law against a narrow one: which world is told more easily depends on whom was asked about how often."""
+    classes = GaussianClasses([[0.0], [0.0]], [[[1.0]], [[9.0]]], ["a", "b"])
+    once_, four = np.array([[1.0]]), np.array([[4.0]])
+    part = (lambda precise: incident_spectra(classes, "a", ["b"], precise=precise),)
+    for about, opposite in ((once_, four), (four, once_)):
+        found = IncidentReleases(("a", "b"), part, about, opposite).curve(np.array([1.0]), [0])
+        joint = exchanged([classes], [int(about[0, 0])], [int(opposite[0, 0])])
+        ways = shoal.edge_deltas(joint, NeighborGraph.complete(joint.labels), 1.0)[0]
+        assert abs(ways[0] - ways[1]) > 0.005
+        assert found.delta[0] == pytest.approx(ways.max(), rel=1e-9)
+
+
+def test_tables_are_the_scope_of_that_name(ledger: Ledger) -> None:
+    """Everybody's answer, twice: the ledger's account of any label is the certificate's figure for the table."""
+    tool = trajectory(gap=0.05)
+    labels = list(tool.graph.labels)
+    for day in range(2):
+        answers = [answer(tool, label) + 0.01 * day for label in labels]
+        ledger.release_many(tool, answers, labels, query_ids=[f"day {day}"] * 3)
+    for label in labels:
+        star = NeighborGraph.from_edges(labels, [(label, other) for other in labels if other != label])
+        table = shoal.privacy_curve([tool.output] * 2, star, [0.2, 1.0], scope="table")
+        np.testing.assert_allclose(ledger.curve(label, [0.2, 1.0]).delta, table.delta, rtol=1e-9)
+    assert ledger.verify()
 
 
 def test_charges_count_and_never_round_down() -> None:
@@ -180,6 +289,6 @@ def test_charges_count_and_never_round_down() -> None:
 
 
 def test_nothing_released_costs_nothing() -> None:
-    found = Composer().curve(Charges(), "a", np.array([0.0, 1.0]), {}.__getitem__)
+    found = Composer().curve(Star("a", NOTHING, ((NOTHING, ("b",)),)), np.array([0.0, 1.0]), {}.__getitem__)
     assert found.delta_upper.tolist() == [0.0, 0.0]
     assert found.worst_edge == (None, None)

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 from releasing import answer, point
 
-from shoal import InputError, Ledger, LedgerError, mechanism_bound
-from shoal.ledger import schema
+import shoal
+from shoal import BudgetError, InputError, Ledger, LedgerError, mechanism_bound
+from shoal.ledger import journal, schema
+from shoal.ledger.chain import START, Head, follow
 from shoal.ledger.storage import Storage
 
 
@@ -40,12 +42,17 @@ CREATE TABLE head (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), seq BIGINT
 CREATE TABLE mechanisms (digest TEXT PRIMARY KEY, content {blob} NOT NULL);
 CREATE TABLE labels (label TEXT PRIMARY KEY, graph TEXT NOT NULL)
 """
-TABLES = ("meta", "entries", "head", "mechanisms", "labels")
+TABLES = ("meta", "mechanisms", "labels")
 
 
-def downgraded(source: Ledger, url: str) -> None:
-    """A version-1 database by hand, with the content of a ledger."""
+def downgraded(source: Ledger, url: str, delta: float = 0.01) -> Head:
+    """A version-1 database by hand, with the content of a ledger as it was written before accounts of pairs."""
     old = Storage.open(url, 10.0)
+    head, chain = Head(0, START), []
+    for entry in source.entries():
+        content = {name: value for name, value in entry.content.items() if name != "accounts"}
+        chain.append(follow(head, entry.kind, {**content, "delta": delta} if entry.kind == "budget" else content))
+        head = chain[-1].head
     with source._storage.reading() as from_, old.writing(migrating=True) as into:
         for statement in VERSION_1.format(blob="BYTEA" if into.postgres else "BLOB").split(";"):
             into.run(statement)
@@ -53,19 +60,25 @@ def downgraded(source: Ledger, url: str) -> None:
             for row in from_.rows(f"SELECT * FROM {table}"):
                 values = {f"v{i}": value for i, value in enumerate(row)}
                 into.run(f"INSERT INTO {table} VALUES ({', '.join(':' + name for name in values)})", **values)
+        for entry in chain:
+            parts = {name: getattr(entry, name) for name in ("seq", "kind", "payload", "previous", "hash")}
+            into.run(journal._INSERT, **parts, **entry.columns())
+        into.run("INSERT INTO head (only_row, seq, hash) VALUES (1, :seq, :hash)", seq=head.seq, hash=head.hash)
         into.run("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
     old.close()
+    return head
 
 
 def test_version_1_becomes_the_newest(url: str, tmp_path: Path) -> None:
     with Ledger.open(f"sqlite:///{tmp_path / 'source.db'}") as source:
         source.budget(1.0, 0.01)
-        first, head = ask(source, "a"), source.head
-        downgraded(source, url)
+        first = ask(source, "a")
+        head = downgraded(source, url)
     with Ledger.open(url, create=False) as ledger:
         with ledger._storage.reading() as transaction:
-            assert schema.version(transaction) == schema.NEWEST == 3
-        assert ledger.head == head
+            assert schema.version(transaction) == schema.NEWEST == 4
+        assert ledger.head.seq == head.seq + 1  # from here on accounts are those of pairs, and the chain says so
+        assert (ledger.entries()[-1].kind, ledger.entries()[-1].content["accounts"]) == ("accounts", "pairs")
         assert ask(ledger, "a").tobytes() == first.tobytes()
         with pytest.raises(LedgerError), ledger._storage.writing() as transaction:
             transaction.run("DELETE FROM entries")  # the guards of version 2 are there
@@ -82,9 +95,41 @@ def test_version_1_becomes_the_newest(url: str, tmp_path: Path) -> None:
         bound = mechanism_bound(mechanism, 1.0)
         ledger.charge(mechanism, true, drawn, ["h1"], query_ids="c", bounds=bound)
         with ledger._storage.reading() as transaction:
-            assert transaction.value("SELECT COUNT(*) FROM bounds") == len(bound.epsilons) + len(bound.orders)
+            stored = transaction.value("SELECT COUNT(*) FROM bounds")
+            assert stored == sum(len(bound.points(kind)) for kind in ("delta", "renyi", "table"))
         assert ledger.verify(head=head)
-    Ledger.open(url).close()  # and opening it again changes nothing
+        seal = ledger.head
+    with Ledger.open(url) as again:  # and opening it again changes nothing
+        assert again.head == seal
+
+
+def test_an_older_ledger_says_what_its_pairs_have_spent(url: str, tmp_path: Path) -> None:
+    """Each label was within its budget by itself, the pair is not: nothing is rewritten, and nothing more leaves."""
+    mechanism = point()
+    with Ledger.open(f"sqlite:///{tmp_path / 'source.db'}") as source:
+        source.budget(1.0, 0.9)
+        for i in range(4):
+            for label in ("h1", "h2"):
+                ask(source, i, label)
+        pair = source.spent()["h1"].spent
+        alone, both = (np.exp(shoal.edge_brackets([mechanism] * n, mechanism.graph, 1.0)[..., 2].max()) for n in (4, 8))
+        delta = float(np.sqrt(alone * both))  # between the two
+        assert alone < delta < pair <= both * (1 + 1e-9)
+        head = downgraded(source, url, delta)
+    with Ledger.open(url, create=False) as ledger:
+        report = ledger.verify(head=head)
+        assert report
+        assert any("label h1 is overdrawn" in note and "before" in note for note in report.notes)
+        assert ledger.spent()["h1"].spent == pytest.approx(pair, rel=1e-12)
+        assert ledger.spent()["h1"].remaining == 0
+        assert ledger.overview().largest_share > 1
+        before = ledger.head
+        for label in ("h1", "h2"):
+            with pytest.raises(BudgetError, match="label h"):
+                ask(ledger, "more", label)
+        assert ask(ledger, 0, "h2").shape == (2,)  # what is on record is still there for nothing
+        assert ledger.head == before
+        assert ledger.verify(head=head)
 
 
 def test_a_failed_migration_leaves_the_old_version(
@@ -114,7 +159,7 @@ def test_a_failed_migration_leaves_the_old_version(
 def test_a_newer_ledger_is_refused_untouched(ledger: Ledger, url: str) -> None:
     head = ledger.head
     with ledger._storage.writing() as transaction:
-        transaction.run("UPDATE meta SET value = '4' WHERE name = 'schema_version'")
+        transaction.run("UPDATE meta SET value = '5' WHERE name = 'schema_version'")
     with pytest.raises(LedgerError, match="newer than this shoal knows"):
         Ledger.open(url)
     assert ledger.head == head
@@ -236,7 +281,7 @@ def test_flipped_bytes_never_pass(sqlite_url: str, tmp_path: Path) -> None:
     """A damaged file is refused or reported, or the damage lies in what nobody reads; what was spent never changes."""
     path = tmp_path / "ledger.db"
     with Ledger.open(sqlite_url) as ledger:
-        ledger.budget(1.0, 0.01)
+        ledger.budget(1.0, 0.1)
         for i in range(40):
             ask(ledger, i, f"h{i % 3}")
         spent = {name: account.spent for name, account in ledger.spent().by_label.items()}

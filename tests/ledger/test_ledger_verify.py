@@ -153,8 +153,8 @@ def test_a_rewritten_chain_is_found_by_a_head_kept_elsewhere(filled: Ledger) -> 
 def test_a_forged_chain_must_still_make_sense(filled: Ledger) -> None:
     """Even with all hashes recomputed: budgets, questions, mechanisms and graphs are checked."""
     original = [(entry.kind, entry.content) for entry in filled.entries()]
-    one, two = (shoal.edge_deltas([point()] * n, point().graph, 1.0)[[0, 2]].max() for n in (1, 2))  # edges of h1
-    assert one < 1e-12 < two  # h1 was asked about in entries 6, 8 and 10
+    one, two = (shoal.edge_deltas([point()] * n, point().graph, 1.0).max() for n in (1, 2))
+    assert one < 1e-12 < two  # the pair of h1 and h2; h1 was asked about in entries 6, 8 and 10
 
     def forged(number: int, **change: Any) -> Callable[[list[Any]], None]:
         def apply(contents: list[Any]) -> None:
@@ -165,6 +165,7 @@ def test_a_forged_chain_must_still_make_sense(filled: Ledger) -> None:
 
     cases: list[tuple[Callable[[list[Any]], None], int, str]] = [
         (forged(2, delta=1e-12), 8, "exceeds the budget"),
+        (forged(2, delta=1e-30), 5, "exceeds the budget"),
         (forged(6, mechanism="0" * 64), 6, "not recorded"),
         (forged(6, label="nobody"), 6, "not recorded"),
         (forged(6, label="h0", query_id="0"), 6, "answered before"),
@@ -181,6 +182,63 @@ def test_a_forged_chain_must_still_make_sense(filled: Ledger) -> None:
         assert words in report.problem
     rewritten(filled, forged(2))
     assert filled.verify()
+
+
+def test_a_budget_missed_by_a_hair_is_found(filled: Ledger) -> None:
+    """No slack: a δ above the budget is above it, by however little."""
+    account = filled.spent()["h1"]
+    contents = [(entry.kind, entry.content) for entry in filled.entries()]
+    for factor, holds in ((1 - 1e-12, False), (1 + 1e-12, True)):
+        contents[1][1]["delta"] = account.spent * factor
+        rewritten(filled, lambda old: old.__setitem__(slice(None), contents))
+        report = filled.verify()
+        assert bool(report) == holds
+        assert holds or (report.bad_entry == 10 and "exceeds the budget" in report.problem)
+
+
+def test_a_release_leaves_room_for_another_machine(ledger: Ledger) -> None:
+    """Whatever verifies it elsewhere finds the same δ up to rounding: what is decided here is decided with room."""
+    mechanism = point(gap=1.0)
+    after = ledger.cost(mechanism, "h0").after[0].spent
+    ledger.budget(1.0, after * (1 + 0.5e-9))
+    assert not ledger.cost(mechanism, "h0").allowed
+    with pytest.raises(ValueError, match="budget"):
+        ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+    ledger.budget(1.0, after * (1 + 1.5e-9))
+    ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+    assert ledger.verify()
+
+
+def test_what_accounts_are_kept_for_changes_once(ledger: Ledger) -> None:
+    mechanism = point()
+    for i in range(6):
+        label = f"h{1 + i % 2}"
+        ledger.release(mechanism, answer(mechanism, label), label, query_id=str(i))
+    original = [(entry.kind, entry.content) for entry in ledger.entries()]
+    mark = ("accounts", {"accounts": "pairs", "time": "2030"})
+    old = [("created", {k: v for k, v in original[0][1].items() if k != "accounts"}), *original[1:]]
+    cases: list[tuple[list[Any], int | None]] = [
+        ([*original, mark], 11),  # a ledger that began with pairs
+        ([*old, mark], None),
+        ([*old, mark, mark], 12),
+        ([*old, ("accounts", {"accounts": "labels", "time": "2030"})], 11),
+    ]
+    for contents, bad in cases:
+        rewritten(ledger, lambda was, now=contents: was.__setitem__(slice(None), now))
+        assert ledger.verify().bad_entry == bad
+    # Between the figure of a label alone (three releases) and that of its pair (six): within, as it was decided then.
+    three, six = (
+        float(np.exp(shoal.edge_brackets([mechanism] * n, mechanism.graph, 1.0)[..., 2].max())) for n in (3, 6)
+    )
+    forged = [
+        (kind, {**content, "delta": np.sqrt(three * six)} if kind == "budget" else content) for kind, content in old
+    ]
+    rewritten(ledger, lambda was: was.__setitem__(slice(None), [*forged, mark]))
+    report = ledger.verify()
+    assert report
+    assert any("overdrawn" in note and "before" in note for note in report.notes)
+    rewritten(ledger, lambda was: was.__setitem__(slice(None), [*forged[:4], mark, *forged[4:]]))  # made after it
+    assert "exceeds the budget" in ledger.verify().problem
 
 
 def test_clock_going_backwards_is_noted_and_changes_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ def test_small_clusters_join_the_nearest(tmp_path: Path) -> None:
     alone = scatter(tmp_path / "s.arrow", rows.with_columns(cluster=pl.int_range(8)), "cluster")
     found = form_groups([tmp_path / "s.arrow"], alone, tmp_path / "a.parquet", cap=4)
     assert (found.smallest, found.largest, found.groups) == (4, 4, 2)
-    with pytest.raises(InputError, match="households: 1 usable, and a group needs at least 2"):
+    with pytest.raises(InputError, match=r"crowd: 1 usable household\(s\), and a crowd has at least 2"):
         form_groups([tmp_path / "s.arrow"], {0: 1}, tmp_path / "a.parquet")
     with pytest.raises(InputError, match="counts: 9 households were counted and 8 found"):
         form_groups([tmp_path / "s.arrow"], alone | {1: 2}, tmp_path / "a.parquet", cap=4)

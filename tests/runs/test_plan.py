@@ -16,7 +16,7 @@ from shoal.runs.pieces import extent
 from shoal.runs.plan import STAGES, Units, duration, pilot, plan, size
 from shoal.runs.sources import SimulatedMeters
 
-SMALL = Config(order=(1, 0), horizon=2, train_days=4, group_cap=5, shard_size=100)
+SMALL = Config(order=(1, 0), horizon=2, train_days=4, crowd=5, shard_size=100)
 UNITS = Units(seconds=dict.fromkeys(STAGES, 1e-3), disk={"shards": 900.0, "ledger": 100.0}, memory=1e5, memory_once=1e8)
 
 
@@ -27,7 +27,7 @@ def known_units(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("known_units")
 def test_a_plan_is_units_times_households() -> None:
-    made = plan(SimulatedMeters(1000, 5), workers="processes", cores=2, shard_size=100, group_cap=20)
+    made = plan(SimulatedMeters(1000, 5), workers="processes", cores=2, shard_size=100, crowd=20)
     assert (made.households, made.readings, made.shards, made.groups) == (1000, 1000 * 5 * 96, 10, 50)
     assert made.edges == 50 * 20 * 19 // 2
     assert made.seconds["fit"] == pytest.approx(0.5)

@@ -68,7 +68,9 @@ def test_nobody_is_released_without_a_neighbor(finished: Path) -> None:
     for mechanism in mechanisms(finished):
         graph = mechanism.graph
         assert set(graph.edges.ravel().tolist()) == set(range(graph.n_labels))
-        assert np.bincount(graph.components).max() <= CONFIG.group_cap
+        sizes = np.bincount(graph.components)
+        assert sizes.min() >= CONFIG.crowd
+        assert sizes.max() <= 2 * CONFIG.crowd - 1
 
 
 def test_the_card_covers_every_certificate(finished: Path) -> None:
@@ -161,7 +163,7 @@ def test_a_changed_setting_is_recomputed_before_a_release(designed: Path) -> Non
     assert run.card.to_dict()["guarantee"]["delta"] <= 1e-7
 
 
-@pytest.mark.parametrize("change", [{"delta": 1e-7}, {"horizon": 3}, {"group_cap": 4}, ANOTHER])
+@pytest.mark.parametrize("change", [{"delta": 1e-7}, {"horizon": 3}, {"crowd": 4}, ANOTHER])
 def test_a_changed_setting_is_refused_after_a_release(finished: Path, change: dict[str, object]) -> None:
     answers, figures = charged(finished), released(finished)
     with pytest.raises(InputError, match=r"Nothing was changed.*--again"):

@@ -236,7 +236,7 @@ def test_what_cannot_be_updated_is_refused(
         update(designed_only, days[1])
     with pytest.raises(InputError, match="no forecasts and design"):
         update(tmp_path / "new", days[1], CONFIG)
-    for change in ({"horizon": 3}, {"order": (1, 0)}, {"train_days": 13}, {"group_cap": 4}, {"shard_size": 10}):
+    for change in ({"horizon": 3}, {"order": (1, 0)}, {"train_days": 13}, {"crowd": 4}, {"shard_size": 10}):
         with pytest.raises(InputError, match=r"update: .*stay as they are"):
             update(finished, days[1], replace(CONFIG, **change))  # type: ignore[arg-type]
     assert charged(finished) == then

@@ -1,7 +1,19 @@
-"""Releases about one label, seen from that label's own edges.
+"""Releases about a label and about its neighbors, seen from the pairs the label belongs to.
 
-A budget of a label is about the pairs the label belongs to, in both directions, and nothing else. The laws of the
-releases may list their labels in any order, as long as all of them know the label and its neighbors.
+Whoever holds everything that was released about A and about B asks whether the two are exchanged. In the world as it
+is, each release of a mechanism about A is drawn from A's law and each about B from B's; in the other world the answers
+said to be about A are drawn from B's law and those about B from A's. Independent releases add up, so the losses of the
+one world against the other, and of the other against the one, are
+
+    Σ_{about A} L_{A→B} + Σ_{about B} L_{B→A}        and        Σ_{about A} L_{B→A} + Σ_{about B} L_{A→B}.
+
+Both count, and δ is their maximum. They have the same law where every mechanism was used equally often about A and
+about B, as when whole tables are released. With nothing released about B they are the two directions of A's own
+releases: what is true of the pair is never less than what is true of either label by itself.
+
+The second is the first turned around, release by release. So a pair is one edge with two rows per mechanism: its
+spectrum A → B, counted as often as it was used about A, and B → A, counted as often as it was used about B. The laws of
+the releases may list their labels in any order, as long as all of them know the label and its neighbors.
 """
 
 from __future__ import annotations
@@ -38,28 +50,41 @@ def incident_spectra(
 
 @dataclass(frozen=True)
 class IncidentReleases:
-    """Independent releases about ``labels[0]``, whose neighbors are the labels after it.
+    """Independent releases about ``labels[0]`` and about its neighbors, the labels after it.
 
-    Losses of independent releases add, so their spectra are laid side by side (docs/theory.md, section 5). Edge j joins
-    the label to ``labels[j]``.
+    Edge j joins the label to ``labels[j + 1]``. Mechanism r, whose spectra ``parts[r]`` gives, was used
+    ``about[r, j]`` times about the label and ``opposite[r, j]`` times about the neighbor.
     """
 
     labels: tuple[str, ...]
     parts: tuple[SpectraOf, ...]
-    times: FloatArray
-
-    @property
-    def pairs(self) -> NDArray[np.intp]:
-        others = np.arange(1, len(self.labels), dtype=np.intp)
-        return np.stack([np.zeros_like(others), others], axis=1)
+    about: FloatArray
+    opposite: FloatArray
 
     def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBlock:
-        """Spectra of all releases for some of the label's edges."""
-        rows = np.asarray(pairs)[:, 1] - 1
-        chosen = [part(precise).take(rows) for part in self.parts]
-        return side_by_side(chosen, np.repeat(self.times[:, None], len(rows), axis=1))
+        """Spectra of all releases for some of the label's edges, in both directions as far as they count."""
+        edges = np.asarray(pairs)[:, 1] - 1
+        rows: list[EdgeSpectra] = []
+        times: list[FloatArray] = []
+        for part, about, opposite in zip(self.parts, self.about[:, edges], self.opposite[:, edges], strict=True):
+            if not (about.any() or opposite.any()):
+                continue
+            forth = part(precise).take(edges)
+            if not (forth.lam.any() or forth.lam_error.any()):  # equal covariances: both directions are the same
+                rows.append(forth)
+                times.append(about + opposite)
+                continue
+            if about.any():
+                rows.append(forth)
+                times.append(about)
+            if opposite.any():
+                rows.append(forth.reversed())
+                times.append(opposite)
+        if not rows:
+            rows, times = [EdgeSpectra.empty(len(edges), 1)], [np.zeros(len(edges))]
+        return side_by_side(rows, np.array(times))
 
-    def curve(self, epsilons: FloatArray) -> PrivacyCurve:
-        """Hockey-stick δ over both directions of the label's edges, at each ε."""
-        pairs = self.pairs
+    def curve(self, epsilons: FloatArray, edges: Sequence[int]) -> PrivacyCurve:
+        """Hockey-stick δ at each ε over the given edges, the worse of the two losses of each."""
+        pairs = np.array([(0, j + 1) for j in edges], dtype=np.intp)
         return worst_over_edges(self, pairs, "dp", epsilons, np.zeros((len(pairs), 2)))

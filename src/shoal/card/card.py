@@ -298,6 +298,8 @@ def _accuracy(card: ReleaseCard) -> dict[str, Any]:
         "rmse": up(found.rmse, SHOWN_DIGITS),
         "rmse_worst_label": up(found.rmse_largest, SHOWN_DIGITS),
         "answer_mean": None if found.answer_mean is None else _finite(found.answer_mean),
+        "total_error": None if found.total_error is None else up(found.total_error),
+        "price": None if later is None or not card.fit.later_error else up(later / card.fit.later_error),
         "later_error": None if later is None else {"released": up(later), "unprotected": card.fit.later_error},
     }
 

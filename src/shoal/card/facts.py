@@ -98,6 +98,8 @@ class FitFacts(Record):
     drifted: int = 0
     silent: int = 0
     newcomers: int = 0
+    crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
+    standing: bool = False  #: groups are kept for releases to come
 
     @property
     def later_error(self) -> float | None:
@@ -155,6 +157,7 @@ class Accuracy(Record):
     coverage: float  #: of the interval
     interval: tuple[tuple[float, float], ...]  #: by entry: released − true, or released / true with ``ratio``
     ratio: bool = False
+    total_error: float | None = None  #: largest over groups and entries: error of the group's total, relative to it
 
     @property
     def rho_mean(self) -> float:
@@ -197,6 +200,9 @@ class Accuracy(Record):
             square_largest=max(part.square_largest for part in parts),
             answers=math.fsum(known) if len(known) == len(parts) else None,
             grid=_worst(part.grid for part in parts),
+            total_error=None
+            if any(part.total_error is None for part in parts)
+            else max(part.total_error for part in parts if part.total_error is not None),
             interval=tuple(
                 (min(low for low, _ in entry), max(high for _, high in entry))
                 for entry in zip(*(p.interval for p in parts), strict=True)
@@ -394,6 +400,7 @@ class AuditFacts(Record):
     curve: tuple[tuple[float, float, float], ...]  #: (ε, δ proved at least, δ promised at most), the design's ε first
     detectable_delta: float
     detectable_shortage: float
+    scope: str = "answer"  #: what the attackers held: one "answer", or the "table"
     of_groups: int = 0  #: groups in all
     rule: str = ""  #: how the attacked groups were chosen
     violations: int = 0
@@ -414,6 +421,8 @@ class AuditFacts(Record):
     @classmethod
     def merged(cls, parts: Sequence[AuditFacts]) -> AuditFacts:
         """Of all groups that were attacked."""
+        if len({part.scope for part in parts}) > 1:
+            raise InputError("facts: groups were attacked in different scopes; run the audit again")
         named = [part.named for part in parts if part.named is not None]
         guards = [part.guard for part in parts if part.guard is not None]
         equal = [part.equal_noise_delta for part in parts if part.equal_noise_delta is not None]

@@ -11,7 +11,7 @@ from shoal.card.digits import counted, lower, many, nearest, percent, upper
 from shoal.card.facts import CROWD, Accuracy, DesignFacts, lost_shards, promised
 from shoal.card.measures import OWN
 from shoal.card.promise import HOLDERS, promise
-from shoal.card.summary import attacked_groups, other_scope, short_unit, sizes
+from shoal.card.summary import attacked_groups, crowd_sentence, other_scope, price, short_unit, sizes
 
 
 def markdown(card: ReleaseCard) -> str:
@@ -31,6 +31,8 @@ def _sections(card: ReleaseCard) -> Iterator[str]:
         yield " ".join(other_scope(design))
     else:
         yield "Do not rely on this release to hide anyone."
+    if card.fit.crowd:
+        yield crowd_sentence(card.fit)
     yield " ".join(card.fit.about)
     rows = [
         ("What is hidden", f"which {noun} of its group a row is about"),
@@ -98,11 +100,18 @@ def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
         f"{upper(found.rmse_largest, SHOWN_DIGITS)}{short_unit(found.unit)} for one {noun}; ρ spent at most "
         f"{upper(found.rho_largest, SHOWN_DIGITS)} per entry{squared}."
     )
+    if found.answer_mean is not None and found.answer_mean > 0:
+        off = (
+            ""
+            if found.total_error is None
+            else f" A group's total at a step is off by {percent(found.total_error)} at most."
+        )
+        yield f"That is {percent(found.rmse / found.answer_mean)} of the mean answer.{off}"
     before, after = card.fit.later_error, None if card.release is None else card.release.later_error
     if before is not None and after is not None:
         yield (
             f"Against what came later, where that is known: mean absolute error {upper(after)} {found.unit} as "
-            f"released, {nearest(before)} {found.unit} without protection."
+            f"released, {nearest(before)} {found.unit} without protection{price(before, after)}."
         )
     if card.design.by_step:
         yield _table(("step", "rmse", "bias", _interval_head(found)), _steps(found))
@@ -140,8 +149,8 @@ def _assurance(card: ReleaseCard) -> Iterator[str]:
         yield "No audit was made."
     else:
         yield (
-            f"Audit of {attacked_groups(audit, card.fit.noun)}: **{audit.verdict}** at confidence "
-            f"{audit.confidence:g}, {audit.n_samples} answers per label ({audit.source}); δ of at least "
+            f"Audit of {attacked_groups(audit, card.fit.noun)} by {HOLDERS[audit.scope]}: **{audit.verdict}** at "
+            f"confidence {audit.confidence:g}, {audit.n_samples} answers per label ({audit.source}); δ of at least "
             f"{lower(audit.delta_proved)} proved, at most {upper(promised(card.design, audit))} promised."
         )
     if release is None:

@@ -187,7 +187,28 @@ def accuracy_of(
         coverage=COVERAGE,
         interval=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)),
         ratio=ratio,
+        total_error=None if answers is None else _total_error(mechanism, squares, biases, answers),
     )
+
+
+def _total_error(mechanism: Mechanism, squares: FloatArray, biases: FloatArray, answers: FloatArray) -> float | None:
+    """Root mean squared error of a group's total at an entry, relative to the true total; the largest of all.
+
+    Rows are drawn independently: expected errors add up, and so do variances.
+    """
+    place = {name: i for i, name in enumerate(mechanism.graph.labels)}
+    component = mechanism.graph.components[[place[name] for name in mechanism.classes.labels]]
+    groups = int(component.max()) + 1
+
+    def total(values: FloatArray) -> FloatArray:
+        sums = np.zeros((groups, values.shape[1]))
+        np.add.at(sums, component, values)
+        return sums
+
+    biases = np.broadcast_to(biases, squares.shape)
+    error = np.sqrt(total(biases) ** 2 + total(np.maximum(squares - biases**2, 0.0)))
+    true = np.abs(total(answers))
+    return float((error[true > 0] / true[true > 0]).max()) if (true > 0).any() else None
 
 
 def error_variance(mechanism: Mechanism) -> FloatArray:
@@ -225,6 +246,7 @@ def audit_facts(
         curve=tuple((float(epsilon[j]), float(proved[j]), float(audit.promise[j])) for j in shown),
         detectable_delta=audit.detectable_delta,
         detectable_shortage=audit.detectable_shortage,
+        scope=audit.scope,
         of_groups=of_groups or groups,
         rule=rule,
         violations=len(audit.violations),

@@ -28,9 +28,10 @@ METHODS = {
     "additive": "shaped noise and shifts",
     "transport": "transport",
     "center": "towards the center",
+    "mean": "the group's mean",
 }
 #: Method -> number of its color; 0 is the release's own.
-COLORS = {"none": 6, "white": 1, "paper": 2, "covariance": 3, "additive": 4, "transport": 5, "center": 7}
+COLORS = {"none": 6, "white": 1, "paper": 2, "covariance": 3, "additive": 4, "transport": 5, "center": 7, "mean": 7}
 #: Least δ that a logarithmic axis shows, unless the guarantee itself lies below.
 FLOOR = 1e-12
 #: Labels of a group up to which all its pairs are drawn; bars of a larger group; edges up to which all are computed.

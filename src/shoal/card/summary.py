@@ -49,16 +49,28 @@ def sizes(smallest: int, largest: int) -> str:
     return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
 
 
+def crowd_sentence(fit: FitFacts) -> str:
+    """What the size of the smallest group means; groups are complete."""
+    return f"Every {fit.noun} hides among at least {fit.smallest_group}, itself included."
+
+
 def _protected(fit: FitFacts | None, design: DesignFacts | None) -> list[str]:
     if fit is None:
         return []
     span = sizes(fit.smallest_group, fit.largest_group)
     lines = [
+        *([crowd_sentence(fit)] if fit.crowd else []),
         f"Which {fit.noun} a released answer is about: {counted(fit.labels, fit.noun)} in "
         f"{counted(fit.groups, 'group')} of {span}; inside a group they must not be told apart. Group membership "
         "itself is not hidden.",
         *fit.about,
     ]
+    if fit.crowd:
+        lines.append(
+            "Groups were formed from the training history, to be kept."
+            if fit.standing
+            else "Groups were formed by these forecasts and hold for this one release."
+        )
     if design is not None:
         asked = question(design.query)
         lines.append(f"Released: {asked.released}. The attacker may know {asked.attacker_may_know}.")
@@ -111,16 +123,22 @@ def _cost(
     found = design.accuracy
     unit = short_unit(found.unit)
     mean = "" if found.answer_mean is None else f"; answers average {nearest(found.answer_mean)}{unit}"
+    if found.answer_mean is not None and found.answer_mean > 0:
+        mean += f", so that is {percent(found.rmse / found.answer_mean)}"
     lines = [
         f"Released answers are off the true ones by {upper(found.rmse)}{unit} (root mean square; {noun} hardest hit "
         f"{upper(found.rmse_largest)}{unit}{mean}), with a bias of {found.bias:+.2g}{unit}."
     ]
+    if found.total_error is not None:
+        lines.append(
+            f"The total of a group at a step is off by at most {percent(found.total_error)} (root mean square)."
+        )
     before = None if fit is None else fit.later_error
     after = None if release is None else release.later_error
     if before is not None and after is not None:
         lines.append(
             f"Against what came later: {upper(after)}{unit} mean absolute error as released, {nearest(before)}{unit} "
-            "without protection."
+            f"without protection{price(before, after)}."
         )
     if audit is not None and audit.equal_noise_delta is not None:
         lines.append(
@@ -128,6 +146,11 @@ def _cost(
             f"δ = {upper(audit.equal_noise_delta)}."
         )
     return lines
+
+
+def price(before: float, after: float) -> str:
+    """How many times the error of unprotected answers the released ones have."""
+    return f": {upper(after / before)} times" if before > 0 else ""
 
 
 def short_unit(unit: str) -> str:
@@ -141,8 +164,8 @@ def _attacked(audit: AuditFacts | None, noun: str) -> list[str]:
     lines = []
     if audit.named is not None:
         lines.append(
-            f"The best attacker named the {noun} in {percent(audit.named.accuracy)} of {audit.named.n_answers} test "
-            f"answers ({long_run(audit.named)}); guessing inside the group gives "
+            f"The best attacker {HOLDERS[audit.scope]} named the {noun} in {percent(audit.named.accuracy)} of "
+            f"{audit.named.n_answers} test answers ({long_run(audit.named)}); guessing inside the group gives "
             f"{percent(audit.named.guessing, 'nearest')}, promised is at most {percent(audit.named.promise_upper)} on "
             "average."
         )

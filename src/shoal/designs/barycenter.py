@@ -61,6 +61,23 @@ def transport_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 
     return Center(found.weights @ means, 0.5 * (cov + cov.T), final, found.lower, maps)
 
 
+def mean_center(means: FloatArray, covs: FloatArray) -> Center:
+    """The common law of least mean cost: the mean of the means, the Bures–Wasserstein barycenter of the covariances.
+
+    For constants it is their mean, which keeps their sum.
+    """
+    roots = square_root(covs)
+    shared = len(roots) == 1
+    factor, turned = (
+        (roots[0], roots) if shared else _barycenter(roots, np.full(len(roots), 1 / len(roots)), roots.mean(axis=0))
+    )
+    mean = means.mean(axis=0)
+    costs = ((means - mean) ** 2).sum(axis=1) + ((factor - turned) ** 2).sum(axis=(1, 2))
+    maps = roots if shared else factor @ np.swapaxes(_rotations(roots, factor), 1, 2)
+    cov = factor @ factor.T
+    return Center(mean, 0.5 * (cov + cov.T), np.asarray(costs), 0.0, maps)
+
+
 def _rotations(roots: FloatArray, factor: FloatArray) -> FloatArray:
     """O_X that brings Σ_X^{1/2} O closest to Y: the orthogonal polar factor of Σ_X^{1/2} Y."""
     left, _, right = np.linalg.svd(roots @ factor)

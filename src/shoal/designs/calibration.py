@@ -199,7 +199,7 @@ class _Group:
             best = self._enough(guess)
         # What a mechanism really spends can be less than its budget.
         high, low, ratio = float(best.weighted_rho.max()), max(floor, 0.0), 0.5
-        if price is not None and self.method == "center" and not self.part.original.stored_variances.any():
+        if price is not None and self.method in ("center", "mean") and not self.part.original.stored_variances.any():
             return best  # constants either meet or can be told apart: there is nothing in between
         middle = high * (1 - tolerance) if price is not None else high * ratio if low == 0 else math.sqrt(low * high)
         while high > low * (1 + 1.5 * tolerance) and low < middle < high and not self.late:

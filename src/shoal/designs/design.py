@@ -13,7 +13,7 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.classes import GaussianClasses
-from shoal.designs.barycenter import additive_center, transport_center
+from shoal.designs.barycenter import additive_center, mean_center, transport_center
 from shoal.designs.descent import Report, Settings
 from shoal.designs.floors import lower_bound
 from shoal.designs.methods import METHODS, Method
@@ -59,7 +59,8 @@ def design(
         graph: which labels must stay indistinguishable.
         method: ``"none"``, ``"white"`` (equal noise), ``"paper"`` (Algorithm 1), ``"covariance"`` (zero-mean noise per
             label), ``"additive"`` (noise means too), ``"transport"`` (affine maps plus noise: the strongest) or
-            ``"center"`` (straight towards the group's common law: one pass over the labels).
+            ``"center"`` (straight towards the group's common law: one pass over the labels) or ``"mean"`` (the same
+            towards its mean: least mean error once all meet, where the center has the least largest error).
         epsilon: one ε, or one per edge of the graph.
         rho: largest mean squared error per entry, (1/k) E‖released − q‖²: one number, one per label in label order, or
             a mapping from label to number.
@@ -187,6 +188,7 @@ def perfect_rho(
     """Least ρ per entry at which all neighbors can be made exactly alike, δ = 0 at every ε, rounded up.
 
     ``"transport"``: minimax Bures–Wasserstein center of each connected component. ``"additive"``: noise and shifts.
+    ``"mean"``: the center of least mean error, at the error of the label farthest from it.
     Found to a relative 1e-8; the price of the most expensive component counts. Labels that cannot be told apart in one
     answer cannot be told apart in a table, so the price is the same for every ``scope``.
 
@@ -198,9 +200,9 @@ def perfect_rho(
     >>> print(f"{shoal.perfect_rho(classes, shoal.NeighborGraph.complete(classes.labels)):.4f}")
     0.2500
     """
-    validation.choice(["transport", "additive"], method=method)
+    validation.choice(["transport", "additive", "mean"], method=method)
     problem = Problem.of(classes, graph, 1.0, 1.0, scope=scope)
-    find = transport_center if method == "transport" else additive_center
+    find = {"transport": transport_center, "additive": additive_center, "mean": mean_center}[method]
     price = 0.0
     for members in problem.components:
         if len(members) > 1:

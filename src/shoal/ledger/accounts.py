@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context
 from typing import Any
@@ -12,20 +12,25 @@ import numpy as np
 from shoal.accounting.curve import round_up
 from shoal.errors import InputError
 from shoal.ledger.budgets import Limit
-from shoal.ledger.composition import Charges, Composer, Lookup
+from shoal.ledger.composition import NOTHING, Charges, Composer, Lookup, Star
 
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 
 
 @dataclass(frozen=True)
 class Account:
-    """What has been spent of one budget; δ's are upper ends at the budget's ε."""
+    """What has been spent of one budget by the worst pair it is held against; δ's are upper ends at the budget's ε.
+
+    ``releases`` are those about the label or the members of the group; ``pair`` is the worst pair, None where nothing
+    but claims or finite precision counts.
+    """
 
     name: str
     epsilon: float
     budget: float
     spent: float
     releases: int
+    pair: tuple[str, str] | None = None
 
     @property
     def remaining(self) -> float:
@@ -35,9 +40,10 @@ class Account:
 
     def __str__(self) -> str:
         spent, left = round_up(self.spent), round_down(self.remaining)
+        worst = "" if self.pair is None else f", worst for {self.pair[0]} and {self.pair[1]}"
         return (
             f"{self.name}: δ({self.epsilon:g}) ≤ {spent:.4g} of {self.budget:g}, {left:.4g} left, "
-            f"{self.releases} release(s)"
+            f"{self.releases} release(s){worst}"
         )
 
 
@@ -102,12 +108,39 @@ def round_down(value: float) -> float:
     return float(_FOUR_DIGITS.create_decimal(value)) if value > 0 else 0.0
 
 
-def account(composer: Composer, charged: Charges, limit: Limit, lookup: Lookup) -> Account:
-    """What the charges amount to under one limit: the worst of the labels at whose edges they are composed."""
-    if charged.used and len(limit.at) > 1:
-        known = set(lookup(charged.used[0][0]).graph.labels)
-        if not known.issuperset(limit.at):
-            raise InputError(f"{limit.name}: all members of a group must belong to one graph")
+def stars(
+    limit: Limit, charged: Callable[[str], Charges], neighbors: Callable[[str], Sequence[str]], *, pairs: bool = True
+) -> Iterator[Star]:
+    """The pairs that a limit is held against, label by label. ``charged`` gives equal charges as one object.
+
+    Without ``pairs`` nothing that was released about a neighbor counts.
+    """
+    about = charged(limit.counted[0])
+    for name in limit.counted[1:]:
+        about = about.joined(charged(name))
+    for label in limit.at:
+        around = neighbors(label)
+        if limit.against is not None:
+            around = [name for name in around if name in limit.against]
+        alike: dict[int, tuple[Charges, list[str]]] = {}
+        for name in around:
+            opposite = charged(name) if pairs else NOTHING
+            alike.setdefault(id(opposite), (opposite, []))[1].append(name)
+        others = tuple((opposite, tuple(names)) for opposite, names in alike.values())
+        yield Star(label, about, others or ((NOTHING, ()),))
+
+
+def account(composer: Composer, held: Sequence[Star], limit: Limit, lookup: Lookup) -> Account:
+    """What the pairs that a limit is held against have spent: the worst of them."""
+    about = held[0].about
+    if about.used and len(limit.counted) > 1:
+        known = set(lookup(about.used[0][0]).graph.labels)
+        if not known.issuperset(limit.counted):
+            raise InputError(
+                f"{limit.name}: all members of a group must belong to one graph; set it anew without others"
+            )
     grid = np.array([limit.epsilon])
-    spent = max(float(composer.curve(charged, label, grid, lookup).delta_upper[0]) for label in limit.at)
-    return Account(limit.name, limit.epsilon, limit.delta, spent, charged.releases)
+    found = [composer.curve(star, grid, lookup) for star in held]
+    worst = max(found, key=lambda one: float(one.delta_upper[0]))
+    spent = float(worst.delta_upper[0])
+    return Account(limit.name, limit.epsilon, limit.delta, spent, about.releases, worst.worst_edge[0])

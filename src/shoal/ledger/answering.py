@@ -24,24 +24,25 @@ OTHER_QUESTION = (
 )
 
 
-def answered(
-    books: Books, transaction: Transaction, writer: Journal, mechanism: Mechanism, question: Question
-) -> FloatArray:
+def answered(books: Books, tallies: Tallies, writer: Journal, mechanism: Mechanism, question: Question) -> FloatArray:
+    """The recorded answer, or a new one within all budgets; what is written is told to ``tallies``."""
+    transaction = tallies.transaction
     entry = journal.recorded(transaction, question.label, question.query_id)
-    tallies = Tallies(transaction)
     if entry is not None:
         released, shown = again(books, transaction, tallies, mechanism, question, entry)
         if shown is not None:
             writer.append("shown", shown)
+            tallies.clear()
         return released
     books.registry.admit(transaction, writer, mechanism)
     earlier = journal.matching(transaction, "mechanism", ("label", "answer"), [(question.label, question.answer)])
     books.refuse_reuse(transaction, mechanism, {str(row[0]) for row in earlier})
-    limits = limits_on(books.in_force(transaction), question.label, question.analyst)
+    limits = limits_on(books.in_force(transaction), tallies, question.label, question.analyst)
     tv = mechanism.finite_precision_tv
-    books.within(transaction, limits, tallies, (mechanism.digest, tv, 1))
+    books.within(limits, tallies, question.label, (mechanism.digest, tv, 1))
     released = drawn(mechanism, question.values, question.label)
     writer.append("release", content(mechanism, tv, question, released.tolist()))
+    tallies.written(question.label, mechanism.digest, tv, question.analyst)
     return released
 
 
@@ -76,7 +77,7 @@ def again(
     if not was_shown(transaction, entry, question.analyst):
         budgets = books.in_force(transaction)
         limits = list(budgets.of_analysts(question.label, question.analyst))
-        books.within(transaction, limits, tallies, (found["mechanism"], found["tv"], 1))
+        books.within(limits, tallies, question.label, (found["mechanism"], found["tv"], 1))
         shown = {"label": question.label, "release": entry.seq, "mechanism": found["mechanism"]}
         if question.analyst is not None:
             shown["analyst"] = question.analyst

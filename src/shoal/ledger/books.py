@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from shoal.accounting.curve import round_up
 from shoal.errors import BudgetError, InputError
+from shoal.graph import NeighborGraph
 from shoal.ledger import accounts
 from shoal.ledger.accounts import Account, round_down
-from shoal.ledger.bounds import bounded
+from shoal.ledger.bounds import bounded, fits
 from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import Entry
-from shoal.ledger.composition import Charges, Composer, Lookup
+from shoal.ledger.composition import Charges, Composer, Lookup, Star
 from shoal.ledger.recent import Recent
-from shoal.ledger.registry import Registry, is_random, one_graph
+from shoal.ledger.registry import Registry, is_random
 from shoal.ledger.storage import Transaction
-from shoal.ledger.tallies import Tallies
+from shoal.ledger.tallies import Extra, Memory, Tallies, nothing_more, only
 from shoal.mechanism import Mechanism
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
 
 
-def limits_on(budgets: Budgets, label: str, analyst: str | None) -> list[Limit]:
+def limits_on(budgets: Budgets, tallies: Tallies, label: str, analyst: str | None) -> list[Limit]:
     """Everything a release must stay within; there must be something."""
-    limits = budgets.limits(label, analyst)
-    if all(limit.analyst is not None for limit in limits):
+    if not budgets.cover(label):
         raise InputError(NO_BUDGET)
-    return limits
+    return budgets.limits(label, analyst, tallies.neighbors(label))
 
 
 class Books:
@@ -35,6 +36,7 @@ class Books:
     def __init__(self) -> None:
         self.registry = Registry()
         self.composer = Composer()
+        self._memory = Memory()
         self._uppers: Recent[float] = Recent(16 * 2**20)
         self._budgets: tuple[str, Budgets] = ("", Budgets())
 
@@ -58,23 +60,30 @@ class Books:
                 "query_id, or stack both into one release with GaussianClasses.joint"
             )
 
-    def within(
-        self, transaction: Transaction, limits: list[Limit], tallies: Tallies, extra: tuple[str, float, int]
-    ) -> None:
-        """Raise unless every limit holds with the extra release.
+    def tallies(self, transaction: Transaction, graph: NeighborGraph | None = None) -> Tallies:
+        """What is on record, by label; ``graph`` has labels that will be asked for, on record or not yet."""
+
+        def graph_of(label: str) -> NeighborGraph | None:
+            if graph is not None and label in graph:
+                return graph
+            return self.registry.graph_of(transaction, label)
+
+        return Tallies(transaction, graph_of, self._memory)
+
+    def within(self, limits: list[Limit], tallies: Tallies, label: str, extra: tuple[str, float, int]) -> None:
+        """Raise unless every limit holds with the extra release about ``label``.
 
         What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
         """
-        lookup = self.lookup(transaction)
+        lookup = self.lookup(tallies.transaction)
         for limit in limits:
-            before = tallies.charges(limit)
-            after = before.plus(*extra)
-            if self.upper(transaction, after, limit) <= limit.delta:
+            held = list(self.undecided(tallies, limit, tallies.stars(limit, only(label, extra))))
+            if not held:
                 continue
-            spent = accounts.account(self.composer, after, limit, lookup).spent
-            if spent <= limit.delta:
+            spent = accounts.account(self.composer, held, limit, lookup).spent
+            if fits(spent, limit.delta):
                 continue
-            so_far = accounts.account(self.composer, before, limit, lookup)
+            so_far = self.account(tallies, limit, lookup)
             raise BudgetError(
                 f"{limit.name}: this release would raise δ({limit.epsilon:g}) to {round_up(spent):.4g}, above "
                 f"its budget of {limit.delta:g}. Spent so far: {round_up(so_far.spent):.4g}; remaining: "
@@ -84,28 +93,36 @@ class Books:
                 limit=limit.name,
             )
 
-    def upper(self, transaction: Transaction, charged: Charges, limit: Limit) -> float:
-        """What the bounds of mechanisms say about an account; 1 where they say nothing.
+    def undecided(self, tallies: Tallies, limit: Limit, held: Iterable[Star]) -> Iterator[Star]:
+        """The pairs that bounds do not show to be within a limit."""
+        for star in held:
+            others = tuple(
+                (opposite, names)
+                for opposite, names in star.others
+                if not fits(self.upper(tallies, star.about, opposite, limit), limit.delta)
+            )
+            if others:
+                yield replace(star, others=others)
+
+    def upper(self, tallies: Tallies, about: Charges, opposite: Charges, limit: Limit) -> float:
+        """What the bounds of mechanisms say about a pair; 1 where they say nothing.
 
         Bounds hold at every edge of a mechanism's graph, so they hold for all members of a group in that graph.
         """
-        if len(limit.at) > 1 and not one_graph(transaction, limit.at):
+        if len(limit.counted) > 1 and not tallies.one_graph(limit.counted):
             return 1.0
-        key = (charged.used, charged.tv, limit.epsilon, charged if charged.claims else None)
+        key = (about, opposite, limit.epsilon)
         found = self._uppers.get(key)  # still a bound if more points have become known since
         if found is None:
-            found = bounded(charged, limit.epsilon, lambda digest: self.registry.bound(transaction, digest))
+            transaction = tallies.transaction
+            found = bounded(about, opposite, limit.epsilon, lambda digest: self.registry.bound(transaction, digest))
             if found < 1.0:
                 self._uppers.put(key, found, 1000)
         return found
 
-    def account(
-        self, transaction: Transaction, limit: Limit, lookup: Lookup, extra: tuple[str, float, int] | None = None
-    ) -> Account:
-        charged = Tallies(transaction).charges(limit)
-        if extra is not None:
-            charged = charged.plus(*extra)
-        return accounts.account(self.composer, charged, limit, lookup)
+    def account(self, tallies: Tallies, limit: Limit, lookup: Lookup, extra: Extra = nothing_more) -> Account:
+        """What has been spent of a limit, with what is about to be released."""
+        return accounts.account(self.composer, list(tallies.stars(limit, extra)), limit, lookup)
 
     def lookup(self, transaction: Transaction, extra: Mechanism | None = None) -> Lookup:
         def mechanism(digest: str) -> Mechanism:

@@ -1,24 +1,27 @@
 """What releases cost at most, from a few numbers per mechanism: decisions that need no spectra.
 
-A :class:`MechanismBound` says, for the worst edge of a mechanism's whole graph, δ at a few ε and the Rényi divergence D
-at a few orders, all as upper ends. Every label's edges are among them, so for uses 1 … T about any label
+A :class:`MechanismBound` says, for the worst edge of a mechanism's whole graph in its worse direction, δ at a few ε and
+the Rényi divergence D at a few orders, and δ of a table, in which both labels of a pair have an answer; all as upper
+ends. Whatever a pair's releases are, each is in one of the two directions of one of these edges. So for the uses 1 … T
+about either label of a pair
 
     δ(ε) ≤ Σ δᵢ(εᵢ)                                       whenever Σ εᵢ ≤ ε,
     δ(ε) ≤ e^{t (Σ Dᵢ − ε)} t^t / (1 + t)^{1+t}           for every order 1 + t > 1.
 
 The first is the rule for claims (:mod:`shoal.ledger.composition`) applied to every use; at εᵢ = 0 total variations
-add. For the second, divergences of independent releases add, E[e^{tL}] = e^{t D}, and
+add. Two uses of one mechanism, one about each label, may be taken together as a table: its δ is below the sum of the
+two at half of ε each. For the second, divergences of independent releases add, E[e^{tL}] = e^{t D}, and
 (1 − e^{ε−L})₊ ≤ c e^{t(L−ε)} with c = max over x > 0 of (1 − e^{−x}) e^{−tx} = t^t / (1 + t)^{1+t}
 (compare Canonne, Kamath & Steinke 2020). The least of all these is taken; claims and finite precision are added as the
 exact composition adds them.
 
-A bound at or below a budget allows a release. A bound above it decides nothing: then the exact composition does.
+A bound within a budget allows a release. A bound above it decides nothing: then the exact composition does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -38,6 +41,9 @@ SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)
 ORDERS = tuple(1.0 + 2.0 ** (j / 2) for j in range(-2, 17))
 #: Covers the rounding of an exponent formed here, relative to the size of its terms.
 SLACK = 1e-12
+#: Room left for the rounding of another machine, or of another order of edges, when a δ is computed again: what is
+#: stated is above what was computed by as much, so that it still holds when it is verified elsewhere.
+HEADROOM = 1e-9
 
 #: Gives a mechanism's bound by its digest, or None where there is none.
 BoundOf = Callable[[str], "MechanismBound | None"]
@@ -47,7 +53,8 @@ BoundOf = Callable[[str], "MechanismBound | None"]
 class MechanismBound:
     """Upper ends over all edges of the mechanism ``digest``: δ at ``epsilons``, Rényi divergence at ``orders``.
 
-    Made by :func:`mechanism_bound`. The numbers are derived from the mechanism and say nothing that its file does not.
+    ``table_upper`` are those of δ at ``table_epsilons`` for who holds an answer about each label of a pair. Made by
+    :func:`mechanism_bound`. The numbers are derived from the mechanism and say nothing that its file does not.
     """
 
     digest: str
@@ -55,6 +62,8 @@ class MechanismBound:
     delta_upper: tuple[float, ...]
     orders: tuple[float, ...] = ()
     divergence_upper: tuple[float, ...] = ()
+    table_epsilons: tuple[float, ...] = ()
+    table_upper: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.digest, str) or len(self.digest) != 64:
@@ -63,94 +72,146 @@ class MechanismBound:
         _numbers("delta_upper", self.delta_upper, 0.0, 1.0)
         _numbers("orders", self.orders, math.nextafter(1.0, 2.0), math.inf)
         _numbers("divergence_upper", self.divergence_upper, 0.0, math.inf)
-        if len(self.epsilons) != len(self.delta_upper) or len(self.orders) != len(self.divergence_upper):
-            raise InputError("bounds must hold one delta_upper per epsilon and one divergence_upper per order")
+        _numbers("table_epsilons", self.table_epsilons, 0.0, math.inf)
+        _numbers("table_upper", self.table_upper, 0.0, 1.0)
+        if any(len(getattr(self, one)) != len(getattr(self, two)) for one, two in POINTS.values()):
+            raise InputError("bounds must hold one upper end per epsilon, order and epsilon of a table")
 
     def delta_at(self, epsilon: Fraction | float) -> float:
-        """An upper bound of δ(ε): the least of those at or below ε, since δ does not rise with ε."""
-        return min((d for e, d in zip(self.epsilons, self.delta_upper, strict=True) if e <= epsilon), default=1.0)
+        """An upper bound of δ(ε): the least of those at or below ε, since δ does not rise with ε.
+
+        What holds for both answers of a pair together holds for one of them.
+        """
+        return min(_least(self.points("delta"), epsilon), _least(self.points("table"), epsilon))
+
+    def table_at(self, epsilon: Fraction | float) -> float:
+        """An upper bound of δ(ε) of two uses, one about each label of a pair."""
+        return min(_least(self.points("table"), epsilon), 2.0 * _least(self.points("delta"), epsilon / 2), 1.0)
 
     def with_points_of(self, other: MechanismBound) -> MechanismBound:
         """The same with the points that only ``other`` has."""
-        deltas = {**dict(other.points("delta")), **dict(self.points("delta"))}
-        divergences = {**dict(other.points("renyi")), **dict(self.points("renyi"))}
-        return MechanismBound.of_points(self.digest, deltas, divergences)
+        return MechanismBound.of_points(
+            self.digest, **{kind: {**dict(other.points(kind)), **dict(self.points(kind))} for kind in POINTS}
+        )
 
     def points(self, kind: str) -> list[tuple[float, float]]:
-        """(ε, δ) for the kind ``delta``, (order, divergence) for ``renyi``."""
-        if kind == "delta":
-            return list(zip(self.epsilons, self.delta_upper, strict=True))
-        return list(zip(self.orders, self.divergence_upper, strict=True))
+        """(ε, δ) for the kinds ``delta`` and ``table``, (order, divergence) for ``renyi``."""
+        at, upper = POINTS[kind]
+        return list(zip(getattr(self, at), getattr(self, upper), strict=True))
 
     @classmethod
-    def of_points(cls, digest: str, deltas: dict[float, float], divergences: dict[float, float]) -> MechanismBound:
-        epsilons, orders = sorted(deltas), sorted(divergences)
-        return cls(
-            digest,
-            tuple(epsilons),
-            tuple(deltas[e] for e in epsilons),
-            tuple(orders),
-            tuple(divergences[a] for a in orders),
-        )
+    def of_points(
+        cls,
+        digest: str,
+        delta: Mapping[float, float],
+        renyi: Mapping[float, float],
+        table: Mapping[float, float] | None = None,
+    ) -> MechanismBound:
+        """A bound from upper ends by their points."""
+        sides = []
+        for points in (delta, renyi, table or {}):
+            sides += [tuple(sorted(points)), tuple(points[x] for x in sorted(points))]
+        return cls(digest, *sides)
+
+
+#: Kinds of points: the fields that say where, and how much at most.
+POINTS = {
+    "delta": ("epsilons", "delta_upper"),
+    "renyi": ("orders", "divergence_upper"),
+    "table": ("table_epsilons", "table_upper"),
+}
 
 
 def mechanism_bound(mechanism: Mechanism, epsilon: Any) -> MechanismBound:
-    """The bound for budgets at ``epsilon``, a number or several: one pass over all edges of the mechanism's graph.
+    """The bound for budgets at ``epsilon``, a number or several: a few passes over all edges of the mechanism's graph.
 
     Returns:
-        Upper ends of δ at parts of each ε and of the Rényi divergence at fixed orders, over all edges.
+        Upper ends of δ at parts of each ε, of one answer and of a table, and of the Rényi divergence at fixed orders,
+        over all edges; above what was computed by the ledger's :data:`HEADROOM`.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
     >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
     >>> bound = shoal.mechanism_bound(mechanism, 1.0)
-    >>> bound.digest == mechanism.digest, bound.delta_at(1.0) <= 1e-5
+    >>> bound.digest == mechanism.digest, bound.delta_at(1.0) <= 1e-5 < bound.table_at(1.0)
     (True, True)
     """
     grid, _ = validation.grid(epsilon=epsilon)
     epsilons = sorted({float(share * e) for e in grid for share in SHARES})
-    return bound_at(mechanism, epsilons, ORDERS)
+    return stated(bound_at(mechanism, epsilons, ORDERS, epsilons))
 
 
-def bound_at(mechanism: Mechanism, epsilons: list[float], orders: tuple[float, ...]) -> MechanismBound:
-    """The bound at given points. Where a figure cannot be certified nothing is claimed: δ = 1, no divergence."""
-    deltas: dict[float, float] = {}
-    if epsilons:
-        try:
-            found = privacy_curve(mechanism.output, mechanism.graph, np.array(epsilons)).delta_upper
-        except CertificationError:
-            found = np.ones(len(epsilons))
-        deltas = {e: float(d) for e, d in zip(epsilons, found, strict=True)}
-    divergences: dict[float, float] = {}
+def bound_at(
+    mechanism: Mechanism, epsilons: Sequence[float], orders: Sequence[float], table: Sequence[float]
+) -> MechanismBound:
+    """The bound at given points, as computed. Where a figure cannot be certified nothing is claimed: δ = 1, no D."""
+    renyi: dict[float, float] = {}
     if orders:
         upper = renyi_curve(mechanism.output, mechanism.graph, np.array(orders)).divergence_upper
-        divergences = {a: max(float(d), 0.0) for a, d in zip(orders, upper, strict=True) if math.isfinite(d)}
-    return MechanismBound.of_points(mechanism.digest, deltas, divergences)
+        renyi = {a: max(float(d), 0.0) for a, d in zip(orders, upper, strict=True) if math.isfinite(d)}
+    return MechanismBound.of_points(
+        mechanism.digest, _deltas(mechanism, epsilons, "answer"), renyi, _deltas(mechanism, table, "table")
+    )
 
 
-def bounded(charges: Charges, epsilon: float, bound_of: BoundOf) -> float:
-    """An upper bound of the composed δ(ε) of ``charges`` about any one label; 1 where too little is known."""
-    left = Fraction(epsilon) - charges.claimed_epsilon
+def stated(bound: MechanismBound) -> MechanismBound:
+    """The bound with its headroom, as it is kept and decided by."""
+
+    def raised(kind: str) -> dict[float, float]:
+        most = math.inf if kind == "renyi" else 1.0
+        return {x: min(math.nextafter(v * (1 + HEADROOM), most), most) if v else v for x, v in bound.points(kind)}
+
+    return MechanismBound.of_points(bound.digest, *(raised(kind) for kind in POINTS))
+
+
+def fits(spent: float, budget: float) -> bool:
+    """Whether a δ is within a budget, with room for another machine to find the same."""
+    return spent * (1 + HEADROOM) <= budget
+
+
+def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf) -> float:
+    """An upper bound of the composed δ(ε) of any pair with these charges; 1 where too little is known."""
+    together = about.joined(opposite)
+    left = Fraction(epsilon) - together.claimed_epsilon
     if left < 0:
         return 1.0
+    here, there = dict(about.used), dict(opposite.used)
     uses = []
-    for digest, times in charges.used:
+    units: list[tuple[Callable[[Fraction | float], float], int]] = []
+    for digest, times in together.used:
         bound = bound_of(digest)
         if bound is None:
             return 1.0
         uses.append((bound, times))
-    together = min(_shared(uses, left), _moments(uses, left)) if uses else 0.0
-    return covered(charges, epsilon, together)
+        tables = min(here.get(digest, 0), there.get(digest, 0))
+        units += [(bound.table_at, tables)] if tables else []
+        units += [(bound.delta_at, times - 2 * tables)] if times > 2 * tables else []
+    most = min(_shared(units, left), _moments(uses, left)) if uses else 0.0
+    return covered(together, epsilon, most)
 
 
-def _shared(uses: list[tuple[MechanismBound, int]], left: Fraction) -> float:
-    """Σ δᵢ(εᵢ) for the best of: an equal share for every use, or for the uses of one mechanism only, or nothing."""
-    nothing = [times * Fraction(bound.delta_at(0.0)) for bound, times in uses]
-    equal = left / sum(times for _, times in uses)
-    options = [sum(nothing), sum(times * Fraction(bound.delta_at(equal)) for bound, times in uses)]
-    for i, (bound, times) in enumerate(uses):
-        options.append(sum(nothing) - nothing[i] + times * Fraction(bound.delta_at(left / times)))
+def _deltas(mechanism: Mechanism, epsilons: Sequence[float], scope: str) -> dict[float, float]:
+    if not epsilons:
+        return {}
+    try:
+        found = privacy_curve(mechanism.output, mechanism.graph, np.array(epsilons), scope=scope).delta_upper
+    except CertificationError:
+        found = np.ones(len(epsilons))
+    return {e: float(d) for e, d in zip(epsilons, found, strict=True)}
+
+
+def _least(points: Sequence[tuple[float, float]], epsilon: Fraction | float) -> float:
+    return min((d for e, d in points if e <= epsilon), default=1.0)
+
+
+def _shared(units: list[tuple[Callable[[Fraction | float], float], int]], left: Fraction) -> float:
+    """Σ δᵢ(εᵢ) for the best of: an equal share for every unit, or for those of one kind only, or nothing."""
+    nothing = [times * Fraction(delta_at(0.0)) for delta_at, times in units]
+    equal = left / sum(times for _, times in units)
+    options = [sum(nothing), sum(times * Fraction(delta_at(equal)) for delta_at, times in units)]
+    for i, (delta_at, times) in enumerate(units):
+        options.append(sum(nothing) - nothing[i] + times * Fraction(delta_at(left / times)))
     least = min(options)
     rounded = float(least)
     return min(rounded if Fraction(rounded) >= least else math.nextafter(rounded, math.inf), 1.0)
@@ -177,5 +238,5 @@ def _numbers(name: str, values: tuple[float, ...], low: float, high: float) -> N
     plain = isinstance(values, tuple) and all(isinstance(v, float) and math.isfinite(v) for v in values)
     if not plain or any(not low <= v <= high for v in values):
         raise InputError(f"bounds: {name} must be a tuple of finite numbers between {low:g} and {high:g}")
-    if name in ("epsilons", "orders") and list(values) != sorted(set(values)):
+    if name in ("epsilons", "orders", "table_epsilons") and list(values) != sorted(set(values)):
         raise InputError(f"bounds: {name} must be rising")

@@ -19,7 +19,6 @@ from shoal.ledger.bounds import MechanismBound, mechanism_bound
 from shoal.ledger.journal import Journal
 from shoal.ledger.questions import Question
 from shoal.ledger.storage import Transaction
-from shoal.ledger.tallies import Tallies
 from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
 
@@ -47,9 +46,10 @@ def bound_for(
         return given
     labels = {question.label for question in asked}
     budgets = books.in_force(transaction)
-    epsilons = {limit.epsilon for q in asked for limit in budgets.limits(q.label, q.analyst)}
+    around = books.tallies(transaction, mechanism.graph).neighbors
+    epsilons = {limit.epsilon for q in asked for limit in budgets.limits(q.label, q.analyst, around(q.label))}
     known = books.registry.bound(transaction, mechanism.digest)
-    if not epsilons or (known is not None and epsilons.issubset(known.epsilons)):
+    if not epsilons or (known is not None and epsilons <= set(known.epsilons) & set(known.table_epsilons)):
         return None
     graph = mechanism.graph
     inside = np.array([name in labels for name in graph.labels])
@@ -82,8 +82,8 @@ def charged(
         transaction, "label, answer, mechanism", ("label", "answer"), [(q.label, q.answer) for q in fresh]
     ):
         earlier.setdefault((str(label), str(answer)), set()).add(str(digest))
-    budgets, tallies = books.in_force(transaction), Tallies(transaction)
-    tallies.read(q.label for q in fresh)
+    budgets, tallies = books.in_force(transaction), books.tallies(transaction, mechanism.graph)
+    tallies.read(name for q in fresh for name in (q.label, *tallies.neighbors(q.label)))
     tv = mechanism.finite_precision_tv
     extra = (mechanism.digest, tv, 1)
     coming: list[tuple[str, dict[str, Any]]] = []
@@ -104,7 +104,7 @@ def charged(
             continue
         same = (question.label, question.answer)
         books.refuse_reuse(transaction, mechanism, earlier.get(same, ()))
-        books.within(transaction, limits_on(budgets, question.label, question.analyst), tallies, extra)
+        books.within(limits_on(budgets, tallies, question.label, question.analyst), tallies, question.label, extra)
         coming.append(("release", content(mechanism, tv, question, plain)))
         tallies.add(question.label, mechanism.digest, tv, question.analyst)
         earlier.setdefault(same, set()).add(mechanism.digest)

@@ -1,27 +1,34 @@
-"""What a sequence of releases about a label has cost, exactly.
+"""What everything released about a label and its neighbors has cost, exactly.
 
-Three parts add up (all as upper ends, rounded up):
+The account of a pair of neighbors counts what was released about either of them: with the two exchanged, releases about
+the one are drawn from the other's laws and the other way round (:mod:`shoal.accounting.incident`). An account of one
+label alone would miss what the neighbor's answers tell about who is who. A label has not spent less than any pair it
+belongs to. A label that was left out on a day has no release that day, and nothing counts for it; that it is missing is
+not an answer, and no δ covers it.
+
+Three parts add up for a pair (all as upper ends, rounded up), each over the releases about both labels:
 
     δ(ε) ≤ δ₀ + δ_exact(ε − ε₀) + (1 + e^ε) Σ τ
 
-*Exact part.* Mechanisms draw independently given the label, so their losses add and the contour integral of the stacked
-spectra is the composed δ (docs/theory.md, section 5).
+*Exact part.* Mechanisms draw independently given the labels, so their losses add and the contour integral of the
+stacked spectra is the composed δ (docs/theory.md, section 5).
 
 *Claims* (ε₀, δ₀), the sums over releases of which only an (εᵢ, δᵢ) is known. Let P₁, Q₁ be the laws of the claimed
-release under the two labels and P₂, Q₂ those of the rest. With M = min(P₁, e^{ε₀} Q₁), the claim says that P₁ − M has
+release in the two worlds and P₂, Q₂ those of the rest. With M = min(P₁, e^{ε₀} Q₁), the claim says that P₁ − M has
 mass at most δ₀. Since Q₁ ≥ e^{−ε₀} M,
 
     ∫∫ (P₁P₂ − e^ε Q₁Q₂)₊ ≤ ∫∫ (P₁ − M) P₂ + ∫∫ (M P₂ − e^{ε−ε₀} M Q₂)₊ ≤ δ₀ + δ_exact(ε − ε₀),
 
 and by induction for several. Where ε₀ > ε nothing is claimed to be left: δ = 1.
 
-*Finite precision.* If what is released differs from the ideal law by at most τ in total variation, under either label,
-then P(E) ≤ e^ε (Q(E) + τ) + δ + τ; total variation adds over releases.
+*Finite precision.* If what is released differs from the ideal law by at most τ in total variation, in either world,
+then P(E) ≤ e^ε (Q(E) + τ) + δ + τ; total variation adds over releases. Of the pairs of a label that are compared, the
+largest Σ τ is added to the largest δ.
 
 A cheaper figure that is never below this one is in :mod:`shoal.ledger.bounds`.
 
 The sum is over the sequence as it happened. It is a guarantee for mechanisms that were not chosen in the light of
-earlier answers about the same label (sharp edges: adaptive choice).
+earlier answers about the same pair (sharp edges: adaptive choice).
 """
 
 from __future__ import annotations
@@ -56,6 +63,10 @@ class Charges:
     claimed_delta: Fraction = Fraction(0)
     claims: int = 0
 
+    def __hash__(self) -> int:
+        """Quick: fractions are left out, which equal charges have equal."""
+        return hash((self.used, self.tv, self.claims))
+
     @classmethod
     def of(cls, used: Iterable[tuple[str, float, int]], claims: Iterable[tuple[float, float, int]] = ()) -> Charges:
         """From (mechanism, total variation, times) and (ε, δ, times)."""
@@ -84,12 +95,44 @@ class Charges:
         total = _up(self.tv + _up(tv * times))
         return Charges(tuple(sorted(counts.items())), total, self.claimed_epsilon, self.claimed_delta, self.claims)
 
+    def joined(self, other: Charges) -> Charges:
+        """Both together."""
+        if NOTHING in (self, other):
+            return other if self == NOTHING else self
+        counts = dict(self.used)
+        for mechanism, times in other.used:
+            counts[mechanism] = counts.get(mechanism, 0) + times
+        return Charges(
+            tuple(sorted(counts.items())),
+            _sum(self.tv, other.tv),
+            self.claimed_epsilon + other.claimed_epsilon,
+            self.claimed_delta + other.claimed_delta,
+            self.claims + other.claims,
+        )
+
+
+#: Charges of a label that nothing was released about.
+NOTHING = Charges()
+
+
+@dataclass(frozen=True)
+class Star:
+    """What counts for the pairs of a label: what was released ``about`` it, and about each neighbor.
+
+    ``others`` lists the neighbors with equal charges together; a label without neighbors has one empty list.
+    """
+
+    label: str
+    about: Charges
+    others: tuple[tuple[Charges, tuple[str, ...]], ...]
+
 
 @dataclass(frozen=True)
 class Composed:
-    """δ of everything in an account at each ε; ``delta_upper`` is the end to rely on.
+    """δ of the worst pair of a label at each ε; ``delta_upper`` is the end to rely on.
 
-    ``worst_edge`` is the pair (from, to) that attains it, None where no mechanism was used.
+    ``worst_edge`` is the pair (from, to) that attains it, None where no mechanism was used. ``releases`` are those
+    about the label itself.
     """
 
     epsilon: FloatArray
@@ -105,34 +148,69 @@ class Composer:
     def __init__(self) -> None:
         self._spectra: Recent[EdgeSpectra] = Recent(256 * 2**20)
 
-    def curve(self, charges: Charges, label: str, epsilons: FloatArray, mechanisms: Lookup) -> Composed:
-        """The composed δ of ``charges``, all of them taken to be about ``label``."""
-        left = [Fraction(float(e)) - charges.claimed_epsilon for e in epsilons]
-        value, upper = np.zeros(len(epsilons)), np.zeros(len(epsilons))
-        worst: list[tuple[str, str] | None] = [None] * len(epsilons)
-        neighbors = sorted(mechanisms(charges.used[0][0]).graph.neighbors(label)) if charges.used else []
-        if neighbors:
-            parts = tuple(self._part(digest, label, neighbors, mechanisms) for digest, _ in charges.used)
-            times = np.array([float(n) for _, n in charges.used])
-            shifted = np.array([max(_down(x), 0.0) for x in left])
-            found = IncidentReleases((label, *neighbors), parts, times).curve(shifted)
-            value, upper, worst = found.delta, found.delta_upper, list(found.worst_edge)
-        claimed = _up_fraction(charges.claimed_delta)
-        precision = np.array([_imprecise(charges.tv, float(e)) for e in epsilons])
-        nothing_left = np.array([x < 0 for x in left])
+    def curve(self, star: Star, epsilons: FloatArray, mechanisms: Lookup) -> Composed:
+        """The composed δ of the worst pair of ``star``."""
+        found = [
+            self._alike(star, claims, others, np.asarray(epsilons), mechanisms)
+            for claims, others in _by_claims(star).items()
+        ]
+        at = np.argmax([part.delta_upper for part in found], axis=0)
+        every = np.arange(len(epsilons))
         return Composed(
             epsilon=np.asarray(epsilons),
-            delta=np.where(nothing_left, 1.0, np.minimum(value + claimed + precision, 1.0)),
-            delta_upper=np.array([covered(charges, float(e), float(u)) for e, u in zip(epsilons, upper, strict=True)]),
-            worst_edge=tuple(worst),
-            releases=charges.releases,
+            delta=np.array([part.delta for part in found])[at, every],
+            delta_upper=np.array([part.delta_upper for part in found])[at, every],
+            worst_edge=tuple(found[i].worst_edge[j] for i, j in zip(at, every, strict=True)),
+            releases=star.about.releases,
         )
 
     def prepare(self, mechanism: Mechanism, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if self._spectra.get((mechanism.digest, label)) is None:
             once = Charges.of([(mechanism.digest, 0.0, 1)])
-            self.curve(once, label, np.ones(1), lambda _: mechanism)
+            star = Star(label, once, ((once, tuple(mechanism.graph.neighbors(label))),))
+            self.curve(star, np.ones(1), lambda _: mechanism)
+
+    def _alike(
+        self,
+        star: Star,
+        claims: tuple[Fraction, Fraction],
+        others: list[tuple[Charges, tuple[str, ...]]],
+        epsilons: FloatArray,
+        mechanisms: Lookup,
+    ) -> Composed:
+        """The worst of the pairs of which the same is claimed: there the largest exact part is the largest of all."""
+        together = Charges((), _sum(star.about.tv, max(charged.tv for charged, _ in others)), *claims)
+        left = [Fraction(float(e)) - together.claimed_epsilon for e in epsilons]
+        value, upper = np.zeros(len(epsilons)), np.zeros(len(epsilons))
+        worst: list[tuple[str, str] | None] = [None] * len(epsilons)
+        used = sorted({digest for charged in (star.about, *(c for c, _ in others)) for digest, _ in charged.used})
+        if used and any(names for _, names in others):
+            neighbors = sorted(mechanisms(used[0]).graph.neighbors(star.label))
+            parts = tuple(self._part(digest, star.label, neighbors, mechanisms) for digest in used)
+            row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
+            about, opposite = np.zeros((2, len(used), len(neighbors)))
+            for digest, times in star.about.used:
+                about[row[digest]] = times
+            edges: list[int] = []
+            for charged, names in others:
+                at = [column[name] for name in names]
+                edges += at
+                for digest, times in charged.used:
+                    opposite[row[digest], at] = times
+            shifted = np.array([max(_down(x), 0.0) for x in left])
+            found = IncidentReleases((star.label, *neighbors), parts, about, opposite).curve(shifted, sorted(edges))
+            value, upper, worst = found.delta, found.delta_upper, list(found.worst_edge)
+        claimed = _up_fraction(together.claimed_delta)
+        precision = np.array([_imprecise(together.tv, float(e)) for e in epsilons])
+        nothing_left = np.array([x < 0 for x in left])
+        return Composed(
+            epsilon=epsilons,
+            delta=np.where(nothing_left, 1.0, np.minimum(value + claimed + precision, 1.0)),
+            delta_upper=np.array([covered(together, float(e), float(u)) for e, u in zip(epsilons, upper, strict=True)]),
+            worst_edge=tuple(worst),
+            releases=star.about.releases,
+        )
 
     def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
         def spectra(precise: bool) -> EdgeSpectra:
@@ -145,6 +223,16 @@ class Composer:
             return found
 
         return spectra
+
+
+def _by_claims(star: Star) -> dict[tuple[Fraction, Fraction], list[tuple[Charges, tuple[str, ...]]]]:
+    """The neighbors by what is claimed of the pair's releases together."""
+    found: dict[tuple[Fraction, Fraction], list[tuple[Charges, tuple[str, ...]]]] = {}
+    for charged, names in star.others:
+        epsilon = star.about.claimed_epsilon + charged.claimed_epsilon
+        delta = star.about.claimed_delta + charged.claimed_delta
+        found.setdefault((epsilon, delta), []).append((charged, names))
+    return found
 
 
 def covered(charges: Charges, epsilon: float, together: float) -> float:
@@ -165,6 +253,10 @@ def _imprecise(tv: float, epsilon: float) -> float:
     if tv == 0:
         return 0.0
     return _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
+
+
+def _sum(one: float, two: float) -> float:
+    return _up(one + two) if one and two else one + two
 
 
 def _up(value: float) -> float:

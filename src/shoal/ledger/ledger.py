@@ -1,10 +1,10 @@
 """The ledger: what was released about whom, what it cost in all, and what may still be released.
 
-One transaction per release: take the lock, look the question up, compose everything charged to the label with the new
-release (or bound it, where a bound suffices to allow it), compare with every budget that applies, draw the noise, write
-charge and answer together, commit durably, and only then return. Killed before the commit, nothing was charged and
-nothing was shown; killed after it, the charge stands and asking again returns the recorded answer. Order is the order
-of the entries; no decision reads a clock.
+One transaction per release: take the lock, look the question up, compose everything released about the label and about
+each neighbor with the new release (or bound it, where a bound suffices to allow it), compare with every budget that
+applies, draw the noise, write charge and answer together, commit durably, and only then return. Killed before the
+commit, nothing was charged and nothing was shown; killed after it, the charge stands and asking again returns the
+recorded answer. Order is the order of the entries; no decision reads a clock.
 
 A ledger holds released answers and the mechanisms that made them: guard it like the data they came from.
 """
@@ -29,7 +29,7 @@ from shoal.ledger import journal, schema
 from shoal.ledger.accounts import Cost, Spent
 from shoal.ledger.answering import OTHER_QUESTION, answered, was_shown
 from shoal.ledger.books import NO_BUDGET, Books, limits_on
-from shoal.ledger.bounds import MechanismBound
+from shoal.ledger.bounds import MechanismBound, fits
 from shoal.ledger.budgets import Budgets, Limit, as_entry
 from shoal.ledger.chain import Entry, Head
 from shoal.ledger.charging import bound_for, charged, released_values
@@ -37,10 +37,9 @@ from shoal.ledger.composition import Composed
 from shoal.ledger.declared import as_mechanism, declaration
 from shoal.ledger.journal import Journal
 from shoal.ledger.overview import Overview, overviewed
-from shoal.ledger.questions import known_label, questions, repeated, word
+from shoal.ledger.questions import known_label, known_labels, questions, repeated, word
 from shoal.ledger.registry import compatible
 from shoal.ledger.storage import Storage, Transaction
-from shoal.ledger.tallies import Tallies
 from shoal.ledger.verification import Verification, verified
 from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
@@ -115,9 +114,12 @@ class Ledger:
     ) -> None:
         """Set the budget δ(``epsilon``) ≤ ``delta`` from here on, for every label or as far as named.
 
+        It is held against pairs of neighbors: what was released about either counts, in the direction from that label
+        to the other. So a release about one label can use up what is left for its neighbors.
+
         Args:
             label: a label or a list of labels, which then have a budget of their own instead of the common one.
-            group: a name for ``members``; what is released about any of them counts as if about one of them.
+            group: a name for ``members``; what is released about any of them counts as if about each of them.
             members: the labels of ``group``.
             analyst: what this analyst is shown about a label, for every label.
 
@@ -128,8 +130,9 @@ class Ledger:
         >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
-        ...     ledger.budget(1.0, 1e-6, label="b")
-        ...     ledger.cost(mechanism, "a").allowed, ledger.cost(mechanism, "b").allowed
+        ...     before = ledger.cost(mechanism, "a").allowed
+        ...     ledger.budget(1.0, 1e-6, label="b")  # its pair with a is held to it as well
+        ...     before, ledger.cost(mechanism, "a").allowed
         (True, False)
         """
         content = as_entry(epsilon, delta, label, group, members, analyst)
@@ -139,9 +142,12 @@ class Ledger:
     def spent(self, label: Any = None, analyst: str | None = None) -> Spent:
         """What has been spent: δ at the budget's ε for a label or every label and group, or by one analyst.
 
+        An account of a label is that of the worst pair it belongs to: what was released about the neighbor counts too.
+
         Returns:
             One account per label and group, or per label for an analyst: the δ spent at the budget's ε, an upper end,
-            and what remains.
+            what remains, and the worst pair. Labels that nothing was released about are listed if they have a budget of
+            their own.
 
         >>> import tempfile
         >>> import shoal
@@ -152,14 +158,14 @@ class Ledger:
         ...     ledger.budget(1.0, 1e-5)
         ...     answer = ledger.release(mechanism, [0.0], "a")
         ...     account = ledger.spent()["a"]
-        >>> account.releases, 0 < account.spent <= account.budget
-        (1, True)
+        >>> account.releases, account.pair, 0 < account.spent <= account.budget
+        (1, ('a', 'b'), True)
         """
         with self._storage.reading() as transaction:
             budgets = self._books.in_force(transaction)
-            names = [str(label)] if label is not None else _labels(transaction)
             if budgets == Budgets():
                 raise InputError(NO_BUDGET)
+            names = [str(label)] if label is not None else _labels(transaction, budgets)
             if analyst is not None:
                 if analyst not in budgets.analysts:
                     raise InputError("analyst has no budget of their own; set one with budget(..., analyst=...)")
@@ -168,24 +174,26 @@ class Ledger:
             else:
                 own = [(name, budgets.of_label(name)) for name in names]
                 found = [(name, limit) for name, limit in own if limit is not None]
-                groups = list(budgets.of_groups(None if label is None else str(label)))
-            lookup = self._books.lookup(transaction)
-            by_label = {name: self._books.account(transaction, limit, lookup) for name, limit in found}
-            rest = [self._books.account(transaction, limit, lookup) for limit in groups]
+                groups = [limit for limit in budgets.of_groups() if label is None or str(label) in limit.counted]
+            lookup, tallies = self._books.lookup(transaction), self._books.tallies(transaction)
+            by_label = {name: self._books.account(tallies, limit, lookup) for name, limit in found}
+            rest = [self._books.account(tallies, limit, lookup) for limit in groups]
             return Spent((*by_label.values(), *rest), by_label)
 
     def unlimited(self, labels: Sequence[Any]) -> tuple[str, ...]:
         """The labels that no budget is in force for, neither their own nor a common one nor that of a group."""
         with self._storage.reading() as transaction:
             budgets = self._books.in_force(transaction)
-        return tuple(name for name in map(str, labels) if not budgets.limits(name, None))
+        return tuple(name for name in map(str, labels) if not budgets.cover(name))
 
     def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> Composed:
-        """The composed δ(ε) of everything released about a label, or of what an analyst was shown of it."""
+        """The composed δ(ε) of the worst pair of a label, or of what an analyst was shown about its pairs."""
         grid, _ = validation.grid(epsilon=epsilon)
+        name = str(label)
         with self._storage.reading() as transaction:
-            charges = Tallies(transaction).charges(Limit("", 0.0, 0.0, (str(label),), (str(label),), analyst))
-            return self._books.composer.curve(charges, str(label), grid, self._books.lookup(transaction))
+            limit = Limit("", 0.0, 0.0, (name,), (name,), analyst)
+            (star,) = self._books.tallies(transaction).stars(limit)
+            return self._books.composer.curve(star, grid, self._books.lookup(transaction))
 
     def overview(self, exact: int = 5) -> Overview:
         """The whole ledger in a few numbers, in bounded memory however many labels there are.
@@ -254,8 +262,8 @@ class Ledger:
         asked = questions(mechanism, answers, labels, query_ids, analyst, self._key)
         own = self._books.prepared(mechanism, {question.label for question in asked})
         with self._storage.writing() as transaction:
-            writer = Journal(transaction)
-            released = [answered(self._books, transaction, writer, own, question) for question in asked]
+            writer, tallies = Journal(transaction), self._books.tallies(transaction, own.graph)
+            released = [answered(self._books, tallies, writer, own, question) for question in asked]
         return np.array(released).reshape(len(asked), own.classes.n_dims)
 
     def charge(
@@ -327,8 +335,9 @@ class Ledger:
         """What a release (or ``times`` of them) would cost. Nothing is written.
 
         Args:
-            mechanism, label, query_id, analyst: as in :meth:`release`.
-            times: how many independent releases.
+            mechanism, query_id, analyst: as in :meth:`release`.
+            label: whom it is about; several labels for a table, released together.
+            times: how many independent releases about each.
 
         Returns:
             Whether it would be allowed, whether it is free because it is on record, and every account before and after.
@@ -340,29 +349,44 @@ class Ledger:
         >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
-        ...     ledger.cost(mechanism, "a").allowed, ledger.cost(mechanism, "a", times=2).allowed
+        ...     ledger.cost(mechanism, "a").allowed, ledger.cost(mechanism, ["a", "b"]).allowed
         (True, False)
         """
-        name = known_label(mechanism, label)
+        several = [label] if isinstance(label, (str, int)) else list(label)
+        names = list(dict.fromkeys(known_labels(mechanism, several)))
+        if not names:
+            raise InputError("label must name at least one label")
         times = validation.count(times=times)
-        mechanism = self._books.prepared(mechanism, [name])
+        mechanism = self._books.prepared(mechanism, names)
         with self._storage.reading() as transaction:
             compatible(transaction, mechanism)
-            entry = None if query_id is None else journal.recorded(transaction, name, query_id)
-            if entry is not None and entry.content["mechanism"] != mechanism.digest:
-                raise InputError(OTHER_QUESTION)
-            limits = limits_on(self._books.in_force(transaction), name, analyst)
+            budgets, tallies = self._books.in_force(transaction), self._books.tallies(transaction, mechanism.graph)
             lookup = self._books.lookup(transaction, mechanism)
-            before = tuple(self._books.account(transaction, limit, lookup) for limit in limits)
-            if entry is not None and was_shown(transaction, entry, analyst):
+            fresh, unseen, limits = set(), set(), []
+            for name in names:
+                held = limits_on(budgets, tallies, name, analyst)
+                entry = None if query_id is None else journal.recorded(transaction, name, query_id)
+                if entry is not None and entry.content["mechanism"] != mechanism.digest:
+                    raise InputError(OTHER_QUESTION)
+                if entry is None:
+                    fresh.add(name)
+                elif not was_shown(transaction, entry, analyst):
+                    unseen.add(name)  # the label was charged, the analyst was not
+                    held = [limit for limit in held if limit.analyst is not None]
+                limits.append((name, held))
+            if not fresh and not unseen:
+                before = tuple(self._books.account(tallies, limit, lookup) for _, held in limits for limit in held)
                 return Cost(True, True, before, before)
-            if entry is not None:
-                limits = [limit for limit in limits if limit.analyst is not None]
-                before = before[-len(limits) :] if limits else ()
-                times = 1
-            extra = (mechanism.digest, mechanism.finite_precision_tv, times)
-            after = tuple(self._books.account(transaction, limit, lookup, extra) for limit in limits)
-            return Cost(all(a.spent <= a.budget for a in after), False, before, after)
+            counted = [limit for name, held in limits if name in fresh or name in unseen for limit in held]
+            uses = (mechanism.digest, mechanism.finite_precision_tv)
+
+            def extra(shown_to: str | None) -> dict[str, tuple[str, float, int]]:
+                seen = {} if shown_to is None else dict.fromkeys(unseen, (*uses, 1))
+                return seen | dict.fromkeys(fresh, (*uses, times))
+
+            before = tuple(self._books.account(tallies, limit, lookup) for limit in counted)
+            after = tuple(self._books.account(tallies, limit, lookup, extra) for limit in counted)
+            return Cost(all(fits(a.spent, a.budget) for a in after), False, before, after)
 
     def register(self, mechanism: Mechanism) -> None:
         """Record a mechanism and its graph without releasing anything."""
@@ -448,12 +472,18 @@ def _found(transaction: Transaction) -> None:
     identity = str(uuid.uuid4())
     transaction.run("INSERT INTO meta (name, value) VALUES ('ledger', :value)", value=identity)
     transaction.run("INSERT INTO meta (name, value) VALUES ('answer_key', :value)", value=key.hex())
-    content = {"ledger": identity, "key": hashlib.sha256(key).hexdigest(), "shoal": shoal.__version__}
+    content = {
+        "ledger": identity,
+        "key": hashlib.sha256(key).hexdigest(),
+        "shoal": shoal.__version__,
+        "accounts": schema.ACCOUNTS,
+    }
     journal.begin(transaction, content)
 
 
-def _labels(transaction: Transaction) -> list[str]:
+def _labels(transaction: Transaction, budgets: Budgets) -> list[str]:
+    """Labels that something was released about, and those with a budget of their own: a neighbor may have spent it."""
     rows = transaction.rows(
         "SELECT DISTINCT label FROM entries WHERE kind IN ('release', 'declared') AND label IS NOT NULL"
     )
-    return sorted(str(row[0]) for row in rows)
+    return sorted({str(row[0]) for row in rows} | set(budgets.labels))

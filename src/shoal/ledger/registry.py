@@ -14,16 +14,13 @@ from typing import Any
 from shoal import validation
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
-from shoal.ledger.bounds import MechanismBound
+from shoal.ledger.bounds import POINTS, MechanismBound
 from shoal.ledger.journal import Journal
 from shoal.ledger.questions import word
 from shoal.ledger.recent import Recent
 from shoal.ledger.storage import CHUNK, Transaction
 from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray
-
-#: Kinds of points in the table of bounds.
-KINDS = ("delta", "renyi")
 
 
 def drawn(mechanism: Mechanism, values: FloatArray, label: str) -> FloatArray:
@@ -58,6 +55,7 @@ class Registry:
         self._known: Recent[Mechanism] = Recent(256 * 2**20)
         self._contents: Recent[bytes] = Recent(32 * 2**20)
         self._bounds: Recent[MechanismBound] = Recent(32 * 2**20)
+        self._graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
 
     def mechanism(self, transaction: Transaction, digest: str) -> Mechanism:
         """A recorded mechanism, its digest derived anew when it is read."""
@@ -91,6 +89,25 @@ class Registry:
         self._contents.put(found.digest, content, len(content))
         return found
 
+    def graph_of(self, transaction: Transaction, label: str) -> NeighborGraph | None:
+        """The graph that was recorded for a label; None where the label is unknown."""
+        digest = transaction.value("SELECT graph FROM labels WHERE label = :label", label=label)
+        return None if digest is None else self.graph(transaction, str(digest))
+
+    def graph(self, transaction: Transaction, digest: str) -> NeighborGraph:
+        """A recorded graph, from the first mechanism that was recorded with it."""
+        found = self._graphs.get(digest)
+        if found is None:
+            named = transaction.value(
+                "SELECT mechanism FROM entries WHERE kind = 'mechanism' AND payload LIKE :graph ORDER BY seq LIMIT 1",
+                graph=f'%"graph":"{digest}"%',
+            )
+            if named is None:
+                raise LedgerError("ledger: the graph of a label is missing; run verify() and restore a backup")
+            found = self.mechanism(transaction, str(named)).graph
+            self._graphs.put(digest, found, found.edges.nbytes + 100 * found.n_labels)
+        return found
+
     def bound(self, transaction: Transaction, digest: str) -> MechanismBound | None:
         """What is known of a mechanism's cost at a few points; None where nothing is stored."""
         found = self._bounds.get(digest)
@@ -112,12 +129,12 @@ class Registry:
         if stored is not None:
             self.remember(stored)
         self.remember(bound)
-        old = {kind: dict(stored.points(kind)) if stored is not None else {} for kind in KINDS}
+        old = {kind: dict(stored.points(kind)) if stored is not None else {} for kind in POINTS}
         transaction.run_many(
             "INSERT INTO bounds (mechanism, kind, point, value) VALUES (:mechanism, :kind, :point, :value)",
             [
                 {"mechanism": bound.digest, "kind": kind, "point": point, "value": value}
-                for kind in KINDS
+                for kind in POINTS
                 for point, value in bound.points(kind)
                 if point not in old[kind]
             ],
@@ -183,12 +200,12 @@ def _graphs(transaction: Transaction, labels: Sequence[str]) -> tuple[set[str], 
 
 def stored_bound(transaction: Transaction, digest: str) -> MechanismBound | None:
     """The bound of a mechanism as the database has it; one that makes no sense is refused."""
-    points: dict[str, dict[float, float]] = {kind: {} for kind in KINDS}
+    points: dict[str, dict[float, float]] = {kind: {} for kind in POINTS}
     rows = transaction.rows("SELECT kind, point, value FROM bounds WHERE mechanism = :digest", digest=digest)
     try:
         for kind, point, value in rows:
             points[kind][float(point)] = float(value)
-        return MechanismBound.of_points(digest, points["delta"], points["renyi"]) if rows else None
+        return MechanismBound.of_points(digest, **points) if rows else None
     except (KeyError, TypeError, InputError):
         raise LedgerError(
             "ledger: the stored bound of a mechanism makes no sense; run verify() and delete it from the table bounds"

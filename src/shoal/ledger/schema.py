@@ -83,7 +83,20 @@ def _bounds(transaction: Transaction) -> None:
     transaction.run("CREATE INDEX entries_answer ON entries (label, answer) WHERE kind = 'release'")
 
 
-MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards, _bounds)
+def _pairs(transaction: Transaction) -> None:
+    """Version 4: accounts are kept for pairs. The chain says from where on; what was recorded before stays as it is."""
+    from shoal.ledger.journal import Journal
+
+    if transaction.postgres:  # a writer of an older version may hold the head
+        transaction.run("SELECT seq FROM head WHERE only_row = 1 FOR UPDATE")
+    if transaction.one("SELECT 1 FROM head WHERE only_row = 1") is not None:  # a new ledger says it when it is created
+        Journal(transaction).append("accounts", {"accounts": ACCOUNTS})
+    transaction.run("DELETE FROM bounds")  # made without headroom and without tables; derived, and made again
+
+
+MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards, _bounds, _pairs)
+#: What accounts are kept for, as the chain says it.
+ACCOUNTS = "pairs"
 #: The version this shoal writes.
 NEWEST = len(MIGRATIONS)
 

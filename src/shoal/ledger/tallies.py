@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
+from shoal.graph import NeighborGraph
+from shoal.ledger import journal
+from shoal.ledger.accounts import stars
 from shoal.ledger.budgets import Limit
-from shoal.ledger.composition import Charges, claim
+from shoal.ledger.chain import Head
+from shoal.ledger.composition import Charges, Star, claim
+from shoal.ledger.recent import Recent
+from shoal.ledger.registry import one_graph
 from shoal.ledger.storage import CHUNK, Transaction
+
+#: Entries since the last look from which on reading everything again is less work than telling what changed.
+FORGET = 5000
+#: (mechanism, total variation, times) of what is about to be released, by label, as an analyst (None: anyone) will
+#: count it.
+Extra = Callable[[str | None], Mapping[str, tuple[str, float, int]]]
+
+
+def nothing_more(_analyst: str | None) -> Mapping[str, tuple[str, float, int]]:
+    """No release is coming."""
+    return {}
+
+
+def only(label: str, extra: tuple[str, float, int]) -> Extra:
+    """One release is coming, which counts for everyone."""
+    return lambda _: {label: extra}
 
 
 @dataclass
@@ -17,52 +40,159 @@ class _Tally:
     claims: list[tuple[float, float, int]] = field(default_factory=list)
 
 
+class Memory:
+    """Charges as of one head of the chain, kept from one transaction to the next; they could be read again.
+
+    A hash stands for everything up to its entry. So what was read at one head still holds at a later one of the same
+    chain, but for the labels that entries since then name. A transaction that sees an older chain, or one that was
+    undone, gets nothing from here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._head: Head | None = None
+        self._kept: Recent[dict[str | None, Charges]] = Recent(64 * 2**20)
+
+    def moved(self, transaction: Transaction) -> Head | None:
+        """Bring the memory to the head that the transaction sees; None where it sees an older one."""
+        head = journal.head(transaction)
+        with self._lock:
+            if self._head is not None and head.seq < self._head.seq:
+                return None
+            if head != self._head:
+                for label in self._touched(transaction):
+                    self._kept.drop(label)
+                self._head = head
+        return head
+
+    def get(self, head: Head | None, label: str, analyst: str | None) -> Charges | None:
+        with self._lock:
+            return None if head is None or head != self._head else (self._kept.get(label) or {}).get(analyst)
+
+    def put(self, head: Head | None, label: str, analyst: str | None, charges: Charges) -> None:
+        with self._lock:
+            if head is not None and head == self._head:
+                kept = {**(self._kept.get(label) or {}), analyst: charges}
+                self._kept.put(label, kept, 500 + 200 * sum(len(one.used) + 1 for one in kept.values()))
+
+    def _touched(self, transaction: Transaction) -> Sequence[str]:
+        """Labels named since the head that is remembered; everything is forgotten where that is not to be told."""
+        known = self._head
+        if known is not None:
+            there = transaction.value("SELECT hash FROM entries WHERE seq = :seq", seq=known.seq)
+            rows = transaction.rows(
+                f"SELECT label FROM entries WHERE seq > :seq AND label IS NOT NULL ORDER BY seq LIMIT {FORGET}",
+                seq=known.seq,
+            )
+            if there == known.hash and len(rows) < FORGET:
+                return [str(row[0]) for row in rows]
+        self._kept.clear()
+        return ()
+
+
 class Tallies:
     """Charges by label and, where asked for, by analyst: those on record, and those about to be recorded.
 
-    Reads go to the database once per label; what the transaction will still write is told with :meth:`add`.
+    Reads go to the database once per label; what the transaction will still write is told with :meth:`add`. Equal
+    charges are one object, so that neighbors of whom the same was released are told by identity.
     """
 
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-        self._recorded: dict[str | None, dict[str, _Tally]] = {}
+    def __init__(
+        self, transaction: Transaction, graph_of: Callable[[str], NeighborGraph | None], memory: Memory
+    ) -> None:
+        self.transaction = transaction
+        self._graph_of = graph_of
+        self._memory, self._head = memory, memory.moved(transaction)
+        self._around: dict[str, tuple[str, ...]] = {}
+        self._charges: dict[str | None, dict[str, Charges]] = {}
         self._coming: dict[str, list[tuple[str, float, str | None]]] = {}
+        self._one: dict[Charges, Charges] = {}
+        self._together: dict[tuple[str, ...], bool] = {}
+
+    def one_graph(self, labels: tuple[str, ...]) -> bool:
+        """Whether all labels are on record as labels of one graph."""
+        if labels not in self._together:
+            self._together[labels] = one_graph(self.transaction, labels)
+        return self._together[labels]
+
+    def neighbors(self, label: str) -> tuple[str, ...]:
+        """The label's neighbors; none where the ledger does not know it."""
+        found = self._around.get(label)
+        if found is None:
+            graph = self._graph_of(label)
+            found = self._around[label] = () if graph is None else graph.neighbors(label)
+        return found
 
     def read(self, labels: Iterable[str], analyst: str | None = None) -> None:
         """Fetch what is on record about labels; for an analyst, what that analyst was shown."""
-        known = self._recorded.setdefault(analyst, {})
-        wanted = [label for label in dict.fromkeys(labels) if label not in known]
+        known = self._charges.setdefault(analyst, {})
+        wanted = []
+        for label in dict.fromkeys(labels):
+            if label not in known:
+                kept = self._memory.get(self._head, label, analyst)
+                if kept is None:
+                    wanted.append(label)
+                else:
+                    known[label] = self._now(label, analyst, kept)
         for start in range(0, len(wanted), CHUNK):
-            part = wanted[start : start + CHUNK]
-            known.update((label, _Tally()) for label in part)
-            self._fetch(known, part, analyst)
+            part = {label: _Tally() for label in wanted[start : start + CHUNK]}
+            self._fetch(part, analyst)
+            for label, tally in part.items():
+                recorded = Charges.of(tally.used, tally.claims)
+                self._memory.put(self._head, label, analyst, recorded)
+                known[label] = self._now(label, analyst, recorded)
 
-    def charges(self, limit: Limit) -> Charges:
-        """What counts against a limit."""
-        self.read(limit.counted, limit.analyst)
-        recorded = self._recorded[limit.analyst]
-        used: list[tuple[str, float, int]] = []
-        claims: list[tuple[float, float, int]] = []
-        for label in limit.counted:
-            used += recorded[label].used
-            claims += recorded[label].claims
-            for digest, tv, shown_to in self._coming.get(label, ()):
-                if limit.analyst is None or shown_to in (None, limit.analyst):
-                    used.append((digest, tv, 1))
-        return Charges.of(used, claims)
+    def of(self, label: str, analyst: str | None = None) -> Charges:
+        """What counts about a label; for an analyst, what that analyst was shown."""
+        known = self._charges.get(analyst)
+        if known is None or label not in known:
+            self.read([label], analyst)
+            known = self._charges[analyst]
+        return known[label]
+
+    def stars(self, limit: Limit, extra: Extra = nothing_more) -> Iterator[Star]:
+        """The pairs that a limit is held against, with what is about to be released about some labels."""
+        self.read((*limit.counted, *(name for label in limit.at for name in self.neighbors(label))), limit.analyst)
+        known = self._charges[limit.analyst]
+        coming = {
+            label: self._same(known[label].plus(*one)) for label, one in extra(limit.analyst).items() if label in known
+        }
+        return stars(limit, lambda label: coming.get(label) or known[label], self.neighbors)
 
     def add(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         """Count a release that will be recorded before the transaction ends."""
         self._coming.setdefault(label, []).append((digest, tv, analyst))
+        self._count(label, digest, tv, analyst)
+
+    def written(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
+        """Count a release that was just recorded. What is read from here on may be undone, and is not remembered."""
+        self._head = None
+        self._count(label, digest, tv, analyst)
+
+    def _count(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
+        for reader, known in self._charges.items():
+            if label in known and _counts(analyst, reader):
+                known[label] = self._same(known[label].plus(digest, tv))
 
     def clear(self) -> None:
-        """Forget everything: what was coming has been written."""
-        self._recorded.clear()
+        """Forget everything: what was coming has been written, and may still be undone."""
+        self._charges.clear()
         self._coming.clear()
+        self._head = None
 
-    def _fetch(self, into: dict[str, _Tally], labels: list[str], analyst: str | None) -> None:
-        parameters = {"labels": json.dumps(labels)}
-        these = self._transaction.listed("labels")
+    def _now(self, label: str, analyst: str | None, charges: Charges) -> Charges:
+        """Charges on record with those that are coming."""
+        for digest, tv, shown_to in self._coming.get(label, ()):
+            if _counts(shown_to, analyst):
+                charges = charges.plus(digest, tv)
+        return self._same(charges)
+
+    def _same(self, charges: Charges) -> Charges:
+        return self._one.setdefault(charges, charges)
+
+    def _fetch(self, into: dict[str, _Tally], analyst: str | None) -> None:
+        parameters = {"labels": json.dumps(list(into))}
+        these = self.transaction.listed("labels")
         where = f"label IN ({these}) AND kind IN ('release', 'declared')"
         if analyst is not None:
             parameters["analyst"] = analyst
@@ -70,18 +200,18 @@ class Tallies:
                 " AND (analyst = :analyst OR analyst IS NULL OR seq IN (SELECT release FROM entries WHERE "
                 f"kind = 'shown' AND label IN ({these}) AND (analyst = :analyst OR analyst IS NULL)))"
             )
-        for label, digest, tv, times in self._transaction.rows(
+        for label, digest, tv, times in self.transaction.rows(
             f"SELECT label, mechanism, COALESCE(tv, 0), SUM(COALESCE(times, 1)) FROM entries WHERE {where} "
             "AND mechanism IS NOT NULL GROUP BY label, mechanism, COALESCE(tv, 0)",
             **parameters,
         ):
             into[str(label)].used.append((str(digest), float(tv), int(times)))
-        for label, payload in self._transaction.rows(
+        for label, payload in self.transaction.rows(
             f"SELECT label, payload FROM entries WHERE {where} AND mechanism IS NULL", **parameters
         ):
             into[str(label)].claims.append(claim(payload))
 
 
-def charges(transaction: Transaction, limit: Limit) -> Charges:
-    """What is on record against one limit."""
-    return Tallies(transaction).charges(limit)
+def _counts(shown_to: str | None, analyst: str | None) -> bool:
+    """Whether what one analyst (None: anyone) is shown counts for another (None: for the label itself)."""
+    return analyst is None or shown_to in (None, analyst)

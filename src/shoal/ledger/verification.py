@@ -5,32 +5,35 @@ their digests and bounds, which graph each label belongs to, and whether every r
 when it was made. Nothing is taken from what a release remembers: a bound is used here as computed here.
 
 Budgets: δ never falls as releases are added, so between two changes of the budgets only the last release of each label
-needs to be composed. What was declared, or a budget that was lowered, may overdraw an account; that is noted, and no
-release may follow.
+needs to be composed, with what had been released about its neighbors until then. What was declared, or a budget that
+was lowered, may overdraw an account; that is noted, and no release may follow.
+
+A ledger that is older than accounts of pairs says where they begin. Releases before that were decided by what was
+released about their own label alone, without headroom, and are judged by the same; what their pairs have spent since is
+noted where it is too much.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shoal.accounting.curve import TINIEST
 from shoal.errors import InputError, LedgerError
+from shoal.graph import NeighborGraph
 from shoal.ledger import journal
-from shoal.ledger.accounts import account
-from shoal.ledger.bounds import MechanismBound, bound_at, bounded
+from shoal.ledger.accounts import account, stars
+from shoal.ledger.bounds import HEADROOM, POINTS, MechanismBound, bound_at, bounded
 from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import START, Entry, Head
-from shoal.ledger.composition import Charges, Composer
-from shoal.ledger.registry import KINDS, graph_digest, restored, stored_bound
+from shoal.ledger.composition import NOTHING, Charges, Composer, Star
+from shoal.ledger.registry import graph_digest, restored, stored_bound
+from shoal.ledger.schema import ACCOUNTS
 from shoal.ledger.storage import Transaction
 from shoal.mechanism import Mechanism
-
-#: Room for the rounding of another machine when a δ is computed again.
-SLACK = 1e-9
 
 
 @dataclass(frozen=True)
@@ -69,34 +72,73 @@ class _Charge:
 
 
 @dataclass
+class _Line:
+    """What was charged about a label, in order, and all of it together after each entry."""
+
+    charges: list[_Charge] = field(default_factory=list)
+    seqs: list[int] = field(default_factory=list)
+    totals: list[Charges] = field(default_factory=list)
+
+
+@dataclass
 class _Replay:
     """The ledger's state, entry by entry."""
 
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     bounds: dict[str, MechanismBound] = field(default_factory=dict)
+    networks: dict[str, NeighborGraph] = field(default_factory=dict)
     graphs: dict[str, str] = field(default_factory=dict)
     announced: str = ""
+    pairs: bool = False
     budgets: Budgets = field(default_factory=Budgets)
-    charges: dict[str, list[_Charge]] = field(default_factory=dict)
+    lines: dict[str, _Line] = field(default_factory=dict)
     releases: dict[int, _Charge] = field(default_factory=dict)
     questions: set[tuple[str, str]] = field(default_factory=set)
     #: (label, analyst, whether the label itself was charged) -> entries since the budgets last changed
     pending: dict[tuple[str, str | None, bool], list[int]] = field(default_factory=dict)
+    #: Equal charges as one object, and what is known of pairs of them: both only save work.
+    one: dict[Charges, Charges] = field(default_factory=lambda: {NOTHING: NOTHING})
+    uppers: dict[tuple[Charges, Charges, float], float] = field(default_factory=dict)
 
-    def charged(self, limit: Limit, until: int) -> Charges:
-        """What counted against a limit right after entry ``until``."""
-        used, claims = [], []
-        for label in limit.counted:
-            for charge in self.charges.get(label, ()):
-                if charge.seq > until or (limit.analyst is not None and not charge.shown & {None, limit.analyst}):
-                    continue
-                content = charge.content
-                times = int(content.get("times", 1))
-                if "mechanism" in content:
-                    used.append((content["mechanism"], float(content.get("tv", 0.0)), times))
-                else:
-                    claims.append((float(content["epsilon"]), float(content["delta"]), times))
-        return Charges.of(used, claims)
+    def neighbors(self, label: str) -> tuple[str, ...]:
+        graph = self.networks.get(self.graphs.get(label, ""))
+        return () if graph is None else graph.neighbors(label)
+
+    def around(self, label: str) -> tuple[str, ...]:
+        """The neighbors whose budgets a release about the label must stay within."""
+        return self.neighbors(label) if self.pairs else ()
+
+    def charged(self, label: str, analyst: str | None, until: int) -> Charges:
+        """What counted about a label right after entry ``until``; for an analyst, what that analyst was shown."""
+        line = self.lines.get(label)
+        number = 0 if line is None else bisect_right(line.seqs, until)
+        if line is None or number == 0:
+            return NOTHING
+        if analyst is None:
+            return line.totals[number - 1]
+        total = NOTHING
+        for charge in line.charges[:number]:
+            if charge.shown & {None, analyst}:
+                total = _added(total, charge.content)
+        return self.one.setdefault(total, total)
+
+    def held(self, limit: Limit, until: int) -> Iterator[Star]:
+        """The pairs that a limit is held against, as they were right after entry ``until``."""
+        return stars(limit, lambda label: self.charged(label, limit.analyst, until), self.neighbors, pairs=self.pairs)
+
+    def upper(self, about: Charges, opposite: Charges, epsilon: float) -> float:
+        key = (about, opposite, epsilon)
+        if key not in self.uppers:
+            self.uppers[key] = bounded(about, opposite, epsilon, self.bounds.get)
+        return self.uppers[key]
+
+
+def _added(total: Charges, content: dict[str, Any]) -> Charges:
+    """Charges with those of another entry."""
+    times = int(content.get("times", 1))
+    if "mechanism" in content:
+        return total.plus(content["mechanism"], float(content.get("tv", 0.0)), times)
+    return total.joined(Charges.of([], [(float(content["epsilon"]), float(content["delta"]), times)]))
 
 
 def verified(transaction: Transaction, composer: Composer, seal: Head | None) -> Verification:
@@ -159,6 +201,12 @@ def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, ent
         identity = transaction.value("SELECT value FROM meta WHERE name = 'ledger'")
         if identity != content["ledger"] or hashlib.sha256(key).hexdigest() != content["key"]:
             raise _Broken(entry.seq, "the database's identity or key is not the one recorded")
+        replay.pairs = content.get("accounts") == ACCOUNTS
+    elif entry.kind == "accounts":
+        if replay.pairs or content["accounts"] != ACCOUNTS:
+            raise _Broken(entry.seq, "it changes what accounts are kept for, which is done once")
+        _flush(composer, replay)
+        replay.pairs = True
     elif entry.kind == "budget":
         _flush(composer, replay)
         replay.budgets = replay.budgets.after(content)
@@ -193,6 +241,7 @@ def _admitted(transaction: Transaction, replay: _Replay, entry: Entry) -> None:
     if graph != content["graph"] or known not in ({graph}, {None}) or (known == {None} and replay.announced != graph):
         raise _Broken(entry.seq, "the mechanism's graph contradicts the one recorded for its labels")
     replay.mechanisms[digest] = mechanism
+    replay.networks.setdefault(graph, mechanism.graph)
     stated = stored_bound(transaction, digest)
     if stated is not None:
         replay.bounds[digest] = _rebounded(entry.seq, mechanism, stated)
@@ -201,11 +250,11 @@ def _admitted(transaction: Transaction, replay: _Replay, entry: Entry) -> None:
 
 def _rebounded(seq: int, mechanism: Mechanism, stated: MechanismBound) -> MechanismBound:
     """The stored bound of a mechanism computed anew; a stored one must not be below it."""
-    found = bound_at(mechanism, list(stated.epsilons), stated.orders)
-    for kind in KINDS:
+    found = bound_at(mechanism, stated.epsilons, stated.orders, stated.table_epsilons)
+    for kind in POINTS:
         anew = dict(found.points(kind))
         for point, value in stated.points(kind):
-            if anew.get(point, math.inf) > value * (1 + SLACK) + TINIEST:
+            if anew.get(point, math.inf) > value:
                 raise _Broken(seq, "the stored bound of its mechanism is below what the mechanism costs")
     return found
 
@@ -227,19 +276,23 @@ def _charged(replay: _Replay, entry: Entry) -> None:
         replay.questions.add(question)
         replay.releases[entry.seq] = charge
         replay.pending.setdefault((label, content.get("analyst"), True), []).append(entry.seq)
-    replay.charges.setdefault(label, []).append(charge)
+    line = replay.lines.setdefault(label, _Line())
+    total = _added(line.totals[-1] if line.totals else NOTHING, content)
+    line.charges.append(charge)
+    line.seqs.append(entry.seq)
+    line.totals.append(replay.one.setdefault(total, total))
 
 
 def _flush(composer: Composer, replay: _Replay) -> None:
     """Compare the releases since the budgets last changed with the budgets that were in force."""
     found: list[tuple[int, str]] = []
     for (label, analyst, charged), entries in replay.pending.items():
+        if charged and not replay.budgets.cover(label):
+            found.append((entries[0], "it was released without a budget"))
         if charged:
-            limits = replay.budgets.limits(label, analyst)
+            limits = replay.budgets.limits(label, analyst, replay.around(label))
         else:
             limits = list(replay.budgets.of_analysts(label, analyst))
-        if charged and all(limit.analyst is not None for limit in limits):
-            found.append((entries[0], "it was released without a budget"))
         for limit in limits:
             if _exceeds(composer, replay, limit, entries[-1]):
                 first = next(seq for seq in entries if _exceeds(composer, replay, limit, seq))
@@ -250,18 +303,27 @@ def _flush(composer: Composer, replay: _Replay) -> None:
 
 
 def _exceeds(composer: Composer, replay: _Replay, limit: Limit, until: int) -> bool:
-    charged = replay.charged(limit, until)
-    one_graph = len({replay.graphs.get(label) for label in limit.at}) == 1
-    if one_graph and bounded(charged, limit.epsilon, replay.bounds.get) <= limit.delta:
+    """Whether a limit was exceeded right after entry ``until``."""
+    one_graph = len({replay.graphs.get(label) for label in limit.counted}) == 1
+    held = []
+    for star in replay.held(limit, until):
+        others = tuple(
+            (opposite, names)
+            for opposite, names in star.others
+            if not one_graph or replay.upper(star.about, opposite, limit.epsilon) > limit.delta
+        )
+        if others:
+            held.append(replace(star, others=others))
+    if not held:
         return False
-    spent = account(composer, charged, limit, replay.mechanisms.__getitem__).spent
-    return spent > limit.delta * (1 + SLACK)
+    spent = account(composer, held, limit, replay.mechanisms.__getitem__).spent
+    return spent > (limit.delta if replay.pairs else limit.delta * (1 + HEADROOM))
 
 
 def _overdrawn(composer: Composer, replay: _Replay, until: int) -> Iterator[str]:
     limits = {}
-    for label in replay.charges:
-        for limit in replay.budgets.limits(label, None):
+    for label in sorted({*replay.lines, *replay.budgets.labels}):
+        for limit in replay.budgets.limits(label, None, ()):
             limits[limit.name] = limit
     for limit in limits.values():
         try:
@@ -269,7 +331,10 @@ def _overdrawn(composer: Composer, replay: _Replay, until: int) -> Iterator[str]
         except InputError:
             continue
         if over:
-            yield f"{limit.name} is overdrawn, by what was declared or by a lowered budget; nothing more is released"
+            yield (
+                f"{limit.name} is overdrawn, by what was declared, by a lowered budget or by releases made before "
+                "accounts were kept for pairs; nothing more is released"
+            )
 
 
 def _ended(transaction: Transaction, last: Head, seal: Head | None) -> None:

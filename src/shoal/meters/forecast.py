@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 #: A household with fewer than this share of its training readings is left out.
 LEAST_OBSERVED = 0.8
 
+#: Units of answers: ln kW, or kW.
+UNITS = ("log", "kw")
 #: The arrays of a law, with a row per household.
 LAWS = ("log_mean", "error_cov", "mean_cov", "season_part")
 
@@ -128,9 +130,10 @@ class Forecasts:
         """The part that the query models work on."""
         return Predictive(self.households, self.log_mean, self.error_cov, self.mean_cov, self.season_part)
 
-    def classes(self, query: str = "point") -> GaussianClasses:
+    def classes(self, query: str = "point", *, unit: str = "log") -> GaussianClasses:
         """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
 
+        The constants of ``"point"`` can be had in kW as well: ``unit="kw"``.
         What each releases, what is random and what the attacker may know is written in :mod:`shoal.meters.queries`.
 
         Returns:
@@ -145,11 +148,20 @@ class Forecasts:
         >>> forecasts.classes("trajectory")
         GaussianClasses(4 labels, 3 entries, full covariance)
         """
-        return queries.classes(self.predictive, query)
+        laws = queries.classes(self.predictive, query)
+        return GaussianClasses.deterministic(self.power, self.households) if self._in_power(query, unit) else laws
 
-    def answer(self, query: str = "point", normals: FloatArray | None = None) -> FloatArray:
-        """(n, h) the answers in ln kW that go into the mechanism; see :func:`shoal.meters.queries.answer`."""
-        return queries.answer(self.predictive, query, normals)
+    def answer(self, query: str = "point", normals: FloatArray | None = None, *, unit: str = "log") -> FloatArray:
+        """(n, h) the answers in ln kW, or kW, that go into the mechanism; see :func:`shoal.meters.queries.answer`."""
+        found = queries.answer(self.predictive, query, normals)
+        return self.power if self._in_power(query, unit) else found
+
+    @staticmethod
+    def _in_power(query: str, unit: str) -> bool:
+        """Constants may be released in any unit; laws in log power are Gaussian there alone."""
+        if validation.choice(UNITS, unit=unit) == "kw" and query != "point":
+            raise InputError("unit 'kw' is for the query 'point': other answers have Gaussian laws in log power alone")
+        return unit == "kw"
 
     def to_power(self, log_values: Any) -> FloatArray:
         """ln kW, as released, back to kW: exp, entry by entry.
@@ -198,19 +210,20 @@ class Forecasts:
 
         return facts_of(self, graph)
 
-    def accuracy(self, mechanism: Mechanism) -> Accuracy:
-        """Errors of what a mechanism releases of these forecasts, in kW."""
+    def accuracy(self, mechanism: Mechanism, *, unit: str = "log") -> Accuracy:
+        """Errors of what a mechanism releases of these forecasts, in kW; ``unit`` is that of its answers."""
         if self.households != mechanism.classes.labels:
             raise InputError("forecasts must be of the mechanism's labels, in the same order")
         from shoal.meters.traces import power_accuracy
 
-        return power_accuracy(mechanism)
+        return power_accuracy(mechanism, unit)
 
-    def exhibits(self, mechanism: Mechanism, released: Any, truth: Any = None) -> Exhibits:
-        """True and released forecasts for the data owner's page: (n, k) log power, and what came later in kW."""
+    def exhibits(self, mechanism: Mechanism, released: Any, truth: Any = None, *, unit: str = "log") -> Exhibits:
+        """True and released forecasts for the data owner's page: (n, k) in ``unit``, and what came later in kW."""
         from shoal.meters.traces import exhibits_of
 
-        return exhibits_of(self, mechanism, np.asarray(released), truth)
+        values = np.asarray(released)
+        return exhibits_of(self, mechanism, values if unit == "kw" else self.to_power(values), truth)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """What the law of each label rests on, for :func:`shoal.model_guard`.

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.classes import GaussianClasses
+from shoal.crowds import crowds
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters.forecast import Forecasts
 from shoal.meters.quality import from_pandas, is_pandas
+from shoal.meters.season import phases
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -29,6 +31,90 @@ if TYPE_CHECKING:
 
 class LonelyWarning(UserWarning):
     """A household has no neighbor: nothing hides it, and no figure of the graph speaks about it."""
+
+
+def crowd_graph(
+    source: Forecasts | Any,
+    size: int = 10,
+    by: Any = "forecast",
+    largest_share: float | None = None,
+    labels: Sequence[Any] | None = None,
+    *,
+    boundaries: Sequence[Any] | None = None,
+) -> NeighborGraph:
+    """Complete inside crowds of ``size`` to 2·size − 1 alike labels, with little total spread (:mod:`shoal.crowds`).
+
+    Crowds by forecast have the least error and hold for **one** release: on another day they differ, and whoever is in
+    two of them hides only among those that they share. Crowds by profile come from the training history and are made
+    to be kept.
+
+    Args:
+        source: a :class:`Forecasts`, or (n, k) answers with their ``labels``.
+        size: every label hides among at least so many, itself included.
+        by: ``"forecast"``: the answers, in kW for forecasts; ``"profile"``: the habits of the training window
+            (:func:`habits`); or an (n, d) array.
+        largest_share: nobody has more than this share of the crowd's total of ``source`` over all entries; 0.15 with
+            crowds of 15 is the 15/15 rule.
+        labels: of the rows, where ``source`` is an array.
+        boundaries: a value per label that crowds never cross: feeder, postcode, tariff.
+
+    Returns:
+        The graph whose groups are the crowds.
+
+    >>> import shoal
+    >>> shoal.crowd_graph([[0.0], [9.0], [1.0], [8.0], [7.0]], size=2, labels=list("abcde")).groups
+    [('a', 'c'), ('b', 'd', 'e')]
+    """
+    if isinstance(source, Forecasts):
+        answers, names = source.power, source.households
+    else:
+        answers = validation.array(ndim=2, answers=source)
+        names = validation.labels(len(answers), labels)
+    if isinstance(by, str):
+        by = validation.choice(("forecast", "profile"), by=by)
+        if by == "forecast":
+            points = answers
+        elif isinstance(source, Forecasts):
+            points = habits(source)
+        else:
+            raise InputError('by="profile" needs forecasts; for an array of answers give an (n, d) array of features')
+    else:
+        points = validation.array(ndim=2, by=by)
+        if len(points) != len(answers):
+            raise InputError(f"by must have one row per label: expected {len(answers)}, got {len(points)}")
+    totals = answers.sum(axis=1) if largest_share is not None else None
+    found = crowds(points, size, totals=totals, largest_share=largest_share, boundaries=boundaries)
+    return NeighborGraph.within_groups(names, found.tolist())
+
+
+def habits(forecasts: Forecasts) -> FloatArray:
+    """(n, d) what makes tomorrow's forecasts alike too: the mean of √kW by time of the day in the training window.
+
+    The root weighs small and large homes by what an error costs either. The times that the forecast covers count as
+    much as the whole day: releases go on at the same hours. Times without any reading take the household's mean.
+    """
+    past = forecasts.history
+    if past is None:
+        raise InputError('by="profile" needs forecasts that come with their training window')
+    place = {name: i for i, name in enumerate(past.households)}
+    kw = past.kw[[place[name] for name in forecasts.households]]
+    slot = phases(past.timestamps, "day", forecasts.step)
+    return day_habits(np.sqrt(np.maximum(kw, 0)), slot, phases(forecasts.timestamps, "day", forecasts.step))
+
+
+def day_habits(values: FloatArray, slot: NDArray[np.int64], ahead: NDArray[np.int64]) -> FloatArray:
+    """Means of (n, T) values by time of the day, (T,), and once more at the times ``ahead``; both count alike."""
+    seen = np.isfinite(values)
+    overall = np.where(seen, values, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+    times = np.unique(slot)
+    mean = np.empty((len(values), len(times)))
+    for column, time in enumerate(times):
+        here = slot == time
+        count = seen[:, here].sum(axis=1)
+        total = np.where(seen[:, here], values[:, here], 0).sum(axis=1)
+        mean[:, column] = np.where(count > 0, total / np.maximum(count, 1), overall)
+    covered = mean[:, np.isin(times, ahead)]
+    return np.concatenate([mean / np.sqrt(len(times)), covered / np.sqrt(max(covered.shape[1], 1))], axis=1)
 
 
 def cluster_graph(

@@ -60,12 +60,16 @@ def facts_of(forecasts: Forecasts, graph: NeighborGraph) -> FitFacts:
     )
 
 
-def power_accuracy(mechanism: Mechanism) -> Accuracy:
-    """Errors of the released power against the true answer, in kW, for a mechanism whose answers are log power.
+def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
+    """Errors of the released power against the true answer, in kW, for a mechanism whose answers are in ``unit``.
 
-    The change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance diag(Σ Gᵀ)
-    with the answer; :func:`shoal.power_error` has the rest.
+    In log power the change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance
+    diag(Σ Gᵀ) with the answer; :func:`shoal.power_error` has the rest.
     """
+    if unit == "kw":
+        squares = mechanism.bias**2 + error_variance(mechanism)
+        bias = np.broadcast_to(mechanism.bias, squares.shape)
+        return accuracy_of(mechanism, squares, bias, unit="kW", answers=mechanism.classes.means)
     n, k = mechanism.classes.means.shape
     covs = np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
     together = np.zeros((n, k))
@@ -83,7 +87,7 @@ def power_accuracy(mechanism: Mechanism) -> Accuracy:
 
 
 def exhibits_of(forecasts: Forecasts, mechanism: Mechanism, released: FloatArray, truth: FloatArray | None) -> Exhibits:
-    """Past day, later readings, forecast and released forecast of several homes, and the errors measured on them."""
+    """Past day, later readings, forecast and released power, (n, h) kW, of several homes; errors measured on them."""
     if tuple(forecasts.households) != mechanism.classes.labels:
         raise InputError("forecasts must be of the mechanism's labels, in the same order")
     rows = chosen(mechanism)
@@ -101,7 +105,7 @@ def exhibits_of(forecasts: Forecasts, mechanism: Mechanism, released: FloatArray
     if truth is not None:
         later = [
             ("forecast against what came", _rms(forecasts.power - truth)),
-            ("released against what came", _rms(forecasts.to_power(released) - truth)),
+            ("released against what came", _rms(released - truth)),
         ]
     return Exhibits(
         mechanism=mechanism,
@@ -125,7 +129,7 @@ def _home(i: int, name: str, released: FloatArray, forecasts: Forecasts, truth: 
     drawn.append(series("forecast", points(ahead, forecasts.power[i]), color=1, band=band))
     if truth is not None:
         drawn.append(series("what came", points(ahead, truth[i]), color=2, dash=True))
-    drawn.append(series("released", points(ahead, forecasts.to_power(released[i])), color=0, thick=True))
+    drawn.append(series("released", points(ahead, released[i]), color=0, thick=True))
     x = axis("hours from the forecast's origin", "split", share=0.45)
     return lines(name, x, axis("kW", least=0.0), drawn, marks=[[0.0, "now"]])
 

@@ -55,16 +55,22 @@ class Config:
         "forecast", None, "first instant to forecast, ISO 8601; by default after the last reading"
     )
 
-    group_cap: int = _setting("neighbors", 20, "largest group inside which households must stay indistinguishable")
-    clusters: int | None = _setting(
-        "neighbors", None, "clusters of alike mean days that groups are cut from; by default as few as compact groups take"  # noqa: E501
+    crowd: int = _setting("neighbors", 10, "every household hides among at least so many, itself included")
+    crowds: str | None = _setting(
+        "neighbors", None, '"once": by this release\'s forecasts, for one release (the default); "standing": by the '
+        "training history, to be kept for releases to come"
     )  # fmt: skip
-    table: str | None = _setting("neighbors", None, "CSV with one row per household: groups from facts known anyway")
-    column: str | None = _setting("neighbors", None, "its column to group by: feeder, postcode, dwelling type")
+    largest_share: float | None = _setting(
+        "neighbors", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
+    )  # fmt: skip
+    table: str | None = _setting(
+        "neighbors", None, "CSV with one row per household: boundaries that crowds never cross"
+    )
+    column: str | None = _setting("neighbors", None, "its column of boundaries: feeder, postcode, tariff")
 
     query: str = _setting("privacy", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
     method: str | None = _setting(
-        "privacy", None, '"center", "transport", "additive", "covariance", "paper", "white" or "none"; '
+        "privacy", None, '"center", "mean", "transport", "additive", "covariance", "paper", "white" or "none"; '
         'by default "center" to reach a δ, "transport" to spend a ρ'
     )  # fmt: skip
     scope: str = _setting(
@@ -72,12 +78,21 @@ class Config:
     )  # fmt: skip
     epsilon: float = _setting("privacy", 1.0, "ε of the guarantee")
     delta: float | None = _setting("privacy", None, "δ to reach, at the least error found; 1e-5 without a ρ")
-    rho: float | None = _setting("privacy", None, "or: mean squared error per step to spend, in (ln kW)²")
+    rho: float | None = _setting(
+        "privacy", None, "or: mean squared error per step to spend, in the unit of scale, squared"
+    )
+    scale: str = _setting(
+        "privacy", "kw", 'in which errors cost: "kw", or "log" for ln kW; queries other than "point" are in ln kW'
+    )  # fmt: skip
+    objective: str = _setting(
+        "privacy", "mean", 'what "center" keeps small: the "mean" error, and with it the crowd\'s total, or the "worst"'
+    )  # fmt: skip
     search: int = _setting("privacy", 10, "steps of the search per stage of a design, for methods that search")
 
     ledger: str | None = _setting("ledger", None, "sqlite:///… or postgresql://…; by default ledger.db in the folder")
+    accept_no_guarantee: bool = _setting("ledger", False, "release even where δ is above 0.01, which hides nobody")
     budget_epsilon: float | None = _setting("ledger", None, "budget per household if the ledger has none: its ε")
-    budget_delta: float | None = _setting("ledger", None, "and its δ; by default what this one release may cost")
+    budget_delta: float | None = _setting("ledger", None, "and its δ; by default the guarantee that is asked for")
 
     audit_samples: int = _setting(
         "audit", 200, "test answers per household in the audit; more find smaller faults", "samples"
@@ -93,18 +108,26 @@ class Config:
 
     title: str | None = _setting("report", None, "title of the report")
     shard_size: int = _setting("run", 1000, "households per shard: what a worker holds in memory at once")
+    cell: int = _setting(
+        "run", 1000, "alike households among whom crowds are formed, at most; a shard holds whole cells"
+    )
     seed: int = _setting("run", 0, "seed of clusters, search and audit; releases take none")
 
     def __post_init__(self) -> None:
         from shoal import validation  # here, so that the command's help loads no NumPy
 
-        for one in ("train_days", "horizon", "search", "shard_size", "audit_groups", "refit_days"):
+        for one in ("train_days", "horizon", "search", "shard_size", "audit_groups", "refit_days", "cell"):
             validation.count(**{one: getattr(self, one)})
         validation.count(at_least=FEWEST, audit_samples=self.audit_samples)
         validation.count(at_least=0, seed=self.seed)
-        validation.count(at_least=3, group_cap=self.group_cap)
-        if self.clusters is not None:
-            validation.count(clusters=self.clusters)
+        validation.count(at_least=2, crowd=self.crowd)
+        validation.count(at_least=2 * self.crowd - 1, cell=self.cell)
+        if self.crowds is not None:
+            validation.choice(("once", "standing"), crowds=self.crowds)
+        if self.largest_share is not None:
+            validation.probability(largest_share=self.largest_share, above_zero=True)
+        validation.choice(("kw", "log"), scale=self.scale)
+        validation.choice(("mean", "worst"), objective=self.objective)
         validation.probability(drift_level=self.drift_level, below_one=True)
         validation.non_negative(rho_tolerance=self.rho_tolerance)
         validation.non_negative(epsilon=self.epsilon)
@@ -113,7 +136,7 @@ class Config:
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
         validation.choice(("table", "answer"), scope=self.scope)
         if self.method is not None:
-            methods = ("none", "white", "paper", "covariance", "additive", "transport", "center")
+            methods = ("none", "white", "paper", "covariance", "additive", "transport", "center", "mean")
             validation.choice(methods, method=self.method)
         if self.delta is not None and self.rho is not None:
             raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
@@ -140,9 +163,21 @@ class Config:
     def way(self) -> str:
         """The method in use.
 
-        Constants at a guarantee worth having are best released as the group's center, which takes no search.
+        Constants at a guarantee worth having are best released as the crowd's own curve, which takes no search: its
+        mean, or its center where the worst error counts.
         """
-        return self.method or ("center" if self.rho is None else "transport")
+        found = self.method or ("center" if self.rho is None else "transport")
+        return "mean" if found == "center" and self.objective == "mean" else found
+
+    @property
+    def standing(self) -> bool:
+        """Whether crowds are made to be kept."""
+        return self.crowds == "standing"
+
+    @property
+    def answers(self) -> str:
+        """Unit of the answers, as :meth:`shoal.Forecasts.classes` has it."""
+        return self.scale if self.query == "point" else "log"
 
     @property
     def period(self) -> str:

@@ -1,11 +1,8 @@
-"""Groups of bounded size from clusters, and their place in shards.
+"""Cells of bounded size from clusters, and their place in shards: crowds are formed inside a cell.
 
-A cluster with more than ``cap`` members is cut into compact groups of nearly equal size (:func:`shoal.cells.cut`), so
-that the complete graph inside a group stays affordable: n households have at most n (cap − 1)/2 edges. A cluster with
-fewer than ``floor`` members joins the one whose mean profile is nearest, so that nobody is alone.
-
-Groups learned from readings say something about them; see :mod:`shoal.meters.neighborhoods`. A household's group is
-permanent: the ledger fixes its neighbors at first use.
+A cluster with more than ``cap`` members is cut into compact groups of nearly equal size (:func:`shoal.cells.cut`). A
+cluster with fewer than ``floor`` members, a crowd, joins the one whose mean profile is nearest, so that nobody is
+alone. What cells there are does not depend on the shards: a shard holds whole ones.
 
 Memory: names and group numbers of all households; the profiles of one cluster, or of several that together have at most
 :data:`BLOCK` households (12 bytes per entry: single precision as read, double while it is cut); where clusters must be
@@ -43,6 +40,7 @@ class GroupsTask:
     sorted_profiles: tuple[str, ...]
     counts: tuple[tuple[int, int], ...]
     cap: int
+    floor: int
     shard_size: int
     join: bool  #: clusters below the smallest size of a group join the nearest
     out: str
@@ -68,6 +66,7 @@ def groups_formed(task: GroupsTask) -> Grouping:
         dict(task.counts),
         task.out,
         cap=task.cap,
+        floor=task.floor,
         shard_size=task.shard_size,
         join=task.join,
     )
@@ -103,7 +102,10 @@ def form_groups(
     live = {int(c): int(n) for c, n in counts.items() if n > 0}
     total = sum(live.values())
     if total < floor:
-        raise InputError(f"households: {total} usable, and a group needs at least {floor} to hide among each other")
+        raise InputError(
+            f"crowd: {total} usable household(s), and a crowd has at least {floor}; choose a smaller --crowd, or more "
+            "households"
+        )
     guests = _joined(sorted_profiles, live, floor) if join else {}
     hosts: dict[int, list[int]] = {}
     for cluster in sorted(live):

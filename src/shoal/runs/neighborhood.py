@@ -164,10 +164,7 @@ def assigned(
         known = here(Job(clusters.values_known, clusters.ValuesTask(config.table, config.column, out), out))
         work: Callable[[clusters.ClusterTask], clusters.Clustered] = clusters.assign_by_value
     else:
-        asked = config.clusters or 1
-        if asked > total:
-            raise InputError(f"clusters must not exceed the {total} households that could be read")
-        count = max(min(asked, total // 2), clusters.cluster_count(total, config.group_cap), 1)
+        count = clusters.cluster_count(total, config.cell)
         settings = {"clusters": count, "seed": config.seed}
         out = out_path(root, "centers", "npy", settings, made)
         tell("clusters of profiles", 0, 0)
@@ -184,12 +181,13 @@ def assigned(
     counts: Counter[int] = Counter()
     for shard in sorted_shards:
         counts.update(dict(shard.told(clusters.Clustered).counts))
-    settings = {"cap": config.group_cap, "shard_size": config.shard_size}
+    settings = {"cap": config.cell, "floor": config.crowd, "shard_size": config.shard_size}
     out = out_path(root, "groups", "parquet", settings, sorted_shards)
-    tell("forming groups", 0, 0)
+    tell("forming cells", 0, 0)
     paths = tuple(s.path for s in sorted_shards)
     found = tuple(sorted(counts.items()))
-    forming = groups.GroupsTask(paths, found, config.group_cap, config.shard_size, config.table is None, out)
+    join = config.table is None
+    forming = groups.GroupsTask(paths, found, config.cell, config.crowd, config.shard_size, join, out)
     return here(Job(groups.groups_formed, forming, out)), failed + more
 
 

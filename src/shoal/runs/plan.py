@@ -109,7 +109,7 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
     households, steps = _extent(read, config)
     units = measured(config, simulated=read.simulated is not None)
     size_of_shard = min(config.shard_size, households)
-    groups = max(math.ceil(households / config.group_cap), 1)
+    groups = max(math.ceil(households / config.crowd), 1)
     mean = households / groups
     n_shards = math.ceil(households / size_of_shard)
     workers = 1 if speed.workers == "serial" else min(speed.cores or n_threads(), n_shards)

@@ -36,7 +36,7 @@ from shoal.files import digest_of
 from shoal.runs import preview
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
-from shoal.runs.context import Context, Made
+from shoal.runs.context import DESIGN, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
 from shoal.runs.sources import Source
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from shoal.ledger.ledger import Ledger
+    from shoal.proofs.proof import Proof
 
 #: Stage -> the stages whose files it reads.
 NEEDS = {
@@ -236,6 +237,14 @@ class Run:
         at = self.config.epsilon if epsilon is None else epsilon
         return curves.worst_frontier(self.context("design"), sorted(rho), list(methods), at, search)
 
+    def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
+        """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
+        from shoal.runs.run_proofs import proved
+
+        self._demand("design")
+        parts = self.context("design").listing(DESIGN).parts
+        return proved([part.path for part in parts], self.folder.path, epsilon, scope)
+
     def ledger(self, *, create: bool = False) -> Ledger:
         """The ledger of this run, to be closed after use."""
         return release_stage.open_ledger(self.folder, self.config, create=create)
@@ -283,6 +292,7 @@ class Run:
         if "release" not in before.stages:
             raise InputError("update: the last release of this folder is not finished; finish it without --update")
         self._refuse_dependent()
+        self._refuse_once()
         now, old = self.config.to_dict(), before.config.to_dict()
         daily = fit_stage.DAILY
         fixed = [name for name in SETTINGS["fit"] if name not in daily and now[name] != old[name]]
@@ -486,9 +496,11 @@ class Run:
             made = self.state.releasing if recorded is None else recorded.key
             same = self.key("release") == made
             if not same and not again:
+                self._refuse_once()
                 raise InputError(preview.refusal(self))
             if again and (recorded is not None or not same):
                 self._refuse_dependent()
+                self._refuse_once()
                 self._put_aside()
         if self.state != self._saved:
             self._remember(self.state)
@@ -506,6 +518,15 @@ class Run:
                 "query: under 'marginal' the history's own randomness protects a household, and it does so once. A "
                 "second release about the same households would not be independent of the first, and its cost is not "
                 "known; use 'point' or 'trajectory' for repeated releases"
+            )
+
+    def _refuse_once(self) -> None:
+        """Crowds by the forecasts of one release hold for that one."""
+        if self._saved is not None and not (self._saved.config.standing and self.config.standing):
+            raise InputError(
+                f"crowds: those of {self.path.name} were chosen by the forecasts of its release, for that one release. "
+                "Crowds of another day would differ, and whoever is in both would hide only among those that they "
+                "share. Nothing was changed. To release again and again, start a new folder with --crowds standing"
             )
 
     def _put_aside(self) -> None:

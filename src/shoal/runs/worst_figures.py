@@ -36,6 +36,7 @@ class FrontierTask:
     mechanism: str
     forecasts: str
     query: str
+    unit: str
     methods: tuple[str, ...]
     epsilon: float
     rho: tuple[float, ...]
@@ -60,7 +61,7 @@ def frontier_of(task: FrontierTask) -> dict[str, list[float]]:
     if tuple(forecasts.households) != graph.labels:
         raise InputError("dir: some households have no forecast today; ask again after a day when all are there")
     found = frontier(
-        laws(forecasts, task.query), graph, task.methods, task.epsilon, task.rho, seed=task.seed,
+        laws(forecasts, task.query, task.unit), graph, task.methods, task.epsilon, task.rho, seed=task.seed,
         iterations=task.iterations, scope=mechanism.scope,
     )  # fmt: skip
     return {name: [float(one) for one in found.delta_upper[name]] for name in task.methods}
@@ -84,7 +85,17 @@ def worst_frontier(
     """Over all shards."""
     config = context.config
     tasks = [
-        FrontierTask(part.path, made_of.path, config.query, tuple(methods), epsilon, tuple(rho), search, config.seed)
+        FrontierTask(
+            part.path,
+            made_of.path,
+            config.query,
+            config.answers,
+            tuple(methods),
+            epsilon,
+            tuple(rho),
+            search,
+            config.seed,
+        )
         for part, made_of in context.listing(DESIGN).pairs
     ]
     found = _each(context, frontier_of, tasks)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shoal.designs.descent import Settings
 from shoal.designs.methods.additive import additive
-from shoal.designs.methods.center import center
+from shoal.designs.methods.center import center, mean
 from shoal.designs.methods.covariance import covariance
 from shoal.designs.methods.none import none
 from shoal.designs.methods.paper import paper
@@ -39,4 +39,5 @@ METHODS: dict[str, Method] = {
     "additive": Method(additive, searched=True, price="additive"),
     "transport": Method(transport, searched=True, price="transport"),
     "center": Method(center, price="transport"),
+    "mean": Method(mean, price="mean"),
 }

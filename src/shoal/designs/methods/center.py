@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.designs.barycenter import Center, transport_center
+from shoal.designs.barycenter import Center, mean_center, transport_center
 from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
@@ -28,6 +28,11 @@ SHARES = (0.3, 0.6, 0.85)
 def center(problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """The geodesic move towards the transport center."""
     return geodesic(problem, transport_center(problem.classes.means, problem.classes.stored_covs))
+
+
+def mean(problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
+    """The same towards the law of least mean error, so that a group's sum is kept; some label errs more for it."""
+    return geodesic(problem, mean_center(problem.classes.means, problem.classes.stored_covs))
 
 
 def geodesic(problem: Problem, common: Center) -> Moves:

@@ -20,12 +20,12 @@ from shoal.card.measures import design_facts
 from shoal.classes import GaussianClasses
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
-from shoal.designs.parts import joined
+from shoal.designs.parts import joined, part_of
 from shoal.designs.problem import Problem
 from shoal.designs.reuse import REDESIGN, redesigned, reuse
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
-from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at
+from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at, stated
 from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
@@ -34,11 +34,23 @@ from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, MECHANISM, Context, Made
 from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
 from shoal.runs.regroup import Received
-from shoal.runs.stages.fit_stage import Yesterday, group_graph, groups_of, yesterday
+from shoal.runs.stages.fit_stage import Yesterday, crowds_of, group_graph, yesterday
 from shoal.runs.store import put_whole
 from shoal.workers.ticks import tick
 
-SETTINGS = ("query", "method", "scope", "epsilon", "delta", "rho", "search", "seed", "rho_tolerance")
+SETTINGS = (
+    "query",
+    "scale",
+    "objective",
+    "method",
+    "scope",
+    "epsilon",
+    "delta",
+    "rho",
+    "search",
+    "seed",
+    "rho_tolerance",
+)
 BOUND = "bound.json"
 #: Relative accuracy of the error of a group that is to meet a δ.
 TOLERANCE = 0.02
@@ -48,10 +60,10 @@ TOLERANCE = 0.02
 class DesignTask:
     """Which shard to design for, what is asked, and where to write. One of ``delta`` and ``rho`` is None."""
 
-    readings: str
     forecasts: str
     out: str
     query: str
+    unit: str
     method: str
     epsilon: float
     delta: float | None
@@ -66,12 +78,12 @@ class DesignTask:
 def do(task: DesignTask) -> DesignFacts:
     """Write the mechanism of a shard; what it promises and costs."""
     forecasts = Forecasts.load(task.forecasts)
-    classes = laws(forecasts, task.query)
+    classes = laws(forecasts, task.query, task.unit)
     decisions: dict[str, int] = {}
     if task.previous is not None:
         mechanism, decisions = _from_yesterday(task, classes)
     else:
-        graph = group_graph(forecasts.households, groups_of(task.readings))
+        graph = group_graph(forecasts.households, crowds_of(task.forecasts))
         if task.delta is not None:
             mechanism = calibrate(
                 classes,
@@ -94,7 +106,7 @@ def do(task: DesignTask) -> DesignFacts:
         mechanism,
         query=task.query,
         target=task.delta,
-        accuracy=power_accuracy(mechanism),
+        accuracy=power_accuracy(part_of(mechanism, forecasts.households), task.unit),
         decisions=tuple(sorted(decisions.items())),
     )
 
@@ -103,11 +115,11 @@ def merge(parts: Sequence[DesignFacts]) -> DesignFacts:
     return DesignFacts.merged(parts)
 
 
-def laws(forecasts: Forecasts, query: str) -> GaussianClasses:
+def laws(forecasts: Forecasts, query: str, unit: str) -> GaussianClasses:
     """The class laws of a query; what is wrong with ``as_in_paper`` is said on the card, once."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccountingWarning)
-        return forecasts.classes(query)
+        return forecasts.classes(query, unit=unit)
 
 
 def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> Mechanism:
@@ -136,11 +148,11 @@ def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> 
 def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechanism, dict[str, int]]:
     """Yesterday's design where it still holds, group by group, and a new one where not.
 
-    Groups stay as the ledger has fixed them. A member without a law today keeps yesterday's: the others still hide
+    Groups stay as the ledger has fixed them. A member without a law today stays one of them: the others still hide
     beside it, and nothing about it is released.
     """
     old = replace(Mechanism.load(task.previous or ""), scope=task.scope)
-    today = kept_roster(old.classes, classes)
+    today = kept_roster(old.classes, classes, old.graph)
     if task.delta is None:
         return _spent(task, today, old.graph), {REDESIGN: len(set(old.graph.components.tolist()))}
     found = reuse(old, today, delta=task.delta, rho_tolerance=task.rho_tolerance, graph=old.graph)
@@ -148,12 +160,21 @@ def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechani
     return redesigned(found, method=task.method, seed=task.seed, iterations=task.iterations), dict(counts)
 
 
-def kept_roster(before: GaussianClasses, now: GaussianClasses) -> GaussianClasses:
-    """Laws of all earlier labels, in their order: today's, and yesterday's where there is none today."""
+def kept_roster(before: GaussianClasses, now: GaussianClasses, graph: NeighborGraph) -> GaussianClasses:
+    """Laws of all earlier labels, in their order: today's, and yesterday's where there is none today.
+
+    Among constants, who has none today takes the mean of its group's, which it then does not move.
+    """
     place = {name: i for i, name in enumerate(now.labels)}
     at = np.array([place.get(name, -1) for name in before.labels])
     there = at >= 0
     means = np.where(there[:, None], now.means[at], before.means)
+    if not now.stored_variances.any() and not there.all():
+        component = np.array([graph.components[graph.index(name)] for name in before.labels])
+        for one in set(component[~there].tolist()):
+            group = component == one
+            if (group & there).any():
+                means[group & ~there] = means[group & there].mean(axis=0)
     if before.is_diagonal and now.is_diagonal:
         old, new = (np.broadcast_to(c.stored_variances, c.means.shape) for c in (before, now))
         return GaussianClasses.diagonal(means, np.where(there[:, None], new[at], old), before.labels)
@@ -162,18 +183,18 @@ def kept_roster(before: GaussianClasses, now: GaussianClasses) -> GaussianClasse
 
 
 def ledger_bound(mechanism: Mechanism) -> MechanismBound:
-    """What the ledger decides by: Rényi divergences, the certificate at the design's ε, and a bound of δ(0).
+    """What the ledger decides by: Rényi divergences, the certificate of a table at the design's ε, and bounds of δ(0).
 
-    The total variation δ(0) is at most √(KL/2) (Pinsker), and KL is at most the divergence of any order above 1: no
-    pass over the edges beyond those that the certificate and the divergences take.
+    The total variation δ(0) is at most √(KL/2) (Pinsker), KL is at most the divergence of any order above 1, and twice
+    that for a table: no pass over the edges beyond those that the certificate and the divergences take.
     """
-    found = bound_at(mechanism, [], ORDERS)
+    found = bound_at(mechanism, [], ORDERS, [])
     least = min(found.divergence_upper, default=math.inf)
-    certain = {0.0: min(math.sqrt(least / 2) * (1 + 1e-12), 1.0)}
+    one, table = ({0.0: min(math.sqrt(x) * (1 + 1e-12), 1.0)} for x in (least / 2, least))
     if mechanism.notion == "dp":
         epsilon = float(mechanism.epsilon.max(initial=0.0))
-        certain[epsilon] = min(mechanism.certificate.delta_upper, certain.get(epsilon, 1.0))
-    return found.with_points_of(MechanismBound.of_points(mechanism.digest, certain, {}))
+        table[epsilon] = min(mechanism.certified("table").delta_upper, table.get(epsilon, 1.0))
+    return stated(found.with_points_of(MechanismBound.of_points(mechanism.digest, one, {}, table)))
 
 
 def bound_of(part: Part) -> MechanismBound:
@@ -219,14 +240,14 @@ def design_job(home: Path, shard: Part, readings: Part, config: Config, before: 
     """One shard's mechanism."""
     old = None if before is None else before.mechanisms[readings.told(Received).number]
     inputs = [shard] if old is None else [old, shard]
-    names = ("query", "scope", "epsilon", "seed", "search", "rho", "rho_tolerance")
+    names = ("query", "scale", "scope", "epsilon", "seed", "search", "rho", "rho_tolerance")
     settings = {**config.part(*names), "method": config.way, "delta": config.target}
     out = out_path(home, MECHANISM, "shoal", settings, inputs)
     task = DesignTask(
-        readings=readings.path,
         forecasts=shard.path,
         out=out,
         query=config.query,
+        unit=config.answers,
         method=config.way,
         epsilon=config.epsilon,
         delta=config.target,
@@ -237,7 +258,7 @@ def design_job(home: Path, shard: Part, readings: Part, config: Config, before: 
         previous=None if old is None else old.path,
         rho_tolerance=config.rho_tolerance,
     )
-    return Job(do, task, out, (readings, *inputs))
+    return Job(do, task, out, tuple(inputs))
 
 
 def hardest(listing: Listing, forecasts: bool = True) -> Part:

@@ -1,8 +1,13 @@
 """The first stage: readings to forecasts, in shards of whole groups, each with someone to hide among.
 
 A shard of forecasts is ``<key>.zip``; beside it ``<key>.quality.parquet``, one row per household;
-``<key>.left.parquet``, who is left out and why; ``<key>.truth.npy``, what was metered later, in kW; and in a run that
-goes on from day to day ``<key>.all.zip`` with those who are silent today.
+``<key>.left.parquet``, who is left out and why; ``<key>.crowds.parquet``, who is in which crowd; ``<key>.truth.npy``,
+what was metered later, in kW; and in a run that goes on from day to day ``<key>.all.zip`` with those who are silent
+today.
+
+Crowds are formed of those who have a forecast, and stay: in a run that goes on, those who are silent count as members
+of their crowd, and a crowd of which fewer than the least number have something new is left out that day as a whole.
+Who is silent can be seen; what anybody consumed plays no part in it.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters import clock, window
 from shoal.meters.forecast import Forecasts, forecast
+from shoal.meters.neighborhoods import crowd_graph
 from shoal.meters.quality import Readings
 from shoal.meters.update import ABSENT, update_forecasts
 from shoal.runs.config import Config
@@ -34,17 +40,18 @@ from shoal.validation import FloatArray
 from shoal.workers.ticks import tick
 
 SETTINGS = (
-    *READING, "train_days", "horizon", "order", "season", "origin", "group_cap", "clusters", "table", "column",
-    "shard_size", "seed", "refit_days", "drift_level",
+    *READING, "train_days", "horizon", "order", "season", "origin", "crowd", "crowds", "largest_share", "query",
+    "scale", "table", "column", "cell", "shard_size", "seed", "refit_days", "drift_level",
 )  # fmt: skip
 #: Those that may differ from day to day.
 DAILY = ("origin", "refit_days", "drift_level")
 
 QUALITY_TABLE, LEFT_OUT = "quality.csv", "left_out.csv"
 #: Suffixes of a shard's files.
-ALL, QUALITY, LEFT, TRUTH = "all.zip", "quality.parquet", "left.parquet", "truth.npy"
-LATE = "joined after the groups were fixed: no group would hide it"
-ALONE = "nobody shares its group: nothing would hide it"
+ALL, QUALITY, LEFT, TRUTH, CROWDS = "all.zip", "quality.parquet", "left.parquet", "truth.npy", "crowds.parquet"
+LATE = "joined after the crowds were fixed: no crowd would hide it"
+FEW = "fewer than a crowd share its boundary: nothing would hide it"
+THIN = "too few of its crowd have new readings: they would not hide it"
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,10 @@ class FitTask:
     horizon: int
     season: str
     origin: str
+    crowd: int
+    standing: bool
+    largest_share: float | None
+    unit: str
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,7 @@ class UpdateTask:
     origin: str
     refit_days: int
     drift_level: float
+    crowd: int
 
 
 def do(task: FitTask) -> FitFacts:
@@ -85,8 +97,9 @@ def do(task: FitTask) -> FitFacts:
         origin=datetime.fromisoformat(task.origin),
         progress=tick,
     )
-    graph, forecasts = sheltered(group_graph(made.households, groups_of(task.readings)), made)
-    return _written(task.out, readings, forecasts, graph)
+    graph, forecasts = crowded(made, cells_of(task.readings), task)
+    crowds = dict(zip(graph.labels, graph.components.tolist(), strict=True))
+    return _written(task.out, readings, forecasts, graph, crowds)
 
 
 def update(task: UpdateTask) -> FitFacts:
@@ -94,7 +107,7 @@ def update(task: UpdateTask) -> FitFacts:
 
     A household that joins later has no place in a group that the ledger has fixed: it is left out with that reason.
     One without new readings is left out today, since there is nothing new to release about it; it is kept beside the
-    others, so that it is back when its readings are.
+    others, so that it is back when its readings are. So is one whose crowd is too thin today.
     """
     everyone = Path(task.forecasts).with_suffix(f".{ALL}")
     before = Forecasts.load(everyone if everyone.is_file() else task.forecasts)
@@ -110,19 +123,22 @@ def update(task: UpdateTask) -> FitFacts:
     late = {name: LATE for name in made.households if name not in known}
     whole = made.take([i for i, name in enumerate(made.households) if name in known], late)
     heard = _heard(readings, before)
+    crowds = crowds_of(task.forecasts)
+    present = Counter(crowds[name] for name in whole.households if name in heard)
     absent = {name: ABSENT for name in whole.households if name not in heard}
+    absent |= {name: THIN for name in whole.households if name in heard and present[crowds[name]] < task.crowd}
     if len(absent) == len(whole.households):
-        raise InputError("readings: no household of this shard has new readings")
-    forecasts = whole.take([i for i, name in enumerate(whole.households) if name in heard], absent)
+        raise InputError(f"readings: no crowd of this shard has {task.crowd} households with new readings")
+    forecasts = whole.take([i for i, name in enumerate(whole.households) if name not in absent], absent)
     if absent:
         put_whole(Path(task.out).with_suffix(f".{ALL}"), whole.save)
     drifted = heard.intersection(report.drifted)
     groups = task.before
-    graph = group_graph(forecasts.households, groups_of(task.readings))
+    graph = group_graph(forecasts.households, crowds)
     return replace(
-        _written(task.out, readings, forecasts, graph),
+        _written(task.out, readings, forecasts, graph, crowds),
         groups=groups.groups,
-        smallest_group=groups.smallest_group,
+        smallest_group=min(present[c] for c in set(present) if present[c] >= task.crowd),
         largest_group=groups.largest_group,
         edges=groups.edges,
         goes_on=True,
@@ -137,7 +153,9 @@ def merge(parts: Sequence[FitFacts]) -> FitFacts:
     return FitFacts.merged(parts)
 
 
-def _written(out: str, readings: Readings, forecasts: Forecasts, graph: NeighborGraph) -> FitFacts:
+def _written(
+    out: str, readings: Readings, forecasts: Forecasts, graph: NeighborGraph, crowds: Mapping[str, int]
+) -> FitFacts:
     """Write a shard's files, the forecasts last; what to tell about them."""
     import polars as pl
 
@@ -146,6 +164,10 @@ def _written(out: str, readings: Readings, forecasts: Forecasts, graph: Neighbor
     path = Path(out)
     write_frame(path.with_suffix(f".{QUALITY}"), forecasts.quality)
     write_frame(path.with_suffix(f".{LEFT}"), pl.DataFrame(left, schema={"household": pl.String, "reason": pl.String}))
+    members = {"household": list(crowds), "crowd": list(crowds.values())}
+    write_frame(
+        path.with_suffix(f".{CROWDS}"), pl.DataFrame(members, schema={"household": pl.String, "crowd": pl.Int64})
+    )
     put_whole(path.with_suffix(f".{TRUTH}"), lambda rough: save_array(rough, truth))
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
@@ -175,12 +197,24 @@ def _heard(readings: Readings, before: Forecasts) -> set[str]:
     return set(new["household"].unique())
 
 
-def groups_of(readings: str | Path) -> dict[str, int]:
-    """Household -> group, as a regrouped shard has them."""
+def cells_of(readings: str | Path) -> dict[str, int]:
+    """Household -> cell, as a regrouped shard has them."""
     frame, _ = read_shard(readings)
     if "group" not in frame.columns:
-        raise InputError(f"shard: {Path(readings).name} has no groups; it is not a regrouped readings shard")
+        raise InputError(f"shard: {Path(readings).name} has no cells; it is not a regrouped readings shard")
     return dict(zip(frame["household"].to_list(), frame["group"].to_list(), strict=True))
+
+
+def crowds_of(forecasts: str | Path) -> dict[str, int]:
+    """Household -> crowd, as they lie beside a shard of forecasts: everyone's, the silent ones' too."""
+    import polars as pl
+
+    path = Path(forecasts).with_suffix(f".{CROWDS}")
+    try:
+        frame = pl.read_parquet(path)
+        return dict(zip(frame["household"].to_list(), frame["crowd"].to_list(), strict=True))
+    except (pl.exceptions.PolarsError, OSError):
+        raise InputError(f"shard: {path.name} is missing or damaged; remove the shard, and fit again") from None
 
 
 def group_graph(households: Sequence[str], groups: Mapping[str, int]) -> NeighborGraph:
@@ -188,18 +222,21 @@ def group_graph(households: Sequence[str], groups: Mapping[str, int]) -> Neighbo
     return NeighborGraph.within_groups(households, [groups[name] for name in households])
 
 
-def sheltered(graph: NeighborGraph, forecasts: Forecasts) -> tuple[NeighborGraph, Forecasts]:
-    """Only those who have a neighbor; the others are left out with the reason."""
-    keep = np.unique(graph.edges)
-    if not len(keep):
-        raise InputError("column: every household is a group of its own, so nothing hides any; group by something else")
-    if len(keep) == graph.n_labels:
-        return graph, forecasts
-    place = np.full(graph.n_labels, -1)
-    place[keep] = np.arange(len(keep))
-    alone = {name: ALONE for i, name in enumerate(forecasts.households) if place[i] < 0}
-    names = [forecasts.households[i] for i in keep]
-    return NeighborGraph(names, place[graph.edges]), forecasts.take(keep, alone)
+def crowded(forecasts: Forecasts, cells: Mapping[str, int], task: FitTask) -> tuple[NeighborGraph, Forecasts]:
+    """Crowds inside each cell; who is in a cell with fewer than a crowd is left out with the reason."""
+    inside = Counter(cells[name] for name in forecasts.households)
+    few = {name: FEW for name in forecasts.households if inside[cells[name]] < task.crowd}
+    if len(few) == len(forecasts.households):
+        raise InputError(
+            f"crowd: nowhere are there {task.crowd} households with a forecast within one boundary; choose a smaller "
+            "--crowd, wider boundaries, or more households"
+        )
+    if few:
+        forecasts = forecasts.take([i for i, name in enumerate(forecasts.households) if name not in few], few)
+    by = "profile" if task.standing else forecasts.power if task.unit == "kw" else forecasts.log_mean
+    boundaries = [cells[name] for name in forecasts.households]
+    graph = crowd_graph(forecasts, task.crowd, by, task.largest_share, boundaries=boundaries)
+    return graph, forecasts
 
 
 def save_array(path: Path, values: Any) -> None:
@@ -270,6 +307,8 @@ def stage(context: Context) -> Made:
         step_minutes=grouped.step_us / 60e6,
         failed=failed[:LISTED],
         newcomers=grouped.newcomers,
+        crowd=config.crowd,
+        standing=config.standing,
     )
     return Made((FIT, QUALITY_TABLE, LEFT_OUT), facts)
 
@@ -296,12 +335,29 @@ def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Yester
         settings = {**config.part("refit_days", "drift_level"), "origin": origin}
         out = out_path(home, FORECASTS, "zip", settings, [old, shard])
         told = old.told(FitFacts)
-        going_on = UpdateTask(old.path, told, shard.path, out, origin, config.refit_days, config.drift_level)
+        going_on = UpdateTask(
+            old.path, told, shard.path, out, origin, config.refit_days, config.drift_level, config.crowd
+        )
         return Job(update, going_on, out, (old, shard))
-    settings = {**config.part("order", "train_days", "horizon"), "season": config.period, "origin": origin}
+    settings = {
+        **config.part("order", "train_days", "horizon", "crowd", "largest_share"),
+        "season": config.period, "origin": origin, "standing": config.standing, "unit": config.answers,
+    }  # fmt: skip
     out = out_path(home, FORECASTS, "zip", settings, [shard])
     p, q = config.order
-    task = FitTask(shard.path, out, (p, q), config.train_days, config.horizon, config.period, origin)
+    task = FitTask(
+        shard.path,
+        out,
+        (p, q),
+        config.train_days,
+        config.horizon,
+        config.period,
+        origin,
+        config.crowd,
+        config.standing,
+        config.largest_share,
+        config.answers,
+    )
     return Job(do, task, out, (shard,))
 
 

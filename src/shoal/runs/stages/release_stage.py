@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.accounting.curve import round_up
-from shoal.card.facts import LISTED, FitFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.card.digits import upper
+from shoal.card.facts import LISTED, MEANINGLESS, FitFacts, Lost, Record, ReleaseFacts, Spent
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.graph import NeighborGraph
 from shoal.ledger.ledger import Ledger
@@ -29,7 +30,7 @@ from shoal.ledger.overview import Overview
 from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
-from shoal.runs.config import Config
+from shoal.runs.config import DELTA, Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, Folder
 from shoal.runs.jobs import Listing, Part, done, out_path, receipted
@@ -42,7 +43,7 @@ from shoal.workers.executor import Executor, Failure
 if TYPE_CHECKING:
     import polars as pl
 
-SETTINGS = ("query", "ledger")
+SETTINGS = ("query", "scale", "ledger")
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
 #: Column of names in the owner's tables.
 NAMES = "household"
@@ -55,6 +56,7 @@ class DrawTask:
     mechanism: Part
     forecasts: Part
     query: str
+    unit: str
     normals: str | None = None
 
 
@@ -86,7 +88,7 @@ def do(task: DrawTask) -> Drawn:
         part.check()
     mechanism = Mechanism.load(task.mechanism.path)
     forecasts = Forecasts.load(task.forecasts.path)
-    answers = true_answers(forecasts, task.query, task.normals)
+    answers = true_answers(forecasts, task.query, task.unit, task.normals)
     labels = forecasts.households
     return Drawn(labels, answers, mechanism.release(answers, list(labels)))
 
@@ -95,10 +97,10 @@ def merge(parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
     return ReleaseFacts.merged(parts)
 
 
-def true_answers(forecasts: Forecasts, query: str, normals: str | None) -> FloatArray:
+def true_answers(forecasts: Forecasts, query: str, unit: str, normals: str | None) -> FloatArray:
     """What is asked: the answers before the mechanism. A trajectory is drawn once and kept before it is used."""
     if query != "trajectory":
-        return forecasts.answer(query)
+        return forecasts.answer(query, unit=unit)
     path = Path(normals or "")
     if not path.is_file():
         values = np.array([z / 2.0**120 for z in standard_normals(forecasts.log_mean.size)])
@@ -107,7 +109,7 @@ def true_answers(forecasts: Forecasts, query: str, normals: str | None) -> Float
 
 
 def released_table(forecasts: Forecasts, graph: NeighborGraph, released: FloatArray) -> pl.DataFrame:
-    """household, group, row, step, timestamp, released_kw, sorted by group and row.
+    """household, group, row, step, timestamp, released_kw, sorted by group and row, of (n, h) ``released`` in kW.
 
     The rows of a group are numbered in an order from the cryptographic source.
     """
@@ -129,7 +131,7 @@ def released_table(forecasts: Forecasts, graph: NeighborGraph, released: FloatAr
             "row": np.repeat(rows, h),
             "step": np.tile(np.arange(1, h + 1), n),
             "timestamp": forecasts.timestamps.gather(np.tile(np.arange(h), n)),
-            "released_kw": forecasts.to_power(released)[order].ravel(),
+            "released_kw": released[order].ravel(),
         }
     )
 
@@ -159,13 +161,14 @@ def stage(context: Context) -> Made:
 def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
     """Shards that were released, now or before, and those that could not be."""
     name, home, text = context.release_name, context.home, "releasing through the ledger"
+    unit = context.config.answers
     finished: dict[int, Part] = {}
     failed: list[Lost] = []
     outs = [out_path(home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
     waiting = []
     for number, (mechanism, forecast) in enumerate(listing.pairs):
         try:
-            found = _released_before(ledger, name, mechanism, forecast, outs[number])
+            found = _released_before(ledger, name, mechanism, forecast, outs[number], unit)
         except InputError as error:
             failed.append(Lost(RELEASED, mechanism.key, str(error)))
             continue
@@ -180,7 +183,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
         normals = None
         if context.config.query == "trajectory":
             normals = out_path(home / SHARDS, "draws", "npy", {"name": name}, [mechanism])
-        tasks.append(DrawTask(mechanism, forecast, context.config.query, normals))
+        tasks.append(DrawTask(mechanism, forecast, context.config.query, unit, normals))
     for position, result in executor.run(do, tasks):
         number = waiting[position]
         mechanism, forecast = listing.pairs[number]
@@ -188,7 +191,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             failed.append(Lost(RELEASED, mechanism.key, result.message))
             continue
         try:
-            finished[number] = _charged(ledger, name, mechanism, forecast, result, outs[number])
+            finished[number] = _charged(ledger, name, mechanism, forecast, result, outs[number], unit)
         except BudgetError as error:
             so_far = sum(part.households for part in finished.values())
             others = f". {so_far} household(s) of other shards had been released and charged before"
@@ -200,7 +203,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
     return [finished[number] for number in sorted(finished)], failed
 
 
-def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str) -> Part | None:
+def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str, unit: str) -> Part | None:
     """A shard that was charged before the run was interrupted; where it is not written yet, it is from the record."""
     written = done(out)
     if ledger.recorded([forecast.told(FitFacts).first], name)[0] is None:  # a shard is charged as a whole
@@ -218,10 +221,10 @@ def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part,
     known = [answer for answer in answers if answer is not None]
     if len(known) != len(answers):
         return None  # the ledger decides: it gives recorded answers again and refuses another question
-    return _written(mechanism, forecast, forecasts, np.array(known), out)
+    return _written(mechanism, forecast, forecasts, np.array(known), out, unit)
 
 
-def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str) -> Part:
+def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str, unit: str) -> Part:
     shown = ledger.charge(
         Path(mechanism.path).read_bytes(),
         drawn.answers,
@@ -230,15 +233,16 @@ def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: 
         query_ids=name,
         bounds=bound_of(mechanism),
     )
-    return _written(mechanism, forecast, Forecasts.load(forecast.path), shown, out)
+    return _written(mechanism, forecast, Forecasts.load(forecast.path), shown, out, unit)
 
 
-def _written(mechanism: Part, forecast: Part, forecasts: Forecasts, released: FloatArray, out: str) -> Part:
+def _written(mechanism: Part, forecast: Part, forecasts: Forecasts, released: FloatArray, out: str, unit: str) -> Part:
     """The released shard, after its charge."""
-    table = released_table(forecasts, Mechanism.load(mechanism.path).graph, released)
+    power = released if unit == "kw" else forecasts.to_power(released)
+    table = released_table(forecasts, Mechanism.load(mechanism.path).graph, power)
     put_whole(out, lambda rough: table.write_parquet(rough))
     truth = np.load(forecast.beside(TRUTH), allow_pickle=False)
-    known, off = off_by(truth, forecasts.to_power(released))
+    known, off = off_by(truth, power)
     return receipted(out, Shown(len(forecasts.households), mechanism.key, known, off))
 
 
@@ -295,27 +299,27 @@ def refuse_empty_claims(mechanism: Mechanism, config: Config) -> None:
             "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
             "use 'point', 'trajectory' or 'marginal'"
         )
-    if mechanism.certificate.delta_upper >= 1.0:
+    reached = mechanism.certificate.delta_upper
+    if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
         raise UnreachableError(
-            "rho: this design promises nothing (δ = 1), so nothing is released; spend a larger rho, or ask for a delta"
+            f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
+            f"{config.epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta 1e-5); "
+            "`shoal frontier` shows what an error buys"
+            + (". --accept-no-guarantee releases it all the same" if reached < 1.0 else "")
         )
 
 
 def ensure_budget(ledger: Ledger, mechanism: Mechanism, config: Config) -> bool:
-    """Give a ledger without a budget the one of the configuration: by default what one such release may cost."""
+    """Give a ledger without a budget the one of the configuration: by default the guarantee that was asked for."""
     if not ledger.unlimited(mechanism.classes.labels):
         return False
-    epsilon, delta = default_budget(mechanism, config)
+    epsilon, delta = default_budget(config)
     ledger.budget(epsilon, delta)
     return True
 
 
-def default_budget(mechanism: Mechanism, config: Config) -> tuple[float, float]:
-    """(ε, δ) named in the configuration, the target of the design, or a little above what it was certified for."""
+def default_budget(config: Config) -> tuple[float, float]:
+    """(ε, δ) named in the configuration, else what the design was to reach: never what a release happens to cost."""
     if config.budget_epsilon is not None and config.budget_delta is not None:
         return config.budget_epsilon, config.budget_delta
-    # The ledger's accounts are those of pairs: who holds both rows.
-    both = min(round_up(mechanism.certified("table").delta_upper * 1.001), 1.0 - 2.0**-40)
-    if config.target is not None:
-        return config.epsilon, config.target if config.scope == "table" else max(config.target, both)
-    return config.epsilon, both
+    return config.epsilon, DELTA if config.target is None else config.target
