@@ -112,7 +112,8 @@ def test_clustered_spectra() -> None:
     turn = campaign.rotation(rng, k)
     change = (turn * rng.choice([0.0, 1e-9, -1e-9, 1e-12, 0.05, 0.05 + 1e-11, -0.04, -0.04 + 1e-10], size=k)) @ turn.T
     classes = shoal.GaussianClasses(
-        np.array([np.zeros(k), 0.05 * rng.standard_normal(k)]), np.array([np.eye(k) + 0.5 * (change + change.T), np.eye(k)])
+        np.array([np.zeros(k), 0.05 * rng.standard_normal(k)]),
+        np.array([np.eye(k) + 0.5 * (change + change.T), np.eye(k)]),
     )
     proof = shoal.prove(classes, EDGE, 0.5)
     assert proof.delta_upper - proof.delta_lower <= WIDTH * proof.delta_upper

@@ -323,9 +323,7 @@ def chain(pair: Parts) -> Chain:
         v = list(x)
         v[0] = v[0] + norm if v[0].mid() >= 0 else v[0] - norm
         scale = 2 / sum((one * one for one in v), arb(0))
-        p = [
-            scale * sum((m[i][c] * v[c - j - 1] for c in range(j + 1, n)), arb(0)) for i in range(j + 1, n)
-        ]
+        p = [scale * sum((m[i][c] * v[c - j - 1] for c in range(j + 1, n)), arb(0)) for i in range(j + 1, n)]
         mean = scale / 2 * sum((one * two for one, two in zip(v, p, strict=True)), arb(0))
         q = [one - mean * two for one, two in zip(p, v, strict=True)]
         for r in range(len(v)):
@@ -420,7 +418,9 @@ class Integrand:
 
 def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str, Any]) -> Any:
     """δ(ε) as a ball, along the path that the proof names; any path that starts in the strip would do."""
-    center, scale, angle, reach, level = (float.fromhex(path[n]) for n in ("center", "scale", "angle", "reach", "level"))
+    center, scale, angle, reach, level = (
+        float.fromhex(path[n]) for n in ("center", "scale", "angle", "reach", "level")
+    )
     if not (center > 0 and scale > 0 and 0 < angle < 0.75 and reach > 0 and path["bend"] in (1, -1)):
         raise Refused("a path is not one")
     integrand = Integrand(own, sides, epsilon, center, level)

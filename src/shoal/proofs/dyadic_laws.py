@@ -298,4 +298,3 @@ def _common_support(a: Law, b: Law) -> list[int] | None:
         return None
     form, _ = a.cov.rref()
     return [next(j for j in range(k) if form[i, j] != 0) for i in range(rank)]
-

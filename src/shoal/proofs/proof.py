@@ -157,7 +157,9 @@ class Proof:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-        what = f"δ ≤ {self.delta_upper:.6g} ({self.scope}), proved over {self.n_edges} edge(s), worst for {a} against {b}"
+        what = (
+            f"δ ≤ {self.delta_upper:.6g} ({self.scope}), proved over {self.n_edges} edge(s), worst for {a} against {b}"
+        )
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
 
 
@@ -372,7 +374,12 @@ def _from_json(found: dict[str, Any]) -> Proof:
         way = None if own is None else path.Path(**{k: v if k == "bend" else number(v) for k, v in own.items()})
         edges.append(
             EdgeProof(
-                one["edge"], one["direction"], one["by"], number(one["lower"]), number(one["upper"]), way,
+                one["edge"],
+                one["direction"],
+                one["by"],
+                number(one["lower"]),
+                number(one["upper"]),
+                way,
                 None if order is None else number(order),
             )  # fmt: skip
         )
