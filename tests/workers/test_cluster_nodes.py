@@ -16,7 +16,7 @@ import pytest
 import shoal
 
 SETTINGS: dict[str, Any] = {
-    "shard_size": 3, "group_cap": 3, "horizon": 3, "order": (1, 1), "train_days": 14, "search": 2,
+    "shard_size": 5, "crowd": 3, "cell": 5, "horizon": 3, "order": (1, 1), "train_days": 14, "search": 2,
 }  # fmt: skip
 #: Bytes of shared memory of a machine.
 STORE = 80 * 2**20
