@@ -248,7 +248,7 @@ class Codebook:
         >>> print(f"{book.curve(1.0).delta_upper:.4f}", book.curve(2.0).delta_upper)
         0.5568 0.0
         >>> print(f"{book.curve(2.0, scope='table').delta_upper:.4f}")
-        0.6710
+        0.6708
         """
         scope = validation.choice(list(SCOPES), scope=self.scope if scope is None else scope)
         grid, scalar = validation.grid(epsilon=epsilon)
