@@ -20,8 +20,9 @@ lint: $(VENV)/installed
 types: $(VENV)/installed
 	$(BIN)/mypy
 
+# Two workers, each with whole modules, whose fixtures it makes once.
 check: $(VENV)/installed
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test: lint types check
 

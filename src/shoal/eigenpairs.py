@@ -26,6 +26,10 @@ NEGLIGIBLE = 0.25 * EPS
 SWEEPS = 60
 
 
+# In kernels on the way of every run products and copies are loops: what NumPy does in a line takes Numba up to a second
+# to compile.
+
+
 @kernel
 def power_of_two(size: float) -> float:
     """A power of two near a positive size: scaling by it is exact, and squares neither overflow nor vanish."""
@@ -45,12 +49,15 @@ def eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     for i in range(n):
         q[i, i] = 1.0
     if total == 0.0 or not largest < math.inf or math.isnan(total):
-        values[:] = 0.0 if total == 0.0 else math.nan  # what holds no numbers has no eigenvalues
+        for i in range(n):
+            values[i] = 0.0 if total == 0.0 else math.nan  # what holds no numbers has no eigenvalues
         return values, q
     scale = power_of_two(largest)
-    a = matrix / scale
-    twice = np.zeros(n)
-    p = np.empty(n)
+    a, rows = np.empty((n, n)), np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            a[i, j] = matrix[i, j] / scale
+    twice, p = np.zeros(n), np.empty(n)
     for k in range(n - 2):
         tail = 0.0
         for j in range(k + 2, n):
@@ -64,7 +71,8 @@ def eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
         a[k, k + 1] = first - beside[k]
         beta = 1.0 / (norm * (norm + abs(first)))
         twice[k] = beta
-        p[k + 1 :] = 0.0
+        for j in range(k + 1, n):
+            p[j] = 0.0
         for i in range(k + 1, n):
             factor = beta * a[k, i]
             for j in range(k + 1, n):
@@ -86,7 +94,8 @@ def eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     for k in range(n - 3, -1, -1):
         if twice[k] == 0.0:
             continue
-        p[k + 1 :] = 0.0
+        for j in range(k + 1, n):
+            p[j] = 0.0
         for i in range(k + 1, n):
             factor = twice[k] * a[k, i]
             for j in range(k + 1, n):
@@ -95,7 +104,9 @@ def eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
             v = a[k, i]
             for j in range(k + 1, n):
                 q[i, j] -= v * p[j]
-    rows = q.T.copy()
+    for i in range(n):
+        for j in range(n):
+            rows[i, j] = q[j, i]
     _tridiagonal(values, beside, rows)
     for k in range(n):
         values[k] *= scale
@@ -156,11 +167,12 @@ def flaws(matrix: FloatArray, values: FloatArray, rows: FloatArray) -> tuple[flo
     and a vector that close by. The rounding of these sums is added. Not a number where the input is not.
     """
     n = matrix.shape[0]
-    columns = rows.T.copy()
-    sums = np.empty(n)
+    columns, sums = np.empty((n, n)), np.empty(n)
     largest = 0.0
     for i in range(n):
         largest = max(largest, abs(values[i]))
+        for j in range(n):
+            columns[i, j] = rows[j, i]
     scale = power_of_two(largest)
     residual, skew, square = 0.0, 0.0, 0.0
     for i in range(n):

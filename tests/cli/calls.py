@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from shoal.cli.main import app
 
 #: Twelve households, a short horizon and a small model: the whole job in seconds.
-SMALL = ["--group-cap", "4", "--horizon", "4", "--order", "2,1", "--samples", "100"]
+SMALL = ["--crowd", "4", "--crowds", "standing", "--horizon", "4", "--order", "2,1", "--samples", "100"]
 
 
 @dataclass(frozen=True)

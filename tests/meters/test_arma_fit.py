@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arma_cases import stable_model, stable_models
+from arma_cases import simulate_arma, stable_model, stable_models
 
 from shoal.errors import InputError, ShoalError
-from shoal.meters.arma import ArmaModels, fit_arma, predict, simulate_arma
+from shoal.meters.arma import ArmaModels, fit_arma, predict
 from shoal.meters.arma.gauss_newton import minimize
 from shoal.meters.arma.kalman import log_likelihood, profile
 from shoal.meters.arma.parameters import is_stable

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from arma_cases import simulate_arma
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.meters.arma import ArmaModels, fit_arma, predict, simulate_arma
+from shoal.meters.arma import ArmaModels, fit_arma, predict
 from shoal.meters.arma.predict import filtered
 from shoal.meters.drift import comparable, drift_p, drifted
 from shoal.meters.quality import repair

@@ -36,23 +36,21 @@ class EdgeBlock(NamedTuple):
 @kernel
 def loss_law(block: EdgeBlock, e: int, direction: int) -> LossLaw:
     """The loss law of edge e, turned around for direction 1."""
-    lam, g = block.lam[:, e].copy(), block.g[:, e].copy()
-    a = block.w[:, e].copy()
-    lam_error, shift_error = block.lam_error[:, e].copy(), block.w_error[:, e].copy()
-    times = block.times[:, e].copy()
+    shape = block.lam.shape[0], block.lam.shape[2]
+    lam, g, a = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    lam_error, shift_error, times = np.zeros(shape), np.zeros(shape), np.zeros(shape[0])
     total = 0.0
-    for r in range(lam.shape[0]):
+    for r in range(shape[0]):
+        times[r] = block.times[r, e]
         if times[r] == 0.0:  # not there: nor may its spectrum bound where K(t) is finite
-            lam[r] = 0.0
-            g[r] = 0.0
-            a[r] = 0.0
-            lam_error[r] = 0.0
-            shift_error[r] = 0.0
             continue
+        for i in range(shape[1]):
+            lam[r, i], g[r, i], a[r, i] = block.lam[r, e, i], block.g[r, e, i], block.w[r, e, i]
+            lam_error[r, i], shift_error[r, i] = block.lam_error[r, e, i], block.w_error[r, e, i]
         if direction == 1:
             turn_around(lam[r], g[r], a[r], lam_error[r], shift_error[r])
         part = 0.0
-        for i in range(lam.shape[1]):
+        for i in range(shape[1]):
             if a[r, i] != 0.0:
                 a[r, i] = max(a[r, i] * a[r, i], TINY_SQUARE)
             part += lam[r, i]
@@ -68,15 +66,12 @@ def all_edges(notion: int, epsilons: FloatArray, offsets: FloatArray, block: Edg
     """
     for e in range(len(block.disjoint)):
         for direction in range(offsets.shape[1]):
-            if block.disjoint[e]:
-                out[e, direction] = 0.0
-                continue
             law = loss_law(block, e, direction)
             for j in range(len(epsilons)):
-                found = log_delta(notion, epsilons[j] + offsets[e, direction], law, -math.inf)
-                out[e, direction, j, 0] = found[0]
-                out[e, direction, j, 1] = found[1]
-                out[e, direction, j, 2] = found[2]
+                value, low, high = 0.0, 0.0, 0.0
+                if not block.disjoint[e]:
+                    value, low, high = log_delta(notion, epsilons[j] + offsets[e, direction], law, -math.inf)
+                out[e, direction, j, 0], out[e, direction, j, 1], out[e, direction, j, 2] = value, low, high
 
 
 @kernel

@@ -152,56 +152,51 @@ def _diagonal(classes: GaussianClasses, pairs: NDArray[np.intp]) -> EdgeSpectra:
 
 
 def _full(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
+    """Whitened with the better conditioned law of the two; where that was the first, the edge is turned around."""
+    condition = np.broadcast_to(classes.condition, len(classes.means))
+    first = condition[pairs[:, 0]] < condition[pairs[:, 1]]
+    ends = np.where(first[:, None], pairs[:, ::-1], pairs)
     result = EdgeSpectra.empty(len(pairs), classes.n_dims)
-    _full_block(
-        classes.cholesky,
-        classes.stored_covs,
-        classes.means,
-        classes.condition,
-        pairs,
-        precise,
-        result.lam,
-        result.g,
-        result.w,
-        result.lam_error,
-        result.w_error,
-    )
+    (_precise_block if precise else _fast_block)(
+        classes.cholesky, classes.stored_covs, classes.means, classes.condition, ends,
+        result.lam, result.g, result.w, result.lam_error, result.w_error,
+    )  # fmt: skip
+    turned = np.flatnonzero(first)
+    if len(turned):
+        result.put(turned, result.take(turned).reversed())
     return result
 
 
 @kernel
-def _full_block(
-    factors: FloatArray,
-    covs: FloatArray,
-    means: FloatArray,
-    condition: FloatArray,
-    pairs: IndexArray,
-    precise: bool,
-    lam: FloatArray,
-    g: FloatArray,
-    w: FloatArray,
-    lam_error: FloatArray,
-    w_error: FloatArray,
-) -> None:
-    shared = len(covs) == 1
+def _fast_block(
+    factors: FloatArray, covs: FloatArray, means: FloatArray, condition: FloatArray, pairs: IndexArray,
+    lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray,
+) -> None:  # fmt: skip
     for e in range(len(pairs)):
         i, j = pairs[e, 0], pairs[e, 1]
-        ci, cj = (0, 0) if shared else (i, j)
-        # Whiten with the better conditioned of the two, and turn the edge around if that was the first.
-        turn = condition[ci] < condition[cj]
-        if turn:
-            i, j, ci, cj = j, i, cj, ci
+        ci, cj = (0, 0) if len(covs) == 1 else (i, j)
+        whitening.fast(
+            factors[cj], covs[ci], covs[cj], means[i], means[j], condition[cj],
+            lam[e], g[e], w[e], lam_error[e], w_error[e],
+        )  # fmt: skip
+
+
+# A kernel of its own: most runs never need it, and it takes seconds to compile.
+@kernel
+def _precise_block(
+    factors: FloatArray, covs: FloatArray, means: FloatArray, condition: FloatArray, pairs: IndexArray,
+    lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray,
+) -> None:  # fmt: skip
+    for e in range(len(pairs)):
+        i, j = pairs[e, 0], pairs[e, 1]
+        ci, cj = (0, 0) if len(covs) == 1 else (i, j)
         rows = whitening.fast(
             factors[cj], covs[ci], covs[cj], means[i], means[j], condition[cj],
             lam[e], g[e], w[e], lam_error[e], w_error[e],
         )  # fmt: skip
-        if precise:
-            whitening.refine(
-                factors[cj], rows, covs[ci], covs[cj], means[i], means[j],
-                lam[e], g[e], w[e], lam_error[e], w_error[e],
-            )  # fmt: skip
-        if turn:
-            turn_around(lam[e], g[e], w[e], lam_error[e], w_error[e])
+        whitening.refine(
+            factors[cj], rows, covs[ci], covs[cj], means[i], means[j], lam[e], g[e], w[e], lam_error[e], w_error[e]
+        )
 
 
 @kernel

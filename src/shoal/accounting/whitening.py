@@ -46,9 +46,11 @@ def forward_solve(lower: FloatArray, b: FloatArray) -> None:
 def whitened_difference(lower: FloatArray, cov: FloatArray, cov_base: FloatArray) -> FloatArray:
     """H = L⁻¹ (Σ − Σ') L⁻ᵀ, symmetric."""
     n = lower.shape[0]
-    y = cov - cov_base
+    y, h = np.empty((n, n)), np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            y[i, j] = cov[i, j] - cov_base[i, j]
     forward_solve(lower, y)
-    h = np.empty((n, n))
     for i in range(n):
         for j in range(n):
             h[i, j] = y[j, i]
@@ -80,7 +82,8 @@ def rough(
     h = whitened_difference(lower, cov, cov_base)
     values, rows = eigenpairs(h)
     y = np.empty((n, 1))
-    y[:, 0] = mean_base - mean
+    for i in range(n):
+        y[i, 0] = mean_base[i] - mean[i]
     forward_solve(lower, y)
     length = 0.0
     for i in range(n):
@@ -119,7 +122,12 @@ def fast(
     n = len(g)
     h, rows, length = rough(lower, cov, cov_base, mean, mean_base, lam, g, w)
     residual, skew = flaws(h, g, rows)
-    size = np.abs(g).max()
+    size, total = 0.0, 0.0
+    for i in range(n):
+        size = max(size, abs(g[i]))
+        total += abs(g[i])
+    if math.isnan(total):
+        size = math.nan
     unknown = n * EPS * condition
     relative = EPS * (2.0 * n + 2.0 * condition / (1.0 - unknown)) if unknown < 0.5 else math.inf
     # Equal covariances, and equal means, are so exactly.

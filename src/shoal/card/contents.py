@@ -41,7 +41,10 @@ class Contents:
 def gather(card: ReleaseCard, shown: Exhibits | None = None, title: str | None = None) -> Contents:
     """The contents of the data owner's page; without exhibits, of the public one."""
     public = shown is None
-    found: list[Section | None] = [privacy.curves(card, shown)]
+    found: list[Section | None] = []
+    if shown is not None and shown.price:
+        found.append(Section("price", "What privacy costs", shown.price_says, shown.price))
+    found.append(privacy.curves(card, shown))
     if shown is not None:
         found += [
             privacy.frontier_section(card, shown),

@@ -28,6 +28,8 @@ class Exhibits:
     mechanism: Mechanism | None = None
     alternatives: Mapping[str, Mechanism] = field(default_factory=dict)  #: designs of other methods at the same ρ
     frontier: Frontier | None = None
+    price: tuple[Plot, ...] = ()  #: what hiding costs
+    price_says: tuple[str, ...] = ()
     heading: str = "Released answers"  #: above the traces
     says: tuple[str, ...] = ()
     traces: tuple[Plot, ...] = ()  #: one plot per label

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shoal.card.assumptions import question
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted, lower, many, percent, upper
+from shoal.card.digits import counted, lower, many, nearest, percent, upper
 from shoal.card.facts import Accuracy
 from shoal.card.promise import promise
 from shoal.card.section import Section
@@ -60,6 +60,14 @@ def _cost(card: ReleaseCard) -> Tile:
     if found.ratio:
         low, high = ratios(found)
         more += f" At least {found.coverage:.0%} of released values are {low} to {high} times the true one."
+    before, after = card.fit.later_error, None if card.release is None else card.release.later_error
+    if before and after is not None:
+        more = f"{upper(after)}{unit} mean absolute error as released, {nearest(before)}{unit} without. {more}"
+        return Tile(
+            "At what cost?",
+            f"{percent(max(after / before - 1, 0.0))} more error against what came later",
+            f"{more} That is {upper(found.rmse)}{unit} over all.",
+        )
     return Tile("At what cost?", f"{upper(found.rmse)}{unit} of error", more)
 
 

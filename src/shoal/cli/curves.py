@@ -9,7 +9,7 @@ import typer
 
 import shoal
 from shoal.cli import options
-from shoal.cli.screen import Debug, Json, Outcome, command, up
+from shoal.cli.screen import Outcome, command, up
 
 
 @command
@@ -19,8 +19,6 @@ def curve(
     notion: Annotated[
         str, typer.Option(help="dp (of what is released), or of the ideal law: pdp, pdp-two-sided, chernoff.")
     ] = "dp",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> Outcome:
     """δ(ε) of a mechanism, or of all in a run: over the worst pair of neighbors, rounded up.
 
@@ -60,8 +58,6 @@ def frontier(
     method: Annotated[str, typer.Option(help="Methods, with commas.")] = "white,transport",
     epsilon: Annotated[float | None, typer.Option(help="ε of the guarantee. [default: that of the run]")] = None,
     search: Annotated[int, typer.Option(help="Steps of the search per stage of each design.")] = 10,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> Outcome:
     """δ against the mean squared error ρ that is spent, per method. Nothing is released or changed.
 

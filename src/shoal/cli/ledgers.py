@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import shoal
-from shoal.cli.screen import Debug, Json, Outcome, command, counted, up
+from shoal.cli.screen import Outcome, command, counted, up
 
 Target = Annotated[str, typer.Argument(metavar="URL|DIR", help="sqlite:///…, postgresql://…, or the folder of a run.")]
 Label = Annotated[str | None, typer.Option(help="Only this household.")]
@@ -18,7 +18,7 @@ SHOWN = 20
 
 
 @command
-def show(target: Target, label: Label = None, as_json: Json = False, debug: Debug = False) -> Outcome:
+def show(target: Target, label: Label = None) -> Outcome:
     """What has been spent of every budget.
 
     Examples:
@@ -38,8 +38,6 @@ def show(target: Target, label: Label = None, as_json: Json = False, debug: Debu
 def verify(
     target: Target,
     head: Annotated[str | None, typer.Option(help="A seal written down earlier, as `show` prints it.")] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> Outcome:
     """Check the whole record: chain, digests and budgets, from the first entry to the last. Exit code 2 if broken.
 
@@ -51,14 +49,8 @@ def verify(
     """
     with _open(target) as ledger:
         found = ledger.verify(head)
-    content = {
-        "ok": found.ok,
-        "entries": found.entries,
-        "head": str(found.head),
-        "bad_entry": found.bad_entry,
-        "problem": found.problem,
-        "notes": list(found.notes),
-    }
+    content = {name: getattr(found, name) for name in ("ok", "entries", "bad_entry", "problem")}
+    content |= {"head": str(found.head), "notes": list(found.notes)}
     return Outcome(content, str(found), code=0 if found.ok else 2)
 
 
@@ -68,8 +60,6 @@ def budget(
     epsilon: Annotated[float | None, typer.Option(help="With --delta: set a budget at this ε.")] = None,
     delta: Annotated[float | None, typer.Option(help="With --epsilon: and this δ.")] = None,
     label: Label = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> Outcome:
     """What is left of every budget; with --epsilon and --delta, set one first (for all households, or for --label).
 
@@ -123,14 +113,7 @@ def _open(target: str, *, create: bool = False) -> shoal.Ledger:
 
 
 def _plain(account: Any) -> dict[str, Any]:
-    return {
-        "name": account.name,
-        "epsilon": account.epsilon,
-        "budget": account.budget,
-        "spent": account.spent,
-        "remaining": account.remaining,
-        "releases": account.releases,
-    }
+    return {name: getattr(account, name) for name in ("name", "epsilon", "budget", "spent", "remaining", "releases")}
 
 
 def _shown(accounts: Iterable[Any], more: int) -> list[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import json
 import math
 import sys
@@ -27,8 +28,11 @@ import typer
 
 import shoal
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+#: Options of every command.
+COMMON = {
+    "as_json": Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")],
+    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")],
+}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -44,14 +48,14 @@ class Outcome:
 
 
 def command(function: Command) -> Command:
-    """Show the outcome, turn errors into sentences and exit codes. Every command takes ``as_json`` and ``debug``."""
+    """Show the outcome, turn errors into sentences and exit codes; with the options that every command takes."""
+    signature = inspect.signature(function, eval_str=True)
 
     @functools.wraps(function)
-    def guarded(*args: Any, **kwargs: Any) -> None:
+    def guarded(*, as_json: bool, debug: bool, **given: Any) -> None:
         warnings.showwarning = _warning
-        as_json, debug = bool(kwargs["as_json"]), bool(kwargs["debug"])
         try:
-            outcome = function(*args, **kwargs)
+            outcome = function(**given)
             _show(outcome, as_json)
             code = outcome.code
         except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
@@ -65,6 +69,11 @@ def command(function: Command) -> Command:
         if code:
             raise typer.Exit(code)
 
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    common = (inspect.Parameter(name, kind, default=False, annotation=option) for name, option in COMMON.items())
+    every = [*signature.parameters.values(), *common]
+    guarded.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+    guarded.__annotations__ = {one.name: one.annotation for one in every}
     return guarded  # type: ignore[return-value]
 
 

@@ -9,7 +9,7 @@ import typer
 
 import shoal
 from shoal.cli import options
-from shoal.cli.screen import Debug, Json, Outcome, Stages, command
+from shoal.cli.screen import Outcome, Stages, command
 
 
 @command
@@ -19,8 +19,6 @@ def fit(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run, where METERS is given.")] = None,
     config: options.ConfigFile = None,
     again: options.Again = False,
-    as_json: Json = False,
-    debug: Debug = False,
     **chosen: Any,
 ) -> Outcome:
     """Read the meters, forecast every household, and group the households.
@@ -39,12 +37,7 @@ def fit(
 @command
 @options.of_sections("privacy", "speed")
 def design(
-    folder: options.Dir,
-    config: options.ConfigFile = None,
-    again: options.Again = False,
-    as_json: Json = False,
-    debug: Debug = False,
-    **chosen: Any,
+    folder: options.Dir, config: options.ConfigFile = None, again: options.Again = False, **chosen: Any
 ) -> Outcome:
     """Choose how to perturb the forecasts: by a guarantee to reach (--delta) or by an error to spend (--rho).
 
@@ -59,13 +52,7 @@ def design(
 
 @command
 @options.of_sections("ledger", "speed")
-def release(
-    folder: options.Dir,
-    again: options.Again = False,
-    as_json: Json = False,
-    debug: Debug = False,
-    **chosen: Any,
-) -> Outcome:
+def release(folder: options.Dir, again: options.Again = False, **chosen: Any) -> Outcome:
     """Release every household's forecast through the ledger: charged once, recorded before it is shown.
 
     Examples:
@@ -81,7 +68,7 @@ def release(
 
 @command
 @options.of_sections("audit", "speed")
-def audit(folder: options.Dir, as_json: Json = False, debug: Debug = False, **chosen: Any) -> Outcome:
+def audit(folder: options.Dir, **chosen: Any) -> Outcome:
     """Attack answers released through the mechanism, and compare with what it promises. Nothing is charged.
 
     Examples:
@@ -95,7 +82,7 @@ def audit(folder: options.Dir, as_json: Json = False, debug: Debug = False, **ch
 
 @command
 @options.of_sections("report")
-def report(folder: options.Dir, as_json: Json = False, debug: Debug = False, **chosen: Any) -> Outcome:
+def report(folder: options.Dir, **chosen: Any) -> Outcome:
     """Write the release card and the report page.
 
     Examples:

@@ -9,7 +9,7 @@ import typer
 
 import shoal
 from shoal.cli import options
-from shoal.cli.screen import Debug, Json, Outcome, Stages, command
+from shoal.cli.screen import Outcome, Stages, command
 
 Plan = Annotated[
     bool, typer.Option("--plan", help="Only say what it would take in time, memory and disk, measured on this machine.")
@@ -26,8 +26,6 @@ def demo(
     households: Annotated[int, typer.Option(help="Simulated households.")] = 100,
     plan: Plan = False,
     again: options.Again = False,
-    as_json: Json = False,
-    debug: Debug = False,
     **chosen: Any,
 ) -> Outcome:
     """The whole job on a simulated neighborhood: meters, forecasts, design, release, audit, report.
@@ -64,8 +62,6 @@ def run(
         bool, typer.Option("--update", help="METERS is a new day: go on from this folder's forecasts; a new release.")
     ] = False,
     again: options.Again = False,
-    as_json: Json = False,
-    debug: Debug = False,
     **chosen: Any,
 ) -> Outcome:
     """From a meter file to a private forecast with its report; continues where an earlier run stopped.
@@ -93,8 +89,6 @@ def run(
 def init(
     path: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write.")] = Path("shoal.toml"),
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> Outcome:
     """Write a configuration file with every setting, its default and what it does.
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -287,11 +287,19 @@ def _factored(problem: Problem, moves: Moves) -> tuple[FloatArray, FloatArray, F
     k = problem.n_dims
     covs = np.ascontiguousarray(np.broadcast_to(covs, (len(means), k, k)))
     try:
-        return means, covs, np.asarray(np.linalg.cholesky(covs), dtype=np.float64)
+        factors = np.linalg.cholesky(covs)
     except np.linalg.LinAlgError:
         size = (np.trace(covs, axis1=1, axis2=2) + problem.budgets.max()) / k
         covs = covs + (1e-12 * size)[:, None, None] * np.eye(k)
-        return means, covs, np.asarray(np.linalg.cholesky(covs), dtype=np.float64)
+        factors = np.linalg.cholesky(covs)
+    return _fixed(means), _fixed(covs), _fixed(factors)
+
+
+def _fixed(values: Any) -> FloatArray:
+    """A read-only view, as class laws are: kernels are compiled for one kind of array."""
+    view = np.ascontiguousarray(values, dtype=np.float64).view()
+    view.flags.writeable = False
+    return view
 
 
 def _values(

@@ -28,7 +28,8 @@ from shoal.validation import FloatArray
 
 #: Edges looked at: those farthest apart for their budgets. Any subset gives a valid bound.
 EDGES = 12
-ANGLES = 16
+#: Points of a circle that are tried first, and rounds of improvement after that.
+ANGLES, SWEEPS = 16, 40
 
 
 def lower_bound(problem: Problem) -> float:
@@ -46,10 +47,10 @@ def lower_bound(problem: Problem) -> float:
             disc_a = _disc(direction, means[a], covs[a], reach[a])
             disc_b = _disc(direction, means[b], covs[b], reach[b])
             if math.hypot(disc_a[0] - disc_b[0], disc_a[1] - disc_b[1]) > disc_a[2] + disc_b[2]:
-                epsilon, table = float(problem.epsilons[e, 0]), problem.scope == "table"
-                best = max(best, _disc_minimum(disc_a, disc_b, epsilon, table, best))
+                table = problem.scope == "table"
+                best = max(best, _disc_minimum(disc_a, disc_b, float(problem.epsilons[e, 0]), table, best))
                 if not table:
-                    best = max(best, _disc_minimum(disc_b, disc_a, epsilon, table, best))
+                    best = max(best, _disc_minimum(disc_b, disc_a, float(problem.epsilons[e, 1]), table, best))
     return best
 
 
@@ -69,66 +70,62 @@ def _disc(direction: FloatArray, mean: FloatArray, cov: FloatArray, reach: float
     return np.array([direction @ mean, math.sqrt(max(float(direction @ cov @ direction), 0.0)), reach])
 
 
-@kernel
-def _one_dimensional(m: float, s: float, m2: float, s2: float, epsilon: float, table: bool) -> float:
-    """ln of the hockey-stick δ from N(m, s²) to N(m2, s2²), or of exchanging the two in a table."""
-    if s <= 0.0 or s2 <= 0.0:
-        return 0.0
-    rows = 2 if table else 1
-    lam, g, a, zero = np.empty((rows, 1)), np.empty((rows, 1)), np.empty((rows, 1)), np.zeros((rows, 1))
-    for r in range(rows):
-        lam[r, 0] = 2.0 * math.log(s / s2)
-        g[r, 0] = math.expm1(lam[r, 0])
-        a[r, 0] = ((m2 - m) / s2) * ((m2 - m) / s2)
-        s, s2 = s2, s
-    law = LossLaw(lam, g, a, np.ones(rows), zero, zero, lam.sum())
-    return tail(HOCKEY, RIGHT, epsilon, law, -math.inf)[0]
-
-
-@kernel
-def _at(disc: FloatArray, other: FloatArray, place: FloatArray, epsilon: float, table: bool) -> float:
-    """ln δ between two points of the discs, given as (angle, angle, share of the radius, share of the radius)."""
-    r, r2 = place[2] * disc[2], place[3] * other[2]
-    return _one_dimensional(
-        disc[0] + r * math.cos(place[0]),
-        disc[1] + r * math.sin(place[0]),
-        other[0] + r2 * math.cos(place[1]),
-        other[1] + r2 * math.sin(place[1]),
-        epsilon,
-        table,
-    )
-
-
-@kernel
 def _disc_minimum(disc: FloatArray, other: FloatArray, epsilon: float, table: bool, enough: float) -> float:
-    """Least δ over the two discs (m, s, r); stops early once it is known to lie below ``enough``."""
+    """Least δ over the two discs (m, s, r), or 0 where it is known to lie below ``enough``."""
+    rows = 2 if table else 1
     target = math.log(enough) if enough > 0.0 else -math.inf
-    best, at = math.inf, np.zeros(4)
-    for p in range(ANGLES):
-        for q in range(ANGLES):
-            trial = np.array([2.0 * math.pi * p / ANGLES, 2.0 * math.pi * q / ANGLES, 1.0, 1.0])
-            value = _at(disc, other, trial, epsilon, table)
-            if value < best:
-                best = value
-                at[:] = trial
-    width = 2.0 * math.pi / ANGLES
-    for _ in range(40):
-        if best <= target:
-            return 0.0
-        moved = False
-        for axis in range(4):
-            for sign in (-1.0, 1.0):
-                trial = at.copy()
-                trial[axis] += sign * width * (1.0 if axis < 2 else 0.5)
-                if axis >= 2:
-                    trial[axis] = min(max(trial[axis], 0.0), 1.0)
-                value = _at(disc, other, trial, epsilon, table)
-                if value < best:
-                    best = value
-                    at[:] = trial
-                    moved = True
-        if not moved:
-            width *= 0.5
-            if width < 1e-5:
-                break
-    return math.exp(best) * (1.0 - 1e-6)
+    at, trial = np.zeros((2, 4))
+    lam, g, a, zero = np.zeros((4, rows, 1))
+    found = _search(disc, other, epsilon, target, at, trial, lam, g, a, zero, np.ones(rows))
+    return 0.0 if found <= target else math.exp(found) * (1.0 - 1e-6)
+
+
+# One kernel with one call of ``tail`` and without arrays of its own: anything else takes seconds more to compile.
+@kernel
+def _search(
+    disc: FloatArray, other: FloatArray, epsilon: float, target: float, at: FloatArray, trial: FloatArray,
+    lam: FloatArray, g: FloatArray, a: FloatArray, zero: FloatArray, once: FloatArray,
+) -> float:  # fmt: skip
+    """Least ln δ between points of two discs, on a grid of angles and then axis by axis; broken off at ``target``.
+
+    A place is (angle, angle, share of the radius, share of the radius); ``at`` ends as the best one. The rest is room
+    to work in, with a row per direction: two in a table, where δ is that of exchanging the two.
+    """
+    grid = ANGLES * ANGLES
+    best, width, moved = math.inf, 2.0 * math.pi / ANGLES, True
+    for number in range(grid + 8 * SWEEPS):
+        if number < grid:
+            trial[0] = 2.0 * math.pi * (number // ANGLES) / ANGLES
+            trial[1] = 2.0 * math.pi * (number % ANGLES) / ANGLES
+            trial[2] = trial[3] = 1.0
+        else:
+            step = (number - grid) % 8
+            if step == 0:
+                width *= 1.0 if moved else 0.5
+                if best <= target or width < 1e-5:
+                    break
+                moved = False
+            axis, length = step // 2, width if step % 2 == 1 else -width
+            for i in range(4):
+                trial[i] = at[i]
+            trial[axis] += length if axis < 2 else 0.5 * length
+            if axis >= 2:
+                trial[axis] = min(max(trial[axis], 0.0), 1.0)
+        r, r2 = trial[2] * disc[2], trial[3] * other[2]
+        gap = other[0] + r2 * math.cos(trial[1]) - disc[0] - r * math.cos(trial[0])
+        s, s2 = disc[1] + r * math.sin(trial[0]), other[1] + r2 * math.sin(trial[1])
+        value = 0.0
+        if s > 0.0 and s2 > 0.0:
+            total = 0.0
+            for row in range(len(lam)):
+                lam[row, 0] = 2.0 * math.log(s / s2)
+                g[row, 0] = math.expm1(lam[row, 0])
+                a[row, 0] = (gap / s2) * (gap / s2)
+                total += lam[row, 0]
+                s, s2 = s2, s
+            value = tail(HOCKEY, RIGHT, epsilon, LossLaw(lam, g, a, once, zero, zero, total), -math.inf)[0]
+        if value < best:
+            best, moved = value, True
+            for i in range(4):
+                at[i] = trial[i]
+    return best

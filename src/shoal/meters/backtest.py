@@ -1,8 +1,7 @@
 """How good are the forecasts, and do the predictive intervals cover what they claim? Rolling origins.
 
 At each origin the models are fitted on the days before it and compared with what came. The yardstick is the
-seasonal naive
-forecast: the reading one period (day or week) earlier.
+seasonal naive forecast: the reading one period (day or week) earlier.
 """
 
 from __future__ import annotations
@@ -128,30 +127,23 @@ def backtest(
             raise InputError("every must be a multiple of the metering interval")
         last = window.place_origin(data, None) - validation.count(horizon=horizon) * width
         places = [last - i * (every // timedelta(microseconds=1)) for i in range(count)][::-1]
-        moments = tuple(window.in_zone(p, data.time_zone) for p in places)
     else:
         places = [window.place_origin(data, o) for o in origins]
-        moments = tuple(window.in_zone(p, data.time_zone) for p in places)
     if not places:
         raise InputError("origins must hold at least one origin")
+    moments = tuple(window.in_zone(p, data.time_zone) for p in places)
     made = [forecast(data, order, train_days, horizon, season, moment, floor) for moment in moments]
     compared = [_compare(data, fc, place, back) for fc, place in zip(made, places, strict=True)]
-    stacked = [np.concatenate(column) for column in zip(*compared, strict=True)]
     return Backtest(
         origins=moments,
         cases=tuple((i, name) for i, fc in enumerate(made) for name in fc.households),
-        error=stacked[0],
-        naive_error=stacked[1],
-        log_error=stacked[2],
-        naive_log_error=stacked[3],
-        z=stacked[4],
-        wide_z=stacked[5],
+        **{name: np.concatenate([one[name] for one in compared]) for name in compared[0]},
         levels=tuple(float(level) for level in levels),
         left_out=tuple(dict(fc.left_out) for fc in made),
     )
 
 
-def _compare(data: Readings, fc: Forecasts, place: int, back: int) -> tuple[FloatArray, ...]:
+def _compare(data: Readings, fc: Forecasts, place: int, back: int) -> dict[str, FloatArray]:
     width = data.step // timedelta(microseconds=1)
     truth_window = window.cut(data, place, fc.horizon)
     row = np.searchsorted(np.array(truth_window.households), np.array(fc.households))
@@ -160,14 +152,14 @@ def _compare(data: Readings, fc: Forecasts, place: int, back: int) -> tuple[Floa
     naive = window.cut(data, place - periods * back * width, periods * back).kw[row][:, : fc.horizon]
     log_truth = log_power(truth, fc.season.floor)
     miss = log_truth - fc.log_mean
-    return (
-        fc.power - truth,
-        naive - truth,
-        -miss,
-        log_power(naive, fc.season.floor) - log_truth,
-        miss / fc.error_std(),
-        miss / fc.error_std(season_error=True),
-    )
+    return {
+        "error": fc.power - truth,
+        "naive_error": naive - truth,
+        "log_error": -miss,
+        "naive_log_error": log_power(naive, fc.season.floor) - log_truth,
+        "z": miss / fc.error_std(),
+        "wide_z": miss / fc.error_std(season_error=True),
+    }
 
 
 def _mean(values: FloatArray, seen: NDArray[np.bool_]) -> FloatArray:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: Lags in the whiteness test: six hours of quarter-hours.
 LAGS = 24
 
+#: What there is one of per household.
+MEASURES = ("skewness", "excess_kurtosis", "gaussian_p", "white_p", "level_p", "spread_p", "spread_ratio")
+
 #: Households checked at a time: memory stays bounded however many there are.
 CHUNK = 1000
 
@@ -74,10 +77,9 @@ class Checks:
         """One row per household."""
         import polars as pl
 
-        columns = ("skewness", "excess_kurtosis", "gaussian_p", "white_p", "level_p", "spread_p", "spread_ratio")
         return pl.DataFrame(
             {"household": list(self.households), "verdict": list(self.verdict)}
-            | {name: getattr(self, name) for name in columns}
+            | {name: getattr(self, name) for name in MEASURES}
         )
 
 

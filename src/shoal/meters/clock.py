@@ -121,6 +121,14 @@ def localize(frame: pl.LazyFrame, time_zone: str, within: Sequence[str] = ()) ->
     )
 
 
+def on_clock(moments: Any, time_zone: str | None) -> Any:
+    """A column or expression of microseconds of the epoch as instants on the clock of a zone, or on none."""
+    import polars as pl
+
+    wall = pl.from_epoch(moments, time_unit="us")
+    return wall if time_zone is None else wall.dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
+
+
 def instant(value: datetime | str, time_zone: str | None, *, name: str) -> datetime:
     """A caller's point in time, on the clock of the readings: zoned if they are, wall-clock if they are not."""
     if isinstance(value, str):

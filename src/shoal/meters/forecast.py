@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.meters import queries, window
-from shoal.meters.checks import LAGS, Checks, check_models
+from shoal.meters.checks import LAGS, MEASURES, Checks, check_models
 from shoal.meters.quality import Readings
 from shoal.meters.queries import Predictive
 from shoal.meters.season import FLOOR, PERIODS, Season, fit_season, phases
@@ -37,6 +37,8 @@ LEAST_OBSERVED = 0.8
 
 #: Units of answers: ln kW, or kW.
 UNITS = ("log", "kw")
+#: The arrays of a law, with a row per household.
+LAWS = ("log_mean", "error_cov", "mean_cov", "season_part")
 
 #: Checks that a notebook counts.
 CHECKED = ("gaussian", "white", "stationary")
@@ -244,21 +246,17 @@ class Forecasts:
         """The forecasts of some households, by position; ``left_out`` says why the others are gone."""
         keep = np.asarray(rows)
         names = tuple(self.households[i] for i in keep)
-        checked = {f.name: getattr(self.checks, f.name) for f in fields(self.checks)}
-        arrays = {name: value[keep] for name, value in checked.items() if isinstance(value, np.ndarray)}
+        checks: dict[str, Any] = {name: getattr(self.checks, name)[keep] for name in MEASURES}
+        whole: dict[str, Any] = {name: getattr(self, name) for name in (*LAWS, "recent", "fitted_at")}
+        rows_of: dict[str, Any] = {name: None if value is None else value[keep] for name, value in whole.items()}
         return replace(
             self,
             households=names,
-            log_mean=self.log_mean[keep],
-            error_cov=self.error_cov[keep],
-            mean_cov=self.mean_cov[keep],
-            season_part=self.season_part[keep],
             season=self.season.take(keep),
             models=self.models.take(keep),
-            checks=replace(self.checks, households=names, **arrays),
+            checks=replace(self.checks, households=names, **checks),
             left_out={**self.left_out, **left_out},
-            recent=None if self.recent is None else self.recent[keep],
-            fitted_at=None if self.fitted_at is None else self.fitted_at[keep],
+            **rows_of,
         )
 
     def save(self, path: str | Path) -> None:

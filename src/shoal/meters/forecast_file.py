@@ -11,35 +11,29 @@ from __future__ import annotations
 import io
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shoal import archive
 from shoal.errors import InputError
 from shoal.meters.arma.models import COLUMNS, ArmaModels
-from shoal.meters.checks import Checks
-from shoal.meters.forecast import Forecasts
+from shoal.meters.checks import MEASURES, Checks
+from shoal.meters.clock import on_clock
+from shoal.meters.forecast import LAWS, Forecasts
 from shoal.meters.season import Season
 from shoal.meters.window import Window
-
-if TYPE_CHECKING:
-    import polars as pl
 
 FORMAT = "shoal forecasts"
 #: Version of the file format; files of another version are refused.
 VERSION = 2
 
-_LAWS = ("log_mean", "error_cov", "mean_cov", "season_part")
-_CHECKS = ("skewness", "excess_kurtosis", "gaussian_p", "white_p", "level_p", "spread_p", "spread_ratio")
-
 
 def save_forecasts(forecasts: Forecasts, path: str | Path) -> None:
     """Write a versioned forecast file."""
-    arrays: dict[str, Any] = {name: getattr(forecasts, name) for name in _LAWS}
+    arrays: dict[str, Any] = {name: getattr(forecasts, name) for name in LAWS}
     arrays |= {f"model_{name}": getattr(forecasts.models, name) for name in COLUMNS}
-    arrays |= {f"check_{name}": getattr(forecasts.checks, name) for name in _CHECKS}
+    arrays |= {f"check_{name}": getattr(forecasts.checks, name) for name in MEASURES}
     arrays["profile"], arrays["repeats"] = forecasts.season.profile, forecasts.season.repeats
     arrays["timestamps"] = forecasts.timestamps.dt.epoch("us").to_numpy()
     if forecasts.recent is not None:
@@ -83,20 +77,21 @@ def load_forecasts(path: str | Path) -> Forecasts:
 def _assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Forecasts:
     import polars as pl
 
-    stamps = _instants(arrays["timestamps"], header["time_zone"])
-    history = None
-    if header["history"] is not None:
-        when = _instants(arrays["history_timestamps"], header["time_zone"])
-        history = Window(tuple(header["history"]), when, arrays["history"])
+    stamps, *before = (
+        on_clock(pl.Series("timestamp", arrays[name]), header["time_zone"])
+        for name in ("timestamps", "history_timestamps")
+        if name in arrays
+    )
+    history = None if header["history"] is None else Window(tuple(header["history"]), before[0], arrays["history"])
     households = tuple(header["households"])
     p, q = header["order"]
     return Forecasts(
         households=households,
         timestamps=stamps,
-        **{name: arrays[name] for name in _LAWS},
+        **{name: arrays[name] for name in LAWS},
         season=Season(header["season"], header["floor"], arrays["profile"], arrays["repeats"]),
         models=ArmaModels(order=(p, q), **{name: arrays[f"model_{name}"] for name in COLUMNS}),
-        checks=Checks(households, header["level"], **{name: arrays[f"check_{name}"] for name in _CHECKS}),
+        checks=Checks(households, header["level"], **{name: arrays[f"check_{name}"] for name in MEASURES}),
         quality=pl.read_parquet(io.BytesIO(arrays["quality"].tobytes())),
         left_out=header["left_out"],
         step=timedelta(microseconds=header["step_us"]),
@@ -105,10 +100,3 @@ def _assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Forecasts:
         history=history,
         fitted_at=arrays.get("fitted_at"),
     )
-
-
-def _instants(moments: NDArray[np.int64], time_zone: str | None) -> pl.Series:
-    import polars as pl
-
-    stamps = pl.from_epoch(pl.Series("timestamp", moments), time_unit="us")
-    return stamps if time_zone is None else stamps.dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)

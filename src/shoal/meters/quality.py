@@ -165,7 +165,8 @@ def repair(
     else:
         merged = on_grid.with_columns(n=pl.lit(1, pl.UInt32), values=pl.lit(1, pl.UInt32))
     merged = merged.sort("household", "slot")
-    table = _table(counted, merged, own, step, phase, rows.schema["timestamp"])
+    zone = getattr(rows.schema["timestamp"], "time_zone", None)
+    table = _table(counted, merged, own, step, phase, zone)
     kept = table.filter(pl.col("verdict") != "left out").select("household", "_first", "_last", "missing")
     values = merged.select("household", "slot", "kw")
     if len(kept) == len(table) and kept["missing"].sum() == 0 and not values["kw"].has_nulls():
@@ -175,7 +176,7 @@ def repair(
         grid = grid.join(values, on=["household", "slot"], how="left", maintain_order="left")
     final = grid.select(
         pl.col("household").cast(pl.String),
-        timestamp=_instants(pl.col("slot"), phase, width, rows.schema["timestamp"]),
+        timestamp=clock.on_clock(pl.col("slot") * width + phase, zone),
         kw=pl.col("kw"),
     )
     return Readings(final, table.drop("_first", "_last").with_columns(pl.col("household").cast(pl.String)), step)
@@ -231,21 +232,13 @@ def common_interval(counts: Mapping[int, int]) -> timedelta:
     return timedelta(microseconds=common)
 
 
-def _instants(slot: pl.Expr, phase: int, width: int, dtype: pl.DataType) -> pl.Expr:
-    import polars as pl
-
-    zone = getattr(dtype, "time_zone", None)
-    wall = pl.from_epoch(slot * width + phase, time_unit="us")
-    return wall if zone is None else wall.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
-
-
 def _table(
     counted: pl.DataFrame,
     merged: pl.DataFrame,
     own: pl.DataFrame,
     step: timedelta,
     phase: int,
-    dtype: pl.DataType,
+    zone: str | None,
 ) -> pl.DataFrame:
     """One row per household: counts, verdict and reason."""
     import polars as pl
@@ -289,8 +282,7 @@ def _table(
     )
     repaired = pl.any_horizontal(pl.col(c) > 0 for c in _REPAIRS)
     table = table.with_columns(
-        first=_instants(pl.col("_first"), phase, width, dtype),
-        last=_instants(pl.col("_last"), phase, width, dtype),
+        **{end: clock.on_clock(pl.col(f"_{end}") * width + phase, zone) for end in ("first", "last")},
         gaps=pl.when(pl.col("missing") > 0).then(pl.lit("left missing")).otherwise(pl.lit("none")),
         reason=reason,
     ).with_columns(

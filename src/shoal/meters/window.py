@@ -55,8 +55,9 @@ def stamps(start: int, step: timedelta, length: int, time_zone: str | None) -> p
     """``length`` instants from ``start``, microseconds of the epoch, on the clock of a zone or on none."""
     import polars as pl
 
-    moments = pl.from_epoch(pl.Series("timestamp", start + step // _MICROSECOND * np.arange(length)), time_unit="us")
-    return moments if time_zone is None else moments.dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
+    moments = pl.Series("timestamp", start + step // _MICROSECOND * np.arange(length))
+    stamped: pl.Series = clock.on_clock(moments, time_zone)
+    return stamped
 
 
 def place_origin(readings: Readings, origin: datetime | str | None) -> int:
@@ -87,11 +88,6 @@ def place_origin(readings: Readings, origin: datetime | str | None) -> int:
 
 def in_zone(moment: int, time_zone: str | None) -> datetime:
     """Microseconds of the epoch as a datetime on the clock of the readings."""
-    import polars as pl
-
-    stamp = pl.from_epoch(pl.Series([moment]), time_unit="us")
-    if time_zone is not None:
-        stamp = stamp.dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
-    result = stamp[0]
+    result = stamps(moment, timedelta(0), 1, time_zone)[0]
     assert isinstance(result, datetime)
     return result

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.classes import GaussianClasses
+from shoal.notebook import COLORS as CYCLE
 from shoal.reproduction.lines import CONVENTIONS, NOTION_NAMES, NOTIONS, Lines
-from shoal.reproduction.pictures import draw_laws
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -47,12 +47,28 @@ def _blank(rows: int, columns: int, size: tuple[float, float], **options: Any) -
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
+def _panels(number: int) -> tuple[Any, Any]:
+    """At most four in a row, with common axes."""
+    columns = min(4, number)
+    rows = -(-number // columns)
+    return _blank(rows, columns, (2.9 * columns, 2.7 * rows + 0.9), sharex=True, sharey=True)
+
+
 def classes_figure(classes: GaussianClasses) -> Any:
-    """The laws of the four classes: one and two standard deviations."""
-    figure, axes = _blank(1, 1, (4.6, 4.2))
-    draw_laws(axes[0, 0], classes)
-    axes[0, 0].legend(title="class", fontsize=8)
-    axes[0, 0].set_title("Four classes, before any noise (1 and 2 standard deviations)", fontsize=9)
+    """The laws of the four classes: the ellipses that hold one and two standard deviations."""
+    figure, panels = _blank(1, 1, (4.6, 4.2))
+    axes = panels[0, 0]
+    angle = np.linspace(0, 2 * np.pi, 200)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    for label, mean, cov, color in zip(classes.labels, classes.means, classes.covs, CYCLE, strict=False):
+        values, vectors = np.linalg.eigh(cov)
+        root = vectors * np.sqrt(np.maximum(values, 0))
+        for size, width, name in ((1.0, 1.6, label), (2.0, 0.8, None)):
+            axes.plot(*(mean[:, None] + size * root @ circle), color=color, linewidth=width, label=name)
+        axes.plot(*mean, marker="+", color=color)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.legend(title="class", fontsize=8)
+    axes.set_title("Four classes, before any noise (1 and 2 standard deviations)", fontsize=9)
     return figure
 
 
@@ -75,9 +91,7 @@ def budgets_figure(
     lines: Lines, budgets: FloatArray, methods: Sequence[str], *, convention: str = "total", notion: str = "pdp"
 ) -> Any:
     """The paper's figure: one panel per budget, δ(ε) of the worst edge by the notion that it plots."""
-    columns = min(4, len(budgets))
-    rows = -(-len(budgets) // columns)
-    figure, panels = _blank(rows, columns, (2.9 * columns, 2.7 * rows + 0.9), sharex=True, sharey=True)
+    figure, panels = _panels(len(budgets))
     for axes, budget in zip(panels.flat, budgets, strict=False):
         for method in methods:
             _draw(axes, lines, "worst", method=method, convention=convention, budget=budget, notion=notion)
@@ -101,9 +115,7 @@ def notions_figure(lines: Lines, budget: float) -> Any:
 
 def meters_figure(lines: Lines, budgets: FloatArray) -> Any:
     """One panel per budget per entry, hockey-stick δ of the worst pair: the paper's methods and ours, same laws."""
-    columns = min(4, len(budgets))
-    rows = -(-len(budgets) // columns)
-    figure, panels = _blank(rows, columns, (2.9 * columns, 2.7 * rows + 0.9), sharex=True, sharey=True)
+    figure, panels = _panels(len(budgets))
     for axes, budget in zip(panels.flat, budgets, strict=False):
         for query in ("as_in_paper", "trajectory"):
             _draw(axes, lines, "worst", query=query, convention="per entry", budget=budget, notion="dp")

@@ -26,6 +26,9 @@ NOTIONS = ("pdp", "pdp-two-sided", "dp")
 NOTION_NAMES = {"pdp": "one-sided PDP", "pdp-two-sided": "two-sided PDP", "dp": "hockey-stick DP"}
 CONVENTIONS = ("total", "per entry")
 
+#: What a line is known by, as in its fields.
+NAMED = ("query", "method", "convention", "budget", "rho", "notion")
+
 #: Called with (stage, done, total).
 Progress = Callable[[str, int, int], None]
 
@@ -74,25 +77,16 @@ class Lines:
         """One row per line and ε."""
         for line in self.lines:
             for epsilon, worst, median in zip(self.epsilon, line.worst, line.median, strict=True):
-                yield {
-                    "query": line.query,
-                    "method": line.method,
-                    "convention": line.convention,
-                    "budget": line.budget,
-                    "rho_per_entry": line.rho,
-                    "notion": line.notion,
-                    "epsilon": float(epsilon),
-                    "delta_worst_edge": float(worst),
-                    "delta_median_edge": float(median),
-                }
+                found = {"epsilon": epsilon, "delta_worst_edge": worst, "delta_median_edge": median}
+                named = {"rho_per_entry" if name == "rho" else name: getattr(line, name) for name in NAMED}
+                yield named | {name: float(value) for name, value in found.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, for JSON."""
-        names = ("query", "method", "convention", "budget", "rho", "notion")
         return {
             "epsilon": self.epsilon.tolist(),
             "lines": [
-                {name: getattr(line, name) for name in names}
+                {name: getattr(line, name) for name in NAMED}
                 | {"worst": line.worst.tolist(), "median": line.median.tolist()}
                 for line in self.lines
             ],

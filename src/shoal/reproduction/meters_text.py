@@ -52,20 +52,13 @@ def stated_rows(study: MetersStudy) -> list[dict[str, object]]:
     for said in _within(study):
         for name, query, convention in READINGS:
             wanted = {"query": query, "convention": convention, "method": said.method, "notion": "pdp"}
-            worst, median = (
-                study.lines.at(said.epsilon, edges=edges, budget=said.budget, **wanted) for edges in ("worst", "median")
-            )
+            found = {
+                e: study.lines.at(said.epsilon, edges=e, budget=said.budget, **wanted) for e in ("worst", "median")
+            }
             rows.append(
-                {
-                    "method": said.method,
-                    "budget": said.budget,
-                    "epsilon": said.epsilon,
-                    "stated": said.delta,
-                    "reading": name,
-                    "worst": worst,
-                    "median": median,
-                }
-            )
+                {"method": said.method, "budget": said.budget, "epsilon": said.epsilon, "stated": said.delta,
+                 "reading": name, **found}
+            )  # fmt: skip
     return rows
 
 

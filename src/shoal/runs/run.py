@@ -38,6 +38,7 @@ from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
 from shoal.runs.context import Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
+from shoal.runs.head_start import head_start
 from shoal.runs.sources import Source
 from shoal.runs.stages import audit_stage, card_stage, design_stage, fit_stage, release_stage, report_stage
 
@@ -243,7 +244,7 @@ class Run:
 
     def everything(self, *, again: bool = False) -> None:
         """Every stage that is not done."""
-        with self.held():
+        with self.held(), head_start():
             self._settle(again)
             for stage in STAGES:
                 self.do(stage)

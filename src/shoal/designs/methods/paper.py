@@ -19,9 +19,10 @@ from dataclasses import replace
 import numpy as np
 
 from shoal.compiled import kernel
-from shoal.designs.descent import Settings, best_certified
+from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
+from shoal.designs.stored import certified
 from shoal.eigenpairs import eigenpairs, eigh
 from shoal.matrices import EPS, square_root
 from shoal.validation import FloatArray, IndexArray
@@ -68,7 +69,8 @@ def paper(
             taken += done
     if taken:
         iterates.append(_rescaled(problem, base, precision))
-    return replace(best_certified(problem, iterates[::-1]), history=history[: taken + 1])
+    found = [certified(problem, moves) for moves in reversed(iterates)]
+    return replace(iterates[-1 - int(np.argmin(found))], history=history[: taken + 1])
 
 
 def _rescaled(problem: Problem, base: FloatArray, precision: FloatArray) -> Moves:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal import validation
 from shoal.errors import InputError
-from shoal.meters.arma.autocovariance import coefficient_rows
 from shoal.meters.arma.parameters import largest_partial
 from shoal.validation import FloatArray
 
@@ -83,24 +83,26 @@ class ArmaModels:
     @classmethod
     def from_coefficients(cls, ar: Any, ma: Any, var: Any) -> ArmaModels:
         """Models with known coefficients: (p,) or (n, p), (q,) or (n, q), number or (n,)."""
-        phi, theta, sigma2, _ = coefficient_rows(ar, ma, var)
+        phi, theta = (np.atleast_2d(validation.array(ndim=(1, 2), **one)) for one in ({"ar": ar}, {"ma": ma}))
+        sigma2 = np.atleast_1d(validation.array(ndim=(0, 1), var=var))
+        n = max(len(phi), len(theta), len(sigma2))
+        for name, value in (("ar", phi), ("ma", theta), ("var", sigma2)):
+            if len(value) not in (1, n):
+                raise InputError(f"{name} must hold one row per model: expected 1 or {n}, got {len(value)}")
         if (sigma2 <= 0).any():
             raise InputError("var must be above 0")
-        for row, (one, other) in enumerate(zip(phi, theta, strict=True)):
-            if not largest_partial(one.copy()) < 1.0:
-                raise InputError(
-                    f"ar must be stationary: the polynomial of row {row} has a root inside or on the circle"
-                )
-            if not largest_partial(-other) < 1.0:
-                raise InputError(
-                    f"ma must be invertible: the polynomial of row {row} has a root inside or on the circle"
-                )
-        n = len(phi)
+        for name, what, rows in (("ar", "stationary", phi), ("ma", "invertible", -theta)):
+            for row in range(len(rows)):
+                if not largest_partial(rows[row].copy()) < 1.0:
+                    raise InputError(
+                        f"{name} must be {what}: the polynomial of row {row} has a root inside or on the circle"
+                    )
+        phi, theta = (np.broadcast_to(one, (n, one.shape[1])) for one in (phi, theta))
         return cls(
             order=(phi.shape[1], theta.shape[1]),
             ar=phi.copy(),
             ma=theta.copy(),
-            innovation_var=sigma2.copy(),
+            innovation_var=np.broadcast_to(sigma2, (n,)).copy(),
             log_likelihood=np.full(n, np.nan),
             ok=np.ones(n, dtype=np.bool_),
             converged=np.ones(n, dtype=np.bool_),

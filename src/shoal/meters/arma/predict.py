@@ -9,7 +9,6 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.meters.arma.autocovariance import impulse_response
 from shoal.meters.arma.kalman import run_filter, stationary_start
 from shoal.meters.arma.models import ArmaModels
 from shoal.validation import FloatArray
@@ -127,7 +126,7 @@ def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
     for k in range(1, h):
         rows[:, k, 0] = (rows[:, k - 1] * phi).sum(axis=1)
         rows[:, k, 1:] = rows[:, k - 1, :-1]
-    psi = np.atleast_2d(impulse_response(phi, np.where(models.ok[:, None], models.ma, 0.0), h))
+    psi = impulse_response(phi, np.where(models.ok[:, None], models.ma, 0.0), h)
     response = np.zeros((n, h, h))
     for k in range(h):
         response[:, k, : k + 1] = psi[:, k::-1]
@@ -139,6 +138,18 @@ def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
         mean_cov=_sandwich(rows, known),
         state=state,
     )
+
+
+def impulse_response(ar: FloatArray, ma: FloatArray, n_lags: int) -> FloatArray:
+    """ψ_0 … ψ_{n_lags−1} of x_t = Σ ψ_j e_{t−j}, ψ_j = ma_j + Σ ar_i ψ_{j−i}, of one model or of rows of them."""
+    psi = np.zeros((*ar.shape[:-1], n_lags))
+    psi[..., 0] = 1.0
+    for j in range(1, n_lags):
+        if j <= ma.shape[-1]:
+            psi[..., j] = ma[..., j - 1]
+        for i in range(1, min(j, ar.shape[-1]) + 1):
+            psi[..., j] += ar[..., i - 1] * psi[..., j - i]
+    return psi
 
 
 def _sandwich(rows: FloatArray, cov: FloatArray) -> FloatArray:

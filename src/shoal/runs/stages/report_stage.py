@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from shoal.card.card import ReleaseCard
+from shoal.card.digits import nearest
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.card.page import write_page
+from shoal.card.section import axis, lines, series
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
 from shoal.designs.parts import part_of
 from shoal.errors import InputError
 from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
+from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
 from shoal.runs.jobs import Part
+from shoal.runs.prices import prices
 from shoal.runs.stages.design_stage import laws
 from shoal.runs.stages.fit_stage import TRUTH
 from shoal.runs.stages.release_stage import Shown, open_ledger
@@ -77,6 +82,7 @@ def stage(
     }
     context.tell(text, 2, 4)
     line = _frontier(context, mechanism, forecasts)
+    cost = _price(shard, config) if config.query == "point" and config.scale == "kw" else {}
     context.tell(text, 3, 4)
     verification = None
     with open_ledger(context.folder, config) as ledger:
@@ -92,12 +98,41 @@ def stage(
         n_accounts=overview.labels,
         verification=verification,
         timings=dict(timings),
+        **cost,
         scope="" if groups == total else f"the {groups} of {total} groups that are hardest to hide in",
     )
     card = ReleaseCard.of(*facts)
     context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title))
     intact = None if verification is None else bool(verification.ok)
     return Made((REPORT,), ReportFacts(len(mechanism.classes.labels), intact))
+
+
+def _price(shard: Shard, config: Config) -> dict[str, Any]:
+    """Error of crowds' curves on this shard's households, by size of crowd and of population."""
+    forecasts = Forecasts.load(shard.forecasts.path)
+    found = prices(
+        forecasts.power, np.load(shard.forecasts.beside(TRUTH), allow_pickle=False), config.crowd, config.seed
+    )
+    what = "more error than without protection, %" if found.metered else "error, % of the mean forecast"
+    plots = []
+    for name, line, x in (
+        ("By size of the crowd", found.by_crowd, "members of a crowd, at least"),
+        (f"By population, crowds of {found.crowd}", found.by_population, "households"),
+    ):
+        if len(line) > 1:
+            points = [(a, 100 * b, nearest(100 * b)) for a, b in line]
+            plots.append(
+                lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, thick=True)])
+            )
+    said = "against what was metered later" if found.metered else "against the forecast it stands for"
+    return {
+        "price": tuple(plots),
+        "price_says": (
+            f"Everybody gets the curve of a crowd: its error {said}, for crowds formed by these forecasts from the "
+            f"{len(forecasts.households)} households of one shard. Small crowds and large populations cost least; this "
+            f"release has crowds of at least {config.crowd}.",
+        ),
+    }
 
 
 def _hardest(context: Context) -> Shard:

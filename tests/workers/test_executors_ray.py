@@ -67,7 +67,7 @@ def test_workers_killed_at_random_lose_nothing(ray: Executor, tmp_path: Path) ->
 
     def kill() -> None:
         rng, seen = random.Random(4), set[int]()
-        while len(killed) < 3 and not stop.wait(0.4):
+        while len(killed) < 2 and not stop.wait(0.4):
             busy = {pid for pid in (int(path.name) for path in tmp_path.iterdir()) if _running(pid)}
             if busy & seen:
                 killed.append(rng.choice(sorted(busy & seen)))
@@ -77,12 +77,12 @@ def test_workers_killed_at_random_lose_nothing(ray: Executor, tmp_path: Path) ->
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        found = list(ray.run(errands.present, [Errand(i, 0.02, str(tmp_path)) for i in range(200)]))
+        found = list(ray.run(errands.present, [Errand(i, 0.02, str(tmp_path)) for i in range(120)]))
     finally:
         stop.set()
         killer.join()
-    assert sorted(found) == [(i, i) for i in range(200)]
-    assert len(killed) >= 2
+    assert sorted(found) == [(i, i) for i in range(120)]
+    assert len(killed) == 2
 
 
 def test_a_task_that_always_ends_its_worker_is_given_up(ray: Executor, tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Ray on several machines: one goes down with tasks on it, and nothing is lost or charged twice."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import shoal
+
+SETTINGS: dict[str, Any] = {
+    "shard_size": 3, "group_cap": 3, "horizon": 3, "order": (1, 1), "train_days": 14, "search": 2,
+}  # fmt: skip
+#: Bytes of shared memory of a machine.
+STORE = 80 * 2**20
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that only coordinates, and two machines of one core."""
+    utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed: pip install shoal[ray]")
+    noticed = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000}  # within seconds, if it is silent
+    head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False, "_system_config": noticed}
+    cluster = utils.Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, object_store_memory=STORE)
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def at_work(machine: Any) -> list[int]:
+    """Processes with a task on a machine: Ray writes the task over their command line."""
+    raylet = machine.all_processes["raylet"][0].process.pid
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if parent == raylet and (entry / "cmdline").read_bytes().startswith(b"ray::attempt"):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def outcome(run: shoal.Run) -> tuple[pl.DataFrame, list[tuple[Any, ...]], list[tuple[str, str]]]:
+    """Whose figures left, what each household has spent, and each charge; not the figures: noise is drawn anew."""
+    with run.ledger() as ledger:
+        assert ledger.verify().ok
+        spent = sorted((one.name, one.epsilon, one.spent, one.budget, one.releases) for one in ledger.spent())
+        releases = [entry.content for entry in ledger.entries() if entry.kind == "release"]
+    charges = sorted((content["label"], content["mechanism"]) for content in releases)
+    return run.released.drop("released_kw").sort("household", "step"), spent, charges
+
+
+def test_a_machine_that_goes_down_loses_nothing_and_doubles_nothing(machines: Any, tmp_path: Path) -> None:
+    meters = tmp_path / "meters.parquet"
+    shoal.simulate_meters(24, 15, step_minutes=60, seed=2).write_parquet(meters)
+    lost: list[int] = []
+
+    def kill(stage: str, text: str, done: float, total: int) -> None:
+        """When some shards are released and others are being drawn: a machine goes down, with all that runs on it."""
+        end = time.monotonic() + 0.5
+        while stage == "release" and 1 <= done < total and not lost and time.monotonic() < end:
+            for machine in list(machines.worker_nodes):
+                lost.extend(at_work(machine))
+                if lost:
+                    for pid in lost:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
+                    machines.remove_node(machine, allow_graceful=False)
+                    break
+
+    runs = [shoal.Run(tmp_path / "serial", meters, workers="serial", **SETTINGS),
+            shoal.Run(tmp_path / "ray", meters, workers="ray", progress=kill, **SETTINGS)]  # fmt: skip
+    for run in runs:
+        for stage in ("fit", "design", "release"):
+            run.do(stage)
+    assert lost
+    (rows, *ours), (others, *theirs) = (outcome(run) for run in runs)
+    assert rows.equals(others)
+    assert ours == theirs
+    assert len(ours[1]) == rows["household"].n_unique() == 24
