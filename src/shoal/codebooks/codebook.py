@@ -25,7 +25,7 @@ from shoal.accounting.releases import SCOPES
 from shoal.certificate import Certificate
 from shoal.codebooks import codebook_file
 from shoal.codebooks.atoms import LossAtoms
-from shoal.codebooks.columns import best_columns, center_alone
+from shoal.codebooks.program import best_columns, center_alone
 from shoal.codebooks.odds import BITS, EXP_BITS, WHOLE, Counts, counts_of, drawn, exp_floor, probabilities, refined
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph

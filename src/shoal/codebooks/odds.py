@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.codebooks.columns import Columns
+from shoal.codebooks.program import Columns
 from shoal.validation import FloatArray
 
 Counts = NDArray[np.int64]
