@@ -1,9 +1,10 @@
 """Crowds: spread and seconds beside MDAV and k-means cut to size, and the price of privacy on real homes.
 
 The price is the mean absolute error of what is released, each crowd's mean in kW, against what was metered later,
-relative to that of the unprotected forecasts. ``once``: crowds by the forecasts themselves. ``standing, own day``: by the
-habits of the training window that ends at the origin. ``standing, kept``: those of the first origin, kept for all later
-ones, whatever their hour. Features were chosen on one half of the homes, drawn at random; the other half is reported too.
+relative to that of the unprotected forecasts. ``once``: crowds by the forecasts themselves. ``standing, own day``: by
+the habits of the training window that ends at the origin. ``standing, kept``: those of the first origin, kept for all
+later ones, whatever their hour. Features were chosen on one half of the homes, drawn at random; the other half is
+reported too.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _mdav(x: Any, size: int) -> Any:
 
 
 def k_means_cut(points: FloatArray, size: int) -> NDArray[np.int64]:
-    """k-means with n/(5 size) clusters; small ones join the nearest, each is then cut into parts of ``size`` or more."""
+    """k-means with n/(5 size) clusters; small ones join the nearest, each is cut into parts of ``size`` or more."""
     from sklearn.cluster import MiniBatchKMeans
 
     number = max(len(points) // (5 * size), 1)
@@ -116,29 +117,36 @@ def loads(n: int, k: int = 12) -> FloatArray:
     return np.asarray(np.exp(0.8 * rng.standard_normal((n, 1)) + own))
 
 
-def timed(work: Callable[[], NDArray[np.int64]]) -> tuple[NDArray[np.int64], float]:
+def timed(work: Callable[[FloatArray], NDArray[np.int64]], x: FloatArray) -> tuple[NDArray[np.int64], float]:
     begun = time.perf_counter()
-    return work(), time.perf_counter() - begun
+    return work(x), time.perf_counter() - begun
+
+
+#: How the spread is compared, in the order of the table; MDAV first.
+WAYS: tuple[Callable[[FloatArray], NDArray[np.int64]], ...] = (
+    lambda x: mdav(x, SIZE),
+    lambda x: k_means_cut(x, SIZE),
+    lambda x: parts(x, len(x) // SIZE),
+    lambda x: crowds(x, SIZE),
+    lambda x: crowds(x, SIZE, boundaries=cut(x, 1000)),
+)
 
 
 def spreads() -> None:
     print(f"Crowds of {SIZE} to {2 * SIZE - 1}, 12 entries; spread relative to MDAV, seconds in brackets.\n")
-    print("| points | MDAV | k-means cut to size | cells alone | crowds | crowds in cells of 1,000 |\n" + "| --- " * 6 + "|")
-    for f in (mdav, crowds, k_means_cut):
-        f(loads(100), SIZE)  # compiled
+    print(
+        "| points | MDAV | k-means cut to size | cells alone | crowds | crowds in cells of 1,000 |\n"
+        + "| --- " * 6
+        + "|"
+    )
+    for work in WAYS:
+        work(loads(100))  # compiled
     for n in SIZES:
-        x = loads(n)
-        base, seconds = timed(lambda: mdav(x, SIZE))
-        whole = spread(x, base)
-        line = [f"1 ({seconds:.2f})"]
-        for work in (
-            lambda: k_means_cut(x, SIZE),
-            lambda: parts(x, len(x) // SIZE),
-            lambda: crowds(x, SIZE),
-            lambda: crowds(x, SIZE, boundaries=cut(x, 1000)),
-        ):
-            found, seconds = timed(work)
-            assert SIZE <= np.bincount(found).min()
+        x, whole, line = loads(n), 0.0, []
+        for work in WAYS:
+            found, seconds = timed(work, x)
+            assert np.bincount(found).min() >= SIZE
+            whole = whole or spread(x, found)
             line.append(f"{spread(x, found) / whole:.3f} ({seconds:.2f})")
         print(f"| {n:,} | {' | '.join(line)} |", flush=True)
 

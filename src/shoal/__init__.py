@@ -89,6 +89,8 @@ if TYPE_CHECKING:
     from shoal.meters.update import UpdateReport as UpdateReport
     from shoal.meters.update import update_forecasts as update_forecasts
     from shoal.noise.experiment import NotPrivate as NotPrivate
+    from shoal.proofs.proof import Proof as Proof
+    from shoal.proofs.proof import prove as prove
     from shoal.reproduction.meters_study import MetersStudy as MetersStudy
     from shoal.reproduction.meters_study import reproduce_meters as reproduce_meters
     from shoal.reproduction.synthetic_study import SyntheticStudy as SyntheticStudy
@@ -182,6 +184,8 @@ _HOME = {
     "UpdateReport": "shoal.meters.update",
     "update_forecasts": "shoal.meters.update",
     "NotPrivate": "shoal.noise.experiment",
+    "Proof": "shoal.proofs.proof",
+    "prove": "shoal.proofs.proof",
     "MetersStudy": "shoal.reproduction.meters_study",
     "reproduce_meters": "shoal.reproduction.meters_study",
     "SyntheticStudy": "shoal.reproduction.synthetic_study",

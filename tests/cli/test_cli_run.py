@@ -180,7 +180,8 @@ def test_a_household_table_groups_by_its_column(unreleased, tmp_path, meters):
     (tmp_path / "homes.csv").write_text(f"household,feeder\n{rows}\n")
     config = tmp_path / "run.toml"
     config.write_text(
-        f'[neighbors]\ncrowd = 4\ntable = "{tmp_path / "homes.csv"}"\ncolumn = "feeder"\n[forecast]\nhorizon = 4\norder = [2, 1]\n'
+        "[neighbors]\ncrowd = 4\n"
+        f'table = "{tmp_path / "homes.csv"}"\ncolumn = "feeder"\n[forecast]\nhorizon = 4\norder = [2, 1]\n'
     )
     done = call("fit", meters, "--out", tmp_path / "by-feeder", "--config", config, "--json")
     assert done.code == 0, done.err

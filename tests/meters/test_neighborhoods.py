@@ -15,7 +15,10 @@ from shoal.meters.neighborhoods import (
     cluster_graph,
     clusters,
     column_graph,
+    crowd_graph,
+    day_habits,
     distance_graph,
+    habits,
     nearest_graph,
 )
 from shoal.meters.simulate import simulate_meters
@@ -82,3 +85,44 @@ def test_from_forecasts() -> None:
         cluster_graph(fc, by="name")
     with pytest.raises(InputError, match="n_clusters must not exceed"):
         cluster_graph(fc, 9)
+
+
+def test_crowds_of_forecasts_and_of_answers() -> None:
+    forecasts = forecast(simulate_meters(23, 8, 60, seed=3), order=(1, 1), train_days=7, horizon=3, season="day")
+    by = {way: crowd_graph(forecasts, 5, by=way) for way in ("forecast", "profile")}
+    for graph in (*by.values(), crowd_graph(forecasts, 5, by=forecasts.season.profile)):
+        sizes = [len(group) for group in graph.groups]
+        assert 5 <= min(sizes) <= max(sizes) <= 9
+        assert sum(n * (n - 1) // 2 for n in sizes) == graph.n_edges
+        assert sorted(name for group in graph.groups for name in group) == sorted(forecasts.households)
+    same = crowd_graph(forecasts.power, 5, labels=forecasts.households)
+    assert same.groups == by["forecast"].groups
+    features = habits(forecasts)
+    assert features.shape == (23, 24 + 3)
+    assert np.isfinite(features).all()
+    with pytest.raises(InputError, match="by must have one row per label: expected 23, got 4"):
+        crowd_graph(forecasts, 5, by=np.zeros((4, 2)))
+    with pytest.raises(InputError, match='by="profile" needs forecasts'):
+        crowd_graph(forecasts.power, 5, by="profile")
+    with pytest.raises(InputError, match="only 23; choose a smaller size"):
+        crowd_graph(forecasts, 24)
+    with pytest.raises(InputError, match="answers must be finite"):
+        crowd_graph([[1.0], [np.nan]], 2)
+
+
+def test_crowds_by_habit_stand_for_gaps() -> None:
+    """Times without a reading take the household's mean; the times ahead count as much as the day."""
+    values = np.array([[1.0, 2.0, 3.0, 4.0, np.nan, np.nan]])
+    found = day_habits(values, np.array([0, 1, 0, 1, 2, 2]), np.array([1]))
+    np.testing.assert_allclose(found, [[2.0 / 3**0.5, 3.0 / 3**0.5, 2.5 / 3**0.5, 3.0]])
+
+
+def test_the_15_15_rule() -> None:
+    rng = np.random.default_rng(2)
+    answers = np.exp(0.9 * rng.standard_normal((90, 1)) + 0.2 * rng.standard_normal((90, 4)))
+    graph = crowd_graph(answers, 15, largest_share=0.15)
+    totals = dict(zip(graph.labels, answers.sum(axis=1), strict=True))
+    for group in graph.groups:
+        inside = np.array([totals[name] for name in group])
+        assert len(inside) >= 15
+        assert inside.max() <= 0.15 * inside.sum()
