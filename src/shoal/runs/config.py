@@ -321,6 +321,10 @@ def typed(name: str, kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, (str, Path)):
             raise InputError(f"{where}: {name} must be a text in quotes")
         return str(value)
+    if bool in wanted:
+        if not isinstance(value, bool):
+            raise InputError(f"{where}: {name} must be true or false")
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InputError(f"{where}: {name} must be a number")
     if int in wanted:
