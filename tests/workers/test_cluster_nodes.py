@@ -69,9 +69,9 @@ def test_a_machine_that_goes_down_loses_nothing_and_doubles_nothing(machines: An
     lost: list[int] = []
 
     def kill(stage: str, text: str, done: float, total: int) -> None:
-        """When some shards are released and others are being drawn: a machine goes down, with all that runs on it."""
-        end = time.monotonic() + 0.5
-        while stage == "release" and 1 <= done < total and not lost and time.monotonic() < end:
+        """When some shards of a stage are done and others are under way: a machine goes down, with all that runs on it."""
+        end = time.monotonic() + 2.0
+        while stage != "fit" and 1 <= done < total and not lost and time.monotonic() < end:
             for machine in list(machines.worker_nodes):
                 lost.extend(at_work(machine))
                 if lost:
