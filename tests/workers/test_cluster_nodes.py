@@ -69,7 +69,7 @@ def test_a_machine_that_goes_down_loses_nothing_and_doubles_nothing(machines: An
     lost: list[int] = []
 
     def kill(stage: str, text: str, done: float, total: int) -> None:
-        """When some shards of a stage are done and others are under way: a machine goes down, with all that runs on it."""
+        """When some shards are done and others are under way: a machine goes down, with all that runs on it."""
         end = time.monotonic() + 2.0
         while stage != "fit" and 1 <= done < total and not lost and time.monotonic() < end:
             for machine in list(machines.worker_nodes):
