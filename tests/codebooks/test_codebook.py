@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 
 import shoal
 from shoal.codebooks import odds
-from shoal.codebooks.columns import _Search
+from shoal.codebooks.program import _Search
 from shoal.codebooks.odds import WHOLE
 
 

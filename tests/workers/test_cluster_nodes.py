@@ -16,7 +16,7 @@ import pytest
 import shoal
 
 SETTINGS: dict[str, Any] = {
-    "shard_size": 3, "group_cap": 3, "horizon": 3, "order": (1, 1), "train_days": 14, "search": 2,
+    "shard_size": 5, "crowd": 3, "cell": 5, "horizon": 3, "order": (1, 1), "train_days": 14, "search": 2,
 }  # fmt: skip
 #: Bytes of shared memory of a machine.
 STORE = 80 * 2**20
@@ -69,9 +69,9 @@ def test_a_machine_that_goes_down_loses_nothing_and_doubles_nothing(machines: An
     lost: list[int] = []
 
     def kill(stage: str, text: str, done: float, total: int) -> None:
-        """When some shards are released and others are being drawn: a machine goes down, with all that runs on it."""
-        end = time.monotonic() + 0.5
-        while stage == "release" and 1 <= done < total and not lost and time.monotonic() < end:
+        """When some shards are done and others are under way: a machine goes down, with all that runs on it."""
+        end = time.monotonic() + 2.0
+        while stage != "fit" and 1 <= done < total and not lost and time.monotonic() < end:
             for machine in list(machines.worker_nodes):
                 lost.extend(at_work(machine))
                 if lost:
