@@ -35,7 +35,7 @@ PRECISION = 192
 MOST_BITS = 1536
 #: Doubles that bound radii are rounded up by this much.
 UP = 1 + 1e-12
-#: The jitter is added below 32 k² ε, decided in doubles with an error of at most k² ε; between these two it may be either.
+#: The jitter is added below 32 k² ε, decided in doubles with an error of at most k² ε: between these two it may be.
 CERTAINLY, POSSIBLY = 30, 34
 
 
@@ -71,7 +71,7 @@ class Law:
 
     @cached_property
     def log_det(self) -> Ball | None:
-        """ln det of the covariance where it is proved positive definite; None where it is not, or not known well enough."""
+        """ln det of the covariance where it is proved positive definite; None otherwise."""
         precision = PRECISION
         while precision <= MOST_BITS:
             with bits(precision):
@@ -101,7 +101,7 @@ class Reduced(NamedTuple):
 
 
 def reduced(rows: list[list[Ball]], gap: list[Ball] | None = None) -> Reduced | None:
-    """ln det M and dᵀ M⁻¹ d of a symmetric matrix of balls by elimination; None unless all pivots are surely positive."""
+    """ln det M and dᵀ M⁻¹ d of a symmetric matrix of balls by elimination; None unless it is surely definite."""
     k = len(rows)
     d = list(gap) if gap is not None else [arb(0)] * k
     product, form = arb(1), arb(0)
@@ -298,4 +298,3 @@ def _common_support(a: Law, b: Law) -> list[int] | None:
         return None
     form, _ = a.cov.rref()
     return [next(j for j in range(k) if form[i, j] != 0) for i in range(rank)]
-

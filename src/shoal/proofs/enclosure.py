@@ -3,10 +3,10 @@
     δ(ε) = (1/π) Im ∫ e^{K(t) − εt} dt / (t (1+t))        from c in (0, t₊) into the upper half plane,
     K(t) = −(t/2) ln(det Σ/det Σ') − ½ ln det(I − tH) + ½ t (1+t) yᵀ(I − tH)⁻¹y,     K_reverse(t) = K(−1 − t),
 
-and K(t) + K(−1 − t) for a table. There is no singularity above the real axis, where every factor 1 − tg, and 1 + g + tg of
-the reverse, keeps off the negative axis. A finite piece of the path is integrated by Arb. From its end T = R + iY
-straight up, the factors' moduli rise, and of ½ Re t(1+t) w/u only the directions with Rg > 1 do, by less than
-½ (R² + |R|) w/|u(T)|², because t(1+t)/u = −t/g − a + a/u with a = (1+g)/g². So what is left out is at most
+and K(t) + K(−1 − t) for a table. There is no singularity above the real axis, where every factor 1 − tg, and
+1 + g + tg of the reverse, keeps off the negative axis. A finite piece of the path is integrated by Arb. From its end
+T = R + iY straight up, the factors' moduli rise, and of ½ Re t(1+t) w/u only the directions with Rg > 1 do, by less
+than ½ (R² + |R|) w/|u(T)|², because t(1+t)/u = −t/g − a + a/u with a = (1+g)/g². So what is left out is at most
 
     |e^{K(T) − εT}| e^{½ (R² + |R|) V} / Y,     V = Σ w/|u(T)|² = Im(T Σ w/u(T)) / Y.
 
@@ -30,7 +30,7 @@ from shoal.proofs.pencil import UP, Pencil
 
 #: Precision of the integral, in bits; its relative width that is asked for, and that is good enough.
 PRECISION = 128
-GOAL, ENOUGH = 2.0**-44, 2.0**-36
+GOAL, ENOUGH = 2.0**-47, 2.0**-36
 #: Evaluations of the integrand per path.
 EVALUATIONS = 8_000
 #: Paths tried for one edge.
@@ -79,7 +79,7 @@ def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float) -> Enclosu
 
 
 def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
-    """Chernoff's bound at t = ``order`` from the covariances themselves, without a pencil; None where t is too large."""
+    """Chernoff's bound at t = ``order`` from the covariances, without a pencil; None where t is too large."""
     with bits(PRECISION):
         t, gap = arb(order), [pair.gap[i, 0] for i in range(pair.k)]
         total = -arb(epsilon) * t
@@ -94,7 +94,7 @@ def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: flo
 
 
 class _Side(NamedTuple):
-    """One direction: factors u = start + slope t with weights w, and of those far from 1 on the path with a w instead."""
+    """One direction: factors u = start + slope t with weights w, and with a w where far from 1 on the path."""
 
     near: list[tuple[Ball, Ball, Ball]]
     far: list[tuple[Ball, Ball, Ball]]
@@ -232,7 +232,7 @@ def _chernoff(integrand: _Integrand, order: float) -> Ball | None:
 
 
 def _beyond(pencil: Pencil, backward: bool, epsilon: float) -> bool:
-    """Whether the loss is proved never to exceed ε: all g of one sign, and sup L = ∓½ (ln det Σ/det Σ' + yᵀH⁻¹y) ≤ ε."""
+    """Whether the loss surely never exceeds ε: all g of one sign, and sup L = ∓½ (ln det Σ/det Σ' + yᵀH⁻¹y) ≤ ε."""
     if not all((value > pencil.r if backward else value < -pencil.r) for value in pencil.g):
         return False
     least = min(float(abs(value).lower()) for value in pencil.g) / UP

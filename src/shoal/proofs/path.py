@@ -22,10 +22,12 @@ from shoal.validation import FloatArray, IndexArray
 
 #: Beyond this t nothing is looked for: a loss that is bounded, and an ε at or beyond its bound.
 FARTHEST = 1e40
+#: Differences beyond this are all alike: δ is 1.
+LARGE = 1e100
 #: Angles of the hyperbola from the vertical; beyond π/4 a Gaussian would grow.
 ANGLES = (math.pi / 8, math.pi / 16, math.pi / 40)
 #: ln of what may be left at the end of a path, and of how high the integrand may rise on it, relative to its start.
-LEFT, RISE = -34.0, 3.0
+LEFT, RISE = -37.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,11 @@ def spectra(means: FloatArray, covs: FloatArray, pairs: IndexArray) -> tuple[Flo
     halves = vectors / np.sqrt(np.maximum(values, 1e-18 * values[:, -1:] + 1e-300))[:, None, :]
     half = halves[j]
     back = np.swapaxes(half, 1, 2)
-    g, turn = np.linalg.eigh(back @ (covs[i] - covs[j]) @ half)
-    z = np.swapaxes(turn, 1, 2) @ (back @ (means[j] - means[i])[:, :, None])
-    return np.maximum(g, -1 + 1e-15), z[:, :, 0] ** 2
+    with np.errstate(all="ignore"):
+        between = np.clip(np.nan_to_num(back @ (covs[i] - covs[j]) @ half), -LARGE, LARGE)
+        g, turn = np.linalg.eigh(between)
+        z = np.swapaxes(turn, 1, 2) @ np.nan_to_num(back @ (means[j] - means[i])[:, :, None])
+        return np.maximum(g, -1 + 1e-15), np.minimum(z[:, :, 0] ** 2, LARGE)
 
 
 def directed(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tuple[FloatArray, FloatArray]:

@@ -19,6 +19,7 @@ import numpy as np
 
 import shoal
 from shoal import validation
+from shoal.accounting.curve import round_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from shoal.proofs.path import Path
 
 FORMAT, VERSION = "shoal proof", 1
-#: Both ends are stated this much outside of what was found, so that another program with roundings of its own agrees.
-MARGIN = 2.0**-40
+#: Both ends are stated this much outside of what was found, relative to δ and to the width of what was found, so that
+#: another program with roundings of its own agrees.
+MARGIN, WIDER = 2.0**-40, 8
 #: An edge whose estimate of ln δ is this far below the worst is first tried with Chernoff's bound.
 WORTH_TRYING = 0.7
 #: Edges whose spectra are estimated at once.
@@ -71,7 +73,7 @@ class Proof:
 
     ``ideal_upper`` is the upper end before ``finite_precision`` is added. ``epsilon`` is one number, or one per edge
     where they differ. ``digest`` names what was proved (a mechanism's own, or that of the laws and edges), and
-    ``own_graph`` says that the edges are the mechanism's. ``edges`` holds the enclosures of the edges proved one by one;
+    ``own_graph`` says that the edges are the mechanism's. ``edges`` holds the enclosures of edges proved one by one;
     the others are ``excluded`` or have equal laws (``n_equal``). ``unsettled`` says why there is no more than
     [``delta_lower``, 1], where that is so.
     """
@@ -157,7 +159,8 @@ class Proof:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-        what = f"δ ≤ {self.delta_upper:.6g} ({self.scope}), proved over {self.n_edges} edge(s), worst for {a} against {b}"
+        what = f"δ ≤ {round_up(self.delta_upper):.4g} ({self.scope}), proved over {self.n_edges} edge(s)"
+        what = f"{what}, worst for {a} against {b}"
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
 
 
@@ -219,7 +222,7 @@ def prove(
     ideal, lower = max((e.upper for e in found.proved), default=0.0), max((e.lower for e in found.proved), default=0.0)
     worst = max(found.proved, key=lambda e: (e.upper, e.lower), default=None)
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
-    total = ideal if loss == 0 else min(math.nextafter(ideal + loss, math.inf), 1.0)
+    total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
     return Proof(
         digest=mechanism.digest if mechanism is not None else laws_file.digest(classes, pairs),
         scope=scope,
@@ -297,10 +300,11 @@ class _Search:
                 made = made or pencil(pair)
                 found = enclosure.enclosed(made, sides, epsilon)
                 by = "integral" if found.path else "chernoff" if found.order else "bounded"
-                low, high = down(found.lower * (1 - MARGIN)), up(found.upper * (1 + MARGIN))
+                slack = MARGIN * found.upper + WIDER * (found.upper - found.lower) if by == "integral" else 0
+                low, high = down(found.lower - slack), up(found.upper * (1 + MARGIN) + slack)
                 if by == "bounded" and found.upper == 1:
                     raise Unsettled("no enclosure was found within the limits on precision and work")
-                one = EdgeProof(row, direction, by, max(low, 0.0), min(high, 1.0), found.path, found.order)
+                one = EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), found.path, found.order)
                 self._add(one)
         except Unsettled as reason:
             self.unsettled.add(str(reason))
@@ -372,9 +376,14 @@ def _from_json(found: dict[str, Any]) -> Proof:
         way = None if own is None else path.Path(**{k: v if k == "bend" else number(v) for k, v in own.items()})
         edges.append(
             EdgeProof(
-                one["edge"], one["direction"], one["by"], number(one["lower"]), number(one["upper"]), way,
+                one["edge"],
+                one["direction"],
+                one["by"],
+                number(one["lower"]),
+                number(one["upper"]),
+                way,
                 None if order is None else number(order),
-            )  # fmt: skip
+            )
         )
     epsilon = found["epsilon"]
     return Proof(
