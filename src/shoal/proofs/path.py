@@ -78,7 +78,7 @@ def saddles(g: FloatArray, w: FloatArray, epsilon: FloatArray, *, chernoff: bool
         middle = 0.5 * (low + high)
         rising = _slope(g, w, linear, np.exp(middle), chernoff) > 0
         low, high = np.where(rising, low, middle), np.where(rising, middle, high)
-    return np.exp(low)
+    return np.asarray(np.exp(low))
 
 
 def estimates(g: FloatArray, w: FloatArray, epsilon: FloatArray) -> FloatArray:

@@ -379,7 +379,8 @@ def _from_json(found: dict[str, Any]) -> Proof:
     edges = []
     for one in found["edges"]:
         own, order = one.get("path"), one.get("order")
-        way = None if own is None else path.Path(**{k: v if k == "bend" else number(v) for k, v in own.items()})
+        numbers = {} if own is None else {name: number(value) for name, value in own.items() if name != "bend"}
+        way = None if own is None else path.Path(**numbers, bend=int(own["bend"]))
         edges.append(
             EdgeProof(
                 one["edge"],
