@@ -1,8 +1,8 @@
 """The price of privacy in one picture: error of crowds by population and by size, and one household's curves.
 
 The price is the mean absolute error of what is released, each crowd's mean in kW, against what was metered later,
-relative to that of the unprotected forecasts (ARMA(6, 5), 12 quarter-hours). Real homes are read where they are at hand;
-simulated ones are nobody's. ``python -m benchmarks.price --picture docs/pictures/price.png`` draws it.
+relative to that of the unprotected forecasts (ARMA(6, 5), 12 quarter-hours). Real homes are read where they are at
+hand; simulated ones are nobody's. ``python -m benchmarks.price --picture docs/pictures/price.png`` draws it.
 """
 
 from __future__ import annotations
@@ -95,6 +95,9 @@ def draw(path: str, lines: Any, by_size: Any, fc: shoal.Forecasts, later: FloatA
         for (name, row), color in zip(found.items(), ("#1f4e79", "#d1772e"), strict=False):
             more = [100 * (value - 1) for value in row.values()]
             axes.semilogx(list(row), more, "o-", color=color, label=name)
+        ticks = [2, 5, 10, 20, 50] if axes is middle else [100, 1_000, 10_000]
+        axes.set_xticks(ticks, [f"{one:,}" for one in ticks])
+        axes.xaxis.minorticks_off()
         axes.set(xlabel=words, ylabel="more error than without protection, %", ylim=(0, None))
         axes.legend(frameon=False)
         axes.grid(alpha=0.2)

@@ -159,14 +159,8 @@ class Proof:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-<<<<<<< HEAD
-        what = (
-            f"δ ≤ {self.delta_upper:.6g} ({self.scope}), proved over {self.n_edges} edge(s), worst for {a} against {b}"
-        )
-=======
         what = f"δ ≤ {round_up(self.delta_upper):.4g} ({self.scope}), proved over {self.n_edges} edge(s)"
         what = f"{what}, worst for {a} against {b}"
->>>>>>> main
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
 
 
