@@ -49,9 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", default="", help="where to draw it")
     options = parser.parse_args()
-    print(
-        f"## The price of privacy\n\nError against what was metered later, relative to no protection; crowds of {SIZE}.\n"
-    )
+    print(f"## The price of privacy\n\nError against what was metered later, over no protection; crowds of {SIZE}.\n")
     lines: dict[str, dict[int, float]] = {}
     by_size: dict[str, dict[int, float]] = {}
     if DATA.is_file():
