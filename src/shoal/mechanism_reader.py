@@ -9,8 +9,11 @@ from shoal.codebooks import codebook_file
 from shoal.codebooks.codebook import Codebook
 from shoal.mechanism import Mechanism
 
+#: What releases answers.
+Releaser = Mechanism | Codebook
 
-def load(path: str | Path) -> Mechanism | Codebook:
+
+def load(path: str | Path) -> Releaser:
     """Read what :meth:`Mechanism.save` or :meth:`Codebook.save` wrote.
 
     A file that is damaged, altered or of another version is refused.
@@ -28,7 +31,7 @@ def load(path: str | Path) -> Mechanism | Codebook:
     return from_bytes(archive.content_of(path, mechanism_file.FORMAT), f"path: {Path(path).name}")
 
 
-def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:
+def from_bytes(content: bytes, name: str = "content") -> Releaser:
     """The same from the content of a file; ``name`` is what messages call it."""
     if archive.form_of(content) == codebook_file.FORMAT:
         return Codebook.from_bytes(content, name)

@@ -51,7 +51,7 @@ def test_columns_are_named_on_the_command_line(meters, tmp_path):
     names = {"household": "Zähler", "timestamp": "Zeit", "kw": "Wert"}
     pl.read_csv(meters).rename(names).write_csv(tmp_path / "m.csv", separator=";")
     named = ["--household-column", "Zähler", "--timestamp-column", "Zeit", "--value-column", "Wert", "--unit", "kw"]
-    small = ["--group-cap", "4", "--horizon", "4", "--order", "2,1"]
+    small = ["--crowd", "4", "--horizon", "4", "--order", "2,1"]
     done = call("fit", tmp_path / "m.csv", "--out", tmp_path / "x", *small, *named, "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 12

@@ -15,8 +15,8 @@ from scipy.optimize import linprog
 
 import shoal
 from shoal.codebooks import odds
-from shoal.codebooks.columns import _Search
 from shoal.codebooks.odds import WHOLE
+from shoal.codebooks.program import _Search
 
 
 def crowd(n: int, seed: int, k: int = 3) -> Any:

@@ -48,7 +48,9 @@ class LossAtoms:
         """From positive integers over the same whole, ours the law that answers come from."""
         quotients = ours / theirs  # off by three roundings
         logs = np.log(quotients)
-        losses = logs + 8 * EPS * (1.0 + np.abs(logs))
+        losses = np.where(ours == theirs, 0.0, logs + 8 * EPS * (1.0 + np.abs(logs)))
+        if (ours == theirs).all():
+            largest = 0.0
         whole = float(sum(ours.tolist()))
         return _merged(
             np.ceil(losses * 2.0**UNIT_BITS).astype(np.int64), ours / whole * (1 + 4 * EPS), largest, UNIT_BITS

@@ -23,10 +23,11 @@ from shoal import archive, validation
 from shoal.accounting.curve import PrivacyCurve, round_up
 from shoal.accounting.releases import SCOPES
 from shoal.certificate import Certificate
+from shoal.classes import GaussianClasses
 from shoal.codebooks import codebook_file
 from shoal.codebooks.atoms import LossAtoms
-from shoal.codebooks.columns import best_columns, center_alone
 from shoal.codebooks.odds import BITS, EXP_BITS, WHOLE, Counts, counts_of, drawn, exp_floor, probabilities, refined
+from shoal.codebooks.program import best_columns, center_alone
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
@@ -202,6 +203,36 @@ class Codebook:
         rows = _checked_answers(answers, len(self.labels))
         return replace(self, answers=rows, groups=tuple(group.renewed(rows) for group in self.groups))
 
+    @cached_property
+    def classes(self) -> GaussianClasses:
+        """The true answers as class laws: constants."""
+        return GaussianClasses.deterministic(self.answers, self.labels)
+
+    def prepare(self) -> None:
+        """A codebook has nothing to compute before its first release."""
+
+    def position(self, label: Any) -> int:
+        """The place of a label among ``labels``."""
+        group, row = self.place(label)
+        return int(group.members[row])
+
+    def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
+        """Raise where an answer, (m, k) in all, is not the constant of the label at its position."""
+        count = int((answers != self.answers[list(positions)]).any(axis=1).sum())
+        if count:
+            raise InputError(
+                f"{name}: {count} of {len(answers)} answer(s) are not those the codebook was made for; renew it with "
+                "the new answers, or make another"
+            )
+
+    def can_release(self, values: FloatArray) -> bool:
+        """Whether every row of ``values``, (m, k), is one of the curves."""
+        return values.shape[1:] == self.answers.shape[1:] and all(row.tobytes() in self._curves for row in values)
+
+    @cached_property
+    def _curves(self) -> set[bytes]:
+        return {curve.tobytes() for group in self.groups for curve in group.curves}
+
     def place(self, label: Any) -> tuple[Group, int]:
         """The group of a label and its row there."""
         place = self._places.get(str(label))
@@ -248,7 +279,7 @@ class Codebook:
         >>> print(f"{book.curve(1.0).delta_upper:.4f}", book.curve(2.0).delta_upper)
         0.5568 0.0
         >>> print(f"{book.curve(2.0, scope='table').delta_upper:.4f}")
-        0.6710
+        0.6708
         """
         scope = validation.choice(list(SCOPES), scope=self.scope if scope is None else scope)
         grid, scalar = validation.grid(epsilon=epsilon)
@@ -272,6 +303,23 @@ class Codebook:
             scope=scope,
         )
         return curve.scalar() if scalar else curve
+
+    def divergence(self, order: float) -> float:
+        """The Rényi divergence of an order above 1, of the worst pair, rounded up: K(order − 1) / (order − 1)."""
+        t = validation.positive(order=order - 1.0)
+        moments = [
+            LossAtoms.of(ours, theirs, self.answer_epsilon).log_moment(t)
+            for group in self.groups
+            for i, ours in enumerate(group.counts)
+            for j, theirs in enumerate(group.counts)
+            if i != j
+        ]
+        return max(max(moments, default=0.0), 0.0) / t * (1 + 4 * EPS)
+
+    @property
+    def finite_precision_tv(self) -> float:
+        """Nothing: what is drawn is exactly what is promised."""
+        return 0.0
 
     @cached_property
     def certificate(self) -> Certificate:

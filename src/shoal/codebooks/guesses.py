@@ -83,9 +83,9 @@ class LawTest:
 def law_test(book: Codebook, label: Any, positions: Any, confidence: float = 0.95) -> LawTest:
     """Hold positions drawn for ``label`` against the stored probabilities.
 
-    Each curve's count has an exact interval (Clopper & Pearson 1934), at a confidence that leaves 1 − ``confidence`` for
-    all of them together; ``p_value`` is that of the multinomial law by Pearson's χ² statistic, with curves expected less
-    than five times taken together.
+    Each curve's count has an exact interval (Clopper & Pearson 1934), at a confidence that leaves 1 − ``confidence``
+    for all of them together; ``p_value`` is that of the multinomial law by Pearson's χ² statistic, with curves expected
+    less than five times taken together.
 
     Args:
         book: the codebook.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.codebooks.columns import Columns
+from shoal.codebooks.program import Columns
 from shoal.validation import FloatArray
 
 Counts = NDArray[np.int64]
@@ -56,7 +56,7 @@ def counts_of(found: Columns, epsilon: float) -> Counts | None:
         return None
     sets = found.sets.T
     n, m = sets.shape
-    high = [max(int(round(float(often) * WHOLE)), 1) for often in found.often]
+    high = [max(round(float(often) * WHOLE), 1) for often in found.often]
     while True:
         low = [-((-h << RATIO_BITS) // limit) for h in high]
         rows = [sum(h if held else t for h, t, held in zip(high, low, row, strict=True)) for row in sets]

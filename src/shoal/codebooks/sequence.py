@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, exp_up, trusted
-from shoal.accounting.releases import SCOPES, Releases
+from shoal.accounting.releases import SCOPES, EdgeSource, Releases
 from shoal.codebooks.atoms import LossAtoms, total
 from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError
@@ -41,8 +41,8 @@ def composed_delta(
     >>> book = shoal.codebook([[0.0], [1.0]], graph, epsilon=1.0)
     >>> noisy = shoal.GaussianClasses([[0.0], [1.0]], [[4.0]], labels=["a", "b"])
     >>> print(f"{shoal.composed_delta([book, noisy], graph, 1.0).delta_upper:.4f}")
-    0.1298
-    >>> shoal.composed_delta([book, book], graph, 2.0).delta_upper
+    0.1443
+    >>> float(shoal.composed_delta([book, book], graph, 2.0).delta_upper)
     0.0
     """
     validation.choice(list(SCOPES), scope=scope)
@@ -63,9 +63,9 @@ def composed_delta(
         for direction in range(2 if scope == "answer" else 1):
             one, other = ends if direction == 0 else ends[::-1]
             loss = total([book.losses(one, other, scope) for book in books])
-            deltas = _deltas(loss, gaussian, pair, direction, grid)
-            for e in np.flatnonzero(deltas > best):
-                best[e], worst[e] = deltas[e], (one, other)
+            found = deltas(loss, gaussian, pair, direction, grid, 2 if scope == "answer" else 1)
+            for e in np.flatnonzero(found > best):
+                best[e], worst[e] = found[e], (one, other)
     logs = np.full(len(grid), -np.inf)
     np.log(best, out=logs, where=best > 0.0)
     log_upper = np.where(best > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf)
@@ -73,14 +73,16 @@ def composed_delta(
     return curve.scalar() if scalar else curve
 
 
-def _deltas(loss: LossAtoms, gaussian: Releases | None, pair: Any, direction: int, grid: FloatArray) -> FloatArray:
-    """δ of one directed pair at each ε, rounded up."""
+def deltas(
+    loss: LossAtoms, gaussian: EdgeSource | None, pair: Any, direction: int, grid: FloatArray, directions: int = 2
+) -> FloatArray:
+    """δ of one directed pair at each ε, rounded up: discrete losses beside those of ``gaussian``, if any."""
     if gaussian is None:
         return np.array([loss.delta(e) for e in grid.tolist()])
     atoms = np.minimum(loss.losses, loss.largest)
     shifted = np.nextafter(grid[:, None] - atoms[None, :], -np.inf).ravel()
-    offsets = np.zeros((1, gaussian.directions))
-    found = brackets(gaussian, pair[None, :], NOTIONS["dp"], shifted, offsets)[0, direction]
+    offsets = np.zeros((1, directions))
+    found = brackets(gaussian, np.asarray(pair)[None, :], NOTIONS["dp"], shifted, offsets)[0, direction]
     uppers = exp_up(trusted(found)[2]).reshape(len(grid), len(atoms))
     sums = [math.fsum(row) for row in loss.probabilities * uppers]
     return np.minimum(np.array(sums) * (1 + 4 * EPS), 1.0)

@@ -12,8 +12,9 @@ For any numbers λ, every ε-private mechanism has
 
     Σ p_i E|released − q_i|² ≥ Σ λ_i + n min(0, min_S (V(S) − Σ λ_i v_i(S))):
 
-the left side is at least Σ_S x_S V(S) with Σ_S x_S v_i(S) = 1 for every i (docs/theory.md, section 11), and Σ_S x_S ≤ n because every
-non-empty S has a v_i of 1. The bound is evaluated with e^−ε rounded down and everything else to the safe side.
+the left side is at least Σ_S x_S V(S) with Σ_S x_S v_i(S) = 1 for every i (docs/theory.md, section 11), and Σ_S x_S ≤ n
+because every non-empty S has a v_i of 1. The bound is evaluated with e^−ε rounded down and everything else to the safe
+side.
 """
 
 from __future__ import annotations

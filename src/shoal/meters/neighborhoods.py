@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,18 +89,19 @@ def crowd_graph(
 
 
 def habits(forecasts: Forecasts) -> FloatArray:
-    """(n, d) what makes tomorrow's forecasts alike too: the mean of √kW by time of the day in the training window.
+    """(n, d) what makes tomorrow's forecasts alike too: the mean of √kW by hour of the day in the training window.
 
-    The root weighs small and large homes by what an error costs either. The times that the forecast covers count as
-    much as the whole day: releases go on at the same hours. Times without any reading take the household's mean.
+    The root weighs small and large homes by what an error costs either. The hours that the forecast covers count as
+    much as the whole day: releases go on at the same hours. Hours without any reading take the household's mean.
     """
     past = forecasts.history
     if past is None:
         raise InputError('by="profile" needs forecasts that come with their training window')
     place = {name: i for i, name in enumerate(past.households)}
     kw = past.kw[[place[name] for name in forecasts.households]]
-    slot = phases(past.timestamps, "day", forecasts.step)
-    return day_habits(np.sqrt(np.maximum(kw, 0)), slot, phases(forecasts.timestamps, "day", forecasts.step))
+    width = max(int(timedelta(hours=1) / forecasts.step), 1)
+    slot, ahead = (phases(when, "day", forecasts.step) // width for when in (past.timestamps, forecasts.timestamps))
+    return day_habits(np.sqrt(np.maximum(kw, 0)), slot, ahead)
 
 
 def day_habits(values: FloatArray, slot: NDArray[np.int64], ahead: NDArray[np.int64]) -> FloatArray:

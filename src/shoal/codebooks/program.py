@@ -5,8 +5,8 @@
 
 A few columns are kept; their linear program gives multipliers λ, and for "worst" weights p as well; sets of negative
 reduced cost V(S) − Σ λ_i v_i(S) join until none is left. Up to :data:`~shoal.codebooks.subsets.LARGEST` labels all
-subsets are looked at, and the multipliers prove a lower bound. Beyond, sets are looked for by Lloyd steps: for a curve c
-the best set is {i : p_i |q_i − c|² < λ_i}, and for a set the best curve is its weighted mean.
+subsets are looked at, and the multipliers prove a lower bound. Beyond, sets are looked for by Lloyd steps: for a curve
+c the best set is {i : p_i |q_i − c|² < λ_i}, and for a set the best curve is its weighted mean.
 
 Prices are asked halfway between the multipliers of the program and the best known ones: the program's jump about,
 and would bring in many columns that are never used.
@@ -210,7 +210,7 @@ class _Search:
         return np.unique((ranks[:, None, :] < sizes[None, :, None]).reshape(-1, self.n), axis=0)
 
     def _lloyd(self, duals: FloatArray, weights: FloatArray) -> BoolArray:
-        """Sets from Lloyd steps at these multipliers, started from the columns that cost least there and every label."""
+        """Sets from Lloyd steps at these multipliers, from the columns that cost least there and from every label."""
         columns = np.where(self.sets, 1.0, self.low)
         excess = weights * _from(self.shares, self.distances) - duals
         order = np.argsort((columns * excess).sum(axis=1))[:LLOYD_STARTS]
@@ -256,6 +256,7 @@ class _Search:
 
     def _used(self, often: FloatArray, bound: float) -> Columns:
         kept = np.flatnonzero(often > 1e-11)  # columns that joined after the last program come after these
+        kept = kept[np.lexsort(~self.sets[kept].T[::-1])]
         return Columns(self.sets[kept], often[kept], self.shares[kept], bound)
 
 
