@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 from typing import Any
 
@@ -147,3 +148,26 @@ def test_sums_equal_in_double_precision_only_are_told_apart(method: str) -> None
     sigma = np.sqrt(float(mechanism.noise_cov.max()))
     least = float(shoal.gaussian_delta(float(gap) * (1 - 1e-12), sigma, 1.0)) * (1 - 1e-12)
     assert mechanism.certificate.delta_upper >= least
+
+
+def test_an_error_of_the_class_means_is_mapped_as_the_answers_are() -> None:
+    """q is off by e: released is (I + gain) q, off by (I + gain) e in every entry, not by e."""
+    rng = np.random.default_rng(5)
+    exact = shoal.GaussianClasses(rng.standard_normal((3, 2)), np.stack([np.eye(2)] * 3))
+    known = np.full((3, 2), 1e-6)
+    doubted = exact.doubted(np.zeros((1, 2, 2)), known)
+    graph = shoal.NeighborGraph.complete(doubted.labels)
+    base = shoal.design(exact, graph, "white", 1.0, 1.0)
+    gain = np.stack([np.array([[0.0, 40.0], [-7.0, 2.0]])] * 3)
+    mechanism = dataclasses.replace(base, classes=doubted, gain=gain)
+    assert mechanism.output.errors is not None
+    true = (np.eye(2) + gain) @ known[:, :, None]
+    worst = np.abs(np.eye(2) + gain) @ known[:, :, None]
+    assert (mechanism.output.errors[1] >= worst[:, :, 0]).all()
+    assert (np.abs(true[:, :, 0]) <= mechanism.output.errors[1]).all()
+    # Two labels whose true means differ by that much are told apart by it, and the certificate covers it.
+    moved = exact.means + np.array([1.0, -1.0, 1.0])[:, None] * known
+    truly = dataclasses.replace(base, classes=shoal.GaussianClasses(moved, exact.covs, exact.labels), gain=gain)
+    means = truly.output.means + (gain @ (moved - exact.means)[:, :, None])[:, :, 0]
+    released = shoal.GaussianClasses(means, truly.output.covs, exact.labels)
+    assert mechanism.curve(0.1).delta_upper >= shoal.privacy_curve(released, graph, 0.1).delta

@@ -96,8 +96,10 @@ class Mechanism:
         covs = np.broadcast_to(covs, (len(means), *covs.shape[1:]))
         cov_error = cov_error + self._drawn_differently
         if self.classes.errors is not None:
-            mean_error = mean_error + self.classes.errors[1]
+            # An answer whose mean is off by e is released off by (I + gain) e.
             kept = np.eye(self.classes.n_dims) if self.gain is None else np.abs(np.eye(self.classes.n_dims) + self.gain)
+            moved = (kept @ np.broadcast_to(self.classes.errors[1], means.shape)[:, :, None])[:, :, 0]
+            mean_error = mean_error + (1 + 1e-9) * moved
             cov_error = cov_error + (1 + 1e-9) * kept @ self.classes.errors[0] @ np.swapaxes(kept, -1, -2)
         return GaussianClasses(means, covs, self.classes.labels).doubted(cov_error, mean_error)
 
