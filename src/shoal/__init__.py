@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from shoal.accounting.tradeoff import tpr_at_fpr as tpr_at_fpr
     from shoal.accounting.tradeoff import tradeoff_curve as tradeoff_curve
     from shoal.audits.audit import audit as audit
+    from shoal.audits.book_audit import BookAudit as BookAudit
     from shoal.audits.guard import ModelGuard as ModelGuard
     from shoal.audits.guard import model_guard as model_guard
     from shoal.audits.holdout import ObservedLoss as ObservedLoss
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from shoal.designs.design import design as design
     from shoal.designs.design import frontier as frontier
     from shoal.designs.design import perfect_rho as perfect_rho
+    from shoal.designs.equal_epsilon import EpsilonFrontier as EpsilonFrontier
+    from shoal.designs.equal_epsilon import epsilon_frontier as epsilon_frontier
     from shoal.designs.reuse import Reuse as Reuse
     from shoal.designs.reuse import redesigned as redesigned
     from shoal.designs.reuse import reuse as reuse
@@ -145,6 +148,9 @@ _HOME = {
     "composed_delta": "shoal.codebooks.sequence",
     "calibrate": "shoal.designs.calibration",
     "Frontier": "shoal.designs.design",
+    "EpsilonFrontier": "shoal.designs.equal_epsilon",
+    "epsilon_frontier": "shoal.designs.equal_epsilon",
+    "BookAudit": "shoal.audits.book_audit",
     "design": "shoal.designs.design",
     "frontier": "shoal.designs.design",
     "perfect_rho": "shoal.designs.design",

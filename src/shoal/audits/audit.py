@@ -21,7 +21,7 @@ import itertools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from shoal.accounting.curve import brackets, exp_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.audits import trials
 from shoal.audits.attacks import Events, claimed_and_fitted, count_events, exchanged
+from shoal.audits.book_audit import BookAudit, audit_book
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.audits.fidelity import law_findings
 from shoal.audits.findings import HOLDS, Finding
@@ -40,6 +41,7 @@ from shoal.audits.replay import Repeats, share_identical
 from shoal.audits.residuals import Laws
 from shoal.audits.verdict import Audit, Replay
 from shoal.classes import GaussianClasses
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import CertificationError, InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
@@ -50,6 +52,19 @@ from shoal.validation import FloatArray, IndexArray
 MOST_EDGES = 4000
 
 
+@overload
+def audit(
+    mechanism: Codebook,
+    graph: NeighborGraph | None = None,
+    *,
+    scope: str | None = None,
+    n_samples: int = 20_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> BookAudit: ...
+
+
+@overload
 def audit(
     mechanism: Mechanism,
     graph: NeighborGraph | None = None,
@@ -65,11 +80,31 @@ def audit(
     repeated: Any = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> Audit:
+) -> Audit: ...
+
+
+def audit(
+    mechanism: Mechanism | Codebook,
+    graph: NeighborGraph | None = None,
+    *,
+    scope: str | None = None,
+    n_samples: int = 20_000,
+    confidence: float = 0.95,
+    epsilon: Any = None,
+    answers: Any = None,
+    releases: Any = None,
+    release: trials.Release | None = None,
+    repeats: int = 4,
+    repeated: Any = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Audit | BookAudit:
     """Attack released answers and say whether they are consistent with what the mechanism claims.
 
     Args:
-        mechanism: the mechanism whose claim is checked.
+        mechanism: the mechanism whose claim is checked; of a codebook draws are, by
+            :func:`shoal.audits.book_audit.audit_book`, and no other arguments than graph, scope, n_samples, confidence
+            and seed apply.
         graph: edges to look at, all of them edges of the mechanism's graph (the default). Of more than 4,000 those
             2,000 with the largest claimed δ are attacked, and 2,000 others drawn at random.
         scope: what attackers hold: one ``"answer"``, or the ``"table"`` with a row of every label. By default what the
@@ -107,6 +142,8 @@ def audit(
     >>> shoal.audit(mechanism, scope="table", n_samples=2000, release=seeded).scope
     'table'
     """
+    if isinstance(mechanism, Codebook):
+        return audit_book(mechanism, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
     graph = mechanism.graph if graph is None else graph
     scope = mechanism.scope if scope is None else validation.choice(list(SCOPES), scope=scope)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)

@@ -46,11 +46,9 @@ def gather(card: ReleaseCard, shown: Exhibits | None = None, title: str | None =
         found.append(Section("price", "What privacy costs", shown.price_says, shown.price))
     found.append(privacy.curves(card, shown))
     if shown is not None:
-        found += [
-            privacy.frontier_section(card, shown),
-            privacy.edges(shown, card.fit.noun),
-            answers.answers(card, shown),
-        ]
+        if shown.mechanism is not None:
+            found += [privacy.frontier_section(card, shown), privacy.edges(shown, card.fit.noun)]
+        found.append(answers.answers(card, shown))
     found += [
         answers.accuracy(card, shown),
         evidence.attack(card, shown),

@@ -248,6 +248,18 @@ class Codebook:
             for row, member in enumerate(group.members)
         }
 
+    def part(self, position: int) -> Codebook:
+        """The codebook of the group that the label at a position belongs to."""
+        group = next(one for one in self.groups if position in one.members)
+        names = [self.labels[i] for i in group.members]
+        return replace(
+            self,
+            graph=NeighborGraph.complete(names),
+            answers=self.answers[group.members],
+            weights=self.weights[group.members],
+            groups=(replace(group, members=np.arange(len(names), dtype=np.intp)),),
+        )
+
     # ------------------------------------------------------------------ how private it is
 
     def losses(self, one: Any, other: Any, scope: str = "answer") -> LossAtoms:

@@ -70,8 +70,9 @@ class Config:
 
     query: str = _setting("privacy", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
     method: str | None = _setting(
-        "privacy", None, '"center", "mean", "transport", "additive", "covariance", "paper", "white" or "none"; '
-        'by default "center" to reach a δ, "transport" to spend a ρ'
+        "privacy", None, '"auto", "codebook", "center", "mean", "transport", "additive", "covariance", "paper", '
+        '"white" or "none"; by default "auto" to reach a δ (the crowd\'s curve, or a codebook where that errs 2 % '
+        'less), "transport" to spend a ρ'
     )  # fmt: skip
     scope: str = _setting(
         "privacy", "table", 'whom the guarantee is about: "table", who holds all released rows; "answer", who gets one'
@@ -136,7 +137,18 @@ class Config:
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
         validation.choice(("table", "answer"), scope=self.scope)
         if self.method is not None:
-            methods = ("none", "white", "paper", "covariance", "additive", "transport", "center", "mean")
+            methods = (
+                "auto",
+                "codebook",
+                "none",
+                "white",
+                "paper",
+                "covariance",
+                "additive",
+                "transport",
+                "center",
+                "mean",
+            )
             validation.choice(methods, method=self.method)
         if self.delta is not None and self.rho is not None:
             raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
@@ -166,8 +178,16 @@ class Config:
         Constants at a guarantee worth having are best released as the crowd's own curve, which takes no search: its
         mean, or its center where the worst error counts.
         """
-        found = self.method or ("center" if self.rho is None else "transport")
+        found = self.method or ("auto" if self.rho is None else "transport")
+        if found == "auto" and not (self.discrete and not self.standing):
+            # A codebook pays ε for every release; the crowd's own curve is the same for all, day after day.
+            found = "center"
         return "mean" if found == "center" and self.objective == "mean" else found
+
+    @property
+    def discrete(self) -> bool:
+        """Whether answers are constants in the unit that is released, and one of a few curves could be."""
+        return self.query == "point" and self.scale == "kw" and self.rho is None and self.epsilon > 0
 
     @property
     def standing(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from shoal.accounting.curve import round_up
 from shoal.errors import InputError, ShoalError
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser, load
 from shoal.runs.context import DESIGN, FIT
 from shoal.runs.folder import Folder
 from shoal.runs.stages import design_stage, fit_stage, release_stage
@@ -54,10 +54,10 @@ def _cost(run: Run) -> str:
     )
 
 
-def _hardest(run: Run) -> Mechanism:
+def _hardest(run: Run) -> Releaser:
     """The mechanism, as now configured, of the shard that is hardest to hide in."""
     if run.is_done("design"):
-        return Mechanism.load(design_stage.hardest(run.context("design").listing(DESIGN)).path)
+        return load(design_stage.hardest(run.context("design").listing(DESIGN)).path)
     folder = Folder(run.folder / NEXT)
     folder.path.mkdir(exist_ok=True)
     try:
@@ -69,6 +69,6 @@ def _hardest(run: Run) -> Mechanism:
                 raise InputError("the forecasts of a day that goes on from another are made anew only with the release")
             fit_stage.stage(replace(context, groups_fixed=False))
         design_stage.stage(context)
-        return Mechanism.load(design_stage.hardest(context.listing(DESIGN)).path)
+        return load(design_stage.hardest(context.listing(DESIGN)).path)
     finally:
         shutil.rmtree(folder.path, ignore_errors=True)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.codebooks.codebook import Codebook
 from shoal.designs.design import frontier
 from shoal.errors import InputError
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import load
 from shoal.meters.forecast import Forecasts
 from shoal.runs.context import DESIGN, Context
 from shoal.runs.stages.design_stage import laws
@@ -46,16 +47,21 @@ class FrontierTask:
 
 def curve_of(task: CurveTask) -> WorstCurve:
     """One shard's."""
-    mechanism = Mechanism.load(task.mechanism)
+    mechanism = load(task.mechanism)
     grid = list(task.epsilon)
-    found = mechanism.released_curve(grid) if task.notion == "dp" else mechanism.curve(grid, task.notion)
+    if isinstance(mechanism, Codebook):
+        if task.notion != "dp":
+            raise InputError("notion: what a codebook releases is accounted for as dp only")
+        found = mechanism.curve(grid)
+    else:
+        found = mechanism.released_curve(grid) if task.notion == "dp" else mechanism.curve(grid, task.notion)
     edges = tuple((str(a), str(b)) for a, b in found.worst_edge)
     return WorstCurve(task.epsilon, tuple(float(one) for one in found.delta_upper), edges)
 
 
 def frontier_of(task: FrontierTask) -> dict[str, list[float]]:
     """One shard's."""
-    mechanism = Mechanism.load(task.mechanism)
+    mechanism = load(task.mechanism)
     graph = mechanism.graph
     forecasts = Forecasts.load(task.forecasts)
     if tuple(forecasts.households) != graph.labels:

@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoal.audits.audit import audit
+from shoal.audits.book_audit import audit_book
 from shoal.audits.guard import model_guard
+from shoal.card.book_measures import book_audit_facts
 from shoal.card.facts import AuditFacts, DesignFacts
 from shoal.card.measures import audit_facts
+from shoal.codebooks.codebook import Codebook
 from shoal.designs.design import design
 from shoal.designs.parts import part_of
 from shoal.errors import InputError
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import load
 from shoal.meters.forecast import Forecasts
 from shoal.runs.context import DESIGN, Context, Made
 from shoal.runs.jobs import Listing, Part
@@ -52,10 +55,14 @@ class AuditTask:
 
 def do(task: AuditTask) -> AuditFacts:
     """Attack a group's test answers, ask how much rests on the model, and what equal noise would have left."""
-    whole = Mechanism.load(task.mechanism)
+    whole = load(task.mechanism)
+    if isinstance(whole, Codebook):
+        part = whole.part(int(np.flatnonzero(whole.graph.components == task.component)[0]))
+        found = audit_book(part, n_samples=task.samples, confidence=task.confidence, seed=task.seed)
+        return book_audit_facts(found, part)
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == task.component)]
     group = part_of(whole, members)
-    found = audit(
+    attacked = audit(
         group,
         n_samples=task.samples,
         confidence=task.confidence,
@@ -77,7 +84,7 @@ def do(task: AuditTask) -> AuditFacts:
     if rho > 0:
         noisy = design(group.classes, group.graph, "white", float(group.epsilon.max()), rho, scope=group.scope)
         equal = noisy.certificate.delta_upper
-    return audit_facts(found, guard=guard, equal_noise_delta=equal)
+    return audit_facts(attacked, guard=guard, equal_noise_delta=equal)
 
 
 def merge(parts: Sequence[AuditFacts]) -> AuditFacts:
@@ -135,7 +142,7 @@ def sampled(listing: Listing, groups: int, seed: int) -> list[tuple[Part, int]]:
 
 
 def _sample(first: Part, parts: Sequence[Part], groups: int, seed: int) -> list[tuple[Part, int]]:
-    hard = Mechanism.load(first.path)
+    hard = load(first.path)
     component = int(hard.graph.components[hard.graph.labels.index(first.told(DesignFacts).worst_edge[0])])
     chosen = {(first.key, component): (first, component)}
     sizes = np.array([part.told(DesignFacts).groups for part in parts], dtype=np.int64)

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from shoal.card.book_measures import book_facts
 from shoal.card.facts import LISTED, DesignFacts
 from shoal.card.measures import design_facts
 from shoal.classes import GaussianClasses
+from shoal.codebooks.codebook import Codebook, codebook
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.parts import joined, part_of
@@ -27,6 +29,7 @@ from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at, stated
 from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
 from shoal.meters.traces import power_accuracy
@@ -52,6 +55,8 @@ SETTINGS = (
     "rho_tolerance",
 )
 BOUND = "bound.json"
+#: Share of the mean squared error of its own curve by which a group's codebook must be better: 2 % of the error.
+GAIN = 1 - 0.98**2
 #: Relative accuracy of the error of a group that is to meet a δ.
 TOLERANCE = 0.02
 
@@ -71,6 +76,7 @@ class DesignTask:
     iterations: int
     seed: int
     scope: str = "table"
+    objective: str = "mean"
     previous: str | None = None  #: the mechanism of the day before
     rho_tolerance: float = 0.0
 
@@ -84,11 +90,17 @@ def do(task: DesignTask) -> DesignFacts:
         mechanism, decisions = _from_yesterday(task, classes)
     else:
         graph = group_graph(forecasts.households, crowds_of(task.forecasts))
+        book = _book(task, classes, graph) if task.method in ("auto", "codebook") else None
+        if book is not None:
+            points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
+            _saved(task, book, stated(bound_at(book, points, ORDERS, points)))
+            return book_facts(book, query=task.query, target=task.delta, labels=forecasts.households, unit="kW")
+        method = "mean" if task.method == "auto" else task.method
         if task.delta is not None:
             mechanism = calibrate(
                 classes,
                 graph,
-                task.method,
+                method,
                 task.epsilon,
                 task.delta,
                 seed=task.seed,
@@ -99,9 +111,7 @@ def do(task: DesignTask) -> DesignFacts:
             )
         else:
             mechanism = _spent(task, classes, graph)
-    bound = json.dumps(asdict(ledger_bound(mechanism)))
-    put_whole(Path(task.out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(bound))
-    put_whole(task.out, mechanism.save)
+    _saved(task, mechanism, ledger_bound(mechanism))
     return design_facts(
         mechanism,
         query=task.query,
@@ -109,6 +119,27 @@ def do(task: DesignTask) -> DesignFacts:
         accuracy=power_accuracy(part_of(mechanism, forecasts.households), task.unit),
         decisions=tuple(sorted(decisions.items())),
     )
+
+
+def _saved(task: DesignTask, mechanism: Releaser, bound: MechanismBound) -> None:
+    content = json.dumps(asdict(bound))
+    put_whole(Path(task.out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(content))
+    put_whole(task.out, mechanism.save)
+
+
+def _book(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> Codebook | None:
+    """The codebook of a shard; None where it was left to us and no group gains by it."""
+    auto = task.method == "auto"
+    book = codebook(
+        classes.means,
+        graph,
+        task.epsilon,
+        labels=classes.labels,
+        objective=task.objective,
+        scope=task.scope,
+        least_gain=GAIN if auto else 0.0,
+    )
+    return None if auto and all(len(group.curves) == 1 for group in book.groups) else book
 
 
 def merge(parts: Sequence[DesignFacts]) -> DesignFacts:
@@ -255,6 +286,7 @@ def design_job(home: Path, shard: Part, readings: Part, config: Config, before: 
         iterations=config.search,
         seed=config.seed,
         scope=config.scope,
+        objective=config.objective,
         previous=None if old is None else old.path,
         rho_tolerance=config.rho_tolerance,
     )

@@ -23,11 +23,12 @@ import numpy as np
 from shoal.accounting.curve import round_up
 from shoal.card.digits import upper
 from shoal.card.facts import LISTED, MEANINGLESS, FitFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.graph import NeighborGraph
 from shoal.ledger.ledger import Ledger
 from shoal.ledger.overview import Overview
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser, load
 from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
 from shoal.runs.config import DELTA, Config
@@ -86,10 +87,12 @@ def do(task: DrawTask) -> Drawn:
     """A shard's answers through its mechanism, with secure noise."""
     for part in (task.mechanism, task.forecasts):
         part.check()
-    mechanism = Mechanism.load(task.mechanism.path)
+    mechanism = load(task.mechanism.path)
     forecasts = Forecasts.load(task.forecasts.path)
     answers = true_answers(forecasts, task.query, task.unit, task.normals)
     labels = forecasts.households
+    if isinstance(mechanism, Codebook):
+        return Drawn(labels, answers, mechanism.release(list(labels)))
     return Drawn(labels, answers, mechanism.release(answers, list(labels)))
 
 
@@ -143,7 +146,7 @@ def stage(context: Context) -> Made:
     """Every shard through the ledger under the name of this release: drawn by workers, charged here, then written."""
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
-    worst = Mechanism.load(hardest(listing).path)
+    worst = load(hardest(listing).path)
     refuse_empty_claims(worst, config)
     Store(str(context.home)).sweep()
     with open_ledger(context.folder, config, create=True) as ledger, context.workers(len(listing.parts)) as executor:
@@ -239,7 +242,7 @@ def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: 
 def _written(mechanism: Part, forecast: Part, forecasts: Forecasts, released: FloatArray, out: str, unit: str) -> Part:
     """The released shard, after its charge."""
     power = released if unit == "kw" else forecasts.to_power(released)
-    table = released_table(forecasts, Mechanism.load(mechanism.path).graph, power)
+    table = released_table(forecasts, load(mechanism.path).graph, power)
     put_whole(out, lambda rough: table.write_parquet(rough))
     truth = np.load(forecast.beside(TRUTH), allow_pickle=False)
     known, off = off_by(truth, power)
@@ -292,7 +295,7 @@ def open_ledger(folder: Folder, config: Config, *, create: bool = False) -> Ledg
     return Ledger.open(folder.ledger_url(config.ledger), create=create)
 
 
-def refuse_empty_claims(mechanism: Mechanism, config: Config) -> None:
+def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
     """Nothing is released under a figure that promises nothing."""
     if config.query == "as_in_paper":
         raise InputError(
@@ -309,7 +312,7 @@ def refuse_empty_claims(mechanism: Mechanism, config: Config) -> None:
         )
 
 
-def ensure_budget(ledger: Ledger, mechanism: Mechanism, config: Config) -> bool:
+def ensure_budget(ledger: Ledger, mechanism: Releaser, config: Config) -> bool:
     """Give a ledger without a budget the one of the configuration: by default the guarantee that was asked for."""
     if not ledger.unlimited(mechanism.classes.labels):
         return False
@@ -319,7 +322,12 @@ def ensure_budget(ledger: Ledger, mechanism: Mechanism, config: Config) -> bool:
 
 
 def default_budget(config: Config) -> tuple[float, float]:
-    """(ε, δ) named in the configuration, else what the design was to reach: never what a release happens to cost."""
+    """(ε, δ) named in the configuration, else what the design was to reach: never what a release happens to cost.
+
+    Accounts are those of pairs, who hold both rows. Where the design is for single answers, two of them together are
+    (2ε, 2δ), by plain composition.
+    """
     if config.budget_epsilon is not None and config.budget_delta is not None:
         return config.budget_epsilon, config.budget_delta
-    return config.epsilon, DELTA if config.target is None else config.target
+    rows, delta = 1 if config.scope == "table" else 2, DELTA if config.target is None else config.target
+    return rows * config.epsilon, min(rows * delta, 1.0 - 2.0**-40)

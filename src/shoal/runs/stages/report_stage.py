@@ -6,6 +6,7 @@ the worst edge, that edge's own first, up to :data:`LABELS` households. The work
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,14 +14,19 @@ from typing import Any
 import numpy as np
 
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import nearest
+from shoal.card.digits import nearest, plain
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.card.page import write_page
-from shoal.card.section import axis, lines, series
+from shoal.card.section import Plot, axis, lines, series
+from shoal.codebooks.codebook import Codebook
+from shoal.crowds import crowds
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
+from shoal.designs.equal_epsilon import epsilon_frontier
 from shoal.designs.parts import part_of
 from shoal.errors import InputError
+from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser, load
 from shoal.meters.forecast import Forecasts
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
@@ -38,6 +44,8 @@ REPORT = "report.html"
 LABELS, ACCOUNTS, ENTRIES = 60, 20, 50_000
 #: Budgets of the frontier, as shares of the price of perfection, and steps of the search for each.
 SHARES, STEPS = (0.1, 0.25, 0.5, 0.8, 1.0 + 1e-7), 3
+#: ε of one answer, and crowds, that errors at equal ε are shown for.
+EPSILONS, CROWDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0), 8
 OTHERS = "in another group, which is not on this page"
 
 
@@ -68,20 +76,24 @@ def stage(
     shard = _hardest(context)
     mechanism, forecasts, truth, released = _shown(shard)
     context.tell(text, 1, 4)
-    compared = {
-        method: design(
-            mechanism.classes,
-            mechanism.graph,
-            method,
-            config.epsilon,
-            float(mechanism.rho.mean()),
-            scope=mechanism.scope,
-        )
-        for method in ("none", "white", "paper")
-        if method != mechanism.method and mechanism.rho.mean() > 0
-    }
+    compared = (
+        {}
+        if isinstance(mechanism, Codebook)
+        else {
+            method: design(
+                mechanism.classes,
+                mechanism.graph,
+                method,
+                config.epsilon,
+                float(mechanism.rho.mean()),
+                scope=mechanism.scope,
+            )
+            for method in ("none", "white", "paper")
+            if method != mechanism.method and mechanism.rho.mean() > 0
+        }
+    )
     context.tell(text, 2, 4)
-    line = _frontier(context, mechanism, forecasts)
+    line = None if isinstance(mechanism, Codebook) else _frontier(context, mechanism, forecasts)
     cost = _price(shard, config) if config.query == "point" and config.scale == "kw" else {}
     context.tell(text, 3, 4)
     verification = None
@@ -91,7 +103,9 @@ def stage(
             verification = ledger.verify()
     groups, total = len(set(mechanism.graph.components.tolist())), facts[1].groups
     shown = replace(
-        forecasts.exhibits(mechanism, released, truth if np.isfinite(truth).any() else None, unit="kw"),
+        forecasts.exhibits(
+            _laws_alone(mechanism, forecasts), released, truth if np.isfinite(truth).any() else None, unit="kw"
+        ),
         alternatives=compared,
         frontier=line,
         accounts=overview.worst,
@@ -99,6 +113,7 @@ def stage(
         verification=verification,
         timings=dict(timings),
         **cost,
+        mechanism=mechanism if isinstance(mechanism, Mechanism) else None,
         scope="" if groups == total else f"the {groups} of {total} groups that are hardest to hide in",
     )
     card = ReleaseCard.of(*facts)
@@ -124,6 +139,7 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             plots.append(
                 lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, thick=True)])
             )
+    plots.append(_by_epsilon(forecasts.power, config))
     said = "against what was metered later" if found.metered else "against the forecast it stands for"
     return {
         "price": tuple(plots),
@@ -131,8 +147,46 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             f"Everybody gets the curve of a crowd: its error {said}, for crowds formed by these forecasts from the "
             f"{len(forecasts.households)} households of one shard. Small crowds and large populations cost least; this "
             f"release has crowds of at least {config.crowd}.",
+            "A larger ε buys less error with a codebook, one of a few curves of the crowd for each household, and "
+            "nothing that is ε-private errs less than the dashed line. Equal noise is shown at a weaker guarantee, δ = 1e-5.",
         ),
     }
+
+
+def _laws_alone(mechanism: Releaser, forecasts: Forecasts) -> Mechanism:
+    """A mechanism of the labels on the page that names them: of a codebook, the answers as they are."""
+    if isinstance(mechanism, Mechanism):
+        return mechanism
+    group_of = dict(zip(mechanism.graph.labels, mechanism.graph.components.tolist(), strict=True))
+    names = forecasts.households
+    graph = NeighborGraph.within_groups(names, [group_of[name] for name in names])
+    return design(forecasts.classes("point", unit="kw"), graph, "none", mechanism.epsilon, 1.0)
+
+
+def _by_epsilon(power: FloatArray, config: Config) -> Plot:
+    """Error at equal ε of one answer, relative to the forecasts, of a few crowds."""
+    member = crowds(power, config.crowd)
+    rows = np.flatnonzero(member < CROWDS)
+    graph = NeighborGraph.within_groups([str(row) for row in rows], member[rows].tolist())
+    found = epsilon_frontier(power[rows], graph, EPSILONS, delta=1e-5)
+    mean = float(power[rows].mean())
+
+    def line(name: str, values: FloatArray, **style: Any) -> dict[str, Any]:
+        shares = [100 * math.sqrt(value) / mean for value in values]
+        return series(name, [(float(e), plain(s), nearest(s)) for e, s in zip(EPSILONS, shares, strict=True)], **style)
+
+    return lines(
+        "By ε of one answer",
+        axis("ε"),
+        axis("error, % of the mean forecast", "log"),
+        [
+            line("the crowd's curve", found.rho["mean"], color=0, thick=True),
+            line("codebook", found.rho["codebook"], color=1, thick=True),
+            line("equal noise", found.rho["white"], color=2),
+            line("nothing ε-private errs less", found.lower_bound, color=7, dash=True),
+        ],
+        marks=[[config.epsilon / (2 if config.scope == "table" else 1), "this release"]],
+    )
 
 
 def _hardest(context: Context) -> Shard:
@@ -152,11 +206,11 @@ def _hardest(context: Context) -> Shard:
     raise InputError("dir: nothing was released that a page could show; run `shoal release` first")
 
 
-def _shown(shard: Shard) -> tuple[Mechanism, Forecasts, FloatArray, FloatArray]:
+def _shown(shard: Shard) -> tuple[Releaser, Forecasts, FloatArray, FloatArray]:
     """Mechanism, forecasts, what came later and what was released, of the groups on the page."""
     import polars as pl
 
-    whole, everyone = Mechanism.load(shard.mechanism.path), Forecasts.load(shard.forecasts.path)
+    whole, everyone = load(shard.mechanism.path), Forecasts.load(shard.forecasts.path)
     place = {name: i for i, name in enumerate(everyone.households)}
     labels, component = whole.graph.labels, whole.graph.components
     first = int(component[labels.index(whole.certificate.worst_edge[0])])
@@ -175,7 +229,7 @@ def _shown(shard: Shard) -> tuple[Mechanism, Forecasts, FloatArray, FloatArray]:
     order = pl.DataFrame({"household": members})
     values = order.join(table.sort("step"), on="household", how="left", maintain_order="left_right")["released_kw"]
     released = values.to_numpy().reshape(len(members), forecasts.horizon)
-    return part_of(whole, members), forecasts, truth, released
+    return whole if isinstance(whole, Codebook) else part_of(whole, members), forecasts, truth, released
 
 
 def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> Frontier:

@@ -1,0 +1,115 @@
+"""The audit of a codebook: do draws come as often as they should, and how often does an attacker name a row.
+
+Draws go through the codebook's own :meth:`~shoal.Codebook.draw`. Every label's counts are held against its stored
+probabilities, whose ratios are the promise; attackers then name rows, one by one or by the likeliest assignment of a
+whole table, which no attacker may do more often than e^ε/(e^ε + n − 1) allows. With probability ``confidence`` nothing
+that is said is false.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal import validation
+from shoal.accounting.assignments import likeliest
+from shoal.accounting.releases import SCOPES
+from shoal.audits.confidence import lower_bound, upper_bound
+from shoal.codebooks.codebook import Codebook
+from shoal.codebooks.guesses import law_test, naming_bound
+from shoal.codebooks.odds import probabilities
+
+#: Share of the error probability for the law tests; the rest is for naming.
+LAWS = 0.5
+
+
+@dataclass(frozen=True)
+class BookAudit:
+    """What attacks on a codebook came to; ``verdict`` is "consistent" or "violated".
+
+    ``wrong_laws`` counts labels whose draws do not follow their stored probabilities. ``named`` of ``n_rows`` rows were
+    named right, one row of every table looked at; ``named_lower`` and ``named_upper`` hold its probability.
+    """
+
+    scope: str
+    confidence: float
+    n_samples: int
+    n_labels: int
+    wrong_laws: int
+    named: int
+    n_rows: int
+    named_lower: float
+    named_upper: float
+    promise_upper: float
+    guessing: float
+
+    @property
+    def violations(self) -> int:
+        return self.wrong_laws + (self.named_lower > self.promise_upper)
+
+    @property
+    def verdict(self) -> str:
+        return "violated" if self.violations else "consistent"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.verdict}: {self.wrong_laws} of {self.n_labels} labels drawn otherwise than promised; {self.named} "
+            f"of {self.n_rows} rows named, promised at most {self.promise_upper:.3g} of them"
+        )
+
+
+def audit_book(
+    book: Codebook, *, scope: str | None = None, n_samples: int = 2000, confidence: float = 0.95, seed: int = 0
+) -> BookAudit:
+    """Attack draws of a codebook.
+
+    Args:
+        book: the codebook.
+        scope: what attackers hold: one ``"answer"`` or the ``"table"``; by default what the codebook was made for.
+        n_samples: draws per label.
+        confidence: probability that nothing in the result is false.
+        seed: chooses which row of a table is looked at.
+
+    Returns:
+        The audit. :func:`shoal.audit` comes here with a codebook.
+
+    >>> import shoal
+    >>> book = shoal.codebook([[0.0], [1.0], [3.0]], shoal.NeighborGraph.complete(["a", "b", "c"]), epsilon=2.0)
+    >>> shoal.audit(book, n_samples=300, confidence=0.999999).verdict
+    'consistent'
+    """
+    scope = validation.choice(list(SCOPES), scope=scope or book.scope)
+    n_samples = validation.count(n_samples=n_samples, at_least=10)
+    confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
+    error, rng = 1.0 - confidence, np.random.default_rng(seed)
+    groups = [group for group in book.groups if len(group.members) > 1]
+    n_labels = sum(len(group.members) for group in groups)
+    each = 1.0 - LAWS * error / max(n_labels, 1)
+    wrong = named = rows = 0
+    promise = guessing = 0.0
+    for group in groups:
+        labels = [book.labels[i] for i in group.members]
+        draws = np.array([[book.draw(label) for _ in range(n_samples)] for label in labels])
+        wrong += sum(not law_test(book, label, row, each).passed for label, row in zip(labels, draws, strict=True))
+        with np.errstate(divide="ignore"):
+            logs = np.log(probabilities(group.counts))  # labels, curves
+        n = len(labels)
+        at = rng.integers(n, size=n_samples)
+        if scope == "table":
+            order = rng.permuted(np.tile(np.arange(n), (n_samples, 1)), axis=1)  # rows in an order that tells nothing
+            seen = np.take_along_axis(draws.T, order, axis=1)
+            matched = likeliest(np.maximum(logs[:, seen].transpose(1, 2, 0), -1e3))
+            right = matched[np.arange(n_samples), at] == order[np.arange(n_samples), at]
+        else:
+            best = logs.argmax(axis=0)
+            right = best[draws[at, np.arange(n_samples)]] == at
+        named += int(right.sum())
+        rows += n_samples
+        # Of the groups together: rows of each are looked at equally often.
+        promise += naming_bound(n, book.epsilon) / len(groups)
+        guessing += 1.0 / n / len(groups)
+    share = (1.0 - LAWS) * error / 2
+    low, high = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))
+    held = min(promise * (1 + 1e-12), 1.0)
+    return BookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, low, high, held, guessing)

@@ -1,0 +1,142 @@
+"""Facts of a codebook: what it promises and costs, and what an audit of it came to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from shoal.audits.book_audit import BookAudit
+from shoal.card.facts import Accuracy, AuditFacts, DesignFacts, Found, Named, Naming, naming_bound, tpr_bound
+from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, OWN, group_sizes, groups_digest
+from shoal.codebooks.codebook import Codebook
+from shoal.codebooks.odds import probabilities
+from shoal.matrices import EPS
+from shoal.validation import FloatArray
+
+METHOD = "codebook"
+
+
+def book_facts(
+    book: Codebook, *, query: str | None = None, target: float | None = None, labels: Sequence[str], unit: str = OWN
+) -> DesignFacts:
+    """What a codebook promises and costs; errors are those of ``labels``, the ones that are released."""
+    sizes = group_sizes(book.graph)
+    certificate, other = book.certificate, book.certified("answer" if book.scope == "table" else "table")
+    grid = np.unique([*EPSILONS, book.epsilon, 2 * book.epsilon])
+    deltas = np.minimum.accumulate(book.curve(grid).delta_upper)
+    curve = tuple(zip(grid.tolist(), deltas.tolist(), strict=True))
+    rows = 2.0 if book.scope == "table" else 1.0  # divergences of both rows add
+    guessing = len(sizes) / book.graph.n_labels
+    curves = [len(group.curves) for group in book.groups if len(group.members) > 1]
+    return DesignFacts(
+        method=METHOD,
+        epsilon=book.epsilon,
+        epsilons=(book.epsilon,),
+        delta=certificate.delta_upper,
+        log_delta=None if certificate.delta_upper == 0 else certificate.log_delta_upper,
+        notion="dp",
+        designed_for="dp",
+        finite_precision=0.0,
+        worst_edge=certificate.worst_edge,
+        best_possible=0.0,
+        labels=book.graph.n_labels,
+        entries=book.answers.shape[1],
+        groups=len(sizes),
+        smallest_group=int(sizes.min()),
+        largest_group=int(sizes.max()),
+        alone=int((sizes == 1).sum()),
+        edges=book.graph.n_edges,
+        curve=curve,
+        renyi=tuple((order, rows * book.divergence(order)) for order in ORDERS),
+        tradeoff=tuple((rate, tpr_bound(rate, curve)) for rate in FALSE_ALARMS),
+        naming=Naming(naming_bound(guessing, curve), guessing),
+        accuracy=book_accuracy(book, labels, unit),
+        query=query,
+        target=target,
+        all_alike=all(count == 1 for count in curves),
+        scope=book.scope,
+        other_delta=other.delta_upper,
+        digest=book.digest,
+        graph_digest=groups_digest(book.graph),
+        notes=(
+            f"each group has a few curves, {max(curves, default=1)} at most, of which one is drawn for each label, "
+            "with probabilities of least mean squared error: δ = 0 at this ε",
+        ),
+    )
+
+
+def book_accuracy(book: Codebook, labels: Sequence[str], unit: str = OWN) -> Accuracy:
+    """Errors of what may be drawn for some labels, expected; the interval holds everything that may be."""
+    squares, biases, answers = [], [], []
+    sums: dict[int, list[FloatArray]] = {}
+    low, high = (np.full(book.answers.shape[1], end) for end in (math.inf, -math.inf))
+    for label in labels:
+        group, row = book.place(label)
+        off = group.curves - book.answers[group.members[row]]
+        odds = probabilities(group.counts[row])[:, None]
+        squares.append((odds * off**2).sum(axis=0) * (1 + 64 * EPS))
+        biases.append((odds * off).sum(axis=0))
+        answers.append(book.answers[group.members[row]])
+        spread = squares[-1] - biases[-1] ** 2
+        old = sums.get(int(group.members[0]), [0.0 * spread] * 3)
+        sums[int(group.members[0])] = [a + b for a, b in zip(old, (spread, biases[-1], answers[-1]), strict=True)]
+        there = odds[:, 0] > 0
+        low, high = np.minimum(low, off[there].min(axis=0)), np.maximum(high, off[there].max(axis=0))
+    rho = book.rho[[book.position(label) for label in labels]]
+    each = np.array(squares)
+    return Accuracy(
+        labels=len(labels),
+        unit=unit,
+        rho=math.fsum(rho),
+        rho_largest=float(rho.max()),
+        squares=tuple(math.fsum(column) for column in each.T),
+        biases=tuple(math.fsum(column) for column in np.array(biases).T),
+        square_largest=float(each.mean(axis=1).max()),
+        answers=math.fsum(np.mean(answers, axis=1)),
+        grid=(0.0,) * book.answers.shape[1],
+        coverage=1.0,
+        interval=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)),
+        total_error=_total_error(sums.values()),
+    )
+
+
+def _total_error(sums: Iterable[Sequence[FloatArray]]) -> float | None:
+    """Largest root mean square error of a group's total, relative to it; None where a total is not above zero."""
+    worst = 0.0
+    for variance, bias, total in sums:
+        if not (total > 0).all():
+            return None
+        worst = max(worst, float((np.sqrt(np.maximum(variance, 0.0) + bias**2) / total).max()))
+    return worst * (1 + 1e-9)
+
+
+def book_audit_facts(audit: BookAudit, book: Codebook, *, of_groups: int = 0, rule: str = "") -> AuditFacts:
+    """What an audit of a codebook came to."""
+    groups = sum(len(group.members) > 1 for group in book.groups)
+    wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
+    return AuditFacts(
+        verdict=audit.verdict,
+        confidence=audit.confidence,
+        n_samples=audit.n_samples,
+        source="draws of the codebook itself",
+        groups=groups,
+        labels=audit.n_labels,
+        curve=((book.epsilon, 0.0, book.certified(audit.scope).delta_upper),),
+        detectable_delta=1.0,
+        detectable_shortage=1.0,
+        scope=audit.scope,
+        of_groups=of_groups or groups,
+        rule=rule,
+        violations=audit.violations,
+        findings=(wrong,) if audit.wrong_laws else (),
+        named=Named(
+            accuracy=audit.named / max(audit.n_rows, 1),
+            accuracy_lower=audit.named_lower,
+            accuracy_upper=audit.named_upper,
+            promise_upper=audit.promise_upper,
+            guessing=audit.guessing,
+            n_answers=audit.n_rows,
+        ),
+    )
