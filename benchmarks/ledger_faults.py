@@ -49,7 +49,7 @@ class Outcome:
 
 
 def mechanisms(allowed: int) -> list[Mechanism]:
-    """Two mechanisms on one graph, such that a label's budget lasts for about ``allowed`` releases."""
+    """Two mechanisms on one graph, such that a pair's budget lasts for about ``allowed`` releases."""
     means = np.random.default_rng(0).standard_normal((N_LABELS, 2))
     classes = GaussianClasses.deterministic(means, [f"h{i}" for i in range(N_LABELS)])
     graph = NeighborGraph.complete(classes.labels)
@@ -59,16 +59,19 @@ def mechanisms(allowed: int) -> list[Mechanism]:
     return [design(classes, graph, "white", EPSILON, scale * rho) for scale in (0.8, 1.3)]
 
 
-def spent(tools: list[Mechanism], counts: list[int], label: int) -> float:
-    """δ of a label by the closed form for equal covariances: an account that shares no code with the ledger's."""
+def spent(tools: list[Mechanism], counts: list[list[int]], label: int) -> float:
+    """δ of a label's worst pair by the closed form for equal covariances, which shares no code with the ledger.
+
+    ``counts`` has a row per label: what was released about either label of a pair counts.
+    """
     means = tools[0].classes.means
     worst = 0.0
     for other in range(N_LABELS):
         if other == label:
             continue
         square = sum(
-            n * float(((means[label] - means[other]) ** 2).sum()) / float(m.noise_cov[0, 0, 0])
-            for m, n in zip(tools, counts, strict=True)
+            (mine + theirs) * float(((means[label] - means[other]) ** 2).sum()) / float(tool.noise_cov[0, 0, 0])
+            for tool, mine, theirs in zip(tools, counts[label], counts[other], strict=True)
         )
         if square > 0:
             length = math.sqrt(square)
@@ -138,14 +141,14 @@ def torment(url: str, kills: int, folder: Path, *, workers: int = 4, seed: int =
 def checked(url: str, tools: list[Mechanism], kills: int, folder: Path, seconds: float) -> Outcome:
     """Compare what the workers were shown with what the ledger says."""
     recorded: dict[tuple[str, str], str] = {}
-    counts = {f"h{i}": [0, 0] for i in range(N_LABELS)}
+    counts = [[0, 0] for _ in range(N_LABELS)]
     with Ledger.open(url) as ledger:
         for entry in ledger.entries():
             if entry.kind != "release":
                 continue
             content = entry.content
             recorded[content["label"], content["query_id"]] = np.array(content["released"]).tobytes().hex()
-            counts[content["label"]][[m.digest for m in tools].index(content["mechanism"])] += 1
+            counts[int(content["label"][1:])][[m.digest for m in tools].index(content["mechanism"])] += 1
         shown: dict[tuple[str, str], set[str]] = {}
         total = 0
         for path in folder.glob("shown-*"):
@@ -155,7 +158,7 @@ def checked(url: str, tools: list[Mechanism], kills: int, folder: Path, seconds:
                     shown.setdefault((label, query), set()).add(content)
                     total += 1
         others = "".join(path.read_text() for path in folder.glob("other-*")).splitlines()
-        figures = [spent(tools, counts[f"h{i}"], i) for i in range(N_LABELS)]
+        figures = [spent(tools, counts, i) for i in range(N_LABELS)]
         report = ledger.verify()
         head = ledger.head
         changed = 0
@@ -174,7 +177,7 @@ def checked(url: str, tools: list[Mechanism], kills: int, folder: Path, seconds:
             errors=sum(line.startswith("error") for line in others),
             lost=len(set(shown) - set(recorded)),
             altered=sum(contents != {recorded.get(key)} for key, contents in shown.items()) + changed,
-            overspent=sum(figure > DELTA * (1 + 1e-9) for figure in figures),
+            overspent=sum(figure > DELTA for figure in figures),
             recharged=ledger.head.seq - head.seq,
             intact=bool(report),
             largest=max(figures),

@@ -32,7 +32,7 @@ from shoal.runs.stages.release_stage import Shown
 
 HOUSEHOLDS, KINDS = 10_000, ("processes", "ray")
 WORKER_KILLS, DRIVER_KILLS = 20, 6
-SETTINGS = ("--order", "2,1", "--horizon", "4", "--group-cap", "10", "--samples", "100")
+SETTINGS = ("--order", "2,1", "--horizon", "4", "--crowd", "10", "--samples", "100")
 #: Seconds between kills of workers: time enough for one to come up and do something, since a task whose workers die
 #: three times in a row is given up until the next run.
 PAUSE = 2.0, 6.0

@@ -18,6 +18,7 @@ METHODS = {
     "GaussianClasses": ("diagonal", "deterministic", "joint", "take", "with_noise"),
     "NeighborGraph": ("complete", "from_edges", "within_groups", "nearest", "from_csv", "from_distance"),
     "Mechanism": ("release", "curve", "released_curve", "save", "load"),
+    "Codebook": ("curves", "probabilities", "draw", "release", "renewed", "curve"),
     "Ledger": ("open", "budget", "release", "cost", "spent", "verify"),
     "Run": ("open",),
     "Forecasts": ("classes", "to_power"),

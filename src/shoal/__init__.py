@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from shoal.card.page import write_report as write_report
     from shoal.certificate import Certificate as Certificate
     from shoal.classes import GaussianClasses as GaussianClasses
+    from shoal.codebooks.codebook import Codebook as Codebook
+    from shoal.codebooks.codebook import codebook as codebook
+    from shoal.codebooks.sequence import composed_delta as composed_delta
     from shoal.designs.calibration import calibrate as calibrate
     from shoal.designs.design import Frontier as Frontier
     from shoal.designs.design import design as design
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from shoal.ledger.ledger import Ledger as Ledger
     from shoal.mechanism import Ending as Ending
     from shoal.mechanism import Mechanism as Mechanism
+    from shoal.mechanism_reader import load as load
     from shoal.meters.arma.fit import fit_arma as fit_arma
     from shoal.meters.backtest import backtest as backtest
     from shoal.meters.forecast import Forecasts as Forecasts
@@ -85,6 +89,8 @@ if TYPE_CHECKING:
     from shoal.meters.update import UpdateReport as UpdateReport
     from shoal.meters.update import update_forecasts as update_forecasts
     from shoal.noise.experiment import NotPrivate as NotPrivate
+    from shoal.proofs.proof import Proof as Proof
+    from shoal.proofs.proof import prove as prove
     from shoal.reproduction.meters_study import MetersStudy as MetersStudy
     from shoal.reproduction.meters_study import reproduce_meters as reproduce_meters
     from shoal.reproduction.synthetic_study import SyntheticStudy as SyntheticStudy
@@ -134,6 +140,9 @@ _HOME = {
     "write_report": "shoal.card.page",
     "Certificate": "shoal.certificate",
     "GaussianClasses": "shoal.classes",
+    "Codebook": "shoal.codebooks.codebook",
+    "codebook": "shoal.codebooks.codebook",
+    "composed_delta": "shoal.codebooks.sequence",
     "calibrate": "shoal.designs.calibration",
     "Frontier": "shoal.designs.design",
     "design": "shoal.designs.design",
@@ -156,6 +165,7 @@ _HOME = {
     "Ledger": "shoal.ledger.ledger",
     "Ending": "shoal.mechanism",
     "Mechanism": "shoal.mechanism",
+    "load": "shoal.mechanism_reader",
     "fit_arma": "shoal.meters.arma.fit",
     "backtest": "shoal.meters.backtest",
     "Forecasts": "shoal.meters.forecast",
@@ -174,6 +184,8 @@ _HOME = {
     "UpdateReport": "shoal.meters.update",
     "update_forecasts": "shoal.meters.update",
     "NotPrivate": "shoal.noise.experiment",
+    "Proof": "shoal.proofs.proof",
+    "prove": "shoal.proofs.proof",
     "MetersStudy": "shoal.reproduction.meters_study",
     "reproduce_meters": "shoal.reproduction.meters_study",
     "SyntheticStudy": "shoal.reproduction.synthetic_study",

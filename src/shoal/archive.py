@@ -83,6 +83,17 @@ def unpacked(
     return header, arrays
 
 
+def form_of(content: bytes) -> str | None:
+    """The format that a file says it has; None where it says nothing readable. Nothing is checked here."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            header = json.loads(archive.read("header.json"))
+    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError):
+        return None
+    form = header.get("format") if isinstance(header, dict) else None
+    return form if isinstance(form, str) else None
+
+
 def content_of(path: str | Path, form: str) -> bytes:
     """The bytes of a file."""
     name, kind = Path(path).name, form.removeprefix("shoal ")

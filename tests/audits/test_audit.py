@@ -237,7 +237,7 @@ def test_the_result_reads_and_travels():
     text = str(result)
     assert "at confidence 0.95" in text
     assert "would have seen" in text
-    assert repr(result).startswith("Audit(consistent: δ ≥ ")
+    assert repr(result).startswith("Audit(consistent, one row: δ ≥ ")
     wrong = shoal.audit(mechanism, n_samples=500, release=cases.instead(mechanism, noise_cov=mechanism.noise_cov / 9))
     assert "violated: certificate (" in str(wrong)
     assert json.loads(json.dumps(wrong.to_dict()))["violations"][0]["evidence"]["delta at least"] > 0

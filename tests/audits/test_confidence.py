@@ -1,4 +1,4 @@
-"""Exact binomial bounds, and how an audit's error is shared."""
+"""Exact bounds on probabilities and means, and how an audit's error is shared."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from shoal.audits.confidence import (
     detectable_delta,
     detectable_shortage,
     lower_bound,
+    mean_lower,
+    mean_upper,
     rough_bounds,
     upper_bound,
 )
@@ -79,3 +81,33 @@ def test_a_shortage_of_the_stated_size_is_found_half_the_time():
     critical = stats.chi2.ppf(error, degrees)
     assert critical / degrees == pytest.approx(share, rel=1e-9)
     assert stats.chi2.cdf(critical / share, degrees) == pytest.approx(0.5, abs=0.01)
+
+
+# ------------------------------------------------------------------ means of shares
+
+
+@pytest.mark.parametrize("rows", [1, 4, 20])
+@pytest.mark.parametrize("count", [100, 1000])
+def test_bounds_on_a_mean_hold_as_often_as_they_say(rows, count):
+    """Shares of rows named right; one row per table is the binomial case."""
+    rng, error, mean = np.random.default_rng([rows, count]), 0.05, 0.3
+    draws = rng.binomial(rows, mean, (400, count)) / rows
+    below = np.array([mean_lower(values, error) for values in draws])
+    above = np.array([mean_upper(values, error) for values in draws])
+    allowed = stats.binom.ppf(0.999, 400, error)
+    assert (below > mean).sum() <= allowed
+    assert (above < mean).sum() <= allowed
+    assert (below <= draws.mean(axis=1)).all()
+    assert (above >= draws.mean(axis=1)).all()
+
+
+def test_many_rows_a_table_tell_more_than_one():
+    rng = np.random.default_rng(2)
+    one, many = (mean_lower(rng.binomial(rows, 0.5, 500) / rows, 1e-4) for rows in (1, 20))
+    assert 0.5 - many < 0.4 * (0.5 - one)
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(0.0, 0.0, 0.1), (1.0, 0.9, 1.0)])
+def test_bounds_on_a_constant(value, low, high):
+    values = np.full(200, value)
+    assert low <= mean_lower(values, 1e-4) <= mean_upper(values, 1e-4) <= high

@@ -23,7 +23,8 @@ from shoal.runs.config import FEWEST, Config
 ROOT = Path(__file__).parents[2]
 COMMANDS = dict(reference.commands())
 CONTRACT = {
-    "demo", "run", "init", "fit", "design", "release", "audit", "report", "curve", "frontier", "ledger show",
+    "demo", "run", "init", "fit", "design", "release", "audit", "report", "curve", "frontier", "prove",
+    "ledger show",
     "ledger verify", "ledger budget", "reproduce synthetic", "reproduce meters",
 }  # fmt: skip
 
@@ -96,6 +97,17 @@ def test_summary_for_people(january):
     flowing = " ".join(text.split())
     assert "season by day" in flowing
     assert re.search(r"test answers \(in the long run between [\d.]+ % and [\d.]+ %\); guessing", flowing)
+
+
+def test_prove(january):
+    done = call("prove", january, "--json").json
+    assert done["scope"] == "table"
+    assert 0 <= done["delta_lower"] <= done["delta_upper"] < 1
+    for name, one in done["proofs"].items():
+        proof = shoal.Proof.load(january / "proof" / f"{name}.json")
+        assert proof.digest == one["digest"]
+        assert proof.delta_upper == one["delta_upper"]
+    assert "δ at most" in call("prove", january).out
 
 
 def test_curve(january):

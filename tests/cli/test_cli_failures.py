@@ -51,7 +51,7 @@ def test_columns_are_named_on_the_command_line(meters, tmp_path):
     names = {"household": "Zähler", "timestamp": "Zeit", "kw": "Wert"}
     pl.read_csv(meters).rename(names).write_csv(tmp_path / "m.csv", separator=";")
     named = ["--household-column", "Zähler", "--timestamp-column", "Zeit", "--value-column", "Wert", "--unit", "kw"]
-    small = ["--group-cap", "4", "--horizon", "4", "--order", "2,1"]
+    small = ["--crowd", "4", "--horizon", "4", "--order", "2,1"]
     done = call("fit", tmp_path / "m.csv", "--out", tmp_path / "x", *small, *named, "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 12
@@ -83,8 +83,22 @@ def test_a_guarantee_that_cannot_be_met(unreleased, options, says):
 
 def test_a_design_without_a_promise_is_not_released(unreleased):
     assert call("design", unreleased, "--rho", "1e-9", "--method", "none").code == 0
-    refused("release", unreleased, code=4, says="promises nothing")
+    refused("release", unreleased, code=4, says="hides nobody")
+    refused("release", unreleased, "--accept-no-guarantee", code=4, says="hides nobody")  # δ = 1 is not even a figure
     assert not (unreleased / "ledger.db").exists()
+
+
+def test_a_poor_guarantee_is_released_only_when_it_is_accepted(unreleased):
+    """No budget comes from what a release happens to cost: it has to be named as well."""
+    assert call("design", unreleased, "--rho", "0.5", "--method", "white", "--epsilon", "4").code == 0
+    stated = json.loads((unreleased / "state.json").read_text())["stages"]["design"]["facts"]["delta"]
+    assert 0.01 < stated < 1
+    refused("release", unreleased, code=4, says="shoal frontier")
+    assert not (unreleased / "ledger.db").exists()
+    refused("release", unreleased, "--accept-no-guarantee", code=3, says="budget")
+    assert not (unreleased / "released.csv").exists()
+    budget = ("--budget-epsilon", "4", "--budget-delta", "0.9999")
+    assert call("release", unreleased, "--accept-no-guarantee", *budget).code in (0, 3)
 
 
 def test_as_in_paper_is_not_released(unreleased):

@@ -300,7 +300,8 @@ def _laws(family: GaussianClasses, members: IndexArray) -> GaussianClasses:
     supports = supports_of(family)
     laws = supports.families[supports.family[members[0]]].classes
     assert laws is not None
-    return laws.take(supports.position[members])
+    taken: GaussianClasses = laws.take(supports.position[members])
+    return taken
 
 
 def _interval(values: FloatArray, risk: float) -> tuple[float, float]:
@@ -372,4 +373,4 @@ def _stds(laws: GaussianClasses) -> FloatArray:
 
 
 def _factor(laws: GaussianClasses, label: int) -> FloatArray:
-    return laws.cholesky[0 if laws.is_shared else label]
+    return np.asarray(laws.cholesky[0 if laws.is_shared else label])

@@ -139,7 +139,8 @@ def _tables(
 def _groups(component: IndexArray, room: int, rng: np.random.Generator) -> tuple[list[IndexArray], bool]:
     """Members of the groups to attack, Σ n² within ``room`` but for the first, and whether these are all labels."""
     everyone = [np.flatnonzero(component == number) for number in np.unique(component)]
-    chosen, used = [], 0
+    chosen: list[IndexArray] = []
+    used = 0
     for number in rng.permutation(len(everyone)):
         members = everyone[number]
         if len(members) > LARGEST:

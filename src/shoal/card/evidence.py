@@ -9,6 +9,7 @@ from shoal.card.digits import counted, down, lower, nearest, percent, plain, sha
 from shoal.card.exhibits import Exhibits
 from shoal.card.facts import AuditFacts, Found, promised
 from shoal.card.privacy import floor_of
+from shoal.card.promise import HOLDERS
 from shoal.card.section import Plot, Section, Table, axis, bars, lines, series
 from shoal.card.summary import attacked_groups
 
@@ -29,8 +30,8 @@ def attack(card: ReleaseCard, shown: Exhibits | None) -> Section:
     rows = [{"name": "guessing", "value": limit.guessing, "text": guess, "color": 7}]
     top = {"name": "promised at most", "value": up(limit.success_upper, most=1.0), "text": most}
     says = [
-        f"Naming the {noun} behind an answer, among its group and all equally likely: guessing is right in {guess} of "
-        f"the cases, no attacker in more than {most}"
+        f"Naming the {noun} behind a row, among its group and all equally likely: guessing is right in {guess} of the "
+        f"cases, no attacker {HOLDERS[card.design.scope]} in more than {most}"
         + ("." if limit.exact else f" (estimated, {share(limit.confidence)} confidence).")
     ]
     named = None if audit is None else audit.named
@@ -55,9 +56,10 @@ def attack(card: ReleaseCard, shown: Exhibits | None) -> Section:
             "shoal.release_card as audit=.",
         )  # fmt: skip
     says.append(
-        f"The audit attacked {attacked_groups(audit, noun)}, {audit.n_samples} released answers each ({audit.source}): "
-        f"{audit.verdict}. It proved δ ≥ {lower(audit.delta_proved)}, where δ ≤ {upper(promised(card.design, audit))} "
-        f"is promised, at {share(audit.confidence)} confidence. {_would_have_seen(audit)}"
+        f"The audit attacked {attacked_groups(audit, noun)}, {audit.n_samples} released answers each ({audit.source}), "
+        f"as somebody {HOLDERS[audit.scope]}: {audit.verdict}. It proved δ ≥ {lower(audit.delta_proved)}, where "
+        f"δ ≤ {upper(promised(card.design, audit))} is promised, at {share(audit.confidence)} confidence. "
+        f"{_would_have_seen(audit)}"
     )
     notes: list[str] = []
     if shown is not None:

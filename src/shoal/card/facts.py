@@ -400,6 +400,7 @@ class AuditFacts(Record):
     curve: tuple[tuple[float, float, float], ...]  #: (ε, δ proved at least, δ promised at most), the design's ε first
     detectable_delta: float
     detectable_shortage: float
+    scope: str = "answer"  #: what the attackers held: one "answer", or the "table"
     of_groups: int = 0  #: groups in all
     rule: str = ""  #: how the attacked groups were chosen
     violations: int = 0
@@ -420,6 +421,8 @@ class AuditFacts(Record):
     @classmethod
     def merged(cls, parts: Sequence[AuditFacts]) -> AuditFacts:
         """Of all groups that were attacked."""
+        if len({part.scope for part in parts}) > 1:
+            raise InputError("facts: groups were attacked in different scopes; run the audit again")
         named = [part.named for part in parts if part.named is not None]
         guards = [part.guard for part in parts if part.guard is not None]
         equal = [part.equal_noise_delta for part in parts if part.equal_noise_delta is not None]

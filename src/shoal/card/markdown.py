@@ -149,8 +149,8 @@ def _assurance(card: ReleaseCard) -> Iterator[str]:
         yield "No audit was made."
     else:
         yield (
-            f"Audit of {attacked_groups(audit, card.fit.noun)}: **{audit.verdict}** at confidence "
-            f"{audit.confidence:g}, {audit.n_samples} answers per label ({audit.source}); δ of at least "
+            f"Audit of {attacked_groups(audit, card.fit.noun)} by {HOLDERS[audit.scope]}: **{audit.verdict}** at "
+            f"confidence {audit.confidence:g}, {audit.n_samples} answers per label ({audit.source}); δ of at least "
             f"{lower(audit.delta_proved)} proved, at most {upper(promised(card.design, audit))} promised."
         )
     if release is None:

@@ -246,6 +246,7 @@ def audit_facts(
         curve=tuple((float(epsilon[j]), float(proved[j]), float(audit.promise[j])) for j in shown),
         detectable_delta=audit.detectable_delta,
         detectable_shortage=audit.detectable_shortage,
+        scope=audit.scope,
         of_groups=of_groups or groups,
         rule=rule,
         violations=len(audit.violations),

@@ -164,8 +164,8 @@ def _attacked(audit: AuditFacts | None, noun: str) -> list[str]:
     lines = []
     if audit.named is not None:
         lines.append(
-            f"The best attacker named the {noun} in {percent(audit.named.accuracy)} of {audit.named.n_answers} test "
-            f"answers ({long_run(audit.named)}); guessing inside the group gives "
+            f"The best attacker {HOLDERS[audit.scope]} named the {noun} in {percent(audit.named.accuracy)} of "
+            f"{audit.named.n_answers} test answers ({long_run(audit.named)}); guessing inside the group gives "
             f"{percent(audit.named.guessing, 'nearest')}, promised is at most {percent(audit.named.promise_upper)} on "
             "average."
         )

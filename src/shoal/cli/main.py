@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import curves, ledgers, stage, studies, whole
+from shoal.cli import curves, ledgers, stage, studies, theorems, whole
 
 app = typer.Typer(
     name="shoal",
@@ -24,6 +24,7 @@ for group, functions in (
     (app, (whole.demo, whole.run, whole.init)),
     (app, (stage.fit, stage.design, stage.release, stage.audit, stage.report)),
     (app, (curves.curve, curves.frontier)),
+    (app, (theorems.prove,)),
     (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
     (reproduce, (studies.synthetic, studies.meters)),
 ):

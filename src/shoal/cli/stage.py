@@ -27,7 +27,7 @@ def fit(
 
         shoal fit meters.csv --out january
 
-        shoal fit january --group-cap 20
+        shoal fit january --crowd 20
     """
     if out is None:
         return _stage(target, ("fit",), chosen, config, again=again)

@@ -72,7 +72,7 @@ def run(
 
         shoal run meters.csv --out january
 
-        shoal run meters.parquet --out january --epsilon 2 --delta 1e-6 --group-cap 20
+        shoal run meters.parquet --out january --epsilon 2 --delta 1e-6 --crowd 20
 
         shoal run meter.csv --out january --household-column Zähler --timestamp-column Zeit --value-column Verbrauch
 

@@ -15,7 +15,7 @@ from shoal.ledger.questions import Question
 from shoal.ledger.registry import drawn
 from shoal.ledger.storage import Transaction
 from shoal.ledger.tallies import Tallies
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
 
 OTHER_QUESTION = (
@@ -24,7 +24,7 @@ OTHER_QUESTION = (
 )
 
 
-def answered(books: Books, tallies: Tallies, writer: Journal, mechanism: Mechanism, question: Question) -> FloatArray:
+def answered(books: Books, tallies: Tallies, writer: Journal, mechanism: Releaser, question: Question) -> FloatArray:
     """The recorded answer, or a new one within all budgets; what is written is told to ``tallies``."""
     transaction = tallies.transaction
     entry = journal.recorded(transaction, question.label, question.query_id)
@@ -46,7 +46,7 @@ def answered(books: Books, tallies: Tallies, writer: Journal, mechanism: Mechani
     return released
 
 
-def content(mechanism: Mechanism, tv: float, question: Question, released: list[float]) -> dict[str, Any]:
+def content(mechanism: Releaser, tv: float, question: Question, released: list[float]) -> dict[str, Any]:
     """The entry of a release."""
     found = {
         "label": question.label,
@@ -65,7 +65,7 @@ def again(
     books: Books,
     transaction: Transaction,
     tallies: Tallies,
-    mechanism: Mechanism,
+    mechanism: Releaser,
     question: Question,
     entry: Entry,
 ) -> tuple[FloatArray, dict[str, Any] | None]:

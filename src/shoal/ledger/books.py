@@ -18,7 +18,7 @@ from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry, is_random
 from shoal.ledger.storage import Transaction
 from shoal.ledger.tallies import Extra, Memory, Tallies, nothing_more, only
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
 
@@ -40,7 +40,7 @@ class Books:
         self._uppers: Recent[float] = Recent(16 * 2**20)
         self._budgets: tuple[str, Budgets] = ("", Budgets())
 
-    def prepared(self, mechanism: Mechanism, labels: Iterable[str] = ()) -> Mechanism:
+    def prepared(self, mechanism: Releaser, labels: Iterable[str] = ()) -> Releaser:
         """A trusted copy of a mechanism, with all that can be computed before anything is locked."""
         own = self.registry.trusted(mechanism)
         own.prepare()
@@ -48,7 +48,7 @@ class Books:
             self.composer.prepare(own, label)
         return own
 
-    def refuse_reuse(self, transaction: Transaction, mechanism: Mechanism, earlier: Iterable[str]) -> None:
+    def refuse_reuse(self, transaction: Transaction, mechanism: Releaser, earlier: Iterable[str]) -> None:
         """Fresh noise on a random answer is not an independent release; ``earlier`` mechanisms released it before."""
         digests = list(earlier)
         if digests and (
@@ -124,8 +124,8 @@ class Books:
         """What has been spent of a limit, with what is about to be released."""
         return accounts.account(self.composer, list(tallies.stars(limit, extra)), limit, lookup)
 
-    def lookup(self, transaction: Transaction, extra: Mechanism | None = None) -> Lookup:
-        def mechanism(digest: str) -> Mechanism:
+    def lookup(self, transaction: Transaction, extra: Releaser | None = None) -> Lookup:
+        def mechanism(digest: str) -> Releaser:
             if extra is not None and digest == extra.digest:
                 return extra
             return self.registry.mechanism(transaction, digest)

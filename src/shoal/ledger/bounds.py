@@ -31,9 +31,10 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import privacy_curve
 from shoal.accounting.renyi import renyi_curve
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import CertificationError, InputError
 from shoal.ledger.composition import Charges, covered
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 
 #: Parts of ε at which δ is bounded: a few uses that share it evenly, or one that has it all.
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)
@@ -122,7 +123,7 @@ POINTS = {
 }
 
 
-def mechanism_bound(mechanism: Mechanism, epsilon: Any) -> MechanismBound:
+def mechanism_bound(mechanism: Releaser, epsilon: Any) -> MechanismBound:
     """The bound for budgets at ``epsilon``, a number or several: a few passes over all edges of the mechanism's graph.
 
     Returns:
@@ -143,11 +144,13 @@ def mechanism_bound(mechanism: Mechanism, epsilon: Any) -> MechanismBound:
 
 
 def bound_at(
-    mechanism: Mechanism, epsilons: Sequence[float], orders: Sequence[float], table: Sequence[float]
+    mechanism: Releaser, epsilons: Sequence[float], orders: Sequence[float], table: Sequence[float]
 ) -> MechanismBound:
     """The bound at given points, as computed. Where a figure cannot be certified nothing is claimed: δ = 1, no D."""
     renyi: dict[float, float] = {}
-    if orders:
+    if isinstance(mechanism, Codebook):
+        renyi = {order: mechanism.divergence(order) for order in orders}
+    elif orders:
         upper = renyi_curve(mechanism.output, mechanism.graph, np.array(orders)).divergence_upper
         renyi = {a: max(float(d), 0.0) for a, d in zip(orders, upper, strict=True) if math.isfinite(d)}
     return MechanismBound.of_points(
@@ -191,10 +194,12 @@ def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf
     return covered(together, epsilon, most)
 
 
-def _deltas(mechanism: Mechanism, epsilons: Sequence[float], scope: str) -> dict[float, float]:
+def _deltas(mechanism: Releaser, epsilons: Sequence[float], scope: str) -> dict[float, float]:
     if not epsilons:
         return {}
     try:
+        if isinstance(mechanism, Codebook):
+            return dict(zip(epsilons, mechanism.curve(epsilons, scope).delta_upper.tolist(), strict=True))
         found = privacy_curve(mechanism.output, mechanism.graph, np.array(epsilons), scope=scope).delta_upper
     except CertificationError:
         found = np.ones(len(epsilons))

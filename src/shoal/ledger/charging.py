@@ -19,11 +19,11 @@ from shoal.ledger.bounds import MechanismBound, mechanism_bound
 from shoal.ledger.journal import Journal
 from shoal.ledger.questions import Question
 from shoal.ledger.storage import Transaction
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
 
 
-def released_values(mechanism: Mechanism, drawn: Any, count: int) -> FloatArray:
+def released_values(mechanism: Releaser, drawn: Any, count: int) -> FloatArray:
     """``drawn`` as (count, k) numbers that the mechanism can release."""
     values = validation.array(ndim=2, drawn=drawn)
     if values.shape != (count, mechanism.classes.n_dims):
@@ -34,7 +34,7 @@ def released_values(mechanism: Mechanism, drawn: Any, count: int) -> FloatArray:
 
 
 def bound_for(
-    books: Books, transaction: Transaction, mechanism: Mechanism, asked: list[Question], given: MechanismBound | None
+    books: Books, transaction: Transaction, mechanism: Releaser, asked: list[Question], given: MechanismBound | None
 ) -> MechanismBound | None:
     """The bound to decide by: the one given, or a new one where that is less work than composing label by label.
 
@@ -65,7 +65,7 @@ def charged(
     books: Books,
     transaction: Transaction,
     writer: Journal,
-    mechanism: Mechanism,
+    mechanism: Releaser,
     asked: list[Question],
     drawn: FloatArray,
     bound: MechanismBound | None,

@@ -11,7 +11,8 @@ Three parts add up for a pair (all as upper ends, rounded up), each over the rel
     δ(ε) ≤ δ₀ + δ_exact(ε − ε₀) + (1 + e^ε) Σ τ
 
 *Exact part.* Mechanisms draw independently given the labels, so their losses add and the contour integral of the
-stacked spectra is the composed δ (docs/theory.md, section 5).
+stacked spectra is the composed δ (docs/theory.md, section 5). Beside codebooks, whose losses are discrete, it is the
+mean of that δ at ε less their loss (section 11.3).
 
 *Claims* (ε₀, δ₀), the sums over releases of which only an (εᵢ, δᵢ) is known. Let P₁, Q₁ be the laws of the claimed
 release in the two worlds and P₂, Q₂ those of the rest. With M = min(P₁, e^{ε₀} Q₁), the claim says that P₁ − M has
@@ -43,14 +44,19 @@ import numpy as np
 
 from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spectra
 from shoal.accounting.spectrum import EdgeSpectra
+from shoal.classes import GaussianClasses
+from shoal.codebooks.atoms import total
+from shoal.codebooks.codebook import Codebook
+from shoal.codebooks.sequence import deltas
 from shoal.ledger.recent import Recent
 from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
 
 #: Gives a mechanism by its digest.
-Lookup = Callable[[str], Mechanism]
+Lookup = Callable[[str], Releaser]
 
 
 @dataclass(frozen=True)
@@ -164,7 +170,7 @@ class Composer:
             releases=star.about.releases,
         )
 
-    def prepare(self, mechanism: Mechanism, label: str) -> None:
+    def prepare(self, mechanism: Releaser, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if self._spectra.get((mechanism.digest, label)) is None:
             once = Charges.of([(mechanism.digest, 0.0, 1)])
@@ -187,7 +193,6 @@ class Composer:
         used = sorted({digest for charged in (star.about, *(c for c, _ in others)) for digest, _ in charged.used})
         if used and any(names for _, names in others):
             neighbors = sorted(mechanisms(used[0]).graph.neighbors(star.label))
-            parts = tuple(self._part(digest, star.label, neighbors, mechanisms) for digest in used)
             row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
             about, opposite = np.zeros((2, len(used), len(neighbors)))
             for digest, times in star.about.used:
@@ -199,8 +204,21 @@ class Composer:
                 for digest, times in charged.used:
                     opposite[row[digest], at] = times
             shifted = np.array([max(_down(x), 0.0) for x in left])
-            found = IncidentReleases((star.label, *neighbors), parts, about, opposite).curve(shifted, sorted(edges))
-            value, upper, worst = found.delta, found.delta_upper, list(found.worst_edge)
+            books = [isinstance(mechanisms(digest), Codebook) for digest in used]
+            laws = [i for i, discrete in enumerate(books) if not discrete]
+            parts = tuple(self._part(used[i], star.label, neighbors, mechanisms) for i in laws)
+            gaussian = IncidentReleases((star.label, *neighbors), parts, about[laws], opposite[laws])
+            if not any(books):
+                found = gaussian.curve(shifted, sorted(edges))
+                value, upper, worst = found.delta, found.delta_upper, list(found.worst_edge)
+            else:
+                counted = [
+                    (book, about[i], opposite[i])
+                    for i, digest in enumerate(used)
+                    if isinstance(book := mechanisms(digest), Codebook)
+                ]
+                upper, worst = _beside_books(gaussian, counted, shifted, sorted(edges))
+                value = upper
         claimed = _up_fraction(together.claimed_delta)
         precision = np.array([_imprecise(together.tv, float(e)) for e in epsilons])
         nothing_left = np.array([x < 0 for x in left])
@@ -215,14 +233,48 @@ class Composer:
     def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
         def spectra(precise: bool) -> EdgeSpectra:
             if precise:
-                return incident_spectra(mechanisms(digest).output, label, neighbors, precise=True)
+                return incident_spectra(self._laws(digest, mechanisms), label, neighbors, precise=True)
             found = self._spectra.get((digest, label))
             if found is None:
-                found = incident_spectra(mechanisms(digest).output, label, neighbors)
+                found = incident_spectra(self._laws(digest, mechanisms), label, neighbors)
                 self._spectra.put((digest, label), found, 6 * found.lam.nbytes)
             return found
 
         return spectra
+
+    @staticmethod
+    def _laws(digest: str, mechanisms: Lookup) -> GaussianClasses:
+        mechanism = mechanisms(digest)
+        assert isinstance(mechanism, Mechanism)
+        return mechanism.output
+
+
+def _beside_books(
+    gaussian: IncidentReleases,
+    books: list[tuple[Codebook, FloatArray, FloatArray]],
+    epsilons: FloatArray,
+    edges: list[int],
+) -> tuple[FloatArray, list[tuple[str, str] | None]]:
+    """The worst δ of Gaussian releases and codebooks together, and where; each book with its uses about the label and
+    about every neighbor. Conditional on what the books gave, the rest costs δ at ε less their loss.
+    """
+    upper = np.full(len(epsilons), -1.0)
+    worst: list[tuple[str, str] | None] = [None] * len(epsilons)
+    label = gaussian.labels[0]
+    for j in edges:
+        other = gaussian.labels[j + 1]
+        source = gaussian if gaussian.about[:, j].any() or gaussian.opposite[:, j].any() else None
+        for direction, (one, two) in enumerate(((label, other), (other, label))):
+            loss = total(
+                [
+                    book.losses(one, two).times(int(about[j])) + book.losses(two, one).times(int(opposite[j]))
+                    for book, about, opposite in books
+                ]
+            )
+            found = deltas(loss, source, (0, j + 1), direction, epsilons)
+            for e in np.flatnonzero(found > upper):
+                upper[e], worst[e] = found[e], (one, two)
+    return upper, worst
 
 
 def _by_claims(star: Star) -> dict[tuple[Fraction, Fraction], list[tuple[Charges, tuple[str, ...]]]]:

@@ -12,14 +12,15 @@ from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.ledger.questions import known_label, word
 from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 
 
-def as_mechanism(released: Mechanism | GaussianClasses, graph: NeighborGraph | None) -> Mechanism:
+def as_mechanism(released: Releaser | GaussianClasses, graph: NeighborGraph | None) -> Releaser:
     """The mechanism itself, or one whose output is exactly the laws given: nothing is added to them."""
-    if isinstance(released, Mechanism):
+    if isinstance(released, Releaser):
         return released
     if not isinstance(released, GaussianClasses):
-        raise InputError("released must be a Mechanism or a GaussianClasses")
+        raise InputError("released must be a Mechanism, a Codebook or a GaussianClasses")
     if released.is_output:
         raise InputError("released: declare the mechanism itself rather than its output, which is rounded")
     if graph is None:
@@ -44,7 +45,7 @@ def as_mechanism(released: Mechanism | GaussianClasses, graph: NeighborGraph | N
 
 def declaration(
     label: Any,
-    mechanism: Mechanism | None,
+    mechanism: Releaser | None,
     epsilon: float | None,
     delta: float | None,
     times: int,

@@ -41,7 +41,7 @@ from shoal.ledger.questions import known_label, known_labels, questions, repeate
 from shoal.ledger.registry import compatible
 from shoal.ledger.storage import Storage, Transaction
 from shoal.ledger.verification import Verification, verified
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
 
 
@@ -210,7 +210,7 @@ class Ledger:
 
     def release(
         self,
-        mechanism: Mechanism,
+        mechanism: Releaser,
         answer: Any,
         label: Any,
         *,
@@ -251,7 +251,7 @@ class Ledger:
 
     def release_many(
         self,
-        mechanism: Mechanism,
+        mechanism: Releaser,
         answers: Any,
         labels: Sequence[Any],
         *,
@@ -268,7 +268,7 @@ class Ledger:
 
     def charge(
         self,
-        mechanism: Mechanism | bytes,
+        mechanism: Releaser | bytes,
         answers: Any,
         drawn: Any,
         labels: Sequence[Any],
@@ -325,7 +325,7 @@ class Ledger:
 
     def cost(
         self,
-        mechanism: Mechanism,
+        mechanism: Releaser,
         label: Any,
         *,
         query_id: str | None = None,
@@ -388,7 +388,7 @@ class Ledger:
             after = tuple(self._books.account(tallies, limit, lookup, extra) for limit in counted)
             return Cost(all(fits(a.spent, a.budget) for a in after), False, before, after)
 
-    def register(self, mechanism: Mechanism) -> None:
+    def register(self, mechanism: Releaser) -> None:
         """Record a mechanism and its graph without releasing anything."""
         known_label(mechanism, mechanism.graph.labels[0])
         own = self._books.prepared(mechanism)
@@ -398,7 +398,7 @@ class Ledger:
     def declare(
         self,
         label: Any,
-        released: Mechanism | GaussianClasses | None = None,
+        released: Releaser | GaussianClasses | None = None,
         *,
         epsilon: float | None = None,
         delta: float | None = None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from shoal.accounting.curve import round_up
-from shoal.ledger import accounts, journal
+from shoal.ledger import journal
 from shoal.ledger.accounts import Account
 from shoal.ledger.books import Books
 from shoal.ledger.bounds import bounded, mechanism_bound
@@ -50,35 +50,38 @@ def overviewed(books: Books, transaction: Transaction, exact: int) -> Overview:
     """Walk all labels, graph by graph; judge them by bounds, and the ``exact`` worst by composition."""
     budgets = books.in_force(transaction)
     labels = releases = without = 0
-    top: list[tuple[float, str, Limit, list[Star]]] = []
+    top: list[tuple[float, str, Limit]] = []
     # The largest bound of an account that is not among the worst, which stays all that is known of it.
     rest = 0.0
 
-    def judge(tallies: Tallies, limit: Limit) -> None:
+    def judge(tallies: Tallies, limit: Limit, held: Iterable[Star]) -> None:
         nonlocal rest
-        held = list(tallies.stars(limit))
         upper = max(_upper(books, tallies, star, limit) for star in held)
-        item = (_share(upper, limit), limit.name, limit, held)
+        item = (_share(upper, limit), limit.name, limit)
         if len(top) < exact:
             heapq.heappush(top, item)
         else:
             rest = max(rest, heapq.heappushpop(top, item)[0])
 
-    for tallies, name in _labels(books, transaction):
-        about = tallies.of(name).releases
-        labels += about > 0
-        releases += about
-        limit = budgets.of_label(name)
-        if limit is None:
-            without += about > 0
-        elif about or name in budgets.labels:
-            judge(tallies, limit)
+    for tallies, names in _groups(books, transaction):
+        # Where the same was released about everyone, as in tables, all pairs are alike and need no looking for.
+        alike = len(names) > 1 and len({id(tallies.of(name)) for name in names}) == 1
+        for name in names:
+            about = tallies.of(name)
+            labels += about.releases > 0
+            releases += about.releases
+            limit = budgets.of_label(name)
+            if limit is None:
+                without += about.releases > 0
+            elif about.releases or name in budgets.labels:
+                judge(tallies, limit, [Star(name, about, ((about, ()),))] if alike else tallies.stars(limit))
+    every = books.tallies(transaction)
     for limit in budgets.of_groups():
-        judge(books.tallies(transaction), limit)
+        judge(every, limit, every.stars(limit))
     lookup = books.lookup(transaction)
     worst = []
-    for _, _, limit, held in top:
-        worst.append((accounts.account(books.composer, held, limit, lookup), limit))
+    for _, _, limit in top:
+        worst.append((books.account(every, limit, lookup), limit))
     worst.sort(key=lambda pair: (-_share(pair[0].spent, pair[1]), pair[1].name))
     return Overview(
         entries=journal.head(transaction).seq,
@@ -91,15 +94,21 @@ def overviewed(books: Books, transaction: Transaction, exact: int) -> Overview:
     )
 
 
-def _labels(books: Books, transaction: Transaction) -> Iterator[tuple[Tallies, str]]:
-    """All labels with their charges and their neighbors', a block of one graph at a time, connected ones together."""
+def _groups(books: Books, transaction: Transaction) -> Iterator[tuple[Tallies, list[str]]]:
+    """All labels by connected component, with their charges, which are read for many components at once."""
     for (digest,) in transaction.rows("SELECT DISTINCT graph FROM labels ORDER BY graph"):
         graph = books.registry.graph(transaction, str(digest))
-        names = [graph.labels[i] for i in np.argsort(graph.components, kind="stable")]
-        for start in range(0, len(names), CHUNK):
-            tallies, block = books.tallies(transaction, graph=graph), names[start : start + CHUNK]
-            tallies.read(other for name in block for other in (name, *tallies.neighbors(name)))
-            yield from ((tallies, name) for name in block)
+        order = np.argsort(graph.components, kind="stable")
+        cuts = np.flatnonzero(np.diff(graph.components[order])) + 1
+        block: list[list[str]] = []
+        parts = np.split(order, cuts)
+        for number, part in enumerate(parts):
+            block.append([graph.labels[i] for i in part])
+            if number == len(parts) - 1 or sum(map(len, block)) >= CHUNK:
+                tallies = books.tallies(transaction, graph)
+                tallies.read(name for names in block for name in names)
+                yield from ((tallies, names) for names in block)
+                block = []
 
 
 def _share(spent: float, limit: Limit) -> float:

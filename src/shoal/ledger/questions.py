@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
 
 
@@ -28,7 +28,7 @@ class Question:
 
 
 def questions(
-    mechanism: Mechanism,
+    mechanism: Releaser,
     answers: Any,
     labels: Sequence[Any],
     query_ids: Sequence[str] | None,
@@ -58,15 +58,15 @@ def questions(
     return found
 
 
-def known_label(mechanism: Mechanism, label: Any) -> str:
+def known_label(mechanism: Releaser, label: Any) -> str:
     """The label's name, if it is the mechanism's and has neighbors to hide among."""
     return known_labels(mechanism, [label])[0]
 
 
-def known_labels(mechanism: Mechanism, labels: Sequence[Any]) -> list[str]:
+def known_labels(mechanism: Releaser, labels: Sequence[Any]) -> list[str]:
     """The labels' names, if all are the mechanism's and have neighbors to hide among."""
-    if not isinstance(mechanism, Mechanism):
-        raise InputError("mechanism must be a Mechanism, as design() and calibrate() return it")
+    if not isinstance(mechanism, Releaser):
+        raise InputError("mechanism must be a Mechanism or a Codebook, as design, calibrate and codebook return it")
     names = [str(label) for label in labels]
     if not set(names).issubset(mechanism.classes.labels):
         raise InputError("label is not one of this mechanism's labels")

@@ -11,7 +11,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from shoal import validation
+from shoal import mechanism_reader, validation
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger.bounds import POINTS, MechanismBound
@@ -19,13 +20,14 @@ from shoal.ledger.journal import Journal
 from shoal.ledger.questions import word
 from shoal.ledger.recent import Recent
 from shoal.ledger.storage import CHUNK, Transaction
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
 
 
-def drawn(mechanism: Mechanism, values: FloatArray, label: str) -> FloatArray:
+def drawn(mechanism: Releaser, values: FloatArray, label: str) -> FloatArray:
     """A released answer, with noise from the mechanism's cryptographic source."""
-    released = validation.array(ndim=1, released=mechanism.release(values, label))
+    given = mechanism.release(label) if isinstance(mechanism, Codebook) else mechanism.release(values, label)
+    released = validation.array(ndim=1, released=given)
     if released.shape != values.shape:
         raise LedgerError("ledger: the mechanism returned an answer of another length; nothing was recorded")
     return released
@@ -52,12 +54,12 @@ class Registry:
     """Mechanisms by digest, each read from the database once per process while memory allows."""
 
     def __init__(self) -> None:
-        self._known: Recent[Mechanism] = Recent(256 * 2**20)
+        self._known: Recent[Releaser] = Recent(256 * 2**20)
         self._contents: Recent[bytes] = Recent(32 * 2**20)
         self._bounds: Recent[MechanismBound] = Recent(32 * 2**20)
         self._graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
 
-    def mechanism(self, transaction: Transaction, digest: str) -> Mechanism:
+    def mechanism(self, transaction: Transaction, digest: str) -> Releaser:
         """A recorded mechanism, its digest derived anew when it is read."""
         found = self._known.get(digest)
         if found is None:
@@ -68,12 +70,12 @@ class Registry:
             self._known.put(digest, found, _size(found))
         return found
 
-    def trusted(self, mechanism: Mechanism | bytes) -> Mechanism:
+    def trusted(self, mechanism: Releaser | bytes) -> Releaser:
         """A copy that is what its digest says: arrays of the caller's own object can change under our hands.
 
         The content of a mechanism's file is read as it is, and is what will be recorded.
         """
-        if isinstance(mechanism, Mechanism):
+        if isinstance(mechanism, Releaser):
             known = self._known.get(mechanism.digest)
             if known is not None:
                 return known
@@ -81,9 +83,9 @@ class Registry:
         elif isinstance(mechanism, bytes):
             content = mechanism
         else:
-            raise InputError("mechanism must be a Mechanism, as design() and calibrate() return it")
-        found = Mechanism.from_bytes(content, "mechanism")
-        if isinstance(mechanism, Mechanism) and found.digest != mechanism.digest:
+            raise InputError("mechanism must be a Mechanism or a Codebook, as design, calibrate and codebook return it")
+        found = mechanism_reader.from_bytes(content, "mechanism")
+        if isinstance(mechanism, Releaser) and found.digest != mechanism.digest:
             raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
         self._known.put(found.digest, found, _size(found))
         self._contents.put(found.digest, content, len(content))
@@ -140,7 +142,7 @@ class Registry:
             ],
         )
 
-    def admit(self, transaction: Transaction, journal: Journal, mechanism: Mechanism) -> None:
+    def admit(self, transaction: Transaction, journal: Journal, mechanism: Releaser) -> None:
         """Record a mechanism at its first use, and its graph; refuse a graph that contradicts a recorded one."""
         digest = mechanism.digest
         if transaction.one("SELECT 1 FROM mechanisms WHERE digest = :digest", digest=digest) is not None:
@@ -165,7 +167,7 @@ class Registry:
         )
 
 
-def compatible(transaction: Transaction, mechanism: Mechanism) -> str | None:
+def compatible(transaction: Transaction, mechanism: Releaser) -> str | None:
     """The recorded graph that is the mechanism's own; None where all its labels are new; anything else is refused."""
     found, count = _graphs(transaction, mechanism.graph.labels)
     if not found:
@@ -212,10 +214,10 @@ def stored_bound(transaction: Transaction, digest: str) -> MechanismBound | None
         ) from None
 
 
-def restored(content: bytes, digest: str) -> Mechanism:
+def restored(content: bytes, digest: str) -> Releaser:
     """A mechanism from its stored file, which must be the one that the digest names."""
     try:
-        mechanism = Mechanism.from_bytes(content, "mechanism")
+        mechanism = mechanism_reader.from_bytes(content, "mechanism")
     except InputError:
         raise LedgerError("ledger: a recorded mechanism is damaged; run verify() and restore a backup") from None
     if mechanism.digest != digest:
@@ -223,13 +225,15 @@ def restored(content: bytes, digest: str) -> Mechanism:
     return mechanism
 
 
-def is_random(mechanism: Mechanism) -> bool:
+def is_random(mechanism: Releaser) -> bool:
     """Whether the answer itself is random given the label, so that its own randomness was counted as protection."""
     return bool(mechanism.classes.stored_variances.any())
 
 
-def _size(mechanism: Mechanism) -> int:
+def _size(mechanism: Releaser) -> int:
     """Bytes that a mechanism and its laws take, roughly."""
+    if isinstance(mechanism, Codebook):
+        return int(sum(2 * g.counts.nbytes + g.curves.nbytes for g in mechanism.groups) + 2 * mechanism.answers.nbytes)
     arrays: list[Any] = [mechanism.noise_cov, mechanism.gain, mechanism.classes.means, mechanism.shift]
     n, k = mechanism.classes.means.shape
     return int(sum(a.nbytes for a in arrays if a is not None) + 24 * n * k * k + mechanism.graph.edges.nbytes)

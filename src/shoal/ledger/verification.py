@@ -33,7 +33,7 @@ from shoal.ledger.composition import NOTHING, Charges, Composer, Star
 from shoal.ledger.registry import graph_digest, restored, stored_bound
 from shoal.ledger.schema import ACCOUNTS
 from shoal.ledger.storage import Transaction
-from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import Releaser
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class _Line:
 class _Replay:
     """The ledger's state, entry by entry."""
 
-    mechanisms: dict[str, Mechanism] = field(default_factory=dict)
+    mechanisms: dict[str, Releaser] = field(default_factory=dict)
     bounds: dict[str, MechanismBound] = field(default_factory=dict)
     networks: dict[str, NeighborGraph] = field(default_factory=dict)
     graphs: dict[str, str] = field(default_factory=dict)
@@ -248,7 +248,7 @@ def _admitted(transaction: Transaction, replay: _Replay, entry: Entry) -> None:
     replay.graphs.update(dict.fromkeys(mechanism.graph.labels, graph))
 
 
-def _rebounded(seq: int, mechanism: Mechanism, stated: MechanismBound) -> MechanismBound:
+def _rebounded(seq: int, mechanism: Releaser, stated: MechanismBound) -> MechanismBound:
     """The stored bound of a mechanism computed anew; a stored one must not be below it."""
     found = bound_at(mechanism, stated.epsilons, stated.orders, stated.table_epsilons)
     for kind in POINTS:

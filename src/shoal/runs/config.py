@@ -90,8 +90,9 @@ class Config:
     search: int = _setting("privacy", 10, "steps of the search per stage of a design, for methods that search")
 
     ledger: str | None = _setting("ledger", None, "sqlite:///… or postgresql://…; by default ledger.db in the folder")
+    accept_no_guarantee: bool = _setting("ledger", False, "release even where δ is above 0.01, which hides nobody")
     budget_epsilon: float | None = _setting("ledger", None, "budget per household if the ledger has none: its ε")
-    budget_delta: float | None = _setting("ledger", None, "and its δ; by default what this one release may cost")
+    budget_delta: float | None = _setting("ledger", None, "and its δ; by default the guarantee that is asked for")
 
     audit_samples: int = _setting(
         "audit", 200, "test answers per household in the audit; more find smaller faults", "samples"
@@ -320,6 +321,10 @@ def typed(name: str, kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, (str, Path)):
             raise InputError(f"{where}: {name} must be a text in quotes")
         return str(value)
+    if bool in wanted:
+        if not isinstance(value, bool):
+            raise InputError(f"{where}: {name} must be true or false")
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InputError(f"{where}: {name} must be a number")
     if int in wanted:

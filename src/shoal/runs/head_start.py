@@ -25,9 +25,10 @@ CODE = (
 @contextmanager
 def head_start() -> Iterator[None]:
     """Compile meanwhile, if there is a core to spare, somewhere to keep kernels, and none of them yet."""
-    from shoal.compiled import FOLDER
+    from shoal import compiled
 
-    if FOLDER is None or n_threads() < 2 or any(FOLDER.rglob("spectrum.*.nbi")):
+    folder = compiled.FOLDER
+    if folder is None or n_threads() < 2 or any(folder.rglob("spectrum._fast_block*.nbi")):
         yield
         return
     quiet = subprocess.DEVNULL

@@ -36,7 +36,7 @@ from shoal.files import digest_of
 from shoal.runs import preview
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
-from shoal.runs.context import Context, Made
+from shoal.runs.context import DESIGN, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
 from shoal.runs.sources import Source
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from shoal.ledger.ledger import Ledger
+    from shoal.proofs.proof import Proof
 
 #: Stage -> the stages whose files it reads.
 NEEDS = {
@@ -235,6 +236,14 @@ class Run:
         self._demand("design")
         at = self.config.epsilon if epsilon is None else epsilon
         return curves.worst_frontier(self.context("design"), sorted(rho), list(methods), at, search)
+
+    def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
+        """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
+        from shoal.runs.run_proofs import proved
+
+        self._demand("design")
+        parts = self.context("design").listing(DESIGN).parts
+        return proved([part.path for part in parts], self.folder.path, epsilon, scope)
 
     def ledger(self, *, create: bool = False) -> Ledger:
         """The ledger of this run, to be closed after use."""

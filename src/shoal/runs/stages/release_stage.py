@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.accounting.curve import round_up
-from shoal.card.facts import LISTED, FitFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.card.digits import upper
+from shoal.card.facts import LISTED, MEANINGLESS, FitFacts, Lost, Record, ReleaseFacts, Spent
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.graph import NeighborGraph
 from shoal.ledger.ledger import Ledger
@@ -29,7 +30,7 @@ from shoal.ledger.overview import Overview
 from shoal.mechanism import Mechanism
 from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
-from shoal.runs.config import Config
+from shoal.runs.config import DELTA, Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, Folder
 from shoal.runs.jobs import Listing, Part, done, out_path, receipted
@@ -298,27 +299,27 @@ def refuse_empty_claims(mechanism: Mechanism, config: Config) -> None:
             "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
             "use 'point', 'trajectory' or 'marginal'"
         )
-    if mechanism.certificate.delta_upper >= 1.0:
+    reached = mechanism.certificate.delta_upper
+    if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
         raise UnreachableError(
-            "rho: this design promises nothing (δ = 1), so nothing is released; spend a larger rho, or ask for a delta"
+            f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
+            f"{config.epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta 1e-5); "
+            "`shoal frontier` shows what an error buys"
+            + (". --accept-no-guarantee releases it all the same" if reached < 1.0 else "")
         )
 
 
 def ensure_budget(ledger: Ledger, mechanism: Mechanism, config: Config) -> bool:
-    """Give a ledger without a budget the one of the configuration: by default what one such release may cost."""
+    """Give a ledger without a budget the one of the configuration: by default the guarantee that was asked for."""
     if not ledger.unlimited(mechanism.classes.labels):
         return False
-    epsilon, delta = default_budget(mechanism, config)
+    epsilon, delta = default_budget(config)
     ledger.budget(epsilon, delta)
     return True
 
 
-def default_budget(mechanism: Mechanism, config: Config) -> tuple[float, float]:
-    """(ε, δ) named in the configuration, the target of the design, or a little above what it was certified for."""
+def default_budget(config: Config) -> tuple[float, float]:
+    """(ε, δ) named in the configuration, else what the design was to reach: never what a release happens to cost."""
     if config.budget_epsilon is not None and config.budget_delta is not None:
         return config.budget_epsilon, config.budget_delta
-    # The ledger's accounts are those of pairs: who holds both rows.
-    both = min(round_up(mechanism.certified("table").delta_upper * 1.001), 1.0 - 2.0**-40)
-    if config.target is not None:
-        return config.epsilon, config.target if config.scope == "table" else max(config.target, both)
-    return config.epsilon, both
+    return config.epsilon, DELTA if config.target is None else config.target

@@ -1,0 +1,119 @@
+"""The price of privacy in one picture: error of crowds by population and by size, and one household's curves.
+
+The price is the mean absolute error of what is released, each crowd's mean in kW, against what was metered later,
+relative to that of the unprotected forecasts (ARMA(6, 5), 12 quarter-hours). Real homes are read where they are at
+hand; simulated ones are nobody's. ``python -m benchmarks.price --picture docs/pictures/price.png`` draws it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import shoal
+from benchmarks.crowds import DATA, ORIGINS
+from shoal.crowds import crowds, means
+from shoal.runs.prices import prices
+from shoal.validation import FloatArray
+
+SIZE = 10
+SIMULATED = (100, 300, 1_000, 3_000, 10_000)
+REAL = (60, 120, 240, 486)
+
+
+def forecasts(readings: Any, origin: Any) -> tuple[shoal.Forecasts, FloatArray]:
+    """Forecasts and what was metered later."""
+    fc = shoal.forecast(readings, order=(6, 5), train_days=15, horizon=12, season="day", origin=origin)
+    frame = readings if isinstance(readings, pl.DataFrame) else readings.frame
+    later = frame.filter(pl.col("timestamp").is_between(fc.timestamps[0], fc.timestamps[-1]))
+    wide = later.pivot("timestamp", index="household", values="kw").sort("household")
+    place = {name: i for i, name in enumerate(wide["household"])}
+    return fc, wide.drop("household").to_numpy()[[place[name] for name in fc.households]]
+
+
+def price(power: FloatArray, later: FloatArray, size: int = SIZE) -> float:
+    return dict(prices(power, later, size).by_crowd)[float(size)] + 1.0
+
+
+def simulated(n: int) -> tuple[shoal.Forecasts, FloatArray]:
+    readings = shoal.simulate_meters(n, 16, seed=1)
+    frame = readings if isinstance(readings, pl.DataFrame) else readings.frame
+    return forecasts(readings, frame["timestamp"].min() + timedelta(days=15, hours=12))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--picture", default="", help="where to draw it")
+    options = parser.parse_args()
+    print(f"## The price of privacy\n\nError against what was metered later, over no protection; crowds of {SIZE}.\n")
+    lines: dict[str, dict[int, float]] = {}
+    by_size: dict[str, dict[int, float]] = {}
+    if DATA.is_file():
+        readings = shoal.read_meters(DATA)
+        made = [forecasts(readings, origin) for origin in ORIGINS]
+        order = np.random.default_rng(0).permutation(len(made[0][0].households))
+        lines["real homes, mean of six origins"] = {
+            n: float(np.mean([price(fc.power[order[:n]], later[order[:n]]) for fc, later in made])) for n in REAL
+        }
+        each = [dict(prices(fc.power, later, SIZE).by_crowd) for fc, later in made]
+        by_size["486 real homes"] = {int(m): 1 + float(np.mean([one[m] for one in each])) for m in each[0]}
+    line = {}
+    for n in SIMULATED:
+        fc, later = simulated(n)
+        line[n] = price(fc.power, later)
+        if n == 1_000:
+            by_size["1,000 simulated homes"] = {
+                int(m): 1 + float(value) for m, value in prices(fc.power, later, SIZE).by_crowd
+            }
+            shown = fc, later
+    lines["simulated homes"] = line
+    for title, found in (("homes", lines), ("crowd", by_size)):
+        for name, row in found.items():
+            print(f"| {title} | " + " | ".join(f"{n:,}" for n in row) + " |\n" + "| --- " * (1 + len(row)) + "|")
+            print(f"| {name} | " + " | ".join(f"{value:.3f}" for value in row.values()) + " |\n")
+    if options.picture:
+        draw(options.picture, lines, by_size, *shown)
+
+
+def draw(path: str, lines: Any, by_size: Any, fc: shoal.Forecasts, later: FloatArray) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 3.7), layout="constrained")
+    for axes, found, words in (
+        (left, lines, f"households (crowds of {SIZE})"),
+        (middle, by_size, "members of a crowd, at least"),
+    ):
+        for (name, row), color in zip(found.items(), ("#1f4e79", "#d1772e"), strict=False):
+            more = [100 * (value - 1) for value in row.values()]
+            axes.semilogx(list(row), more, "o-", color=color, label=name)
+        ticks = [2, 5, 10, 20, 50] if axes is middle else [100, 1_000, 10_000]
+        axes.set_xticks(ticks, [f"{one:,}" for one in ticks])
+        axes.xaxis.minorticks_off()
+        axes.set(xlabel=words, ylabel="more error than without protection, %", ylim=(0, None))
+        axes.legend(frameon=False)
+        axes.grid(alpha=0.2)
+    member = crowds(fc.power, SIZE)
+    released = means(fc.power, member)[member]
+    home = int(np.argsort(np.abs(released - fc.power).mean(axis=1))[len(fc.power) // 2])  # a typical one
+    hours = np.arange(1, 13) / 4
+    for values, name, style in (
+        (later[home], "metered later", {"color": "#999999"}),
+        (fc.power[home], "forecast, kept private", {"color": "#1f4e79", "ls": "--"}),
+        (released[home], "released: its crowd's", {"color": "#d1772e", "lw": 2.5}),
+    ):
+        right.plot(hours, values, label=name, **style)
+    right.set(xlabel="hours ahead (one simulated household)", ylabel="kW", ylim=(0, None))
+    right.legend(frameon=False)
+    right.grid(alpha=0.2)
+    figure.savefig(path, dpi=110)
+
+
+if __name__ == "__main__":
+    main()

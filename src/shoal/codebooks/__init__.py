@@ -1,0 +1,1 @@
+"""Codebooks: pure ε for constants, by releasing one of finitely many curves."""

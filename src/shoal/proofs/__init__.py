@@ -1,0 +1,1 @@
+"""Proofs: rigorous enclosures of δ(ε) by ball arithmetic, from the parameters as stored."""

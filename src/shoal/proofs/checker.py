@@ -1,0 +1,685 @@
+"""Check a proof file again: ``python checker.py proof.json mechanism-file``.
+
+This is one file on its own. It imports python-flint, NumPy (to read arrays) and the standard library, and nothing of
+shoal. It reads the arrays itself, holds their digest against the proof's, forms the laws in exact rational numbers and
+encloses δ(ε) of every edge that the proof names, on a route of its own:
+
+    with Σ' = L Lᵀ, H = L⁻¹ΣL⁻ᵀ − I and y = L⁻¹(μ' − μ) in balls, reflections bring the bordered matrix [0 yᵀ; y H] to
+    tridiagonal form. The pivots d_j of I − tT from the last to the first give ∏ d_j = det(I − tH) and
+    ‖y‖²/d_1 = yᵀ(I − tH)⁻¹y. For Im t ≠ 0 the imaginary part of (1/t)I − T is definite, so that no d_j meets the
+    negative axis: the product of their principal roots is the root that is wanted. There are no eigenvalues here.
+
+Every edge must be accounted for: laws that are equal, a bound below the stated δ, or an enclosure inside the stated
+one. Exit status 0 and the theorem on standard output; 1 and the reason on standard error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import sys
+import zipfile
+import zlib
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from flint import acb, arb, ctx, fmpq, fmpq_mat
+
+FORMATS = {
+    "shoal mechanism": {
+        "means", "edges", "epsilon", "shift", "noise_cov", "budget", "weights", "history", "variances", "covs",
+        "cov_error", "mean_error", "gain", "mean_grid",
+    },
+    "shoal laws": {"means", "edges", "variances", "covs", "cov_error", "mean_error"},
+}  # fmt: skip
+VERSIONS = {"shoal mechanism": (1, 2), "shoal laws": (1,)}
+DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
+SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
+#: Bits of the integral; evaluations of the integrand per edge; its relative width that is asked for.
+BITS, EVALUATIONS, GOAL = 144, 60_000, 2.0**-52
+#: |t| times the largest diagonal entry, beyond which the integrand is evaluated in 1/t.
+FAR = 2.0
+#: Of the release: grid steps per least deviation and values per step, in bits; a normal's units; its lattice; the
+#: factor's places and what their residual is worth; the jitter, in k ε.
+FINENESS, VALUES, UNIT, LATTICE, WIDTH, FACTOR_TV, JITTER = 20, 51, 120, 56, 192, 2.0**-142, 4
+EPS = 2.0**-52
+
+
+class Refused(Exception):
+    """The proof does not hold, or cannot be followed."""
+
+
+class Imprecise(Refused):
+    """What may succeed with more bits."""
+
+
+# --------------------------------------------------------------------------------------------------- reading
+
+
+def read(content: bytes) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Header, arrays and digest of a file whose digest is that of its content."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            header = json.loads(archive.read("header.json"))
+            names = [n for n in archive.namelist() if n.endswith(".npy")]
+            arrays = {n[:-4]: np.load(io.BytesIO(archive.read(n)), allow_pickle=False) for n in names}
+    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError) as error:
+        raise Refused("the file is damaged, or not one of parameters") from error
+    form = header.get("format")
+    if form not in FORMATS or header.get("version") not in VERSIONS[form]:
+        raise Refused("the file is of a format that this checker does not know")
+    if not set(arrays) <= FORMATS[form]:
+        raise Refused("the file holds parameters that this checker does not know")
+    stated = header.pop("digest", None)
+    total = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name])
+        total.update(f"{name}:{values.dtype.str}:{values.shape}:".encode())
+        total.update(values.tobytes())
+    if stated != total.hexdigest():
+        raise Refused("the file does not match its digest")
+    return header, arrays, total.hexdigest()
+
+
+# --------------------------------------------------------------------------------------------------- laws
+
+
+class Law(NamedTuple):
+    """Mean and covariance in exact rationals, and radii of what is not known of them (None: nothing)."""
+
+    mean: tuple[Any, ...]
+    cov: Any
+    cov_radius: Any
+    mean_radius: Any
+
+
+def rational(value: float) -> Any:
+    return fmpq(*float(value).as_integer_ratio())
+
+
+def rationals(values: Any) -> Any:
+    return fmpq_mat(values.shape[0], values.shape[1], [rational(v) for v in values.ravel().tolist()])
+
+
+class Laws:
+    """The law of every label, from the arrays of a file."""
+
+    def __init__(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.arrays = arrays
+        self.released = header["format"] == "shoal mechanism"
+        self.n, self.k = arrays["means"].shape
+        self.kept: dict[int, Law] = {}
+        self.jitters: dict[bytes, tuple[Any, Any]] = {}
+        noise = arrays.get("noise_cov")
+        self.one_cov = len(self._covs()) == 1 and (
+            noise is None or ("gain" not in arrays and bool((noise == noise[0]).all()))
+        )
+
+    def _covs(self) -> Any:
+        return self.arrays["variances"] if "variances" in self.arrays else self.arrays["covs"]
+
+    def class_cov(self, i: int) -> Any:
+        stored = self._covs()
+        one = stored[i if len(stored) > 1 else 0]
+        return rationals(np.diag(one) if one.ndim == 1 else one)
+
+    def __getitem__(self, i: int) -> Law:
+        if i not in self.kept:
+            self.kept[i] = self._law(i)
+        return self.kept[i]
+
+    def _law(self, i: int) -> Law:
+        a, k = self.arrays, self.k
+        cov: Any = self.class_cov(i)
+        cov_radius: Any = None
+        mean_radius: Any = None
+        if "cov_error" in a:
+            cov_radius = rationals(a["cov_error"][i if len(a["cov_error"]) > 1 else 0])
+            mean_radius = rationals(a["mean_error"][i][:, None])
+        if not self.released:
+            return Law(tuple(rational(v) for v in a["means"][i].tolist()), cov, cov_radius, mean_radius)
+        if "gain" in a:
+            one = fmpq_mat(k, k, [fmpq(int(r == c)) for r in range(k) for c in range(k)])
+            kept = one + rationals(a["gain"][i])
+            cov = kept * cov * kept.transpose()
+            if cov_radius is not None:
+                size = fmpq_mat(k, k, [abs(v) for v in kept.entries()])
+                cov_radius, mean_radius = size * cov_radius * size.transpose(), size * mean_radius
+        drawn, radius = self._noise(a["noise_cov"][i if len(a["noise_cov"]) > 1 else 0])
+        if radius is not None:
+            cov_radius = radius if cov_radius is None else cov_radius + radius
+        return Law(self._mean(i), cov + drawn, cov_radius, mean_radius)
+
+    def _mean(self, i: int) -> tuple[Any, ...]:
+        a = self.arrays
+        shift = a["shift"][i if len(a["shift"]) > 1 else 0].tolist()
+        grid = a["mean_grid"][i].tolist() if "mean_grid" in a else [-1074] * self.k
+        found = []
+        for mean, moved, exponent in zip(a["means"][i].tolist(), shift, grid, strict=True):
+            if exponent <= -1074:
+                found.append(rational(mean) + rational(moved))
+            else:
+                found.append(fmpq(round(Fraction(mean + moved) / Fraction(2) ** exponent)) * fmpq(2) ** exponent)
+        return tuple(found)
+
+    def _noise(self, noise: Any) -> tuple[Any, Any]:
+        """The covariance that is drawn: the mean with the transpose, and a little more where it is nearly singular."""
+        key = noise.tobytes()
+        if key not in self.jitters:
+            self.jitters[key] = self._jittered(noise)
+        return self.jitters[key]
+
+    def _jittered(self, noise: Any) -> tuple[Any, Any]:
+        k, stored = self.k, rationals(noise)
+        cov = (stored + stored.transpose()) * fmpq(1, 2)
+        if any(cov[r, c] != 0 for r in range(k) for c in range(k) if r != c):
+            # Correlations minus a multiple of the identity: positive definite, or not, decides.
+            with ctx.workprec(400):
+                root = [arb(cov[r, r]).sqrt() if cov[r, r] > 0 else arb(1) for r in range(k)]
+                rows = [[arb(cov[r, c]) / root[r] / root[c] if r != c else arb(1) for c in range(k)] for r in range(k)]
+            surely_not = self._exceeds(rows, 34 * k * k)
+            if not surely_not:
+                surely = self._exceeds(rows, 30 * k * k) is False
+                share = fmpq(JITTER * k, 2**52) * (1 if surely else fmpq(1, 2))
+                spread = fmpq(1, 2 ** (WIDTH - 3))
+                biggest = [fmpq(math.ceil(math.sqrt(float(cov[r, r])) * 2.0**60) + 1, 2**60) for r in range(k)]
+                radius = [spread * biggest[r] * biggest[c] for r in range(k) for c in range(k)]
+                more = [share * cov[r, r] if r == c else fmpq(0) for r in range(k) for c in range(k)]
+                extra = fmpq_mat(k, k, more)
+                return cov + extra, fmpq_mat(k, k, radius) + (extra * fmpq(0 if surely else 1))
+        return cov, None
+
+    @staticmethod
+    def _exceeds(rows: list[list[Any]], units: int) -> bool | None:
+        """Whether the least eigenvalue is above this many ε; None where 400 bits cannot tell."""
+        with ctx.workprec(400):
+            less = [[v - units * EPS if r == c else v for c, v in enumerate(row)] for r, row in enumerate(rows)]
+            for j in range(len(less)):
+                pivot = less[j][j]
+                if not pivot > 0:
+                    return False if pivot < 0 else None
+                for i in range(j + 1, len(less)):
+                    factor = less[i][j] / pivot
+                    for m in range(j + 1, i + 1):
+                        less[i][m] -= factor * less[m][j]
+                        less[m][i] = less[i][m]
+            return True
+
+
+def entries(law: Law, chosen: list[int]) -> Law:
+    cov = fmpq_mat(len(chosen), len(chosen), [law.cov[i, j] for i in chosen for j in chosen])
+    return Law(tuple(law.mean[i] for i in chosen), cov, None, None)
+
+
+def supports(a: Law, b: Law) -> tuple[Law, Law] | None:
+    """Both laws in entries in which they have full rank, exactly; None where their supports differ."""
+    k, rank = len(a.mean), a.cov.rank()
+    if rank == k and b.cov.rank() == k:
+        return a, b
+    if any(r is not None for r in (a.cov_radius, b.cov_radius, a.mean_radius, b.mean_radius)):
+        raise Refused("a law is singular and not known exactly")
+    rows = [
+        [a.cov[i, j] for j in range(k)] + [b.cov[i, j] for j in range(k)] + [b.mean[i] - a.mean[i]] for i in range(k)
+    ]
+    if b.cov.rank() != rank or fmpq_mat(k, 2 * k + 1, [v for row in rows for v in row]).rank() != rank:
+        return None
+    form = a.cov.rref()[0]
+    chosen = [next(j for j in range(k) if form[i, j] != 0) for i in range(rank)]
+    return entries(a, chosen), entries(b, chosen)
+
+
+def same(a: Law, b: Law) -> bool:
+    exact = all(r is None for r in (a.cov_radius, b.cov_radius, a.mean_radius, b.mean_radius))
+    return exact and a.mean == b.mean and bool(a.cov == b.cov)
+
+
+def ball(value: Any, radius: Any) -> Any:
+    return arb(value) if radius is None else arb(value) + arb(0, 1) * arb(radius).abs_upper()
+
+
+def balls(center: Any, radius: Any) -> list[list[Any]]:
+    return [
+        [ball(center[i, j], None if radius is None else radius[i, j]) for j in range(center.ncols())]
+        for i in range(center.nrows())
+    ]
+
+
+def together(one: Any, two: Any) -> Any:
+    return two if one is None else one if two is None else one + two
+
+
+def cholesky(rows: list[list[Any]]) -> tuple[list[list[Any]], Any]:
+    """L with L Lᵀ = M, and ln det M, in balls; refused unless M is surely positive definite."""
+    k = len(rows)
+    factor = [[arb(0)] * k for _ in range(k)]
+    log_det = arb(0)
+    for i in range(k):
+        for j in range(i + 1):
+            rest = rows[i][j] - sum((x * y for x, y in zip(factor[i][:j], factor[j][:j], strict=True)), arb(0))
+            if i == j:
+                if not rest > 0:
+                    raise Imprecise("a covariance is not proved positive definite")
+                factor[i][i] = rest.sqrt()
+                log_det += rest.log()
+            else:
+                factor[i][j] = rest / factor[j][j]
+    return factor, log_det
+
+
+def solved(factor: list[list[Any]], column: list[Any]) -> list[Any]:
+    """L⁻¹ applied to a column."""
+    found: list[Any] = []
+    for i, row in enumerate(factor):
+        found.append((column[i] - sum((x * y for x, y in zip(row[:i], found, strict=True)), arb(0))) / row[i])
+    return found
+
+
+class Parts(NamedTuple):
+    """Σ, Σ', Σ − Σ' and μ' − μ of a pair in balls."""
+
+    first: list[list[Any]]
+    base: list[list[Any]]
+    diff: list[list[Any]]
+    gap: list[Any]
+
+
+def parts(a: Law, b: Law, one_cov: bool) -> Parts:
+    gap_radius = together(a.mean_radius, b.mean_radius)
+    gap = [
+        ball(y - x, None if gap_radius is None else gap_radius[i, 0])
+        for i, (x, y) in enumerate(zip(a.mean, b.mean, strict=True))
+    ]
+    doubt = None if one_cov else together(a.cov_radius, b.cov_radius)
+    return Parts(balls(a.cov, a.cov_radius), balls(b.cov, b.cov_radius), balls(a.cov - b.cov, doubt), gap)
+
+
+# --------------------------------------------------------------------------------------------------- the integral
+
+
+class Chain(NamedTuple):
+    """Tridiagonal form: diagonal, squares next to it, ‖y‖², ln det Σ/det Σ', and the norm of what was left out."""
+
+    diagonal: list[Any]
+    squares: list[Any]
+    length: Any
+    log_ratio: Any
+    left: float
+
+
+def chain(pair: Parts) -> Chain:
+    factor, log_base = cholesky(pair.base)
+    log_first = cholesky(pair.first)[1]
+    k = len(pair.gap)
+    half = [solved(factor, [row[j] for row in pair.diff]) for j in range(k)]  # columns of L⁻¹ (Σ − Σ')
+    turned = [solved(factor, [half[j][i] for j in range(k)]) for i in range(k)]
+    y = solved(factor, pair.gap)
+    m = [[arb(0), *y]] + [[y[i], *turned[i]] for i in range(k)]
+    n, left = k + 1, arb(0)
+    for j in range(n - 2):
+        x = [m[i][j] for i in range(j + 1, n)]
+        if all(v.is_zero() for v in x[1:]):
+            continue
+        square = sum((v * v for v in x), arb(0))
+        if not square > arb(2) ** -ctx.prec:
+            left += 2 * square.abs_upper().sqrt()
+            for i in range(j + 2, n):
+                m[i][j] = m[j][i] = arb(0)
+            continue
+        v, norm = list(x), square.sqrt()
+        v[0] = v[0] + norm if v[0].mid() >= 0 else v[0] - norm
+        scale = 2 / sum((one * one for one in v), arb(0))
+        p = [scale * sum((m[i][c] * v[c - j - 1] for c in range(j + 1, n)), arb(0)) for i in range(j + 1, n)]
+        mean = scale / 2 * sum((one * two for one, two in zip(v, p, strict=True)), arb(0))
+        q = [one - mean * two for one, two in zip(p, v, strict=True)]
+        for r in range(len(v)):
+            row = m[j + 1 + r]
+            for c in range(r + 1):
+                row[j + 1 + c] -= v[r] * q[c] + q[r] * v[c]
+                m[j + 1 + c][j + 1 + r] = row[j + 1 + c]
+        edge = -norm if x[0].mid() >= 0 else norm
+        m[j + 1][j] = m[j][j + 1] = edge
+        for i in range(j + 2, n):
+            m[i][j] = m[j][i] = arb(0)
+    squares = [m[i + 1][i] * m[i + 1][i] for i in range(n - 1)]
+    diagonal = [m[i][i] for i in range(1, n)]
+    return Chain(diagonal, squares[1:], squares[0], log_first - log_base, up(left))
+
+
+class Integrand:
+    """e^{K(t) − εt − level}, in the directions given, from the chain alone."""
+
+    def __init__(self, own: Chain, sides: tuple[bool, ...], epsilon: float, center: float, level: float) -> None:
+        self.own, self.sides, self.center = own, sides, center
+        half = own.log_ratio / 2
+        self.slope = sum((half if side else -half for side in sides), arb(0)) - arb(epsilon)
+        self.start = sum((half for side in sides if side), arb(0)) - arb(level)
+        self.rooms = [self._room(-1 - center if side else center) for side in sides] if own.left else []
+        spread = [abs(v).upper() for v in own.diagonal] + [v.abs_upper().sqrt() * 2 for v in own.squares]
+        self.reach = up(sum(spread, arb(1)))
+        self.size = max(float(abs(v).upper()) for v in own.diagonal)
+
+    def _room(self, s: float) -> float:
+        """A lower bound on the least eigenvalue of I − sT at the start, which must be positive."""
+        most = 1.0
+        while most > 1e-12:
+            if all(pivot > 0 for pivot in self._pivots(arb(s), arb(most))):
+                return most
+            most /= 2
+        raise Refused("a path starts outside of the strip where the loss has exponential moments")
+
+    def _pivots(self, s: Any, less: Any) -> list[Any]:
+        found: list[Any] = []
+        squares = self.own.squares
+        for j in range(len(self.own.diagonal) - 1, -1, -1):
+            pivot = 1 - less - s * self.own.diagonal[j]
+            if found:
+                pivot -= s * s * squares[j] / found[-1]
+            found.append(pivot)
+        return found
+
+    def at(self, t: Any, analytic: bool) -> tuple[Any, Any, float, list[tuple[Any, float]]] | None:
+        """Exponent, ∏ d^(−½), a bound on their error, and yᵀ(I − sT)⁻¹y with its own error for every side."""
+        own, root, form, line = self.own, acb(1), acb(0), acb(0)
+        error, doubts, forms = 0.0, 0.0, []
+        both = t * (t + 1)
+        for number, side in enumerate(self.sides):
+            s = -1 - t if side else t
+            # Far out pivots of (1/s)I − T are used, and t(1+t)/2 times the form as (1+t)/2 times what has a
+            # limit, so that what cancels against the straight line does so before t is multiplied in.
+            far = float(abs(s).lower()) * self.size > FAR
+            start = 1 / s if far else acb(1)
+            square = acb(1) if far else s * s
+            last = None
+            for j in range(len(own.diagonal) - 1, -1, -1):
+                pivot = start - (own.diagonal[j] if far else s * own.diagonal[j])
+                if last is not None:
+                    pivot -= square * own.squares[j] / last
+                root *= pivot.rsqrt(analytic=analytic)
+                last = pivot
+            part = own.length / last
+            if far:
+                root *= s.rsqrt(analytic=analytic) ** len(own.diagonal)
+                line += part * (1 / (1 + t) - 1) if side else part
+                part /= s
+            else:
+                form += part
+            doubt = 0.0
+            if own.left:
+                off = t - self.center
+                away = up(abs(off))
+                tilt = float(abs(off.imag).lower()) / away * (1 - 1e-9) if away > 0 else 0.0
+                least = max(self.rooms[number] * tilt, self.rooms[number] - away * self.reach * (1 + 1e-9))
+                moved = up(abs(s)) * own.left * (1 + 1e-9)
+                if not moved < 0.5 * least:
+                    return None
+                rho = moved / least
+                error += 0.5 * len(own.diagonal) * rho / (1 - rho)
+                doubt = up(own.length.abs_upper()) / least**2 * moved / (1 - rho) * (1 + 1e-9)
+            doubts += doubt
+            forms.append((part, doubt))
+        error = (error + 0.5 * up(abs(both)) * doubts) * (1 + 1e-9)
+        if not error < 0.5:
+            return None
+        exponent = self.start + t * (self.slope + line / 2) + line / 2 + both * form / 2
+        return exponent, root, error, forms
+
+    def __call__(self, t: Any, analytic: bool) -> Any:
+        found = self.at(t, analytic)
+        if found is None:
+            return acb(arb.nan(), arb.nan())
+        exponent, root, error, _ = found
+        off = arb(0, 2 * error)
+        return exponent.exp() * root * acb(1 + off, off) / (t * (t + 1))
+
+
+def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str, Any]) -> Any:
+    """δ(ε) as a ball, along the path that the proof names; any path that starts in the strip would do."""
+    center, scale, angle, reach, level = (
+        float.fromhex(path[n]) for n in ("center", "scale", "angle", "reach", "level")
+    )
+    if not (center > 0 and scale > 0 and 0 < angle < 0.75 and reach > 0 and path["bend"] in (1, -1)):
+        raise Refused("a path is not one")
+    integrand = Integrand(own, sides, epsilon, center, level)
+    for side in sides:
+        if not all(pivot > 0 for pivot in integrand._pivots(arb(-1 - arb(center)) if side else arb(center), arb(0))):
+            raise Refused("a path starts outside of the strip where the loss has exponential moments")
+    sin, cos = arb(angle).sin() * path["bend"] * arb(scale), arb(angle).cos() * arb(scale)
+
+    def point(v: Any) -> Any:
+        return center + acb(0, 1) * cos * v.sinh() + sin * (v.cosh() - 1)
+
+    def along(v: Any, analytic: bool) -> Any:
+        return integrand(point(v), analytic) * (acb(0, 1) * cos * v.cosh() + sin * v.sinh())
+
+    with ctx.workprec(BITS):
+        goal = arb(GOAL)
+        inside = acb.integral(along, 0, acb(reach), rel_tol=goal, abs_tol=goal * scale, eval_limit=EVALUATIONS)
+        end = point(acb(reach))
+        height = end.imag.lower()
+        found = integrand.at(end, False)
+        if found is None or not height > 0:
+            raise Refused("the end of a path cannot be evaluated")
+        exponent, root, error, forms = found
+        most = exponent.real + abs(root).log() + error
+        for form, doubt in forms:
+            most += (end.real**2 + abs(end.real)) * ((end * form).imag + abs(end) * doubt) / height / 2
+        rest = arb(0, 1) * most.exp().upper() / height
+        return (inside.imag + rest) * arb(level).exp() / arb.pi()
+
+
+def chernoff(pair: Parts, sides: tuple[bool, ...], epsilon: float, order: float) -> Any:
+    """e^{K(t) − εt} t^t/(1+t)^(1+t) at t = order > 0, where the mixed covariances are positive definite."""
+    t, k = arb(order), len(pair.gap)
+    if not t > 0:
+        raise Refused("an order is not positive")
+    log_first, log_base = cholesky(pair.first)[1], cholesky(pair.base)[1]
+    total = -arb(epsilon) * t
+    for side in sides:
+        here, there = (log_base, log_first) if side else (log_first, log_base)
+        start, sign = (pair.first, 1) if side else (pair.base, -1)
+        mixed = [[start[i][j] + sign * t * pair.diff[i][j] for j in range(k)] for i in range(k)]
+        factor, log_mixed = cholesky(mixed)
+        form = sum((v * v for v in solved(factor, pair.gap)), arb(0))
+        total += (-t * (here - there) - log_mixed + there + t * (1 + t) * form) / 2
+    return (total + t * t.log() - (1 + t) * (1 + t).log()).exp()
+
+
+def bounded(pair: Parts, backward: bool, epsilon: float) -> bool:
+    """Whether the loss never exceeds ε: ±(Σ' − Σ) is positive definite and the largest loss is at most ε."""
+    sign = 1 if backward else -1
+    factor, _ = cholesky([[sign * v for v in row] for row in pair.diff])
+    form = sum((v * v for v in solved(factor, pair.gap)), arb(0))  # dᵀ (±(Σ − Σ'))⁻¹ d
+    ratio = cholesky(pair.first)[1] - cholesky(pair.base)[1]
+    most = (ratio + form) / 2 if backward else (form - ratio) / 2
+    return bool(most <= arb(epsilon))
+
+
+# --------------------------------------------------------------------------------------------------- finite precision
+
+
+def up(value: Any) -> float:
+    """A double at or above the upper end of a ball."""
+    end = arb(value).upper()
+    found = float(end)
+    while math.isfinite(found) and arb(found) < end:
+        found = math.nextafter(found, math.inf)
+    return found
+
+
+def power_below(value: Any) -> int:
+    """e with 2^e ≤ value, at most one less than the largest such."""
+    return math.frexp(float(arb(value).lower()) * (1 - 2.0**-40))[1] - 1
+
+
+def precision(laws: Laws, pairs: list[tuple[int, int]], epsilon: list[float], scope: str) -> Any:
+    """Bound on what rounding and finitely many random bits add to δ of released answers."""
+    a, k, n = laws.arrays, laws.k, laws.n
+    with ctx.workprec(128):
+        variances = [[arb(laws[i].cov[j, j]) for j in range(k)] for i in range(n)]
+        steps = []
+        for j in range(k):
+            widest = max((up(abs(arb(laws[i].mean[j])) + 64 * variances[i][j].sqrt()) for i in range(n)), default=0.0)
+            least = [variances[i][j].sqrt() for i in range(n) if variances[i][j] > 0]
+            fine = min((power_below(one) for one in least), default=-1074 + FINENESS) - FINENESS
+            coarse = math.frexp(widest * (1 - 2.0**-40))[1] - VALUES if widest > 0 else -FINENESS
+            steps.append(arb(2) ** min(max(fine, coarse, -1074), 970))
+        h = arb(2) ** -LATTICE
+        normal = (arb(-1) / 2).exp() / (2 * arb.pi()).sqrt() * h * h / 4 + arb(2) ** -900
+        tv = []
+        for i in range(n):
+            noise = a["noise_cov"][i if len(a["noise_cov"]) > 1 else 0]
+            std = [arb(float(noise[j, j])).sqrt() for j in range(k)]
+            total = arb(0)
+            if any(s > 0 for s in std):
+                crossed = sum((s / step + arb(0.4) for s, step in zip(std, steps, strict=True) if s > 0), arb(0))
+                total = 2 * arb(2) ** -UNIT * arb(k).sqrt() * crossed + k * normal + arb(FACTOR_TV)
+            tv.append(total)
+        for i in {i for pair in pairs for i in pair}:
+            law = laws[i]
+            varies = any(v != 0 for v in laws.class_cov(i).entries())
+            moved = "gain" in a or any(m != rational(v) for m, v in zip(law.mean, a["means"][i].tolist(), strict=True))
+            if varies and moved and law.cov.rank() < k:
+                tv[i] = arb(1)
+        worst = 0.0
+        for (i, j), at in zip(pairs, epsilon, strict=True):
+            one, two = (tv[i] + tv[j], tv[i] + tv[j]) if scope == "table" else (tv[i], tv[j])
+            worst = max(worst, up(one + arb(at).exp() * two), up(two + arb(at).exp() * one))
+        return min(worst, 1.0)
+
+
+# --------------------------------------------------------------------------------------------------- all of it
+
+
+def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: float) -> None:
+    """Hold one stated enclosure against an own one."""
+    lower, upper = float.fromhex(one["lower"]), float.fromhex(one["upper"])
+    if not 0 <= lower <= upper <= 1:
+        raise Refused("an enclosure is not one")
+    found = supports(laws[pair[0]], laws[pair[1]])
+    if one["by"] == "apart":
+        if found is not None:
+            raise Refused("two supports are stated to differ and do not")
+        return
+    if found is None:
+        if upper < 1:
+            raise Refused("two supports differ, and a δ below 1 is stated")
+        return
+    if one["by"] == "unsettled":
+        if (lower, upper) != (0.0, 1.0):
+            raise Refused("what is not settled is enclosed by [0, 1] only")
+        return
+    sides, k = SIDES[one["direction"]], laws.k
+    bits = 256 + 16 * k
+    known = all(law.cov_radius is None and law.mean_radius is None for law in found)
+    while True:
+        try:
+            with ctx.workprec(bits):
+                own = parts(*found, laws.one_cov)
+                if one["by"] == "bounded":
+                    if lower > 0 or upper > 0 or len(sides) > 1 or not bounded(own, sides[0], epsilon):
+                        raise Refused("a loss is not proved to be bounded as stated")
+                    return
+                if one["by"] == "chernoff":
+                    if not (chernoff(own, sides, epsilon, float.fromhex(one["order"])) <= arb(upper) and lower == 0):
+                        raise Refused("a bound is not confirmed")
+                    return
+                if one["by"] != "integral":
+                    raise Refused("a proof of an edge is of a kind that this checker does not know")
+                value = integral(chain(own), sides, epsilon, one["path"])
+            if value.lower() >= arb(lower) and (upper == 1 or value.upper() <= arb(upper)):
+                return
+            if bits > 1024 or value.rel_accuracy_bits() > 40 or not known:
+                raise Refused("an enclosure is not confirmed")
+        except Imprecise:
+            if bits > 2048:
+                raise
+        bits *= 3
+
+
+def check(proof: dict[str, Any], content: bytes) -> str:
+    """The theorem in words; raises Refused where it is not confirmed."""
+    if proof.get("format") != "shoal proof" or proof.get("version") != 1:
+        raise Refused("this is not a proof file that this checker knows")
+    header, arrays, digest = read(content)
+    if digest != proof["digest"]:
+        raise Refused("the proof is about another file")
+    scope = proof["scope"]
+    if scope not in DIRECTIONS:
+        raise Refused("the scope is unknown")
+    labels, laws = header["labels"], Laws(header, arrays)
+    if proof["own_graph"]:
+        order = header.get("graph_labels", labels)
+        place = {name: i for i, name in enumerate(labels)}
+        pairs = [(place[order[i]], place[order[j]]) for i, j in arrays["edges"].tolist()]
+    else:
+        pairs = [(int(i), int(j)) for i, j in proof["pairs"]]
+    given = proof["epsilon"]
+    epsilon = [float.fromhex(e) for e in (given if isinstance(given, list) else [given] * len(pairs))]
+    if not (len(pairs) == len(epsilon) == proof["n_edges"] > 0):
+        raise Refused("the number of edges does not agree")
+    lower, ideal, upper, loss = (
+        float.fromhex(proof[name]) for name in ("delta_lower", "ideal_upper", "delta_upper", "finite_precision")
+    )
+    waiting = {(row, direction) for row in range(len(pairs)) for direction in DIRECTIONS[scope]}
+    for row in proof["equal"]:
+        if not same(laws[pairs[row][0]], laws[pairs[row][1]]):
+            raise Refused("two laws are stated to be equal and are not")
+        waiting -= {(row, direction) for direction in DIRECTIONS[scope]}
+    most, least = 0.0, 0.0
+    for one in proof["edges"]:
+        row = one["edge"]
+        if one["direction"] not in DIRECTIONS[scope]:
+            raise Refused("a direction does not belong to the scope")
+        confirmed(laws, one, pairs[row], epsilon[row])
+        whole = one["by"] in ("apart", "unsettled")
+        waiting -= {(row, d) for d in DIRECTIONS[scope] if whole or d == one["direction"]}
+        most, least = max(most, float.fromhex(one["upper"])), max(least, float.fromhex(one["lower"]))
+    for row, direction, order in proof["excluded"]:
+        if direction not in DIRECTIONS[scope]:
+            raise Refused("a direction does not belong to the scope")
+        found = supports(laws[pairs[row][0]], laws[pairs[row][1]])
+        with ctx.workprec(192 + 4 * laws.k):
+            if ideal < 1 and (
+                found is None
+                or not chernoff(parts(*found, laws.one_cov), SIDES[direction], epsilon[row], float(order)) <= arb(ideal)
+            ):
+                raise Refused("an edge is not proved to lie below the stated δ")
+        waiting.discard((row, direction))
+    if waiting:
+        raise Refused(f"{len(waiting)} edge(s) are not accounted for")
+    if ideal < most or lower > least:
+        raise Refused("the stated enclosure does not follow from those of the edges")
+    if laws.released and precision(laws, pairs, epsilon, scope) > loss:
+        raise Refused("finite precision costs more than stated")
+    if upper < 1 and arb(upper) < arb(ideal) + arb(loss):
+        raise Refused("the stated δ lacks what finite precision costs")
+    return (
+        f"confirmed: δ(ε) lies between {lower!r} and {upper!r} at ε = {max(epsilon)!r}"
+        f"{' or less' if len(set(epsilon)) > 1 else ''}, scope {scope}, over {len(pairs)} edge(s); digest {digest}"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 2:
+        print("usage: python checker.py proof.json mechanism-file", file=sys.stderr)
+        return 2
+    try:
+        with open(arguments[0], encoding="utf-8") as file:
+            proof = json.load(file)
+        with open(arguments[1], "rb") as file:
+            content = file.read()
+        print(check(proof, content))
+    except Refused as reason:
+        print(f"refused: {reason}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        print(f"refused: the proof cannot be read ({type(error).__name__})", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,300 @@
+"""The laws that a proof is about, as exact numbers.
+
+Every stored parameter is a double, hence a whole multiple of a power of two, and so are the mean and the covariance
+
+    mean = μ + shift,     cov = (I + G) Σ (I + G)ᵀ + N
+
+of what a mechanism releases (``output`` has the same rounded): they are formed here without rounding. A sum that
+``mean_grid`` rounds is the rounded one, as it is released. What is known only up to a bound stays a ball: class laws
+with ``errors``, and a noise covariance that is singular up to rounding, which is drawn with a little on its diagonal
+(``noise.factor``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from flint import arb, fmpq, fmpq_mat
+
+from shoal.classes import GaussianClasses
+from shoal.errors import CertificationError
+from shoal.matrices import EPS
+from shoal.mechanism import Mechanism
+from shoal.noise.affine import EXACT
+from shoal.noise.factor import JITTER, WIDTH
+from shoal.proofs.balls import Ball, Matrix, Rational, bits, known_up_to, rational, rationals
+from shoal.validation import FloatArray
+
+#: Working precision, in bits, of everything before the integral.
+PRECISION = 192
+#: Precision up to which the sign of a pivot is looked for before ranks are computed exactly.
+MOST_BITS = 1536
+#: Doubles that bound radii are rounded up by this much.
+UP = 1 + 1e-12
+#: The jitter is added below 32 k² ε, decided in doubles with an error of at most k² ε: between these two it may be.
+CERTAINLY, POSSIBLY = 30, 34
+
+
+class Unsettled(Exception):
+    """Nothing can be proved about a pair of labels; the text says why and is fit to print."""
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """N(mean, cov) in exact numbers; ``cov_doubt`` (k, k) and ``mean_doubt`` (k,) bound what is not known of them."""
+
+    mean: tuple[Rational, ...]
+    cov: Matrix
+    cov_doubt: FloatArray | None = None
+    mean_doubt: FloatArray | None = None
+
+    @property
+    def k(self) -> int:
+        return len(self.mean)
+
+    @property
+    def is_exact(self) -> bool:
+        return self.cov_doubt is None and self.mean_doubt is None
+
+    def equals(self, other: Law) -> bool:
+        """Whether both are known exactly and are the same."""
+        return self.is_exact and other.is_exact and self.mean == other.mean and bool(self.cov == other.cov)
+
+    def entries(self, chosen: list[int]) -> Law:
+        """The law of some entries of an exactly known one."""
+        cov = fmpq_mat(len(chosen), len(chosen), [self.cov[i, j] for i in chosen for j in chosen])
+        return Law(tuple(self.mean[i] for i in chosen), cov)
+
+    @cached_property
+    def log_det(self) -> Ball | None:
+        """ln det of the covariance where it is proved positive definite; None otherwise."""
+        precision = PRECISION
+        while precision <= MOST_BITS:
+            with bits(precision):
+                found = reduced(known_up_to(self.cov, self.cov_doubt).tolist())
+            if found is not None:
+                return found.log_det
+            if self.cov_doubt is not None or (precision > PRECISION and self.rank < self.k):
+                return None
+            precision *= 2
+        return None
+
+    @property
+    def is_definite(self) -> bool:
+        return self.log_det is not None
+
+    @cached_property
+    def rank(self) -> int:
+        """The rank of the exact covariance."""
+        return int(self.cov.rank())
+
+
+class Reduced(NamedTuple):
+    """ln det M, and the quadratic form of M⁻¹ in the vector given."""
+
+    log_det: Ball
+    form: Ball
+
+
+def reduced(rows: list[list[Ball]], gap: list[Ball] | None = None) -> Reduced | None:
+    """ln det M and dᵀ M⁻¹ d of a symmetric matrix of balls by elimination; None unless it is surely definite."""
+    k = len(rows)
+    d = list(gap) if gap is not None else [arb(0)] * k
+    product, form = arb(1), arb(0)
+    for j in range(k):
+        row = rows[j]
+        pivot = row[j]
+        if not pivot > 0:
+            return None
+        product *= pivot
+        inverse, top = 1 / pivot, d[j]
+        form += top * top * inverse
+        for i in range(j + 1, k):
+            below = rows[i]
+            factor = below[j] * inverse
+            if factor.is_zero():
+                continue
+            d[i] -= factor * top
+            for m in range(j + 1, i + 1):
+                below[m] -= factor * rows[m][j]
+    return Reduced(product.log(), form)
+
+
+class Compared(NamedTuple):
+    """Two laws of full rank on their common support, as balls: Σ, Σ', Σ − Σ', μ' − μ, and ln det of Σ and Σ'."""
+
+    first: Matrix
+    base: Matrix
+    diff: Matrix
+    gap: Matrix
+    log_first: Ball
+    log_base: Ball
+
+    @property
+    def k(self) -> int:
+        return int(self.base.nrows())
+
+
+@dataclass(eq=False)
+class Laws:
+    """The laws of all labels, made when asked for. ``shares_cov``: what is not known of covariances is one matrix."""
+
+    source: GaussianClasses | Mechanism
+    known: dict[int, Law] = field(default_factory=dict)
+    drawn: dict[bytes, tuple[Matrix, FloatArray | None]] = field(default_factory=dict)
+
+    @property
+    def classes(self) -> GaussianClasses:
+        return self.source if isinstance(self.source, GaussianClasses) else self.source.classes
+
+    @property
+    def shares_cov(self) -> bool:
+        if isinstance(self.source, GaussianClasses):
+            return self.source.is_shared
+        noise = self.source.noise_cov
+        return self.source.classes.is_shared and self.source.gain is None and bool((noise == noise[0]).all())
+
+    def __getitem__(self, i: int) -> Law:
+        if i not in self.known:
+            self.known[i] = self._stored(i) if isinstance(self.source, GaussianClasses) else self._moved(self.source, i)
+        return self.known[i]
+
+    @cached_property
+    def rounded(self) -> tuple[FloatArray, FloatArray]:
+        """(n, k) means and (n, k, k) covariances as doubles, to choose by."""
+        laws = [self[i] for i in range(self.classes.n_classes)]
+        k = self.classes.n_dims
+        means = np.array([[_double(v) for v in law.mean] for law in laws])
+        return means, np.array([[_double(v) for v in law.cov.entries()] for law in laws]).reshape(-1, k, k)
+
+    def pair(self, i: int, j: int) -> Compared | bool:
+        """Both laws on their common support; True where they are equal, False where their supports differ."""
+        a, b = self[i], self[j]
+        if a.equals(b):
+            return True
+        if not (a.is_definite and b.is_definite):
+            if not (a.is_exact and b.is_exact):
+                raise Unsettled("a law is known only up to rounding and may be singular")
+            chosen = _common_support(a, b)
+            if chosen is None:
+                return False
+            a, b = a.entries(chosen), b.entries(chosen)
+            if a.equals(b):
+                return True
+            if not (a.is_definite and b.is_definite):
+                raise Unsettled("a covariance is not positive semidefinite, or too nearly singular to decide")
+        with bits(PRECISION):
+            doubt = None if self.shares_cov else _sum(a.cov_doubt, b.cov_doubt)
+            moved = _sum(a.mean_doubt, b.mean_doubt)
+            gap = fmpq_mat(a.k, 1, [y - x for x, y in zip(a.mean, b.mean, strict=True)])
+            return Compared(
+                known_up_to(a.cov, a.cov_doubt),
+                known_up_to(b.cov, b.cov_doubt),
+                known_up_to(a.cov - b.cov, doubt),
+                known_up_to(gap, None if moved is None else moved[:, None]),
+                a.log_det,
+                b.log_det,
+            )
+
+    def _stored(self, i: int) -> Law:
+        classes = self.classes
+        cov = classes.stored_covs[0 if classes.is_shared else i]
+        mean = tuple(rational(v) for v in classes.means[i].tolist())
+        return Law(mean, rationals(cov), *self._errors(i))
+
+    def _errors(self, i: int) -> tuple[FloatArray | None, FloatArray | None]:
+        if self.classes.errors is None:
+            return None, None
+        covs, means = self.classes.errors
+        cov, mean = covs[min(i, len(covs) - 1)], means[i]
+        return (cov if cov.any() else None), (mean if mean.any() else None)
+
+    def _moved(self, mechanism: Mechanism, i: int) -> Law:
+        stored = self._stored(i)
+        noise, drawn_doubt = self._noise(mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)])
+        cov, cov_doubt, mean_doubt = stored.cov, stored.cov_doubt, stored.mean_doubt
+        if mechanism.gain is not None:
+            gain = mechanism.gain[i]
+            kept = rationals(np.eye(stored.k)) + rationals(gain)
+            cov = kept * cov * kept.transpose()
+            size = (np.eye(stored.k) + np.abs(gain)) * UP
+            cov_doubt = None if cov_doubt is None else size @ cov_doubt @ size.T * UP
+            mean_doubt = None if mean_doubt is None else size @ mean_doubt * UP
+        return Law(_means(mechanism, i), cov + noise, _sum(cov_doubt, drawn_doubt), mean_doubt)
+
+    def _noise(self, noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
+        """The covariance that is drawn, and what is not known of it."""
+        key = noise.tobytes()
+        if key not in self.drawn:
+            self.drawn[key] = _drawn(noise)
+        return self.drawn[key]
+
+
+def _double(value: Rational) -> float:
+    return int(value.p) / int(value.q)
+
+
+def _sum(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return (a + b) * UP
+
+
+def _means(mechanism: Mechanism, i: int) -> tuple[Rational, ...]:
+    """μ + shift in exact numbers, or the rounded sum where it is put on a grid."""
+    means = mechanism.classes.means[i].tolist()
+    shift = mechanism.shift[min(i, len(mechanism.shift) - 1)].tolist()
+    grid = [EXACT] * len(means) if mechanism.mean_grid is None else mechanism.mean_grid[i].tolist()
+    return tuple(_snapped(m, s, g) for m, s, g in zip(means, shift, grid, strict=True))
+
+
+def _snapped(mean: float, shift: float, exponent: int) -> Rational:
+    if exponent <= EXACT:
+        return rational(mean) + rational(shift)
+    whole = round(Fraction(mean + shift) / Fraction(2) ** exponent)  # the sum in doubles; halves to even, as released
+    return fmpq(whole) * fmpq(2) ** exponent
+
+
+def _drawn(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
+    """The mean of N and its transpose, with the jitter of ``noise.factor`` where it is added, or may be."""
+    k = len(noise)
+    symmetric = rationals(noise)
+    if not (noise == noise.T).all():
+        symmetric = (symmetric + symmetric.transpose()) * fmpq(1, 2)
+    diagonal = np.diagonal(noise)
+    if (diagonal < 0).any():
+        raise CertificationError("noise_cov of a label has a negative variance: no such noise can be drawn")
+    if (noise == np.diag(diagonal)).all():
+        return symmetric, None
+    std = np.sqrt(diagonal)
+    safe = np.where(std > 0, std, 1.0)
+    correlations = 0.5 * (noise + noise.T) / safe[:, None] / safe[None, :]
+    correlations[np.arange(k), np.arange(k)] = 1.0
+    least = float(np.linalg.eigvalsh(correlations)[0])
+    if least > POSSIBLY * k**2 * EPS:
+        return symmetric, None
+    # The factor's own residual, 2^−(W−1) 2^(e_i + e_j) with 2^e ≤ 2 √variance.
+    doubt = 2.0 ** (3 - WIDTH) * UP * std[:, None] * std[None, :]
+    share = fmpq(JITTER * k, 2**52)
+    if least > CERTAINLY * k**2 * EPS:
+        share = share / 2
+        doubt = doubt + UP * 0.5 * JITTER * k * EPS * np.diag(diagonal)
+    jitter = fmpq_mat(k, k, [share * symmetric[i, j] if i == j else fmpq(0) for i in range(k) for j in range(k)])
+    return symmetric + jitter, doubt
+
+
+def _common_support(a: Law, b: Law) -> list[int] | None:
+    """Entries that determine a point of both supports; None where the supports μ + range Σ differ. Exact."""
+    rank, k = a.rank, a.k
+    if rank != b.rank:
+        return None
+    gap = [y - x for x, y in zip(a.mean, b.mean, strict=True)]
+    rows = [[a.cov[i, j] for j in range(k)] + [b.cov[i, j] for j in range(k)] + [gap[i]] for i in range(k)]
+    if fmpq_mat(k, 2 * k + 1, [value for row in rows for value in row]).rank() != rank:
+        return None
+    form, _ = a.cov.rref()
+    return [next(j for j in range(k) if form[i, j] != 0) for i in range(rank)]

@@ -1,0 +1,255 @@
+"""An enclosure of δ(ε) of one edge, in one direction or for a table, from its pencil.
+
+    δ(ε) = (1/π) Im ∫ e^{K(t) − εt} dt / (t (1+t))        from c in (0, t₊) into the upper half plane,
+    K(t) = −(t/2) ln(det Σ/det Σ') − ½ ln det(I − tH) + ½ t (1+t) yᵀ(I − tH)⁻¹y,     K_reverse(t) = K(−1 − t),
+
+and K(t) + K(−1 − t) for a table. There is no singularity above the real axis, where every factor 1 − tg, and
+1 + g + tg of the reverse, keeps off the negative axis. A finite piece of the path is integrated by Arb. From its end
+T = R + iY straight up, the factors' moduli rise, and of ½ Re t(1+t) w/u only the directions with Rg > 1 do, by less
+than ½ (R² + |R|) w/|u(T)|², because t(1+t)/u = −t/g − a + a/u with a = (1+g)/g². So what is left out is at most
+
+    |e^{K(T) − εT}| e^{½ (R² + |R|) V} / Y,     V = Σ w/|u(T)|² = Im(T Σ w/u(T)) / Y.
+
+Where no path is found, Chernoff's bound e^{K(t) − εt} t^t/(1+t)^{1+t} stands.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from flint import acb, arb
+
+from shoal.proofs import path as choice
+from shoal.proofs.balls import Ball, bits
+from shoal.proofs.dyadic_laws import Compared, reduced
+from shoal.proofs.path import Path
+from shoal.proofs.pencil import UP, Pencil
+
+#: Precision of the integral, in bits; its relative width that is asked for, and that is good enough.
+PRECISION = 128
+GOAL, ENOUGH = 2.0**-47, 2.0**-36
+#: Evaluations of the integrand per path.
+EVALUATIONS = 8_000
+#: Paths tried for one edge.
+TRIES = 2
+#: ln δ below which no double is left, and Chernoff's bound says all there is to say.
+VANISHING = -800.0
+#: Which way a loss goes: forward, backward, or both at once in a table.
+FORWARD, BACKWARD, TABLE = (False,), (True,), (False, True)
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """lower ≤ δ ≤ upper, as balls without radius; ``path`` or ``order`` say what it was found by (neither: exact)."""
+
+    lower: Ball
+    upper: Ball
+    path: Path | None = None
+    order: float | None = None
+
+
+def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float) -> Enclosure:
+    """δ(ε) of the pair in the directions given."""
+    with bits(PRECISION):
+        if len(sides) == 1 and _beyond(pencil, sides[0], epsilon):
+            return Enclosure(arb(0), arb(0))
+        g, w = choice.directed(*pencil.spectrum, sides)
+        best: Enclosure | None = None
+        for path in choice.paths(g, w, epsilon)[:TRIES]:
+            if path.level + math.log(path.scale) < VANISHING:
+                break
+            value = _integral(pencil, sides, epsilon, path)
+            if not value.is_finite():
+                continue
+            lower, upper = _clipped(value)
+            if best is None or upper - lower < best.upper - best.lower:
+                best = Enclosure(lower, upper, path)
+            if upper - lower <= ENOUGH * upper:
+                return best
+        order = float(choice.saddles(g[None], w[None], np.array([epsilon]), chernoff=True)[0])
+        bound = _chernoff(_Integrand(pencil, sides, epsilon, 0.0, order), order)
+        if best is not None and not (bound is not None and bound < best.upper):
+            return best
+        if bound is None:
+            return Enclosure(arb(0), arb(1))
+        return Enclosure(arb(0) if best is None else best.lower, bound, None, order)
+
+
+def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
+    """Chernoff's bound at t = ``order`` from the covariances, without a pencil; None where t is too large."""
+    with bits(PRECISION):
+        t, gap = arb(order), [pair.gap[i, 0] for i in range(pair.k)]
+        total = -arb(epsilon) * t
+        for backward in sides:
+            here, there = (pair.log_base, pair.log_first) if backward else (pair.log_first, pair.log_base)
+            mixed = pair.first + t * pair.diff if backward else pair.base - t * pair.diff
+            found = reduced(mixed.tolist(), gap)
+            if found is None:
+                return None
+            total += (-t * (here - there) - found.log_det + there + t * (1 + t) * found.form) / 2
+        return _at_most_one((total + t * t.log() - (1 + t) * (1 + t).log()).exp())
+
+
+class _Side(NamedTuple):
+    """One direction: factors u = start + slope t with weights w, and with a w where far from 1 on the path."""
+
+    near: list[tuple[Ball, Ball, Ball]]
+    far: list[tuple[Ball, Ball, Ball]]
+    backward: bool
+
+
+class _Value(NamedTuple):
+    """Exponent without poles, product of u^(−½), how far both may be off, and the part of it from each Σ w/u."""
+
+    exponent: Ball
+    root: Ball
+    error: float
+    doubts: list[float]
+
+
+class _Integrand:
+    """e^{K(t) − εt − level} on balls t.
+
+    Where |gt| is large, t(1+t)/u is taken as a multiple of 1/u plus a straight line, and all lines are added up before
+    t is known: what cancels does not widen balls. Forward −t/g − a + a/u, a = (1+g)/g²; backward, with u = 1+g+tg,
+    t/g − 1/g² + ((1+g)/g²)/u.
+    """
+
+    def __init__(self, pencil: Pencil, sides: tuple[bool, ...], epsilon: float, level: float, size: float) -> None:
+        self.pencil = pencil
+        ratio = pencil.log_ratio / 2
+        self.slope, self.start = -arb(epsilon), -arb(level)
+        self.sides = []
+        for backward in sides:
+            near, far = [], []
+            self.slope += ratio if backward else -ratio
+            if backward:
+                self.start += ratio
+            for g, gamma, w in zip(pencil.g, pencil.gamma, pencil.w, strict=True):
+                start, slope = (gamma, g) if backward else (arb(1), -g)
+                if abs(slope) * size > start:
+                    square = w / (2 * g * g)
+                    self.slope += w / (2 * slope)
+                    self.start -= square if backward else square * gamma
+                    far.append((+start, +slope, square * gamma))
+                else:
+                    near.append((+start, +slope, w / 2))
+            self.sides.append(_Side(near, far, backward))
+        self.weight = float(sum((w.abs_upper() for w in pencil.w), arb(0)).upper()) * UP
+
+    def at(self, t: Ball, analytic: bool) -> _Value | None:
+        """The parts on a ball t; None where the pencil is not known well enough there."""
+        pencil, both = self.pencil, t * (t + 1)
+        root, form, rest = acb(1), acb(0), acb(0)
+        error, doubts = 0.0, []
+        for near, far, backward in self.sides:
+            least = math.inf
+            for start, slope, w in near:
+                u = start + slope * t
+                half = u.rsqrt(analytic=analytic)
+                root *= half
+                form += w * (half * half)
+                least = min(least, float(u.abs_lower()))
+            for start, slope, w in far:
+                u = start + slope * t
+                half = u.rsqrt(analytic=analytic)
+                root *= half
+                rest += w * (half * half)
+                least = min(least, float(u.abs_lower()))
+            left = pencil.e + float((abs(t + 1) if backward else abs(t)).upper()) * pencil.r
+            if not left * UP < 0.5 * least:
+                return None
+            rho = left * UP / least
+            error += 0.5 * (pencil.k * rho / (1 - rho) + pencil.log_det_error)
+            doubts.append(self.weight * left / (least * least * (1 - rho)) * UP)
+        error = (error + 0.5 * float(abs(both).upper()) * sum(doubts)) * UP
+        if not error < 0.5:
+            return None
+        return _Value(self.start + self.slope * t + both * form + rest, root, error, doubts)
+
+    def forms(self, t: Ball) -> list[Ball]:
+        """Σ w/u of every side."""
+        pencil = self.pencil
+        return [
+            sum((w / (gamma + g * t if side.backward else 1 - g * t) for g, gamma, w in pencil.directions), acb(0))
+            for side in self.sides
+        ]
+
+    def __call__(self, t: Ball, analytic: bool) -> Ball:
+        """The integrand, e^{K(t) − εt − level} / (t (1+t))."""
+        found = self.at(t, analytic)
+        if found is None:
+            return acb(arb.nan(), arb.nan())
+        off = arb(0, 2 * found.error)  # |e^x − 1| ≤ 2|x| for |x| < ½
+        return found.exponent.exp() * found.root * acb(1 + off, off) / (t * (t + 1))
+
+
+def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Path) -> Ball:
+    """δ(ε) as a ball."""
+    integrand = _Integrand(pencil, sides, epsilon, path.level, path.center + path.scale * math.sinh(path.reach / 2))
+    center, scale = arb(path.center), arb(path.scale)
+    sin, cos = arb(path.angle).sin() * path.bend * scale, arb(path.angle).cos() * scale
+
+    def point(v: Ball) -> Ball:
+        return center + acb(0, 1) * cos * v.sinh() + sin * (v.cosh() - 1)
+
+    def along(v: Ball, analytic: bool) -> Ball:
+        return integrand(point(v), analytic) * (acb(0, 1) * cos * v.cosh() + sin * v.sinh())
+
+    inside = acb.integral(
+        along, 0, acb(path.reach), rel_tol=arb(GOAL), abs_tol=arb(GOAL) * scale, eval_limit=EVALUATIONS
+    )
+    rest = _straight_up(integrand, point(acb(path.reach)))
+    return (inside.imag + rest) * arb(path.level).exp() / arb.pi()
+
+
+def _straight_up(integrand: _Integrand, end: Ball) -> Ball:
+    """A ball around zero that holds the integral from the end of the path straight up."""
+    found = integrand.at(end, False)
+    height = end.imag.lower()
+    if found is None or not height > 0:
+        return arb.nan()
+    across = end.real * end.real + abs(end.real)
+    most = found.exponent.real + abs(found.root).log() + found.error
+    for form, doubt in zip(integrand.forms(end), found.doubts, strict=True):
+        most += across * ((end * form).imag + abs(end) * doubt) / height / 2
+    return arb(0, 1) * most.exp().upper() / height
+
+
+def _chernoff(integrand: _Integrand, order: float) -> Ball | None:
+    """Chernoff's bound at t = ``order`` from the pencil."""
+    t = acb(order)
+    found = integrand.at(t, False)
+    s = arb(order)
+    rows = [row for side in integrand.sides for row in (*side.near, *side.far)]
+    if found is None or not all(start + slope * s > 0 for start, slope, _ in rows):
+        return None
+    total = found.exponent.real + found.root.real.log() + found.error + s * s.log() - (1 + s) * (1 + s).log()
+    return _at_most_one(total.exp())
+
+
+def _beyond(pencil: Pencil, backward: bool, epsilon: float) -> bool:
+    """Whether the loss surely never exceeds ε: all g of one sign, and sup L = ∓½ (ln det Σ/det Σ' + yᵀH⁻¹y) ≤ ε."""
+    if not all((value > pencil.r if backward else value < -pencil.r) for value in pencil.g):
+        return False
+    least = min(float(abs(value).lower()) for value in pencil.g) / UP
+    if not pencil.r < 0.5 * least:
+        return False
+    form = sum((w / g for g, w in zip(pencil.g, pencil.w, strict=True)), arb(0))
+    squares = sum((w.abs_upper() / (g * g) for g, w in zip(pencil.g, pencil.w, strict=True)), arb(0))
+    form += arb(0, 1) * squares.upper() * arb(pencil.r) / (1 - arb(pencil.r) / least)
+    most = (pencil.log_ratio + form) / (2 if backward else -2)
+    return bool(most <= arb(epsilon))
+
+
+def _clipped(value: Ball) -> tuple[Ball, Ball]:
+    lower = value.lower()
+    return (lower if lower > 0 else arb(0)), _at_most_one(value)
+
+
+def _at_most_one(value: Ball) -> Ball:
+    upper = value.upper()
+    return upper if upper < 1 else arb(1)

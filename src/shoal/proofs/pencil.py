@@ -1,0 +1,201 @@
+"""A pair of laws made nearly diagonal, with bounds on what is left.
+
+For any nonsingular W, with G = Wᵀ Σ' W, D = Wᵀ (Σ − Σ') W and z = Wᵀ (μ' − μ),
+
+    det(Σ' − t (Σ − Σ')) / det Σ' = det(G − tD) / det G,     dᵀ (Σ' − t (Σ − Σ'))⁻¹ d = zᵀ (G − tD)⁻¹ z
+
+exactly. W is first found in doubles and then corrected, in doubles too, from G and D as they come out in balls: every
+pass adds about as many digits as a double has. With G = I + E and D = diag(g) + R, norms e and r, A = I − t diag(g),
+m = min |1 − t g_i| and ρ = (e + |t| r)/m < 1,
+
+    |ln det(G − tD) − Σ ln(1 − t g_i)| ≤ kρ/(1 − ρ),     |ln det G| ≤ ke/(1 − e),
+    |zᵀ(G − tD)⁻¹z − Σ z_i²/(1 − t g_i)| ≤ ‖A⁻¹z‖² (e + |t| r)/(1 − ρ).
+
+Eigenvalues that lie close together need no care: what matters is that R is small, not which vectors make it so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import arb, arb_mat
+
+from shoal.eigenpairs import eigh
+from shoal.proofs.balls import Ball, Matrix, bits, doubles, exact, most
+from shoal.proofs.dyadic_laws import PRECISION, Compared, Unsettled
+from shoal.validation import FloatArray
+
+#: e, and r relative to the largest |g|, that are small enough; passes to get there.
+SMALL = 2.0**-96
+PASSES = 24
+#: Off-diagonal entries that are small next to the gap of their eigenvalues are corrected to first order.
+FIRST_ORDER = 1e-3
+#: Vectors further than this from orthonormal are made so before anything is rotated.
+SKEWED = 1e-12
+#: Covers the rounding of the few double operations on bounds.
+UP = 1 + 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Pencil:
+    """g (exact), γ = 1 + g and w = z² (balls), ln det Σ/det Σ' (a ball), and the norms e and r, rounded up.
+
+    ``log_det_error`` is what e alone does to a logarithm of a determinant, ke/(1 − e).
+    """
+
+    g: tuple[Ball, ...]
+    gamma: tuple[Ball, ...]
+    w: tuple[Ball, ...]
+    log_ratio: Ball
+    e: float
+    r: float
+
+    @property
+    def k(self) -> int:
+        return len(self.g)
+
+    @property
+    def directions(self) -> list[tuple[Ball, Ball, Ball]]:
+        """(g, γ, w) of each."""
+        return list(zip(self.g, self.gamma, self.w, strict=True))
+
+    @cached_property
+    def log_det_error(self) -> float:
+        return self.k * self.e / (1 - self.e) * UP
+
+    @property
+    def spectrum(self) -> tuple[FloatArray, FloatArray]:
+        """(g, w) as doubles, to choose contours by."""
+        return np.array([float(v) for v in self.g]), np.array([max(float(v), 0.0) for v in self.w])
+
+
+def pencil(pair: Compared) -> Pencil:
+    """The pair made nearly diagonal, in ball arithmetic."""
+    with bits(PRECISION):
+        frame = _whitened(pair)
+        found = _diagonalized(frame, pair)
+        gram, turned = found.transpose() * pair.base * found, found.transpose() * pair.diff * found
+        k = pair.k
+        g = tuple(turned[i, i].mid() for i in range(k))
+        for i in range(k):
+            gram[i, i] -= 1
+            turned[i, i] -= g[i]
+        e, r = _norm(most(gram)), _norm(most(turned))
+        z = found.transpose() * pair.gap
+        gamma = tuple(1 + value for value in g)
+        if not (e < 0.5 and all(value > 0 for value in gamma)):
+            raise Unsettled("the two covariances are too far apart, or not known well enough, to be compared")
+        least = min(float(value.lower()) for value in gamma) / UP
+        rho = (e + r) / least * UP if least > 0 else math.inf
+        if not rho < 0.5:
+            raise Unsettled("the two covariances are too far apart, or not known well enough, to be compared")
+        log_ratio = sum((value.log() for value in gamma), arb(0))
+        log_ratio += arb(0, (k * rho / (1 - rho) + k * e / (1 - e)) * UP)
+        return Pencil(g, gamma, tuple(z[i, 0] * z[i, 0] for i in range(k)), log_ratio, e, r)
+
+
+def _norm(entries: FloatArray) -> float:
+    """A bound on the spectral norm of a symmetric matrix: its largest sum of a row."""
+    return float(entries.sum(axis=1).max(initial=0.0)) * UP
+
+
+def _whitened(pair: Compared) -> Matrix:
+    """W with Wᵀ Σ' W near I: Cholesky factors in doubles of what is left, until little is."""
+    k = pair.k
+    deviations = [max(float(pair.base[i, i].mid()), 1e-300) ** 0.5 for i in range(k)]
+    frame = exact(np.diag([math.ldexp(1.0, -math.frexp(value)[1]) for value in deviations]))
+    for _ in range(PASSES):
+        gram = doubles(frame.transpose() * pair.base * frame)
+        if not np.isfinite(gram).all():
+            break
+        if np.abs(gram - np.eye(k)).max() < 1e-6:
+            return frame
+        lift = 0.0
+        for _ in range(60):
+            try:
+                factor = np.linalg.cholesky(0.5 * (gram + gram.T) + lift * np.diag(np.diagonal(gram)))
+                break
+            except np.linalg.LinAlgError:
+                lift = max(4 * lift, 4 * k * 2.0**-52)
+        frame = (frame * exact(np.linalg.inv(factor).T)).mid()
+    raise Unsettled("a covariance is too nearly singular to be factored")
+
+
+def _diagonalized(frame: Matrix, pair: Compared) -> Matrix:
+    """W with Wᵀ Σ' W very near I and Wᵀ (Σ − Σ') W very near a diagonal matrix."""
+    k = pair.k
+    best, best_size = frame, math.inf
+    start = True
+    for _ in range(PASSES):
+        turned = frame.transpose() * pair.diff * frame
+        if start:
+            start = False
+            scale = float(np.abs(doubles(turned)).max())
+            if scale > 0:
+                frame = (frame * exact(eigh(doubles(turned) / scale)[1])).mid()
+            continue
+        gram = frame.transpose() * pair.base * frame
+        for i in range(k):
+            gram[i, i] -= 1
+        e, d = doubles(gram), doubles(turned)
+        g = np.diagonal(d)
+        # Differences of eigenvalues that agree in all digits of a double.
+        rest = np.array([float(turned[i, i].mid() - g[i]) for i in range(k)]) - g * np.diagonal(e)
+        r = d - np.diag(g)
+        scale = float(np.abs(g).max())
+        size = float(np.abs(e).sum(axis=1).max() + (np.abs(r).sum(axis=1).max() / scale if scale > 0 else 0.0))
+        if size < best_size:
+            best, best_size = frame, size
+        if size < SMALL:
+            break
+        gaps = (g[:, None] - g[None, :]) + (rest[:, None] - rest[None, :])
+        left = r - 0.5 * (g[:, None] + g[None, :]) * (e - np.diag(np.diagonal(e)))
+        groups = _close(left, gaps, SMALL * scale / k)
+        skewed = np.abs(e).max() > SKEWED
+        frame = (frame + frame * exact(-0.5 * e if groups or skewed else _correction(e, left, gaps))).mid()
+        if groups and not skewed:
+            frame = _rotated(frame, pair, groups)
+    return best
+
+
+def _correction(e: FloatArray, left: FloatArray, gaps: FloatArray) -> FloatArray:
+    """X with (I + X)ᵀ(I + E)(I + X) near I; and (I + X)ᵀ D (I + X) diagonal to first order, where that is small.
+
+    ``left`` is what −E/2 alone would leave off the diagonal of D.
+    """
+    small = (np.abs(left) <= FIRST_ORDER * np.abs(gaps)) & (gaps != 0)
+    return np.asarray(-0.5 * e - np.where(small, left / np.where(small, gaps, 1.0), 0.0))
+
+
+def _close(left: FloatArray, gaps: FloatArray, least: float) -> list[list[int]]:
+    """Groups of eigenvalues too close together for a first-order correction, chained by pairs."""
+    linked = (np.abs(left) > FIRST_ORDER * np.abs(gaps)) & (np.abs(left) > least)
+    waiting, groups = set(range(len(left))), []
+    while waiting:
+        group, ahead = [], [waiting.pop()]
+        while ahead:
+            one = ahead.pop()
+            group.append(one)
+            found = [other for other in waiting if linked[one, other] or linked[other, one]]
+            waiting.difference_update(found)
+            ahead.extend(found)
+        if len(group) > 1:
+            groups.append(sorted(group))
+    return groups
+
+
+def _rotated(frame: Matrix, pair: Compared, groups: list[list[int]]) -> Matrix:
+    """Each group's block rotated to its eigenvectors, found in doubles on the scale of the block's own spread."""
+    turned = frame.transpose() * pair.diff * frame
+    turn = np.eye(pair.k)
+    for group in groups:
+        center = turned[group[0], group[0]].mid()
+        block = arb_mat([[turned[i, j] - (center if i == j else 0) for j in group] for i in group])
+        values = doubles(block)
+        scale = float(np.abs(values).max())
+        if scale > 0:
+            turn[np.ix_(group, group)] = eigh(0.5 * (values + values.T) / scale)[1]
+    return (frame * exact(turn)).mid()

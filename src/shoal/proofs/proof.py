@@ -1,0 +1,407 @@
+"""``prove``: δ(ε) as a theorem about stored parameters, over every edge of a graph.
+
+The worst edges are enclosed by the integral of ``enclosure``. An edge is passed over where its laws are equal, exactly,
+or where Chernoff's bound in balls lies below what another edge is proved to have. What is proved holds for the real
+numbers that the stored doubles are; what finite precision adds to δ of released answers is bounded by
+``noise.precision`` and added. A proof is a small JSON file, which ``checker`` checks again without shoal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import shoal
+from shoal import validation
+from shoal.accounting.curve import round_up
+from shoal.accounting.releases import SCOPES, Releases
+from shoal.classes import GaussianClasses
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.mechanism import Mechanism
+from shoal.noise.grid import Grid
+from shoal.noise.precision import edge_loss, label_tv
+from shoal.proofs import laws_file, path
+from shoal.validation import FloatArray, IndexArray
+
+if TYPE_CHECKING:
+    from shoal.proofs.dyadic_laws import Laws
+    from shoal.proofs.path import Path
+
+FORMAT, VERSION = "shoal proof", 1
+#: Both ends are stated this much outside of what was found, relative to δ and to the width of what was found, so that
+#: another program with roundings of its own agrees.
+MARGIN, WIDER = 2.0**-40, 8
+#: An edge whose estimate of ln δ is this far below the worst is first tried with Chernoff's bound.
+WORTH_TRYING = 0.7
+#: Edges whose spectra are estimated at once.
+BLOCK = 4096
+DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
+SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
+
+
+class EdgeProof(NamedTuple):
+    """lower ≤ δ ≤ upper of one edge in one direction, and ``by`` what: an integral along ``path``, Chernoff's bound at
+    ``order``, or that the loss is ``bounded`` below ε, the supports are ``apart``, or nothing could be ``settled``."""
+
+    edge: int
+    direction: str
+    by: str
+    lower: float
+    upper: float
+    path: Path | None = None
+    order: float | None = None
+
+
+class Exclusion(NamedTuple):
+    """An edge in one direction whose δ is at most Chernoff's bound at ``order``, which is below that of another."""
+
+    edge: int
+    direction: str
+    order: float
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proved: ``delta_lower`` ≤ δ(ε) of the real-valued answers, and δ(ε) of released ones ≤ ``delta_upper``.
+
+    ``ideal_upper`` is the upper end before ``finite_precision`` is added. ``epsilon`` is one number, or one per edge
+    where they differ. ``digest`` names what was proved (a mechanism's own, or that of the laws and edges), and
+    ``own_graph`` says that the edges are the mechanism's. ``edges`` holds the enclosures of edges proved one by one;
+    the others are ``excluded`` or have equal laws (``n_equal``). ``unsettled`` says why there is no more than
+    [``delta_lower``, 1], where that is so.
+    """
+
+    digest: str
+    scope: str
+    epsilon: float | tuple[float, ...]
+    delta_lower: float
+    delta_upper: float
+    ideal_upper: float
+    finite_precision: float
+    worst_edge: tuple[str, str]
+    n_edges: int
+    pairs: tuple[tuple[int, int], ...]
+    own_graph: bool
+    edges: tuple[EdgeProof, ...]
+    excluded: tuple[Exclusion, ...]
+    equal: tuple[int, ...]
+    unsettled: tuple[str, ...]
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def n_excluded(self) -> int:
+        """Directed edges (for a table: edges) that another is proved to be worse than."""
+        return len(self.excluded)
+
+    @property
+    def n_equal(self) -> int:
+        """Edges whose laws are equal, exactly."""
+        return len(self.equal)
+
+    def covers(self, mechanism: Mechanism, epsilon: float | None = None, scope: str | None = None) -> bool:
+        """Whether this is about the mechanism's own graph at ``epsilon`` in this scope (None: those of its design).
+
+        Returns:
+            True where ``delta_upper`` is a theorem about what the mechanism releases.
+        """
+        at = _collapsed(mechanism.epsilon) if epsilon is None else float(epsilon)
+        asked = (mechanism.digest, at, scope or mechanism.scope)
+        return self.own_graph and (self.digest, self.epsilon, self.scope) == asked
+
+    def to_json(self) -> str:
+        """The content of a proof file: doubles as hexadecimal strings, so that none is rounded."""
+        own = {
+            "format": FORMAT,
+            "version": VERSION,
+            "digest": self.digest,
+            "scope": self.scope,
+            "epsilon": _hex(self.epsilon),
+            "delta_lower": _hex(self.delta_lower),
+            "delta_upper": _hex(self.delta_upper),
+            "ideal_upper": _hex(self.ideal_upper),
+            "finite_precision": _hex(self.finite_precision),
+            "worst_edge": list(self.worst_edge),
+            "n_edges": self.n_edges,
+            "own_graph": self.own_graph,
+            "pairs": None if self.own_graph else [list(pair) for pair in self.pairs],
+            "edges": [_edge_json(one) for one in self.edges],
+            "excluded": [[one.edge, one.direction, repr(one.order)] for one in self.excluded],
+            "equal": list(self.equal),
+            "unsettled": list(self.unsettled),
+            "versions": self.versions,
+        }
+        return json.dumps(own, indent=None, ensure_ascii=False, sort_keys=True) + "\n"
+
+    def save(self, file: str | FilePath) -> None:
+        """Write the proof file."""
+        FilePath(file).write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, file: str | FilePath) -> Proof:
+        """Read a proof file. Nothing is checked again: that is what the checker is for."""
+        name = FilePath(file).name
+        try:
+            found = json.loads(FilePath(file).read_text(encoding="utf-8"))
+            if found["format"] != FORMAT or found["version"] != VERSION:
+                raise InputError(f"file: {name} is not a proof that this shoal reads")
+            return _from_json(found)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"file: {name} is not a proof file, or it cannot be read") from error
+
+    def __str__(self) -> str:
+        a, b = self.worst_edge
+        what = f"δ ≤ {round_up(self.delta_upper):.4g} ({self.scope}), proved over {self.n_edges} edge(s)"
+        what = f"{what}, worst for {a} against {b}"
+        return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
+
+
+def prove(
+    released: GaussianClasses | Mechanism,
+    graph: NeighborGraph | None = None,
+    epsilon: float | None = None,
+    scope: str | None = None,
+) -> Proof:
+    """A rigorous enclosure of δ(ε), by ball arithmetic, from the parameters as they are stored.
+
+    Args:
+        released: A mechanism, or laws. Of a mechanism the laws of what it releases are formed without rounding, and
+            ``delta_upper`` includes what finite precision adds. Laws are taken as they are, up to their ``errors``.
+        graph: The neighbors; None for those of the mechanism.
+        epsilon: ε in nats; None for that of the mechanism's design, edge by edge.
+        scope: "answer" for one answer about one label, "table" for everyone's at once; None for that of the mechanism's
+            design, and "answer" for laws.
+
+    Returns:
+        The proof. What cannot be settled is enclosed by [lower, 1] and named in ``unsettled``.
+
+    Needs the package python-flint: ``pip install 'shoal[prove]'``.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"]).with_noise(16.0)
+    >>> proof = shoal.prove(classes, shoal.NeighborGraph.complete(classes.labels), epsilon=1.0)
+    >>> proof.n_edges, f"{proof.delta_lower:.10e}", f"{proof.delta_upper:.10e}"
+    (1, '2.9242721049e-06', '2.9242721049e-06')
+    """
+    _arithmetic()
+    from shoal.proofs.dyadic_laws import Laws
+
+    if not isinstance(released, (GaussianClasses, Mechanism)):
+        raise InputError("released must be a Mechanism or GaussianClasses")
+    mechanism = released if isinstance(released, Mechanism) else None
+    default = "answer" if mechanism is None else mechanism.scope
+    scope = validation.choice(SCOPES, scope=default if scope is None else scope)
+    classes = released.classes if isinstance(released, Mechanism) else released
+    if graph is None:
+        if mechanism is None:
+            raise InputError("graph must be given for laws: which labels are neighbors")
+        graph = mechanism.graph
+    pairs = Releases.of(classes).pairs(graph)
+    if len(pairs) == 0:
+        raise InputError("graph must have at least one edge")
+    own = mechanism is not None and bool(np.array_equal(pairs, mechanism.pairs))
+    if epsilon is not None:
+        at = np.full(len(pairs), validation.non_negative(epsilon=epsilon))
+    elif mechanism is not None and own:
+        at = np.asarray(mechanism.epsilon, dtype=np.float64)
+    else:
+        raise InputError("epsilon must be given, unless it is that of a mechanism's design on its own graph")
+
+    laws = Laws(released)
+    found = _Search(laws, pairs, at, scope)
+    found.run()
+    loss = 0.0 if mechanism is None else _loss(mechanism, laws, pairs, at, scope)
+    ideal, lower = max((e.upper for e in found.proved), default=0.0), max((e.lower for e in found.proved), default=0.0)
+    worst = max(found.proved, key=lambda e: (e.upper, e.lower), default=None)
+    i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
+    total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
+    return Proof(
+        digest=mechanism.digest if mechanism is not None else laws_file.digest(classes, pairs),
+        scope=scope,
+        epsilon=_collapsed(at),
+        delta_lower=lower,
+        delta_upper=total,
+        ideal_upper=ideal,
+        finite_precision=loss,
+        worst_edge=(classes.labels[i], classes.labels[j]),
+        n_edges=len(pairs),
+        pairs=tuple((int(a), int(b)) for a, b in pairs),
+        own_graph=own or mechanism is None,
+        edges=tuple(found.proved),
+        excluded=tuple(found.excluded),
+        equal=tuple(found.equal),
+        unsettled=tuple(sorted(found.unsettled)),
+        versions={"shoal": shoal.__version__, "python-flint": version("python-flint")},
+    )
+
+
+@dataclass(eq=False)
+class _Search:
+    """Edges from the worst to the least by their estimates; each is equal, excluded or proved."""
+
+    laws: Laws
+    pairs: IndexArray
+    epsilon: FloatArray
+    scope: str
+    proved: list[EdgeProof] = field(default_factory=list)
+    excluded: list[Exclusion] = field(default_factory=list)
+    equal: list[int] = field(default_factory=list)
+    unsettled: set[str] = field(default_factory=set)
+    lower: float = 0.0
+
+    def run(self) -> None:
+        directions = DIRECTIONS[self.scope]
+        means, covs = self.laws.rounded
+        guesses, orders = np.zeros((2, len(directions), len(self.pairs)))
+        for start in range(0, len(self.pairs), BLOCK):
+            rows = slice(start, start + BLOCK)
+            spectra = path.spectra(means, covs, self.pairs[rows])
+            for d, direction in enumerate(directions):
+                g, w = path.directed(*spectra, SIDES[direction])
+                guesses[d, rows] = path.estimates(g, w, self.epsilon[rows])
+                orders[d, rows] = path.saddles(g, w, self.epsilon[rows], chernoff=True)
+        for row in np.argsort(-guesses.max(axis=0), kind="stable").tolist():
+            self._edge(row, guesses[:, row], orders[:, row])
+        self.equal.sort()
+        self.excluded.sort()
+
+    def _edge(self, row: int, guesses: FloatArray, orders: FloatArray) -> None:
+        from shoal.proofs import enclosure
+        from shoal.proofs.balls import down, up
+        from shoal.proofs.dyadic_laws import Unsettled
+        from shoal.proofs.pencil import pencil
+
+        directions, epsilon = DIRECTIONS[self.scope], float(self.epsilon[row])
+        made = None
+        try:
+            pair = self.laws.pair(*self.pairs[row].tolist())
+            if isinstance(pair, bool):
+                if pair:
+                    self.equal.append(row)
+                else:
+                    self._add(EdgeProof(row, directions[0], "apart", 1.0, 1.0))
+                return
+            for direction, guess, order in zip(directions, guesses, orders, strict=True):
+                sides = SIDES[direction]
+                if self.lower == 1.0 or (self.lower > 0 and guess < math.log(self.lower) - WORTH_TRYING):
+                    order = float(f"{order:.4g}")
+                    bound = enclosure.excluded(pair, sides, epsilon, order)
+                    if bound is not None and up(bound * (1 + MARGIN)) <= self.lower:
+                        self.excluded.append(Exclusion(row, direction, order))
+                        continue
+                made = made or pencil(pair)
+                found = enclosure.enclosed(made, sides, epsilon)
+                by = "integral" if found.path else "chernoff" if found.order else "bounded"
+                slack = MARGIN * found.upper + WIDER * (found.upper - found.lower) if by == "integral" else 0
+                low, high = down(found.lower - slack), up(found.upper * (1 + MARGIN) + slack)
+                if by == "bounded" and found.upper == 1:
+                    raise Unsettled("no enclosure was found within the limits on precision and work")
+                one = EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), found.path, found.order)
+                self._add(one)
+        except Unsettled as reason:
+            self.unsettled.add(str(reason))
+            self._add(EdgeProof(row, directions[0], "unsettled", 0.0, 1.0))
+
+    def _add(self, one: EdgeProof) -> None:
+        self.proved.append(one)
+        self.lower = max(self.lower, one.lower)
+
+
+def _loss(mechanism: Mechanism, laws: Laws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
+    """What finite precision adds to δ.
+
+    The grid is taken at half its step, so that nobody need decide between two powers of two. A law that is
+    singular although its label's answers vary rests on rounded numbers, and nothing is claimed about it.
+    """
+    n, k = mechanism.classes.means.shape
+    variances = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
+    means, covs = laws.rounded
+    grid = Grid.of(means, np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0)))
+    tv = label_tv(np.sqrt(variances), grid.steps / 2)
+    moved = mechanism.bias.any(axis=1) if mechanism.gain is None else np.ones(n, dtype=bool)
+    random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))
+    for i in np.intersect1d(np.flatnonzero(moved & random), pairs):
+        if not laws[int(i)].is_definite:
+            tv[i] = 1.0
+    return edge_loss(tv, pairs, epsilon, table=scope == "table")
+
+
+def _arithmetic() -> None:
+    try:
+        import flint  # noqa: F401
+    except ImportError:
+        raise InputError("proofs need the package python-flint; install it with: pip install 'shoal[prove]'") from None
+
+
+def _collapsed(epsilon: FloatArray) -> float | tuple[float, ...]:
+    """One number where all are the same."""
+    values = tuple(float(one) for one in epsilon)
+    return values[0] if len(set(values)) == 1 else values
+
+
+def _hex(value: float | tuple[float, ...]) -> Any:
+    return [one.hex() for one in value] if isinstance(value, tuple) else float(value).hex()
+
+
+def _edge_json(one: EdgeProof) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "edge": one.edge,
+        "direction": one.direction,
+        "by": one.by,
+        "lower": one.lower.hex(),
+        "upper": one.upper.hex(),
+    }
+    if one.path is not None:
+        own = one.path
+        names = ("center", "scale", "angle", "reach", "level")
+        content["path"] = {name: getattr(own, name).hex() for name in names} | {"bend": own.bend}
+    if one.order is not None:
+        content["order"] = one.order.hex()
+    return content
+
+
+def _from_json(found: dict[str, Any]) -> Proof:
+    number = float.fromhex
+    edges = []
+    for one in found["edges"]:
+        own, order = one.get("path"), one.get("order")
+        numbers = {} if own is None else {name: number(value) for name, value in own.items() if name != "bend"}
+        way = None if own is None else path.Path(**numbers, bend=int(own["bend"]))
+        edges.append(
+            EdgeProof(
+                one["edge"],
+                one["direction"],
+                one["by"],
+                number(one["lower"]),
+                number(one["upper"]),
+                way,
+                None if order is None else number(order),
+            )
+        )
+    epsilon = found["epsilon"]
+    return Proof(
+        digest=found["digest"],
+        scope=found["scope"],
+        epsilon=tuple(map(number, epsilon)) if isinstance(epsilon, list) else number(epsilon),
+        delta_lower=number(found["delta_lower"]),
+        delta_upper=number(found["delta_upper"]),
+        ideal_upper=number(found["ideal_upper"]),
+        finite_precision=number(found["finite_precision"]),
+        worst_edge=(found["worst_edge"][0], found["worst_edge"][1]),
+        n_edges=found["n_edges"],
+        pairs=tuple((a, b) for a, b in found["pairs"] or ()),
+        own_graph=found["own_graph"],
+        edges=tuple(edges),
+        excluded=tuple(Exclusion(row, direction, float(order)) for row, direction, order in found["excluded"]),
+        equal=tuple(found["equal"]),
+        unsettled=tuple(found["unsettled"]),
+        versions=found["versions"],
+    )

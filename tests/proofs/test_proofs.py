@@ -1,0 +1,260 @@
+"""Proofs: enclosures hold closed forms and an independent reference, and nothing that is claimed lies below them."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+
+import mpmath
+import numpy as np
+import pytest
+from flint import arb
+
+import campaign
+import determinants
+import shoal
+from shoal.proofs.proof import Proof
+
+EDGE = shoal.NeighborGraph.complete(["0", "1"])
+#: Relative width of a proof of a pair that is known exactly.
+WIDTH = 4e-11
+
+
+def pair(seed: int, k: int, spread: float = 0.3, decades: float = 2.0) -> shoal.GaussianClasses:
+    rng = np.random.default_rng([seed, k])
+    half = campaign.rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-decades, 0.0, k))
+    other, gap = campaign.likeness(rng, half, spread, float(10.0 ** rng.uniform(-1, 0.5)))
+    return shoal.GaussianClasses(np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
+
+
+def mechanism(
+    classes: shoal.GaussianClasses, noise: np.ndarray, shift: np.ndarray, gain: np.ndarray | None = None, **more: object
+) -> shoal.Mechanism:
+    """A mechanism with these parameters, whatever a design would have chosen."""
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    n, k = classes.means.shape
+    return shoal.Mechanism(
+        "transport", classes, graph, np.full(graph.n_edges, 1.0), "dp", shift, gain, noise, np.ones(n), np.ones(k), 0.0,
+        **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def reference(classes: shoal.GaussianClasses, epsilon: float) -> tuple[float, arb]:
+    """The larger of both directions: lower and upper ends, by determinants."""
+    edge = determinants.Edge.of(tuple(campaign.laws_of(classes)))  # type: ignore[arg-type]
+    both = [edge.delta(epsilon, reverse=back) for back in (False, True)]
+    return max(one.lower for one in both), max(one.upper for one in both)
+
+
+def holds(proof: Proof, lower: arb, upper: arb) -> bool:
+    """Whether a proof and another enclosure of the same number have a number in common."""
+    return bool(arb(proof.delta_lower) <= upper and lower <= arb(proof.delta_upper))
+
+
+@pytest.mark.parametrize("scope", ["answer", "table"])
+@pytest.mark.parametrize(("gap", "epsilon"), [(1.0, 0.0), (1.0, 1.0), (0.25, 1.0), (3.0, 0.5), (0.1, 2.0)])
+def test_equal_covariances_have_a_closed_form(gap: float, epsilon: float, scope: str) -> None:
+    classes = shoal.GaussianClasses([[0.0, 0.0], [gap, 0.0]], np.eye(2))
+    proof = shoal.prove(classes, EDGE, epsilon, scope)
+    with mpmath.workdps(60):
+        mu = mpmath.mpf(gap) * (mpmath.sqrt(2) if scope == "table" else 1)
+        e = mpmath.mpf(epsilon)
+        exact = mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu)
+        assert proof.delta_lower <= exact <= proof.delta_upper
+        assert proof.delta_upper - proof.delta_lower <= WIDTH * exact
+    assert proof.ideal_upper == proof.delta_upper
+
+
+@pytest.mark.parametrize(("seed", "k"), [(0, 1), (1, 2), (2, 3), (3, 5), (4, 8), (5, 12), (6, 16)])
+def test_an_independent_reference_agrees(seed: int, k: int) -> None:
+    classes = pair(seed, k)
+    for epsilon in (0.0, 0.7, 4.0):
+        proof = shoal.prove(classes, EDGE, epsilon)
+        assert holds(proof, *reference(classes, epsilon))
+        assert proof.delta_upper - proof.delta_lower <= WIDTH * proof.delta_upper
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_table_is_the_composition_of_both_directions(seed: int) -> None:
+    classes = pair(seed, 3)
+    a, b = campaign.laws_of(classes)
+    edge = determinants.Edge.of((a, b), (b, a))
+    for epsilon in (0.0, 1.0):
+        truth = edge.delta(epsilon)
+        assert holds(shoal.prove(classes, EDGE, epsilon, "table"), truth.lower, truth.upper)
+
+
+@pytest.mark.parametrize("family", ["full rank, k ≤ 12", "graded 1e-12 to 1e12", "nearly equal", "independent entries"])
+def test_no_bracket_lies_below_a_proof(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The campaign's families, with proofs in place of its reference."""
+    checks = 0
+
+    def compared(tally: object, classes: object, edge: object, grid: list[float], *rest: object) -> None:
+        nonlocal checks
+        assert isinstance(classes, shoal.GaussianClasses)
+        for epsilon in grid[:3]:
+            for scope in ("answer", "table"):
+                proof = shoal.prove(classes, EDGE, epsilon, scope)
+                curve = shoal.privacy_curve(classes, EDGE, epsilon, scope=scope)
+                assert curve.delta_upper >= proof.delta_lower
+                assert curve.delta_lower <= proof.delta_upper
+                checks += 1
+
+    monkeypatch.setattr(campaign, "brackets", compared)
+    for seed in range(3):
+        campaign.FAMILIES[family][0](seed)
+    assert checks >= 12
+
+
+def test_clustered_spectra() -> None:
+    rng, k = np.random.default_rng(1), 30
+    turn = campaign.rotation(rng, k)
+    change = (turn * rng.choice([0.0, 1e-9, -1e-9, 1e-12, 0.05, 0.05 + 1e-11, -0.04, -0.04 + 1e-10], size=k)) @ turn.T
+    classes = shoal.GaussianClasses(
+        np.array([np.zeros(k), 0.05 * rng.standard_normal(k)]),
+        np.array([np.eye(k) + 0.5 * (change + change.T), np.eye(k)]),
+    )
+    proof = shoal.prove(classes, EDGE, 0.5)
+    assert proof.delta_upper - proof.delta_lower <= WIDTH * proof.delta_upper
+    assert holds(proof, *reference(classes, 0.5))
+
+
+def test_equal_laws_and_other_supports() -> None:
+    same = shoal.GaussianClasses([[1.0, 2.0]] * 2, [np.eye(2)] * 2)
+    proof = shoal.prove(same, EDGE, 0.0)
+    assert (proof.delta_lower, proof.delta_upper, proof.n_equal) == (0.0, 0.0, 1)
+    points = shoal.GaussianClasses.deterministic([[1.0], [math.nextafter(1.0, 2.0)]])
+    proof = shoal.prove(points, EDGE, 5.0)
+    assert (proof.delta_lower, proof.delta_upper) == (1.0, 1.0)
+    assert proof.edges[0].by == "apart"
+    # One unit in the last place off a line that both covariances live on.
+    line = shoal.GaussianClasses([[1e9, 1e9], [1e9, math.nextafter(1e9, 2e9)]], np.ones((2, 2)))
+    assert shoal.prove(line, EDGE, 1.0).delta_lower == 1.0
+
+
+def test_singular_laws_on_one_support() -> None:
+    onto = np.array([[1.0, 0.0], [2.0, 1.0], [-1.0, 4.0]])
+    inner = [np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([[3.0, 0.5], [0.5, 2.0]])]
+    gap = np.array([0.5, -0.25])
+    flat = shoal.GaussianClasses([np.zeros(3), onto @ gap], [onto @ one @ onto.T for one in inner])
+    full = shoal.GaussianClasses([np.zeros(2), gap], inner)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for scope in ("answer", "table"):
+            one, two = shoal.prove(flat, EDGE, 0.3, scope), shoal.prove(full, EDGE, 0.3, scope)
+            assert one.delta_lower <= two.delta_upper
+            assert two.delta_lower <= one.delta_upper
+            assert one.delta_upper - one.delta_lower <= WIDTH * one.delta_upper
+
+
+def test_a_bounded_loss_ends() -> None:
+    """N(0, ½) against N(0, 1): L ≤ ½ ln 2, from the narrower law; δ = 0 from there on, and not before."""
+    classes = shoal.GaussianClasses([[0.0], [0.0]], [[[0.5]], [[1.0]]])
+    graph = shoal.NeighborGraph.from_edges(["0", "1"], [("0", "1")])
+    most = 0.5 * math.log(2.0)
+    for epsilon, ended in ((most - 1e-3, False), (most + 1e-9, True), (3.0, True)):
+        proof = shoal.prove(classes, graph, epsilon)
+        narrow = [one for one in proof.edges if one.direction == "forward"]
+        excluded = [one for one in proof.excluded if one.direction == "forward"]
+        if ended:
+            assert all(one.upper == 0.0 and one.by == "bounded" for one in narrow)
+            assert narrow or excluded
+        elif narrow:
+            assert narrow[0].lower > 0
+
+
+def test_what_is_known_up_to_errors_is_enclosed_with_them() -> None:
+    classes = pair(7, 3)
+    doubted = classes.doubted(np.full((2, 3, 3), 1e-9) * np.abs(classes.covs), np.full((2, 3), 1e-9))
+    narrow, wide = shoal.prove(classes, EDGE, 1.0), shoal.prove(doubted, EDGE, 1.0)
+    assert wide.delta_lower < narrow.delta_lower < narrow.delta_upper < wide.delta_upper
+    assert wide.delta_upper - wide.delta_lower < 1e-3 * wide.delta_upper
+
+
+def test_what_cannot_be_settled_claims_nothing_and_says_so() -> None:
+    flat = shoal.GaussianClasses([[0.0, 0.0], [1.0, 1.0]], np.ones((2, 2)))
+    proof = shoal.prove(flat.doubted(np.full((1, 2, 2), 1e-12), np.zeros((2, 2))), EDGE, 1.0)
+    assert (proof.delta_lower, proof.delta_upper) == (0.0, 1.0)
+    assert "singular" in proof.unsettled[0]
+    assert "not settled" in str(proof)
+
+
+def test_edges_are_all_accounted_for_and_excluded_ones_are_smaller() -> None:
+    rng, n, k = np.random.default_rng(3), 7, 3
+    covs = np.array([campaign.covariance(rng, k, 0.3) for _ in range(n)]) + np.eye(k)
+    classes = shoal.GaussianClasses(0.7 * rng.standard_normal((n, k)), covs)
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    proof = shoal.prove(classes, graph, 1.0)
+    assert proof.n_edges == 21
+    assert proof.n_excluded > 0
+    assert len(proof.edges) + proof.n_excluded == 42
+    for one in proof.excluded[::4]:
+        i, j = proof.pairs[one.edge]
+        alone = shoal.prove(classes.take([i, j]), shoal.NeighborGraph.complete([str(i), str(j)]), 1.0)
+        bound = [e.upper for e in alone.edges if e.direction == one.direction]
+        assert all(upper <= proof.delta_lower for upper in bound)
+
+
+def test_a_mechanism_is_proved_from_its_stored_parameters() -> None:
+    rng, k = np.random.default_rng(5), 3
+    classes = pair(9, k)
+    gain = 0.3 * rng.standard_normal((2, k, k))
+    noise = np.array([campaign.covariance(rng, k, 1.0) for _ in range(2)])
+    noise = 0.5 * (noise + np.swapaxes(noise, 1, 2))
+    one = mechanism(classes, noise, rng.standard_normal((2, k)), gain)
+    proof = shoal.prove(one)
+    edge = determinants.Edge.of(tuple(campaign.output_laws(one)))  # type: ignore[arg-type]
+    both = [edge.delta(1.0, reverse=back) for back in (False, True)]
+    lower, upper = max(b.lower for b in both), max(b.upper for b in both)
+    assert arb(proof.delta_lower) <= upper
+    assert lower <= arb(proof.ideal_upper)
+    assert 0 < proof.finite_precision < 1e-20
+    assert proof.ideal_upper < proof.delta_upper < 1 or proof.finite_precision < math.ulp(proof.ideal_upper)
+    assert proof.covers(one)
+    assert proof.covers(one, 1.0, "answer")
+    assert not proof.covers(one, 2.0)
+    assert not proof.covers(one, 1.0, "table")
+    assert not proof.covers(mechanism(classes, 2 * noise, np.zeros((2, k)), gain))
+
+
+def test_constants_that_meet_cost_finite_precision_only() -> None:
+    classes = shoal.GaussianClasses.deterministic([[0.1, 0.7], [0.3, 0.2]])
+    shift = np.array([[0.1, -0.25], [-0.1, 0.25]])
+    grid = np.full((2, 2), -50, dtype=np.int64)
+    met = mechanism(classes, 0.01 * np.eye(2)[None], shift, mean_grid=grid)
+    proof = shoal.prove(met)
+    assert proof.ideal_upper == 0.0
+    assert proof.n_equal == 1
+    assert 0 < proof.delta_upper == proof.finite_precision < 1e-20
+    assert shoal.prove(met, scope="table").delta_upper > proof.delta_upper
+    apart = shoal.prove(mechanism(classes, 0.01 * np.eye(2)[None], shift), epsilon=0.0)
+    assert apart.n_equal == 0
+    assert 0 < apart.delta_lower < 1e-13
+
+
+def test_noise_that_is_singular_up_to_rounding_is_proved_as_it_is_drawn() -> None:
+    """Rank-one noise is drawn with 4 k ε of its diagonal on top; without that the supports would differ."""
+    thin = np.array([[1.0, 1.0], [1.0, 1.0]])
+    classes = shoal.GaussianClasses.deterministic([[0.0, 0.0], [0.5, 0.5]])
+    proof = shoal.prove(mechanism(classes, thin[None], np.zeros((2, 2))))
+    with mpmath.workdps(60):
+        jitter = mpmath.mpf(8) * mpmath.mpf(2) ** -52
+        mu = mpmath.sqrt(2 * mpmath.mpf("0.25") / (2 + jitter))
+        exact = mpmath.ncdf(mu / 2 - 1 / mu) - mpmath.e * mpmath.ncdf(-mu / 2 - 1 / mu)
+        assert proof.delta_lower <= exact <= proof.ideal_upper
+
+
+def test_arguments_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = pair(0, 2)
+    with pytest.raises(shoal.InputError, match="graph"):
+        shoal.prove(classes, None, 1.0)
+    with pytest.raises(shoal.InputError, match="epsilon"):
+        shoal.prove(classes, EDGE)
+    with pytest.raises(shoal.InputError, match="scope"):
+        shoal.prove(classes, EDGE, 1.0, "row")
+    with pytest.raises(shoal.InputError, match="released"):
+        shoal.prove([classes], EDGE, 1.0)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "flint", None)
+    with pytest.raises(shoal.InputError, match="python-flint"):
+        shoal.prove(classes, EDGE, 1.0)
