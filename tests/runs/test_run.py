@@ -33,7 +33,22 @@ from shoal.meters.forecast import Forecasts
 TOML = "[forecast]\ntrain_days = 14\n[audit]\naudit_samples = 100\naudit_groups = 2\n"
 #: Another question, about random answers.
 ANOTHER = {"query": "trajectory", "method": "white", "delta": 0.1}
-OPTIONS = ["--workers", "serial", "--shard-size", "12", "--crowd", "5", "--horizon", "4", "--order", "2,1"]
+OPTIONS = [
+    "--workers",
+    "serial",
+    "--shard-size",
+    "12",
+    "--crowd",
+    "5",
+    "--cell",
+    "9",
+    "--crowds",
+    "standing",
+    "--horizon",
+    "4",
+    "--order",
+    "2,1",
+]
 
 
 def called(*arguments: object) -> tuple[int, str, str]:
