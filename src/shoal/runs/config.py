@@ -137,19 +137,13 @@ class Config:
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
         validation.choice(("table", "answer"), scope=self.scope)
         if self.method is not None:
-            methods = (
-                "auto",
-                "codebook",
-                "none",
-                "white",
-                "paper",
-                "covariance",
-                "additive",
-                "transport",
-                "center",
-                "mean",
+            methods = ("none", "white", "paper", "covariance", "additive", "transport", "center", "mean")
+            validation.choice((*methods, "auto", "codebook"), method=self.method)
+        if self.method == "codebook" and not self.discrete:
+            raise InputError(
+                "method: a codebook is for point forecasts in kW and an ε above 0, to be reached with δ = 0; leave out "
+                "rho and other settings of query and scale, or choose another method"
             )
-            validation.choice(methods, method=self.method)
         if self.delta is not None and self.rho is not None:
             raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
         if self.delta is not None:

@@ -148,7 +148,8 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             f"{len(forecasts.households)} households of one shard. Small crowds and large populations cost least; this "
             f"release has crowds of at least {config.crowd}.",
             "A larger ε buys less error with a codebook, one of a few curves of the crowd for each household, and "
-            "nothing that is ε-private errs less than the dashed line. Equal noise is shown at a weaker guarantee, δ = 1e-5.",
+            "nothing that is ε-private errs less than the dashed line. Equal noise is shown at a weaker guarantee, "
+            "δ = 1e-5.",
         ),
     }
 

@@ -1,0 +1,91 @@
+"""Runs that release codebooks: charged, carded, audited and shown like any other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_run import CONFIG, assert_released_as_charged, go, listing, write_days
+
+import shoal
+
+ONCE = replace(CONFIG, crowds="once", epsilon=4.0, scope="table")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("codebook")
+    first, _, _ = write_days(folder)
+    go(folder / "run", first, ONCE)
+    return folder / "run"
+
+
+def books(folder: Path) -> list[shoal.Codebook]:
+    found = [shoal.load(part.path) for part in listing(folder, "design").parts]
+    assert all(isinstance(one, shoal.Codebook) for one in found)
+    return [one for one in found if isinstance(one, shoal.Codebook)]
+
+
+def test_a_large_epsilon_buys_a_codebook(out: Path) -> None:
+    assert any(len(group.curves) > 1 for book in books(out) for group in book.groups)
+    card = json.loads((out / "card.json").read_text())
+    assert card["mechanism"]["method"] == "codebook"
+    assert card["guarantee"]["delta"] == 0.0
+    assert card["guarantee"]["scope"] == "table"
+    assert card["audit"]["verdict"] == "consistent"
+    for book in books(out):
+        assert book.curve(ONCE.epsilon, scope="table").delta_upper == 0.0
+        assert book.answer_epsilon == ONCE.epsilon / 2
+
+
+def test_what_is_released_is_a_curve_and_charged_once(out: Path) -> None:
+    names = assert_released_as_charged(out)
+    owners = {label: book for book in books(out) for label in book.labels}
+    assert names <= set(owners)
+    with shoal.Ledger.open(out / "ledger.db", create=False) as ledger:
+        assert ledger.verify().ok
+        for entry in ledger.entries():
+            if entry.kind == "release":
+                label = entry.content["label"]
+                curves = owners[label].curves(label)
+                assert any(np.array_equal(entry.content["released"], curve) for curve in curves)
+        account = ledger.spent().largest
+    assert account is not None
+    assert account.spent == 0.0  # δ = 0 at the budget's ε
+
+
+def test_errors_on_the_card_are_the_books(out: Path) -> None:
+    found = shoal.Run.open(out).card.design.accuracy
+    names = {name for book in books(out) for name in book.labels}
+    rho = np.concatenate([book.rho for book in books(out)])
+    assert found.labels <= len(names)
+    assert found.rho_largest <= rho.max() * (1 + 1e-12)
+    assert found.total_error is not None
+
+
+def test_a_report_of_codebooks(out: Path) -> None:
+    run = shoal.Run.open(out)
+    with run.held():
+        run.do("report")
+    page = (out / "report.html").read_text()
+    assert "By ε of one answer" in page
+    assert "codebook" in page
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rho": 0.1}, {"query": "trajectory"}, {"scale": "log"}, {"epsilon": 0.0}], ids=str
+)
+def test_where_a_codebook_does_not_apply(settings: dict[str, object]) -> None:
+    with pytest.raises(shoal.InputError, match="codebook"):
+        shoal.Config(method="codebook", **settings)  # type: ignore[arg-type]
+
+
+def test_what_auto_means() -> None:
+    assert shoal.Config().way == "auto"
+    assert shoal.Config(crowds="standing").way == "mean"  # the crowd's curve is the same for all, day after day
+    assert shoal.Config(objective="worst", crowds="standing").way == "center"
+    assert shoal.Config(query="trajectory").way == "mean"
+    assert shoal.Config(rho=0.1).way == "transport"
