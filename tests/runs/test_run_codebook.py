@@ -89,3 +89,15 @@ def test_what_auto_means() -> None:
     assert shoal.Config(objective="worst", crowds="standing").way == "center"
     assert shoal.Config(query="trajectory").way == "mean"
     assert shoal.Config(rho=0.1).way == "transport"
+
+
+def test_single_answers_have_no_table_to_pass_on(tmp_path: Path) -> None:
+    """A guarantee for one row does not cover all of them: nothing is laid out to be passed on together."""
+    first, _, _ = write_days(tmp_path)
+    go(tmp_path / "run", first, replace(ONCE, scope="answer", epsilon=2.0), until="release")
+    assert (tmp_path / "run" / "released.csv").is_file()
+    assert not (tmp_path / "run" / "public").exists()
+    with shoal.Ledger.open(tmp_path / "run" / "ledger.db", create=False) as ledger:
+        budget = ledger.spent().largest
+    assert budget is not None
+    assert (budget.epsilon, budget.budget) == (4.0, 2e-5)  # two single answers together

@@ -7,7 +7,8 @@ ledger is asked under a name that belongs to this release of this folder, so tha
 
 Two tables come of it. ``public/released.csv`` is the one to pass on: no names, a group's rows numbered in an order
 drawn for this release, so that neither the place of a row nor its number depends on whose it is. ``released.csv`` is
-the owner's: the same rows with the household of each, the key between the two.
+the owner's: the same rows with the household of each, the key between the two. A release that was designed for single
+answers has no table to pass on.
 """
 
 from __future__ import annotations
@@ -156,9 +157,11 @@ def stage(context: Context) -> Made:
     if not given:
         raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
     context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
-    _tables(context.folder, [part.path for part in given])
+    together = config.scope == "table"
+    _tables(context.folder, [part.path for part in given], together)
     facts = merge([_facts(part, name, head, config, overview) for part in given])
-    return Made((RELEASE, CSV, PARQUET, PUBLIC), replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
+    written = (RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ()))
+    return Made(written, replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
 
 
 def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
@@ -249,8 +252,8 @@ def _written(mechanism: Part, forecast: Part, forecasts: Forecasts, released: Fl
     return receipted(out, Shown(len(forecasts.households), mechanism.key, known, off))
 
 
-def _tables(folder: Folder, paths: Iterable[str]) -> None:
-    """Everyone's figures in one table: with names for the owner, without them to pass on."""
+def _tables(folder: Folder, paths: Iterable[str], together: bool) -> None:
+    """Everyone's figures in one table: with names for the owner, without them to pass on if they may leave together."""
     import polars as pl
 
     shards, groups = [], 0
@@ -261,7 +264,8 @@ def _tables(folder: Folder, paths: Iterable[str]) -> None:
     every = pl.concat(shards)
     folder.write(CSV, lambda path: every.sink_csv(path))
     folder.write(PARQUET, lambda path: every.sink_parquet(path))
-    folder.write(PUBLIC, lambda path: every.drop(NAMES).sink_csv(path))
+    if together:
+        folder.write(PUBLIC, lambda path: every.drop(NAMES).sink_csv(path))
 
 
 def _facts(part: Part, name: str, head: str, config: Config, overview: Overview) -> ReleaseFacts:
