@@ -23,6 +23,7 @@ from shoal.validation import FloatArray
 SIZE = 10
 SIMULATED = (100, 300, 1_000, 3_000, 10_000)
 REAL = (60, 120, 240, 486)
+BOOKS = (1.0, 2.0, 3.0, 4.0)
 
 
 def forecasts(readings: Any, origin: Any) -> tuple[shoal.Forecasts, FloatArray]:
@@ -37,6 +38,36 @@ def forecasts(readings: Any, origin: Any) -> tuple[shoal.Forecasts, FloatArray]:
 
 def price(power: FloatArray, later: FloatArray, size: int = SIZE) -> float:
     return dict(prices(power, later, size).by_crowd)[float(size)] + 1.0
+
+
+def books(made: list[tuple[shoal.Forecasts, FloatArray]]) -> None:
+    """Expected price of codebooks at some ε of one answer, and what they take off the crowd's squared error."""
+    print("| origin | crowd's curve | " + " | ".join(f"ε = {e:g}" for e in BOOKS) + " | " + " | ".join(
+        f"error² less, ε = {e:g}" for e in BOOKS) + " |\n" + "| --- " * (2 + 2 * len(BOOKS)) + "|")  # fmt: skip
+    rows = []
+    for fc, later in made:
+        power, known = fc.power, np.isfinite(later)
+        member = crowds(power, SIZE)
+        center = means(power, member)[member]
+        graph = shoal.NeighborGraph.within_groups(fc.households, member.tolist())
+        without = np.abs(power - later)[known].mean()
+        line, gains = [float(np.abs(center - later)[known].mean() / without)], []
+        for epsilon in BOOKS:
+            book = shoal.codebook(power, graph, epsilon)
+            off = 0.0
+            for i, name in enumerate(graph.labels):
+                errors = np.abs(book.curves(name) - later[i])[:, known[i]]
+                off += float(book.probabilities(name) @ errors.sum(axis=1))
+            line.append(off / known.sum() / without)
+            gains.append(1 - book.mean_rho / float(((center - power) ** 2).mean()))
+        rows.append([*line, *gains])
+        print(_row(f"{fc.origin:%Y-%m-%d %H:%M}", rows[-1]), flush=True)
+    print(_row("mean", np.mean(rows, axis=0).tolist()) + "\n")
+
+
+def _row(name: str, row: list[float]) -> str:
+    prices, gains = row[: 1 + len(BOOKS)], row[1 + len(BOOKS) :]
+    return f"| {name} | " + " | ".join([*(f"{p:.3f}" for p in prices), *(f"{g:.1%}" for g in gains)]) + " |"
 
 
 def simulated(n: int) -> tuple[shoal.Forecasts, FloatArray]:
@@ -55,6 +86,7 @@ def main() -> None:
     if DATA.is_file():
         readings = shoal.read_meters(DATA)
         made = [forecasts(readings, origin) for origin in ORIGINS]
+        books(made)
         order = np.random.default_rng(0).permutation(len(made[0][0].households))
         lines["real homes, mean of six origins"] = {
             n: float(np.mean([price(fc.power[order[:n]], later[order[:n]]) for fc, later in made])) for n in REAL
