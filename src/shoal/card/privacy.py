@@ -52,7 +52,13 @@ def curves(card: ReleaseCard, shown: Exhibits | None) -> Section:
     plot = lines(
         "Privacy curve",
         axis("ε"),
-        axis("δ, at most", "log", floor=floor_of(design.delta), most=1.0),
+        axis(
+            "δ, at most",
+            "log",
+            floor=floor_of(design.delta),
+            most=1.0,
+            **({"least": FLOOR} if any(delta == 0 for _, delta in design.curve) else {}),
+        ),
         drawn,
         marks=[[design.epsilon, f"designed for ε = {design.epsilon:g}"]],
     )
@@ -60,7 +66,7 @@ def curves(card: ReleaseCard, shown: Exhibits | None) -> Section:
         f"Each point is a promise for {HOLDERS[design.scope]}: at that ε, the worst pair of neighbors has at most that "
         "δ. Lower is more private. Upper ends, with rounding and finite precision counted."
     ]
-    if not alternatives and shown is not None:
+    if not alternatives and shown is not None and shown.mechanism is not None:
         says.append(
             "To see other methods beside this one, hand over alternatives={'white': shoal.design(..., method='white'), "
             "...}, designed at the same ρ."
