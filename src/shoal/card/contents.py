@@ -13,6 +13,7 @@ from typing import Any
 
 from shoal import __version__
 from shoal.card import answers, evidence, privacy
+from shoal.card.book_measures import METHOD as BOOK
 from shoal.card.card import ReleaseCard
 from shoal.card.exhibits import Exhibits
 from shoal.card.section import Section
@@ -46,7 +47,7 @@ def gather(card: ReleaseCard, shown: Exhibits | None = None, title: str | None =
         found.append(Section("price", "What privacy costs", shown.price_says, shown.price))
     found.append(privacy.curves(card, shown))
     if shown is not None:
-        if shown.mechanism is not None:
+        if card.design.method != BOOK:  # of a codebook the price by ε says it, and all pairs of a group are alike
             found += [privacy.frontier_section(card, shown), privacy.edges(shown, card.fit.noun)]
         found.append(answers.answers(card, shown))
     found += [

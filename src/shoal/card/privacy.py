@@ -66,7 +66,7 @@ def curves(card: ReleaseCard, shown: Exhibits | None) -> Section:
         f"Each point is a promise for {HOLDERS[design.scope]}: at that ε, the worst pair of neighbors has at most that "
         "δ. Lower is more private. Upper ends, with rounding and finite precision counted."
     ]
-    if not alternatives and shown is not None and shown.mechanism is not None:
+    if not alternatives and shown is not None and design.method in METHODS:
         says.append(
             "To see other methods beside this one, hand over alternatives={'white': shoal.design(..., method='white'), "
             "...}, designed at the same ρ."
