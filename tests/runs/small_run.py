@@ -114,7 +114,8 @@ def charged(out: Path) -> dict[tuple[str, str], list[float]]:
 def assert_released_as_charged(out: Path) -> set[str]:
     """What the last release wrote is, bit by bit, what the ledger has for it, in every file; whom it is about."""
     forecasts = {part.key: made_of for part, made_of in listing(out, "design").pairs}
-    answers, name = charged(out), Run.open(out).release_name
+    run = Run.open(out)
+    answers, name = charged(out), run.release_name
     table = pl.read_parquet(out / "released.parquet")
     parts = listing(out, "release").parts
     shards = pl.concat([pl.read_parquet(part.path) for part in parts])
@@ -132,7 +133,9 @@ def assert_released_as_charged(out: Path) -> set[str]:
         for household in known.households:
             assert household not in seen
             seen.add(household)
-            np.testing.assert_array_equal(np.array(answers[household, name]), figures[household])
+            answer = np.array(answers[household, name])
+            power = answer if run.config.answers == "kw" else np.exp(answer)
+            np.testing.assert_array_equal(power, figures[household])
     assert seen == set(figures) == {household for household, query in answers if query == name}
     return seen
 
