@@ -165,6 +165,14 @@ def test_facts_survive_json(whole: shoal.Mechanism, parts: list[DesignFacts], at
             type(facts).from_json({"strange": 1})
 
 
+def test_an_error_without_a_bound_survives_json(parts: list[DesignFacts]) -> None:
+    """White noise on logarithms can have no finite error in kW."""
+    accuracy = replace(parts[0].accuracy, squares=(math.inf, 1.0), square_largest=math.inf)
+    facts = replace(parts[0], accuracy=accuracy)
+    assert DesignFacts.from_json(json.loads(json.dumps(facts.to_json(), allow_nan=False))) == facts
+    assert DesignFacts.merged([facts, *parts[1:]]).accuracy.square_largest == math.inf
+
+
 def test_lists_are_bounded_and_what_is_lost_is_said(whole: shoal.Mechanism) -> None:
     lost = tuple(Lost("fit", f"{i:064x}", "its file is damaged") for i in range(3 * LISTED))
     reasons = tuple((f"reason {i}", 1) for i in range(3 * LISTED))

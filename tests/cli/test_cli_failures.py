@@ -60,14 +60,16 @@ def test_columns_are_named_on_the_command_line(meters, tmp_path):
 def test_unknown_household(meters, tmp_path):
     out = tmp_path / "x"
     refused("run", meters, "--out", out, *SMALL, "--household", "H9999", code=2, says="no household 'H9999'")
-    done = call("fit", out, "--household", "H0001", "--household", "H0002", "--json")
+    some = [word for name in ("H0001", "H0002", "H0005", "H0007") for word in ("--household", name)]
+    refused("fit", out, *some[:4], code=2, says="2 usable household(s), and a crowd has at least 4")
+    done = call("fit", out, *some, "--json")
     assert done.code == 0, done.err
-    assert done.json["stages"]["fit"]["labels"] == 2
+    assert done.json["stages"]["fit"]["labels"] == 4
 
 
 def test_too_short_a_file(tmp_path):
     shoal.simulate_meters(3, 3).write_csv(tmp_path / "m.csv")
-    refused("run", tmp_path / "m.csv", "--out", tmp_path / "x", code=2, says="train_days=15")
+    refused("run", tmp_path / "m.csv", "--out", tmp_path / "x", "--crowd", "3", code=2, says="train_days=15")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,8 @@ def test_a_poor_guarantee_is_released_only_when_it_is_accepted(unreleased):
 
 
 def test_as_in_paper_is_not_released(unreleased):
-    assert call("design", unreleased, "--query", "as_in_paper", "--rho", "0.5", "--method", "white").code == 0
+    assert call("fit", unreleased, "--query", "as_in_paper").code == 0
+    assert call("design", unreleased, "--rho", "0.5", "--method", "white").code == 0
     refused("release", unreleased, code=2, says="as_in_paper")
     assert not (unreleased / "ledger.db").exists()
 

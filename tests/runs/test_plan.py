@@ -61,7 +61,8 @@ def test_a_pilot_goes_through_every_stage() -> None:
 
 
 def test_a_pilot_of_files_reads_a_file() -> None:
-    assert pilot(SMALL, False, 12)["seconds"]["readings"] > 0
+    config = SMALL.changed(query="trajectory", shard_size=7)
+    assert pilot(config, False, 12)["seconds"]["readings"] > 0
 
 
 def test_a_pilot_elsewhere_says_what_is_wrong_with_the_settings() -> None:

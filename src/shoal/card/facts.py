@@ -568,6 +568,8 @@ def _typed(kind: Any, value: Any) -> Any:
         return tuple(_typed(one, item) for one, item in zip(kinds, value, strict=True))
     if is_dataclass(kind):
         return kind.from_json(value)  # type: ignore[union-attr]
+    if kind is float and value is None:
+        return math.inf  # an error without a bound; where None means something else, the annotation has it
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:

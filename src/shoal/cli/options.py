@@ -21,11 +21,15 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="Setting
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def of_sections(*sections: str) -> Callable[[Command], Command]:
+def of_sections(*sections: str, also: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
     """A command whose ``**chosen`` are the settings of these sections that were given, each as an option."""
 
     def made(function: Command) -> Command:
-        known = {name: one for name, one in shoal.Config.options().items() if one[0].metadata["section"] in sections}
+        known = {
+            name: one
+            for name, one in shoal.Config.options().items()
+            if name in also or (one[0].metadata["section"] in sections and name not in but)
+        }
         signature = inspect.signature(function, eval_str=True)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         place = next((i for i, p in enumerate(own) if p.default is False), len(own))

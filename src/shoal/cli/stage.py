@@ -11,9 +11,12 @@ import shoal
 from shoal.cli import options
 from shoal.cli.screen import Outcome, Stages, command
 
+#: What is asked: crowds are formed in its unit, so the first stage has to know.
+ASKED = ("query", "scale")
+
 
 @command
-@options.of_sections("meters", "forecast", "neighbors", "run", "speed")
+@options.of_sections("meters", "forecast", "neighbors", "run", "speed", also=ASKED)
 def fit(
     target: Annotated[Path, typer.Argument(metavar="DIR|METERS", help="Folder of a run; or a meter file, with --out.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run, where METERS is given.")] = None,
@@ -35,7 +38,7 @@ def fit(
 
 
 @command
-@options.of_sections("privacy", "speed")
+@options.of_sections("privacy", "speed", but=ASKED)
 def design(
     folder: options.Dir, config: options.ConfigFile = None, again: options.Again = False, **chosen: Any
 ) -> Outcome:
