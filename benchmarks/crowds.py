@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 import shoal
 from shoal.cells import cut, parts
-from shoal.compiled import kernel
 from shoal.crowds import crowds, means, spread
 from shoal.meters.neighborhoods import habits
 from shoal.validation import FloatArray
@@ -44,7 +44,7 @@ def mdav(points: FloatArray, size: int) -> NDArray[np.int64]:
     return np.asarray(_mdav(np.ascontiguousarray(points, dtype=np.float64), size))
 
 
-@kernel
+@njit  # type: ignore[untyped-decorator]
 def _mdav(x: Any, size: int) -> Any:
     n, k = x.shape
     left, rest, group, number = np.arange(n), n, np.full(n, -1), 0

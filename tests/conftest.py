@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+#: Ray puts its workers behind everything else on a machine, here behind the other half of the tests.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 #: The first worker begins with whole runs, which compile what most tests need; the second with what needs no kernels.
 FIRST = (

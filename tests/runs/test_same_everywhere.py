@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from small_run import CONFIG, assert_released_as_charged, charged, digests, go, listing, mechanisms
 
 import shoal
+from shoal.workers.executor import open_executor
 
 SIXTY = replace(CONFIG, audit_groups=100, audit_samples=100, crowd=5, cell=10, shard_size=60)
 WAYS = {
@@ -33,12 +35,13 @@ def meters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(tmp_path_factory: pytest.TempPathFactory, meters: Path) -> dict[str, shoal.Run]:
     folder = tmp_path_factory.mktemp("ways")
     made = {}
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setenv("RAY_ADDRESS", "local")
         patch.setattr(sys, "path", [path for path in sys.path if path])
         for name, (size, workers) in WAYS.items():
             if workers == "ray":
                 pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
+                stack.enter_context(open_executor("ray", 2))  # one Ray for all stages
             until = "card" if name in ("one shard", "six shards") else "release"
             made[name] = go(folder / name, meters, replace(SIXTY, shard_size=size), until, workers=workers)
     return made
