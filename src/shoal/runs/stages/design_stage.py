@@ -55,7 +55,7 @@ SETTINGS = (
     "rho_tolerance",
 )
 BOUND = "bound.json"
-#: Share of the mean squared error of its own curve by which a group's codebook must be better: 2 % of the error.
+#: Share of the mean squared error of groups' own curves by which a codebook must be better: 2 % of the error.
 GAIN = 1 - 0.98**2
 #: Relative accuracy of the error of a group that is to meet a δ.
 TOLERANCE = 0.02
@@ -128,7 +128,10 @@ def _saved(task: DesignTask, mechanism: Releaser, bound: MechanismBound) -> None
 
 
 def _book(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> Codebook | None:
-    """The codebook of a shard; None where it was left to us and no group gains by it."""
+    """The codebook of a shard; None where it was left to us and ε is too small to gain by it, all groups together.
+
+    The groups' own curves keep their totals; draws keep them on average only.
+    """
     auto = task.method == "auto"
     book = codebook(
         classes.means,
@@ -139,7 +142,11 @@ def _book(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> C
         scope=task.scope,
         least_gain=GAIN if auto else 0.0,
     )
-    return None if auto and all(len(group.curves) == 1 for group in book.groups) else book
+    alone = math.fsum(
+        float(((book.answers[group.members] - book.answers[group.members].mean(axis=0)) ** 2).sum())
+        for group in book.groups
+    )
+    return None if auto and book.rho.sum() * classes.n_dims > (1 - GAIN) * alone else book
 
 
 def merge(parts: Sequence[DesignFacts]) -> DesignFacts:
