@@ -45,7 +45,7 @@ LABELS, ACCOUNTS, ENTRIES = 60, 20, 50_000
 #: Budgets of the frontier, as shares of the price of perfection, and steps of the search for each.
 SHARES, STEPS = (0.1, 0.25, 0.5, 0.8, 1.0 + 1e-7), 3
 #: ε of one answer, and crowds, that errors at equal ε are shown for.
-EPSILONS, CROWDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0), 8
+EPSILONS, CROWDS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0), 4
 OTHERS = "in another group, which is not on this page"
 
 
