@@ -11,8 +11,6 @@ named right.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
@@ -34,8 +32,6 @@ LARGEST = 200
 LIKELIHOODS = 48_000_000
 #: Steps of the exact posterior at most.
 STEPS = 200_000_000
-
-Attack = Callable[[FloatArray], IndexArray]
 
 
 def name_answers(

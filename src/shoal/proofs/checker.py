@@ -35,7 +35,7 @@ FORMATS = {
     },
     "shoal laws": {"means", "edges", "variances", "covs", "cov_error", "mean_error"},
 }  # fmt: skip
-VERSIONS = {"shoal mechanism": (1, 2), "shoal laws": (1,)}
+VERSIONS = {"shoal mechanism": (1,), "shoal laws": (1,)}
 DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
 SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
 #: Bits of the integral; evaluations of the integrand per edge; its relative width that is asked for.

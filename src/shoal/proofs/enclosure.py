@@ -37,8 +37,6 @@ EVALUATIONS = 8_000
 TRIES = 2
 #: ln δ below which no double is left, and Chernoff's bound says all there is to say.
 VANISHING = -800.0
-#: Which way a loss goes: forward, backward, or both at once in a table.
-FORWARD, BACKWARD, TABLE = (False,), (True,), (False, True)
 
 
 @dataclass(frozen=True)
