@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from shoal.card.card import release_card as release_card
     from shoal.card.page import write_report as write_report
     from shoal.certificate import Certificate as Certificate
+    from shoal.classdata.hider import LabelHider as LabelHider
+    from shoal.classdata.hider import LawWarning as LawWarning
     from shoal.classes import GaussianClasses as GaussianClasses
     from shoal.codebooks.codebook import Codebook as Codebook
     from shoal.codebooks.codebook import codebook as codebook
@@ -143,6 +145,8 @@ _HOME = {
     "release_card": "shoal.card.card",
     "write_report": "shoal.card.page",
     "Certificate": "shoal.certificate",
+    "LabelHider": "shoal.classdata.hider",
+    "LawWarning": "shoal.classdata.hider",
     "GaussianClasses": "shoal.classes",
     "Codebook": "shoal.codebooks.codebook",
     "codebook": "shoal.codebooks.codebook",
