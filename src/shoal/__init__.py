@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from shoal.classes import GaussianClasses as GaussianClasses
     from shoal.codebooks.codebook import Codebook as Codebook
     from shoal.codebooks.codebook import codebook as codebook
+    from shoal.codebooks.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.codebooks.sequence import composed_delta as composed_delta
     from shoal.designs.calibration import calibrate as calibrate
     from shoal.designs.design import Frontier as Frontier
@@ -145,6 +146,7 @@ _HOME = {
     "GaussianClasses": "shoal.classes",
     "Codebook": "shoal.codebooks.codebook",
     "codebook": "shoal.codebooks.codebook",
+    "AdaptiveFilter": "shoal.codebooks.sequence",
     "composed_delta": "shoal.codebooks.sequence",
     "calibrate": "shoal.designs.calibration",
     "Frontier": "shoal.designs.design",
