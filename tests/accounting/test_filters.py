@@ -16,6 +16,7 @@ from scipy.stats import norm
 
 import shoal
 from shoal import GaussianClasses, InputError, NeighborGraph
+from shoal.accounting import filters
 from shoal.accounting.filters import ASIDE, GAUSSIAN, WEIGHTS, FilterRule
 
 
@@ -68,6 +69,16 @@ def test_three_rounds_exceed_a_fixed_budget_and_never_an_adaptive_one():
     names, shares = ("gap", "wide"), (0.4, 0.8)
     assert best_policy(names, shares, 3, epsilon, fixed(epsilon, delta)) > 1.6 * delta
     assert best_policy(names, shares, 3, epsilon, adaptive(epsilon, delta)) <= delta
+
+
+def test_every_way_needs_its_share_of_delta(monkeypatch: pytest.MonkeyPatch):
+    """With all of δ for each of the conditions, a policy that changes between them exceeds the budget."""
+    epsilon, delta = 0.3, 1e-6
+    names, shares = ("gap", "wide", "coin"), (0.6,)
+    assert best_policy(names, shares, 3, epsilon, adaptive(epsilon, delta)) <= delta
+    monkeypatch.setattr(filters, "WEIGHTS", (1.0, 1.0, 1.0))
+    monkeypatch.setattr(filters, "GAUSSIAN", 1.0)
+    assert best_policy(names, shares, 3, epsilon, adaptive(epsilon, delta)) > 1.05 * delta
 
 
 @settings(derandomize=True, max_examples=15, deadline=None)
