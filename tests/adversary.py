@@ -147,4 +147,3 @@ def together(sequence: Sequence[Kind], t: Sequence[float]) -> np.ndarray:
 def released(sequence: Sequence[Kind]) -> list[Kind]:
     """What is really released of a sequence."""
     return [kind for kind in sequence if kind.strength > 0.0]
-

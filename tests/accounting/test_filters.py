@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from adversary import Kind, best_policy, composed, released, strongest, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
 import shoal
+from adversary import Kind, best_policy, composed, released, strongest, together
 from shoal import GaussianClasses, InputError, NeighborGraph
 from shoal.accounting import filters
 from shoal.accounting.filters import ASIDE, GAUSSIAN, WEIGHTS, FilterRule
@@ -173,7 +173,7 @@ def test_of_real_releases():
 
 @pytest.mark.parametrize("wrong", [{"epsilon": -1.0, "delta": 1e-5}, {"epsilon": 1.0, "delta": 1.0}])
 def test_budgets_that_make_no_sense(wrong):
-    with pytest.raises(InputError, match="epsilon|delta"):
+    with pytest.raises(InputError, match=r"epsilon|delta"):
         shoal.AdaptiveFilter(**wrong)
 
 

@@ -73,8 +73,8 @@ def composed_delta(
 class AdaptiveFilter:
     """How far an analyst who picks every release in the light of earlier answers may go within δ(ε) ≤ δ.
 
-    :func:`composed_delta` is exact for a sequence that was fixed in advance. This holds for any way of choosing: as long
-    as everything released so far fits, whatever it was, the whole interaction stays within the budget, wherever it ends
+    :func:`composed_delta` is exact for a sequence that was fixed in advance. This holds for any way of choosing: as
+    long as everything released so far fits, whatever it was, the interaction stays within the budget, wherever it ends
     (docs/theory.md, section 14). The budget itself must not be chosen along the way.
 
     Args:
