@@ -24,11 +24,11 @@ Each has a mode, which says for what way of choosing it is a guarantee:
 | adaptive | every mechanism may be chosen in the light of earlier answers: a filter (:mod:`shoal.accounting.filters`) |
 | not said | adaptive for an analyst's budget; for others it depends on the first release about the pair |
 
-Where it is not said and the first release about a pair is to a named analyst, or analysts have budgets by then, the pair
-is taken to be adaptive; else for a series fixed in advance, and a release to a named analyst is refused until a mode is
-said. The first batch of an adaptive account, one transaction, is a series fixed in advance. Where a mode is not said it stays
-what it was. A mode is part of what is promised: it is set without looking at answers, and there is no way back from
-adaptive to fixed once something was released (docs/theory.md, section 14).
+Where it is not said, a pair whose first release is to a named analyst, or comes after analysts got budgets, is taken to
+be adaptive; else to be a series fixed in advance, and a release to a named analyst is refused until a mode is said. The
+first batch of an adaptive account, one transaction, is a series fixed in advance. Said once, a mode stays until another
+is. It is part of what is promised: it is set without looking at answers, and there is no way back from adaptive to
+fixed once something was released (docs/theory.md, section 14).
 """
 
 from __future__ import annotations

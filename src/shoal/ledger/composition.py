@@ -66,7 +66,7 @@ Lookup = Callable[[str], Releaser]
 
 @dataclass(frozen=True)
 class Span:
-    """When charges were made: the ``first`` and the ``last`` batch, and the first that ``named`` an analyst (0: none)."""
+    """When charges were made: the first and the last batch, and the first that ``named`` an analyst (0: none did)."""
 
     first: int
     last: int
