@@ -14,7 +14,7 @@ Let w be weights that sum to 1. Who goes on only as long as one of these holds, 
     largest loss ≤ ε                     all answers with a bounded loss: pure ε adds up;
 
 and in each case Σ δᵢ + (1 + e^ε) Σ τᵢ ≤ w_aside δ, which is what is claimed to happen beside the losses, and finite
-precision. The proof is in docs/theory.md, section 14. Each way needs its own share of δ because a branch may take one
+precision. By how much the largest loss exceeds ε may be counted there too: five times 0.2 is a little above 1. The proof is in docs/theory.md, section 14. Each way needs its own share of δ because a branch may take one
 and another branch another.
 
 Both directions of a pair, and for a table both of its answers, are sums of their own.
@@ -84,9 +84,11 @@ class FilterRule:
         by_order = np.maximum(np.exp(np.minimum(exponent, 1.0)) * (1 + SLACK), 5e-324).min(axis=-1)
         by_gauss = np.nextafter(np.asarray(gaussian, dtype=np.float64) / GAUSSIAN, np.inf)
         by_gauss = np.where(np.asarray(gaussian) == 0.0, 0.0, by_gauss)
-        found = np.where(np.asarray(largest) <= self.epsilon, 0.0, np.minimum(by_order, by_gauss))
-        beside = math.nextafter(aside / ASIDE, math.inf) if aside > 0 else 0.0
-        return np.asarray(np.minimum(np.maximum(found, beside), 1.0))
+        excess = np.asarray(largest, dtype=np.float64) - self.epsilon
+        excess = np.where(excess > 0, np.nextafter(excess, np.inf), 0.0)
+        beside, bounded = (np.where(x > 0, np.nextafter(x / ASIDE, np.inf), 0.0) for x in (aside, excess + aside))
+        chosen = np.maximum(np.minimum(by_order, by_gauss), beside)
+        return np.asarray(np.minimum(np.minimum(chosen, bounded * (1 + SLACK)), 1.0))
 
 
 def _log_constant(t: float) -> float:

@@ -209,7 +209,7 @@ def upper_divergences(
 def equal_covariances(block: EdgeBlock) -> NDArray[np.bool_]:
     """(edges,) where all that was released is Gaussian with the same covariance for both labels, beyond doubt."""
     unequal = ((block.lam != 0) | (block.g != 0) | (block.lam_error != 0)).any(axis=2)
-    return ~(unequal & (block.times > 0)).any(axis=0) & ~block.disjoint
+    return np.asarray(~(unequal & (block.times > 0)).any(axis=0) & ~block.disjoint)
 
 
 def _divided(

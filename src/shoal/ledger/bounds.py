@@ -209,7 +209,8 @@ def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: Boun
         sums += times * np.array([known.get(order, math.inf) for order in rule.orders])
         largest += times * Fraction(min((e for e, d in bound.points("delta") if d == 0.0), default=10**9))
     sums = (sums + float(together.claimed_epsilon)) * (1 + SLACK)
-    most = rule.epsilon if largest <= Fraction(rule.epsilon) else math.inf
+    most = float(largest)
+    most = most if Fraction(most) >= largest else math.nextafter(most, math.inf)
     return float(rule.spent(sums, largest=most, aside=claimed))
 
 

@@ -203,8 +203,8 @@ class Tallies:
         self.read((*limit.counted, *(name for label in limit.at for name in self.neighbors(label))), limit.analyst)
         known = self._charges[limit.analyst]
         coming = {
-            label: self._same(known[label].plus(*one, self._now_in(named)))
-            for label, (*one, named) in extra(limit.analyst).items()
+            label: self._same(known[label].plus(digest, tv, times, self._now_in(named)))
+            for label, (digest, tv, times, named) in extra(limit.analyst).items()
             if label in known
         }
         charged = {**known, **coming}
