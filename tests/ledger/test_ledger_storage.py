@@ -370,7 +370,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = shutil.which("mount") and os.geteuid() == 0 and not subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)], capture_output=True
     ).returncode  # fmt: skip
     if not mounted:
         pytest.skip("mounting a small file system needs root")
