@@ -185,11 +185,11 @@ def test_no_way_back_to_fixed(ledger: Ledger) -> None:
     ledger.budget(1.0, 0.02, mode="fixed")
     ledger.budget(1.0, 0.02, mode="adaptive")
     head = ledger.head
-    for scope in ({}, {"label": ["h0", "h1"]}, {"group": "all", "members": ["h0", "h1"]}):
+    for scope in ({}, {"label": ["h0", "h1"]}, {"label": "h2"}, {"group": "all", "members": ["h0", "h1"]}):
         with pytest.raises(InputError, match="mode"):
             ledger.budget(1.0, 0.01, mode="fixed", **scope)
     assert ledger.head == head
-    ledger.budget(1.0, 0.01, mode="fixed", label="h2")  # of which nothing was released
+    ledger.budget(1.0, 0.01, mode="fixed", label="x0")  # about which, and whose neighbors, nothing was released
     ask(ledger, mechanism, "h1", "b", "eve")
     for wrong in ({"analyst": "eve"}, {}):
         with pytest.raises(InputError, match="mode"):

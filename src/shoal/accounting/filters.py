@@ -14,8 +14,9 @@ Let w be weights that sum to 1. Who goes on only as long as one of these holds, 
     largest loss ≤ ε                     all answers with a bounded loss: pure ε adds up;
 
 and in each case Σ δᵢ + (1 + e^ε) Σ τᵢ ≤ w_aside δ, which is what is claimed to happen beside the losses, and finite
-precision. By how much the largest loss exceeds ε may be counted there too: five times 0.2 is a little above 1. The proof is in docs/theory.md, section 14. Each way needs its own share of δ because a branch may take one
-and another branch another.
+precision. By how much the largest loss exceeds ε may be counted there too: five times 0.2 is a little above 1. The
+proof is in docs/theory.md, section 15. Each way needs its own share of δ because a branch may take one and another
+branch another.
 
 Both directions of a pair, and for a table both of its answers, are sums of their own.
 """

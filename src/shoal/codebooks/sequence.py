@@ -75,7 +75,7 @@ class AdaptiveFilter:
 
     :func:`composed_delta` is exact for a sequence that was fixed in advance. This holds for any way of choosing: as
     long as everything released so far fits, whatever it was, the interaction stays within the budget, wherever it ends
-    (docs/theory.md, section 14). The budget itself must not be chosen along the way.
+    (docs/theory.md, section 15). The budget itself must not be chosen along the way.
 
     Args:
         epsilon: at least 0.

@@ -135,7 +135,7 @@ class Books:
         They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
         """
         chosen = limit.delta if limit.filters(side.span) else None
-        key = (side.about.cost, side.opposite.cost, limit.epsilon, chosen)
+        key = (side.about.bare, side.opposite.bare, limit.epsilon, chosen)
         found = self._uppers.get(key)  # still a bound if more points have become known since
         if found is None:
             transaction = tallies.transaction
@@ -155,8 +155,10 @@ class Books:
         analyst = names[0] if scope == "analyst" else None
         where, parameters = "", {}
         if scope in ("label", "group"):
+            around = self.tallies(transaction).neighbors
+            labels = {near for name in members or names for near in (name, *around(name))}
             where = f" AND label IN ({transaction.listed('labels')})"
-            parameters["labels"] = json.dumps(list(members or names))
+            parameters["labels"] = json.dumps(sorted(labels))
         elif analyst is not None:
             where, parameters["analyst"] = " AND analyst = :analyst", analyst
         at = "COALESCE(batch, seq)"

@@ -28,7 +28,7 @@ Where it is not said, a pair whose first release is to a named analyst, or comes
 be adaptive; else to be a series fixed in advance, and a release to a named analyst is refused until a mode is said. The
 first batch of an adaptive account, one transaction, is a series fixed in advance. Said once, a mode stays until another
 is. It is part of what is promised: it is set without looking at answers, and there is no way back from adaptive to
-fixed once something was released (docs/theory.md, section 14).
+fixed once something was released (docs/theory.md, section 15).
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -132,10 +133,10 @@ class Charges:
         """How many releases are counted, those elsewhere included."""
         return sum(times for _, times in self.used) + self.claims
 
-    @property
-    def cost(self) -> tuple[Any, ...]:
-        """All that what they cost depends on."""
-        return self.used, self.tvs, self.claimed_epsilon, self.claimed_delta
+    @cached_property
+    def bare(self) -> Charges:
+        """All that what they cost depends on: the same at no time."""
+        return self if self.span is None else replace(self, span=None)
 
     def plus(self, mechanism: str, tv: float, times: int = 1, span: Span | None = None) -> Charges:
         """The same with another use of a mechanism."""
@@ -186,7 +187,7 @@ class Side:
     names: tuple[str, ...]
     tie: int = 0
 
-    @property
+    @cached_property
     def span(self) -> Span | None:
         """When all of it was released."""
         return self.opposite.span if self.about.span is None else self.about.span.joined(self.opposite.span)

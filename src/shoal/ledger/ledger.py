@@ -350,7 +350,8 @@ class Ledger:
         Args:
             mechanism, query_id, analyst: as in :meth:`release`.
             label: whom it is about; several labels for a table, released together.
-            times: how many independent releases about each.
+            times: how many independent releases about each, all at once: an adaptive budget lets through less if they
+                are asked for one after the other.
 
         Returns:
             Whether it would be allowed, whether it is free because it is on record, and every account before and after.

@@ -160,7 +160,7 @@ class _Replay:
 
     def upper(self, side: Side, limit: Limit) -> float:
         chosen = limit.delta if limit.filters(side.span) else None
-        key = (side.about.cost, side.opposite.cost, limit.epsilon, chosen)
+        key = (side.about.bare, side.opposite.bare, limit.epsilon, chosen)
         if key not in self.uppers:
             self.uppers[key] = pair_bound(side, limit, self.bounds.get)
         return self.uppers[key]
