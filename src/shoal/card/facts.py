@@ -83,6 +83,7 @@ class FitFacts(Record):
     reasons: tuple[tuple[str, int], ...] = ()  #: why labels are left out, most common first
     first: str = ""  #: one of the labels: a shard is on record where this one is
     noun: str = "label"
+    entry: str = "step"  #: what an entry of an answer is
     about: tuple[str, ...] = ()  #: sentences on what the answers are
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries

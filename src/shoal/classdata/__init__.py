@@ -1,0 +1,1 @@
+"""Any table of classes: from rows with a label to class laws."""
