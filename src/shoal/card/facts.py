@@ -80,6 +80,7 @@ class FitFacts(Record):
     left_out: int = 0
     repaired: int = 0
     smaller_model: int = 0
+    not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
     reasons: tuple[tuple[str, int], ...] = ()  #: why labels are left out, most common first
     first: str = ""  #: one of the labels: a shard is on record where this one is
     noun: str = "label"
@@ -111,7 +112,7 @@ class FitFacts(Record):
     def merged(cls, parts: Sequence[FitFacts]) -> FitFacts:
         """Of all shards."""
         added = (
-            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "later_known", "shards", "carried",
+            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian", "later_known", "shards", "carried",
             "refitted", "drifted", "silent", "newcomers",
         )  # fmt: skip
         reasons: Counter[str] = Counter()

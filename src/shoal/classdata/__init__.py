@@ -1,1 +1,1 @@
-"""Any table of classes: from rows with a label to class laws."""
+"""Any table as a source of class laws."""

@@ -11,7 +11,7 @@ its weight, by default one over its spread. What is released is divided by the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,7 @@ class ClassTable:
     owner: IndexArray  #: (m,) position of each row's label
     source_row: NDArray[np.int64]  #: (m,) number of each row in the table it came from
     covs: FloatArray | None = None  #: (n, k, k) in scaled units; None for constants
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  #: (n,) rows behind each law
+    degrees: FloatArray | None = None  #: (n,) degrees of freedom of the covariances
 
     drawn = False
     unit = UNIT
@@ -100,7 +100,7 @@ class ClassTable:
             owner=new[self.owner[rows]],
             source_row=self.source_row[rows],
             covs=None if self.covs is None else self.covs[chosen],
-            counts=self.counts[chosen],
+            degrees=None if self.degrees is None else self.degrees[chosen],
         )
 
     def laws(self) -> GaussianClasses:
@@ -129,10 +129,15 @@ class ClassTable:
         return replace(found, unit=UNIT, answers=None, total_error=None)
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
-        observed = 1 if self.constant else self.counts
-        if not self.constant and int(self.counts.min()) <= len(self.columns) + 1:
-            return None  # its covariance is mostly that of the others: no law of its own to doubt
+        observed = 1 if self.constant else self
         return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
+
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
+        part = self.take(labels)
+        assert part.covs is not None
+        assert part.degrees is not None
+        return np.bincount(part.owner, minlength=len(labels)).astype(np.float64), part.degrees, part.covs
 
     def off(self, released: FloatArray) -> tuple[int, float]:
         return 0, 0.0
@@ -185,8 +190,8 @@ class ClassTable:
             "values": self.values,
             "owner": self.owner.astype(np.int64),
             "source_row": self.source_row,
-            "counts": self.counts,
             **({} if self.covs is None else {"covs": self.covs}),
+            **({} if self.degrees is None else {"degrees": self.degrees}),
         }
         header = {"format": FORMAT, "version": VERSION, "labels": list(self.labels), "columns": list(self.columns)}
         Path(path).write_bytes(archive.packed(header, arrays))
@@ -205,7 +210,7 @@ class ClassTable:
                 arrays["owner"].astype(np.intp),
                 arrays["source_row"],
                 arrays.get("covs"),
-                arrays["counts"],
+                arrays.get("degrees"),
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"{name} lacks a part of a class table") from error

@@ -22,7 +22,7 @@ from shoal.card.digits import counted
 from shoal.card.facts import LISTED, FitFacts
 from shoal.card.measures import group_sizes
 from shoal.classdata.class_table import SUFFIX, ClassTable, label_means
-from shoal.classdata.sample_laws import sample_covs
+from shoal.classdata.sample_laws import sample_laws
 from shoal.classdata.table_file import LABEL, SOURCE_ROW
 from shoal.crowds import crowds
 from shoal.errors import InputError
@@ -85,7 +85,6 @@ def do(task: TableTask) -> FitFacts:
         values_of(frame),
         owner,
         frame[SOURCE_ROW].to_numpy(),
-        counts=np.bincount(owner).astype(np.int64),
     )
     if task.before is None:
         cells = dict(zip(frame[LABEL].to_list(), frame["group"].to_list(), strict=True))
@@ -104,9 +103,10 @@ def do(task: TableTask) -> FitFacts:
         _refuse_nobody(names, gone, task.crowd)
         table = table.take([name for name in names if name not in gone])
     graph = group_graph(table.labels, hiding)
+    strange = 0
     if not task.constant:
-        table = replace(table, covs=_covs(table, graph))
-    return _written(task, table, graph, hiding, gone)
+        table, strange = _with_laws(table, graph)
+    return replace(_written(task, table, graph, hiding, gone), not_gaussian=strange)
 
 
 def features(table: ClassTable, by_spread: bool) -> FloatArray:
@@ -121,16 +121,24 @@ def features(table: ClassTable, by_spread: bool) -> FloatArray:
     return np.concatenate([means, np.sqrt(squares)], axis=1)
 
 
-def _covs(table: ClassTable, graph: NeighborGraph) -> FloatArray:
-    """(n, k, k) covariance of every label, each crowd for itself: none depends on who else is in the shard."""
+def _with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int]:
+    """The table with covariances, and how many labels' rows are not Gaussian.
+
+    Each crowd is fitted for itself: no law depends on who else is in the shard.
+    """
     n, k = table.means.shape
-    found = np.empty((n, k, k))
+    covs, degrees, strange = np.empty((n, k, k)), np.empty(n), 0
     group: IndexArray = np.asarray(graph.components, dtype=np.intp)
     for one in range(int(group.max()) + 1):
         members = np.flatnonzero(group == one)
         part = table.take([table.labels[i] for i in members])
-        found[members] = sample_covs(part.values, part.owner, len(members), table.columns)
-    return found
+        laws = sample_laws(part.values, part.owners, table.columns)
+        place = {name: i for i, name in enumerate(laws.labels)}
+        rows = [place[table.labels[i]] for i in members]
+        covs[members] = laws.covs[rows]
+        degrees[members] = laws.observations(laws.labels)[1][rows]
+        strange += int((~laws.checks().gaussian).sum())
+    return replace(table, covs=covs, degrees=degrees), strange
 
 
 def _refuse_nobody(names: Sequence[str], gone: Mapping[str, str], crowd: int) -> None:
@@ -203,11 +211,12 @@ def stage(context: Context) -> Made:
     context.put(FIT, Listing(tuple(made), tuple(inputs[part.path] for part in made), failed, rows.assignment))
     left = pl.concat([pl.read_parquet(part.beside(LEFT)) for part in made]).sort("household")
     context.folder.write(LEFT_OUT, lambda path: left.write_csv(path))
+    merged = FitFacts.merged([part.told(FitFacts) for part in made])
     facts = replace(
-        FitFacts.merged([part.told(FitFacts) for part in made]),
+        merged,
         source=str(context.source),
         noun=noun_of(str(config.label)),
-        about=_about(rows),
+        about=_about(rows, merged),
         failed=failed[:LISTED],
         newcomers=rows.newcomers,
         crowd=config.crowd,
@@ -249,7 +258,7 @@ def _units(before: Yesterday) -> dict[str, int]:
     return dict(zip(old.columns, old.exponents.tolist(), strict=True))
 
 
-def _about(rows: GroupedRows) -> tuple[str, ...]:
+def _about(rows: GroupedRows, facts: FitFacts) -> tuple[str, ...]:
     table, k = rows.table, counted(len(rows.table.entries), "column")
     span = f"{rows.fewest}" if rows.fewest == rows.most else f"{rows.fewest} to {rows.most}"
     said = [
@@ -260,6 +269,12 @@ def _about(rows: GroupedRows) -> tuple[str, ...]:
         "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
         "weight.",
     ]
+    if facts.not_gaussian:
+        said.append(
+            f"THE LAW IS DOUBTFUL: the rows of {facts.not_gaussian} of {counted(facts.labels, 'label')} do not look "
+            "Gaussian. The promise rests on Gaussian laws; who knows what the rows look like instead may tell more "
+            "than it says."
+        )
     gone = [
         *([f"{counted(table.incomplete, 'row')} with an empty cell"] if table.incomplete else []),
         *([f"{counted(len(table.text), 'column')} that were not asked for or are no numbers"] if table.text else []),
