@@ -36,7 +36,7 @@ from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.experiment import NotPrivate, seeded_noise
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.grid import Grid
-from shoal.noise.precision import edge_loss, label_tv
+from shoal.noise.precision import UP, edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.output import moved_covs, moved_means
 from shoal.validation import BoolArray, FloatArray, IndexArray
@@ -339,7 +339,8 @@ class Mechanism:
 
     def _loss(self, epsilon: float | FloatArray, scope: str) -> float:
         each = np.broadcast_to(epsilon, (len(self.pairs),))
-        return edge_loss(self.times * self.precision_tv, self.pairs, each, table=scope == "table")
+        together = self.precision_tv if self.times == 1 else self.times * self.precision_tv * UP
+        return edge_loss(together, self.pairs, each, table=scope == "table")
 
     @cached_property
     def precision_tv(self) -> FloatArray:

@@ -112,8 +112,8 @@ class FitFacts(Record):
     def merged(cls, parts: Sequence[FitFacts]) -> FitFacts:
         """Of all shards."""
         added = (
-            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian", "later_known", "shards", "carried",
-            "refitted", "drifted", "silent", "newcomers",
+            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian", "later_known",
+            "shards", "carried", "refitted", "drifted", "silent", "newcomers",
         )  # fmt: skip
         reasons: Counter[str] = Counter()
         for part in parts:

@@ -22,9 +22,9 @@ def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str
     n = len(names)
     if m - n <= k + 1:
         raise InputError(
-            f"table: some crowd has {m} rows of {n} labels, too few for laws of {k} columns: it takes more than {k + 1} "
-            "rows beyond the first of each label. Choose fewer --columns or a larger --crowd, or leave one row per "
-            "label, which is then released as a constant"
+            f"table: some crowd has {m} rows of {n} labels, too few for laws of {k} columns: it takes more than "
+            f"{k + 1} rows beyond the first of each label. Choose fewer --columns or a larger --crowd, or leave one "
+            "row per label, which is then released as a constant"
         )
     means = np.zeros((n, k))
     np.add.at(means, owner, values)
