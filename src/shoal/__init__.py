@@ -97,6 +97,8 @@ if TYPE_CHECKING:
     from shoal.meters.simulate import simulate_meters as simulate_meters
     from shoal.meters.update import UpdateReport as UpdateReport
     from shoal.meters.update import update_forecasts as update_forecasts
+    from shoal.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
+    from shoal.mixtures import MixtureBound as MixtureBound
     from shoal.noise.experiment import NotPrivate as NotPrivate
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
@@ -201,6 +203,8 @@ _HOME = {
     "simulate_meters": "shoal.meters.simulate",
     "UpdateReport": "shoal.meters.update",
     "update_forecasts": "shoal.meters.update",
+    "GaussianMixtureClasses": "shoal.mixtures",
+    "MixtureBound": "shoal.mixtures",
     "NotPrivate": "shoal.noise.experiment",
     "Proof": "shoal.proofs.proof",
     "prove": "shoal.proofs.proof",
