@@ -112,6 +112,10 @@ if TYPE_CHECKING:
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters
     from shoal.runs.worst_figures import WorstCurve as WorstCurve
+    from shoal.studies.reidentification import Reidentification as Reidentification
+    from shoal.studies.reidentification import reidentify as reidentify
+    from shoal.studies.rule import RuleStudy as RuleStudy
+    from shoal.studies.rule import price_rule as price_rule
     from shoal.supports import RankWarning as RankWarning
 
 #: Public name -> the module that defines it; a test holds it against the imports above.
@@ -216,6 +220,10 @@ _HOME = {
     "run": "shoal.runs.run",
     "SimulatedMeters": "shoal.runs.sources",
     "WorstCurve": "shoal.runs.worst_figures",
+    "Reidentification": "shoal.studies.reidentification",
+    "reidentify": "shoal.studies.reidentification",
+    "RuleStudy": "shoal.studies.rule",
+    "price_rule": "shoal.studies.rule",
     "RankWarning": "shoal.supports",
 }
 

@@ -84,9 +84,10 @@ class RuleStudy:
     def __str__(self) -> str:
         lines = [
             f"{self.homes} homes, {self.seen_days} days; a day and the next correlate by {self.correlation:.2f} "
-            f"(median over homes). δ at ε = {self.epsilon:g} and power at 1 % false alarms of the best test of who the last "
-            "member is; medians over draws (90 % of draws). The last column is the root mean square error of the same "
-            f"daily totals at a certified ({self.epsilon:g}, {self.target:g}), in percent of the total.",
+            f"(median over homes). δ at ε = {self.epsilon:g} and power at 1 % false alarms of the best test of who the "
+            "last member is; medians over draws (90 % of draws). The last column is the root mean square error of the "
+            f"same daily totals where that cannot be told, so at any (ε, δ), ({self.epsilon:g}, {self.target:g}) too; "
+            "in percent of the total.",
             "",
             "| members | largest share | days | assumption | δ | named at 1 % false alarms | certified, error |",
             "| --- | --- | --- | --- | --- | --- | --- |",
