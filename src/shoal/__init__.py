@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from shoal.errors import UnreachableError as UnreachableError
     from shoal.errors import WorkerError as WorkerError
     from shoal.graph import NeighborGraph as NeighborGraph
+    from shoal.interchange import to_opendp as to_opendp
+    from shoal.interchange import to_pld as to_pld
     from shoal.law_checks import LawChecks as LawChecks
     from shoal.ledger.bounds import MechanismBound as MechanismBound
     from shoal.ledger.bounds import mechanism_bound as mechanism_bound
@@ -182,6 +184,8 @@ _HOME = {
     "WorkerError": "shoal.errors",
     "NeighborGraph": "shoal.graph",
     "LawChecks": "shoal.law_checks",
+    "to_opendp": "shoal.interchange",
+    "to_pld": "shoal.interchange",
     "MechanismBound": "shoal.ledger.bounds",
     "mechanism_bound": "shoal.ledger.bounds",
     "Ledger": "shoal.ledger.ledger",
