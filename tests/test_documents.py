@@ -60,8 +60,9 @@ ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "th
          "cells", "crowds", "matrices", "law_checks", "estimates", "classes", "graph", "nullspace", "supports",
          "accounting", "noise", "output",
          "certificate", "mechanism_file", "mechanism", "clip", "mixtures", "codebooks", "mechanism_reader",
+         "interchange",
          "designs", "proofs", "ledger", "audits", "card", "meters", "classdata",
-         "reproduction", "runs", "cli"]  # fmt: skip
+         "reproduction", "studies", "runs", "cli"]  # fmt: skip
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:
