@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from shoal.clip import assumption_free as assumption_free
     from shoal.codebooks.codebook import Codebook as Codebook
     from shoal.codebooks.codebook import codebook as codebook
+    from shoal.codebooks.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.codebooks.sequence import composed_delta as composed_delta
     from shoal.designs.calibration import calibrate as calibrate
     from shoal.designs.design import Frontier as Frontier
@@ -164,6 +165,7 @@ _HOME = {
     "assumption_free": "shoal.clip",
     "Codebook": "shoal.codebooks.codebook",
     "codebook": "shoal.codebooks.codebook",
+    "AdaptiveFilter": "shoal.codebooks.sequence",
     "composed_delta": "shoal.codebooks.sequence",
     "calibrate": "shoal.designs.calibration",
     "Frontier": "shoal.designs.design",

@@ -128,7 +128,17 @@ def _growth(transaction: Transaction) -> None:
         _append_only(transaction, table)
 
 
-MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards, _bounds, _pairs, _growth)
+def _batches(transaction: Transaction) -> None:
+    """Version 6: what was chosen together is told from what was chosen in the light of earlier answers."""
+    transaction.run("ALTER TABLE entries ADD COLUMN batch BIGINT")
+    transaction.run("DROP INDEX entries_account")
+    transaction.run("DROP INDEX entries_answer")
+    transaction.run("CREATE INDEX entries_account ON entries (label, kind, mechanism, tv, times, batch, analyst, seq)")
+    transaction.run("CREATE INDEX entries_answer ON entries (label, answer) WHERE kind = 'release'")
+    transaction.run("DELETE FROM bounds")  # divergences are rounded further up; derived, and made again
+
+
+MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards, _bounds, _pairs, _growth, _batches)
 #: What accounts are kept for, as the chain says it.
 ACCOUNTS = "pairs"
 #: The version this shoal writes.
