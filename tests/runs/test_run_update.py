@@ -230,12 +230,11 @@ def test_what_cannot_be_updated_is_refused(
     finished: Path, designed_only: Path, days: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
     then = charged(finished)
-    with pytest.raises(InputError, match="name the file with the new readings"):
-        update(finished, days[0])
+    assert update(finished, days[0]).did == []
     with pytest.raises(InputError, match="not finished"):
         update(designed_only, days[1])
-    with pytest.raises(InputError, match="no forecasts and design"):
-        update(tmp_path / "new", days[1], CONFIG)
+    with pytest.raises(InputError, match="leave out --crowds once"):
+        update(tmp_path / "new", days[1], replace(CONFIG, crowds="once"))
     for change in ({"horizon": 3}, {"order": (1, 0)}, {"train_days": 13}, {"crowd": 4}, {"shard_size": 10}):
         with pytest.raises(InputError, match=r"update: .*stay as they are"):
             update(finished, days[1], replace(CONFIG, **change))  # type: ignore[arg-type]

@@ -59,7 +59,12 @@ def run(
     config: options.ConfigFile = None,
     plan: Plan = False,
     update: Annotated[
-        bool, typer.Option("--update", help="METERS is a new day: go on from this folder's forecasts; a new release.")
+        bool,
+        typer.Option(
+            "--update",
+            help="METERS is a new day: go on from this folder's forecasts; a new release. In a new folder: begin with "
+            "standing crowds.",
+        ),
     ] = False,
     again: options.Again = False,
     **chosen: Any,

@@ -58,7 +58,7 @@ class Config:
     crowd: int = _setting("neighbors", 10, "every household hides among at least so many, itself included")
     crowds: str | None = _setting(
         "neighbors", None, '"once": by this release\'s forecasts, for one release (the default); "standing": by the '
-        "training history, to be kept for releases to come"
+        "training history, to be kept for releases to come (the default of a folder begun with --update)"
     )  # fmt: skip
     largest_share: float | None = _setting(
         "neighbors", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501

@@ -9,7 +9,7 @@ import json
 import math
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -186,38 +186,44 @@ def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> 
 def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechanism, dict[str, int]]:
     """Yesterday's design where it still holds, group by group, and a new one where not.
 
-    Groups stay as the ledger has fixed them. A member without a law today stays one of them: the others still hide
-    beside it, and nothing about it is released.
+    Groups keep their members. One without a law today stays one of them: the others still hide beside it, and nothing
+    about it is released. Who joined comes after them.
     """
     old = replace(Mechanism.load(task.previous or ""), scope=task.scope)
-    today = kept_roster(old.classes, classes, old.graph)
+    crowds = crowds_of(task.forecasts)
+    joined = [name for name in classes.labels if name not in old.places]
+    graph = group_graph((*old.graph.labels, *joined), crowds)
+    today = kept_roster(old.classes, classes, crowds)
     if task.delta is None:
-        return _spent(task, today, old.graph), {REDESIGN: len(set(old.graph.components.tolist()))}
-    found = reuse(old, today, delta=task.delta, rho_tolerance=task.rho_tolerance, graph=old.graph)
+        return _spent(task, today, graph), {REDESIGN: len(set(graph.components.tolist()))}
+    found = reuse(old, today, delta=task.delta, rho_tolerance=task.rho_tolerance, graph=graph)
     counts = Counter(group.decision for group in found.groups)
     return redesigned(found, method=task.method, seed=task.seed, iterations=task.iterations), dict(counts)
 
 
-def kept_roster(before: GaussianClasses, now: GaussianClasses, graph: NeighborGraph) -> GaussianClasses:
-    """Laws of all earlier labels, in their order: today's, and yesterday's where there is none today.
+def kept_roster(before: GaussianClasses, now: GaussianClasses, crowds: Mapping[str, int]) -> GaussianClasses:
+    """Laws of all earlier labels, in their order, and of those who joined: today's, and yesterday's without one today.
 
-    Among constants, who has none today takes the mean of its group's, which it then does not move.
+    Among constants, who has none today takes the mean of its crowd's, which it then does not move.
     """
+    known = set(before.labels)
+    labels = (*before.labels, *(name for name in now.labels if name not in known))
     place = {name: i for i, name in enumerate(now.labels)}
-    at = np.array([place.get(name, -1) for name in before.labels])
+    at = np.array([place.get(name, -1) for name in labels])
+    old = np.minimum(np.arange(len(labels)), len(before.labels) - 1)  # whatever it says of those who joined
     there = at >= 0
-    means = np.where(there[:, None], now.means[at], before.means)
+    means = np.where(there[:, None], now.means[at], before.means[old])
     if not now.stored_variances.any() and not there.all():
-        component = np.array([graph.components[graph.index(name)] for name in before.labels])
-        for one in set(component[~there].tolist()):
-            group = component == one
+        crowd = np.array([crowds[name] for name in labels])
+        for one in set(crowd[~there].tolist()):
+            group = crowd == one
             if (group & there).any():
                 means[group & ~there] = means[group & there].mean(axis=0)
     if before.is_diagonal and now.is_diagonal:
-        old, new = (np.broadcast_to(c.stored_variances, c.means.shape) for c in (before, now))
-        return GaussianClasses.diagonal(means, np.where(there[:, None], new[at], old), before.labels)
-    old, new = (np.broadcast_to(c.stored_covs, (*c.means.shape, c.n_dims)) for c in (before, now))
-    return GaussianClasses(means, np.where(there[:, None, None], new[at], old), before.labels)
+        was, new = (np.broadcast_to(c.stored_variances, c.means.shape) for c in (before, now))
+        return GaussianClasses.diagonal(means, np.where(there[:, None], new[at], was[old]), labels)
+    was, new = (np.broadcast_to(c.stored_covs, (*c.means.shape, c.n_dims)) for c in (before, now))
+    return GaussianClasses(means, np.where(there[:, None, None], new[at], was[old]), labels)
 
 
 def ledger_bound(mechanism: Mechanism) -> MechanismBound:
