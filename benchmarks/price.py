@@ -41,7 +41,9 @@ def forecasts(readings: Any, origin: Any) -> tuple[shoal.Forecasts, FloatArray]:
 
 
 def price(power: FloatArray, later: FloatArray, size: int = SIZE) -> float:
-    return dict(prices(power, later, size).by_crowd)[float(size)] + 1.0
+    member, known = crowds(power, size), np.isfinite(later)
+    released = means(power, member)[member]
+    return float(np.abs(released - later)[known].mean() / np.abs(power - later)[known].mean())
 
 
 def books(made: list[tuple[shoal.Forecasts, FloatArray]]) -> None:

@@ -85,8 +85,8 @@ def test_where_a_codebook_does_not_apply(settings: dict[str, object]) -> None:
 
 def test_what_auto_means() -> None:
     assert shoal.Config().way == "auto"
-    assert shoal.Config(crowds="standing").way == "mean"  # the crowd's curve is the same for all, day after day
-    assert shoal.Config(objective="worst", crowds="standing").way == "center"
+    assert shoal.Config(crowds="standing").way == "auto"  # draws are kept
+    assert shoal.Config(objective="worst", query="trajectory").way == "center"
     assert shoal.Config(query="trajectory").way == "mean"
     assert shoal.Config(rho=0.1).way == "transport"
 

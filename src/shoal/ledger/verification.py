@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal
@@ -31,6 +32,7 @@ from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import START, Entry, Head
 from shoal.ledger.composition import NOTHING, Charges, Composer, Star
 from shoal.ledger.registry import graph_digest, restored, stored_bound
+from shoal.ledger.renewals import looked_up
 from shoal.ledger.schema import ACCOUNTS
 from shoal.ledger.storage import Transaction
 from shoal.mechanism_reader import Releaser
@@ -223,6 +225,8 @@ def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, ent
         charge.shown.add(content.get("analyst"))
         key_ = (content["label"], content.get("analyst"), False)
         replay.pending.setdefault(key_, []).append(entry.seq)
+    elif entry.kind == "renewed":
+        _renewed(replay, entry)
     else:
         raise _Broken(entry.seq, "its kind is unknown")
 
@@ -281,6 +285,24 @@ def _charged(replay: _Replay, entry: Entry) -> None:
     line.charges.append(charge)
     line.seqs.append(entry.seq)
     line.totals.append(replay.one.setdefault(total, total))
+
+
+def _renewed(replay: _Replay, entry: Entry) -> None:
+    """A renewal is free: it must be the curve of a draw that was charged, in a codebook that goes on."""
+    content = entry.content
+    first, book = replay.releases.get(content["release"]), replay.mechanisms.get(content["mechanism"])
+    before = None if first is None else replay.mechanisms.get(first.content["mechanism"])
+    label, question = content["label"], (content["label"], content["query_id"])
+    if first is None or first.content["label"] != label or not first.shown & {None, content.get("analyst")}:
+        raise _Broken(entry.seq, "it renews an answer that was not released, or not to this analyst")
+    if question in replay.questions:
+        raise _Broken(entry.seq, "its question had been answered before")
+    replay.questions.add(question)
+    if not isinstance(book, Codebook) or not isinstance(before, Codebook):
+        raise _Broken(entry.seq, "it renews an answer of a mechanism that has no draws to keep")
+    answer = looked_up(book, before, label, first.content["released"])
+    if answer is None or answer.tolist() != content["released"]:
+        raise _Broken(entry.seq, "its answer is not the curve of the draw that was charged")
 
 
 def _flush(composer: Composer, replay: _Replay) -> None:

@@ -173,8 +173,7 @@ class Config:
         mean, or its center where the worst error counts.
         """
         found = self.method or ("auto" if self.rho is None else "transport")
-        if found == "auto" and not (self.discrete and not self.standing):
-            # A codebook pays ε for every release; the crowd's own curve is the same for all, day after day.
+        if found == "auto" and not self.discrete:
             found = "center"
         return "mean" if found == "center" and self.objective == "mean" else found
 

@@ -173,7 +173,9 @@ def places_given(task: PlacesTask) -> Grouping:
         frame = frame.join(value, on="household", how="left", maintain_order="left")
         for (name, group, _, own), point in zip(frame.iter_rows(), points.astype(np.float64), strict=True):
             if group is None and own is None and task.values is not None:
-                raise InputError("table has no row for at least one household that is new; add its row, and update again")
+                raise InputError(
+                    "table has no row for at least one household that is new; add its row, and update again"
+                )
             if group is None:
                 new.append((name, -1 if own is None else own, point))
             else:

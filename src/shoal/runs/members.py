@@ -1,11 +1,11 @@
 """Who is in which standing crowd, from one release to the next.
 
 A crowd only ever grows: members who leave stay on its list, joiners are added, and two crowds may become one for good.
-So two labels that were neighbors once stay neighbors, which is what lets a ledger compose their releases (docs/theory.md,
-section 10.1). The rule, inside one cell, which never crosses a boundary:
+So two labels that were neighbors once stay neighbors, which is what lets a ledger compose their releases
+(docs/theory.md, section 10.1). The rule, inside one cell, which never crosses a boundary:
 
-1. A crowd of which fewer than m are present is *thin*. Where enough joiners are there to fill it up to m, the nearest
-   of them enter it; crowds that lack fewest come first.
+1. A crowd of which fewer than m are present is *thin*. Where enough joiners are there to fill it up to m, within 2m − 1
+   members with a forecast, the nearest of them enter it; crowds that lack fewest come first.
 2. Every other joiner enters the nearest crowd that is not thin and has fewer than 2m − 1 members with a forecast.
 3. Those for whom no crowd has room form crowds of their own where they are m or more; else they wait.
 4. A crowd that is still thin is left out of this release. One that was thin at the release before too joins for good
@@ -132,7 +132,7 @@ def _filled(today: _Today, here: Sequence[int], joiners: list[str], size: int) -
     """Fill thin crowds up that can be; the joiners who are left."""
     for crowd in sorted(here, key=lambda one: (size - today.present(one), one)):
         lacking = size - today.present(crowd)
-        if 0 < lacking <= len(joiners):
+        if 0 < lacking <= len(joiners) and today.members(crowd) + lacking <= 2 * size - 1:
             near = np.argsort(today.away(joiners, [crowd])[:, 0], kind="stable")[:lacking]
             today.add({joiners[i]: crowd for i in near})
             joiners = [name for i, name in enumerate(joiners) if i not in set(near.tolist())]

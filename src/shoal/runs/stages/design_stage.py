@@ -29,8 +29,9 @@ from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at, stated
 from shoal.mechanism import Mechanism
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism_reader import Releaser, load
 from shoal.meters.forecast import Forecasts
+from shoal.meters.neighborhoods import usual
 from shoal.meters.queries import AccountingWarning
 from shoal.meters.traces import power_accuracy
 from shoal.runs.config import Config
@@ -77,6 +78,7 @@ class DesignTask:
     seed: int
     scope: str = "table"
     objective: str = "mean"
+    standing: bool = False  #: draws from a codebook are kept
     previous: str | None = None  #: the mechanism of the day before
     rho_tolerance: float = 0.0
 
@@ -85,17 +87,23 @@ def do(task: DesignTask) -> DesignFacts:
     """Write the mechanism of a shard; what it promises and costs."""
     forecasts = Forecasts.load(task.forecasts)
     classes = laws(forecasts, task.query, task.unit)
+    crowds = crowds_of(task.forecasts)
+    old = None if task.previous is None else load(task.previous)
+    book = _book(task, forecasts, classes, crowds, old) if task.method in ("auto", "codebook") else None
+    if book is not None:
+        points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
+        _saved(task, book, stated(bound_at(book, points, ORDERS, points)))
+        return book_facts(book, query=task.query, target=task.delta, labels=forecasts.households, unit="kW")
     decisions: dict[str, int] = {}
-    if task.previous is not None:
-        mechanism, decisions = _from_yesterday(task, classes)
+    method = task.method
+    if method == "auto":
+        method = "mean" if task.objective == "mean" else "center"
+    if isinstance(old, Mechanism):
+        mechanism, decisions = _from_yesterday(replace(task, method=method), old, classes, crowds)
     else:
-        graph = group_graph(forecasts.households, crowds_of(task.forecasts))
-        book = _book(task, classes, graph) if task.method in ("auto", "codebook") else None
-        if book is not None:
-            points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
-            _saved(task, book, stated(bound_at(book, points, ORDERS, points)))
-            return book_facts(book, query=task.query, target=task.delta, labels=forecasts.households, unit="kW")
-        method = "mean" if task.method == "auto" else task.method
+        if old is not None:
+            classes = kept_roster(old.classes, classes, crowds)
+        graph = group_graph(classes.labels, crowds)
         if task.delta is not None:
             mechanism = calibrate(
                 classes,
@@ -127,14 +135,31 @@ def _saved(task: DesignTask, mechanism: Releaser, bound: MechanismBound) -> None
     put_whole(task.out, mechanism.save)
 
 
-def _book(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> Codebook | None:
+def _book(
+    task: DesignTask,
+    forecasts: Forecasts,
+    classes: GaussianClasses,
+    crowds: Mapping[str, int],
+    old: Releaser | None,
+) -> Codebook | None:
     """The codebook of a shard; None where it was left to us and ε is too small to gain by it, all groups together.
 
-    The groups' own curves keep their totals; draws keep them on average only.
+    The groups' own curves keep their totals; draws keep them on average only. Draws of standing crowds are kept: odds
+    are chosen by what is usual, which lasts, and go on from day to day; curves are those of the day.
     """
     auto = task.method == "auto"
+    if auto and isinstance(old, Mechanism):
+        return None
+    usually = GaussianClasses.deterministic(usual(forecasts), classes.labels) if task.standing else None
+    if old is not None:
+        classes = kept_roster(old.classes, classes, crowds)
+        usually = None if usually is None else kept_roster(old.classes, usually, crowds)
+    graph = group_graph(classes.labels, crowds)
+    asked = (task.epsilon, task.scope, task.objective)
+    if isinstance(old, Codebook) and (old.epsilon, old.scope, old.objective) == asked:
+        return old.followed(graph, classes.means, None if usually is None else usually.means)
     book = codebook(
-        classes.means,
+        classes.means if usually is None else usually.means,
         graph,
         task.epsilon,
         labels=classes.labels,
@@ -142,6 +167,8 @@ def _book(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> C
         scope=task.scope,
         least_gain=GAIN if auto else 0.0,
     )
+    if usually is not None:
+        book = book.renewed(classes.means)
     alone = math.fsum(
         float(((book.answers[group.members] - book.answers[group.members].mean(axis=0)) ** 2).sum())
         for group in book.groups
@@ -183,17 +210,17 @@ def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph) -> 
     return joined(task.method, problem, found)
 
 
-def _from_yesterday(task: DesignTask, classes: GaussianClasses) -> tuple[Mechanism, dict[str, int]]:
+def _from_yesterday(
+    task: DesignTask, before: Mechanism, classes: GaussianClasses, crowds: Mapping[str, int]
+) -> tuple[Mechanism, dict[str, int]]:
     """Yesterday's design where it still holds, group by group, and a new one where not.
 
     Groups keep their members. One without a law today stays one of them: the others still hide beside it, and nothing
     about it is released. Who joined comes after them.
     """
-    old = replace(Mechanism.load(task.previous or ""), scope=task.scope)
-    crowds = crowds_of(task.forecasts)
-    joined = [name for name in classes.labels if name not in old.places]
-    graph = group_graph((*old.graph.labels, *joined), crowds)
+    old = replace(before, scope=task.scope)
     today = kept_roster(old.classes, classes, crowds)
+    graph = group_graph(today.labels, crowds)
     if task.delta is None:
         return _spent(task, today, graph), {REDESIGN: len(set(graph.components.tolist()))}
     found = reuse(old, today, delta=task.delta, rho_tolerance=task.rho_tolerance, graph=graph)
@@ -284,8 +311,8 @@ def design_job(home: Path, shard: Part, readings: Part, config: Config, before: 
     """One shard's mechanism."""
     old = None if before is None else before.mechanisms[readings.told(Received).number]
     inputs = [shard] if old is None else [old, shard]
-    names = ("query", "scale", "scope", "epsilon", "seed", "search", "rho", "rho_tolerance")
-    settings = {**config.part(*names), "method": config.way, "delta": config.target}
+    names = ("query", "scale", "scope", "epsilon", "seed", "search", "rho", "rho_tolerance", "objective")
+    settings = {**config.part(*names), "method": config.way, "delta": config.target, "standing": config.standing}
     out = out_path(home, MECHANISM, "shoal", settings, inputs)
     task = DesignTask(
         forecasts=shard.path,
@@ -300,6 +327,7 @@ def design_job(home: Path, shard: Part, readings: Part, config: Config, before: 
         seed=config.seed,
         scope=config.scope,
         objective=config.objective,
+        standing=config.standing,
         previous=None if old is None else old.path,
         rho_tolerance=config.rho_tolerance,
     )

@@ -172,9 +172,7 @@ def merge(parts: Sequence[FitFacts]) -> FitFacts:
     return FitFacts.merged(parts)
 
 
-def _written(
-    out: str, readings: Readings, forecasts: Forecasts, graph: NeighborGraph, roster: Roster
-) -> FitFacts:
+def _written(out: str, readings: Readings, forecasts: Forecasts, graph: NeighborGraph, roster: Roster) -> FitFacts:
     """Write a shard's files, the forecasts last; what to tell about them."""
     import polars as pl
 

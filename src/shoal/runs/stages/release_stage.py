@@ -197,7 +197,9 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             failed.append(Lost(RELEASED, mechanism.key, result.message))
             continue
         try:
-            finished[number] = _charged(ledger, name, mechanism, forecast, result, outs[number], unit)
+            finished[number] = _charged(
+                ledger, name, mechanism, forecast, result, outs[number], unit, context.config.standing
+            )
         except BudgetError as error:
             so_far = sum(part.households for part in finished.values())
             others = f". {so_far} household(s) of other shards had been released and charged before"
@@ -230,15 +232,28 @@ def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part,
     return _written(mechanism, forecast, forecasts, np.array(known), out, unit)
 
 
-def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str, unit: str) -> Part:
-    shown = ledger.charge(
-        Path(mechanism.path).read_bytes(),
-        drawn.answers,
-        drawn.drawn,
-        drawn.labels,
-        query_ids=name,
-        bounds=bound_of(mechanism),
-    )
+def _charged(
+    ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str, unit: str, standing: bool
+) -> Part:
+    content = Path(mechanism.path).read_bytes()
+    shown = drawn.drawn.copy()
+    left = np.arange(len(drawn.labels))
+    if standing and isinstance(load(mechanism.path), Codebook):
+        # Whose draw is kept gets its curve of the day; what was drawn for it now is thrown away.
+        kept = ledger.renew(content, drawn.labels, query_ids=name)
+        for i, answer in enumerate(kept):
+            if answer is not None:
+                shown[i] = answer
+        left = np.array([i for i in left if kept[i] is None], dtype=np.intp)
+    if len(left):
+        shown[left] = ledger.charge(
+            content,
+            drawn.answers[left],
+            drawn.drawn[left],
+            [drawn.labels[i] for i in left],
+            query_ids=name,
+            bounds=bound_of(mechanism),
+        )
     return _written(mechanism, forecast, Forecasts.load(forecast.path), shown, out, unit)
 
 
