@@ -96,8 +96,10 @@ def _curve(mechanism: Mechanism, grid: list[float]) -> list[Point]:
 
 
 def frontier_section(card: ReleaseCard, shown: Exhibits) -> Section:
-    """δ against the error budget, per method, and the point that was chosen."""
+    """Errors at equal ε, or δ against the error budget, per method, and the point that was chosen."""
     heading, frontier = "Privacy against accuracy", shown.frontier
+    if shown.equal_epsilon is not None:
+        return Section("frontier", heading, shown.equal_epsilon_says, (shown.equal_epsilon,))
     if frontier is None:
         return Section(
             "frontier",

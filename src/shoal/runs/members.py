@@ -2,7 +2,7 @@
 
 A crowd only ever grows: members who leave stay on its list, joiners are added, and two crowds may become one for good.
 So two labels that were neighbors once stay neighbors, which is what lets a ledger compose their releases
-(docs/theory.md, section 10.1). The rule, inside one cell, which never crosses a boundary:
+(docs/theory.md, section 12). The rule, inside one cell, which never crosses a boundary:
 
 1. A crowd of which fewer than m are present is *thin*. Where enough joiners are there to fill it up to m, within 2m − 1
    members with a forecast, the nearest of them enter it; crowds that lack fewest come first.

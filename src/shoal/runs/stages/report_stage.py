@@ -93,8 +93,12 @@ def stage(
         }
     )
     context.tell(text, 2, 4)
-    line = None if isinstance(mechanism, Codebook) else _frontier(context, mechanism, forecasts)
     cost = _price(shard, config) if config.query == "point" and config.scale == "kw" else {}
+    # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
+    at_once = isinstance(mechanism, Codebook) or (bool(cost) and facts[1].all_alike)
+    line = None if isinstance(mechanism, Codebook) or at_once else _frontier(context, mechanism, forecasts)
+    if at_once:
+        cost |= _at_equal_epsilon(shard, config)
     context.tell(text, 3, 4)
     verification = None
     with open_ledger(context.folder, config) as ledger:
@@ -139,7 +143,6 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             plots.append(
                 lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, thick=True)])
             )
-    plots.append(_by_epsilon(forecasts.power, config))
     said = "against what was metered later" if found.metered else "against the forecast it stands for"
     return {
         "price": tuple(plots),
@@ -147,9 +150,18 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             f"Everybody gets the curve of a crowd: its error {said}, for crowds formed by these forecasts from the "
             f"{len(forecasts.households)} households of one shard. Small crowds and large populations cost least; this "
             f"release has crowds of at least {config.crowd}.",
-            "A larger ε buys less error with a codebook, one of a few curves of the crowd for each household, and "
-            "nothing that is ε-private errs less than the dashed line. Equal noise is shown at a weaker guarantee, "
-            "δ = 1e-5.",
+        ),
+    }
+
+
+def _at_equal_epsilon(shard: Shard, config: Config) -> dict[str, Any]:
+    return {
+        "equal_epsilon": _by_epsilon(Forecasts.load(shard.forecasts.path).power, config),
+        "equal_epsilon_says": (
+            f"What an ε costs, by method, in {CROWDS} crowds formed by these forecasts. The crowd's own curve is the same "
+            "for all and has one error at every ε. A larger ε buys less with a codebook, one of a few curves of the "
+            "crowd for each household, and nothing that is ε-private errs less than the dashed line. Equal noise is "
+            "shown at a weaker guarantee, δ = 1e-5.",
         ),
     }
 
