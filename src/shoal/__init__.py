@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from shoal.errors import UnreachableError as UnreachableError
     from shoal.errors import WorkerError as WorkerError
     from shoal.graph import NeighborGraph as NeighborGraph
+    from shoal.law_checks import LawChecks as LawChecks
     from shoal.ledger.bounds import MechanismBound as MechanismBound
     from shoal.ledger.bounds import mechanism_bound as mechanism_bound
     from shoal.ledger.ledger import Ledger as Ledger
@@ -166,6 +167,7 @@ _HOME = {
     "UnreachableError": "shoal.errors",
     "WorkerError": "shoal.errors",
     "NeighborGraph": "shoal.graph",
+    "LawChecks": "shoal.law_checks",
     "MechanismBound": "shoal.ledger.bounds",
     "mechanism_bound": "shoal.ledger.bounds",
     "Ledger": "shoal.ledger.ledger",
