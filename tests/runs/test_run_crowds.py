@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from small_run import CONFIG, GAP, SILENT, charged, go, left_out, listing
+from small_run import CONFIG, GAP, LATE, SILENT, charged, go, left_out, listing
 
 import shoal
 from shoal.errors import InputError
 from shoal.meters.forecast import Forecasts
 from shoal.runs.run import Run
-from shoal.runs.stages.fit_stage import THIN, crowds_of
+from shoal.runs.stages.fit_stage import SHARE, THIN, crowds_of
 
 
 def totals(out: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -61,14 +61,19 @@ def test_crowds_for_one_release_are_for_one(days: tuple[Path, Path, Path], tmp_p
     assert go(out, None, None, "release").did == []
 
 
-def test_a_crowd_that_is_too_thin_today_is_left_out_as_a_whole(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    """23 homes in crowds of 11 and 12, of which two are silent on the second day."""
+def without(path: Path, names: tuple[str, ...], to: Path) -> Path:
+    pl.read_parquet(path).filter(~pl.col("household").is_in(names)).write_parquet(to)
+    return to
+
+
+def test_a_crowd_that_is_too_thin_is_left_out_and_then_merged(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """23 homes in crowds of 11 and 12, of which two are silent on the second day and on the third."""
     out, config = tmp_path / "thin", replace(CONFIG, crowd=11, cell=30, shard_size=60)
     go(out, days[0], config, "release")
     (part,) = listing(out, "fit").parts
     crowds = crowds_of(part.path)
     assert sorted(np.bincount(list(crowds.values()))) == [11, 12]
-    go(out, days[1], update=True, until="release")
+    go(out, without(days[1], (LATE,), tmp_path / "tuesday.parquet"), update=True, until="release")
     (again,) = listing(out, "fit").parts
     assert crowds_of(again.path) == crowds
     present = {name for name in crowds if name not in (SILENT, GAP)}
@@ -84,6 +89,43 @@ def test_a_crowd_that_is_too_thin_today_is_left_out_as_a_whole(days: tuple[Path,
     told = Run.open(out).fit
     assert told is not None
     assert told.smallest_group == len(whole[0])
+    go(out, without(days[2], (SILENT, GAP), tmp_path / "wednesday.parquet"), update=True, until="release")
+    told = Run.open(out).fit
+    assert told is not None
+    assert told.merged_groups == 1  # two at least are gone for good: 21 fit into one crowd
+    assert set(crowds_of(listing(out, "fit").parts[0].path).values()) == {next(iter({crowds[n] for n in whole[0]}))}
+    assert set(pl.read_parquet(out / "released.parquet")["household"]) == present
+    released, true = totals(out)
+    assert np.abs(released / true - 1).max() < 1e-3
+    charged(out)
+
+
+def test_a_share_is_held_at_every_release(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """A crowd in which one home uses nearly everything on the second day is left out that day."""
+    out, config = tmp_path / "share", replace(CONFIG, crowd=5, cell=30, shard_size=60, largest_share=0.6)
+    go(out, days[0], config, "release")
+    (part,) = listing(out, "fit").parts
+    crowds = crowds_of(part.path)
+    heavy = "H0005"
+    table = pl.read_parquet(days[1])
+    more = pl.when(pl.col("household") == heavy).then(pl.col("kw") * 1000 + 500).otherwise(pl.col("kw"))
+    table.with_columns(kw=more).write_parquet(tmp_path / "tuesday.parquet")
+    go(out, tmp_path / "tuesday.parquet", update=True, until="release")
+    reasons = left_out(out)
+    over = {name for name, why in reasons.items() if why == SHARE}
+    assert heavy in over
+    assert over - {LATE} <= {name for name in crowds if crowds[name] == crowds[heavy]}
+    assert not over & set(pl.read_parquet(out / "released.parquet")["household"])
+
+
+def test_update_begins_with_standing_crowds(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    out, config = tmp_path / "new", replace(CONFIG, crowds=None, cell=30, shard_size=60)
+    run = go(out, days[0], config, "release", update=True)
+    assert run.config.standing
+    before = charged(out)
+    assert go(out, days[0], update=True, until="release").did == []
+    go(out, days[1], update=True, until="release")
+    assert charged(out).items() > before.items()
 
 
 def test_boundaries_and_refusals(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
