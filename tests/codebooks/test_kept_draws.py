@@ -38,7 +38,9 @@ def sequences(books: list[shoal.Codebook], label: str) -> Counter[bytes]:
     found: Counter[bytes] = Counter()
     group, row = books[0].place(label)
     for y, count in enumerate(group.counts[row].tolist()):
-        found[b"".join(book.curves(label)[y if len(book.curves(label)) > 1 else 0].tobytes() for book in books)] += count
+        found[b"".join(book.curves(label)[y if len(book.curves(label)) > 1 else 0].tobytes() for book in books)] += (
+            count
+        )
     return found
 
 
@@ -124,7 +126,9 @@ def test_a_renewal_is_recorded_and_free(tmp_path: Path) -> None:
         assert [ledger.spent(name).largest for name in names] == spent
         head = ledger.head
         repeated = ledger.renew(tuesday, names, query_ids="tuesday")
-        assert [one.tolist() for one in repeated if one is not None] == [one.tolist() for one in again if one is not None]
+        assert [one.tolist() for one in repeated if one is not None] == [
+            one.tolist() for one in again if one is not None
+        ]
         assert ledger.head == head
         with pytest.raises(shoal.InputError, match="already used for another question"):
             ledger.release(tuesday, tuesday.answers[0], "a", query_id="tuesday")

@@ -120,7 +120,9 @@ def test_draws_of_standing_crowds_are_kept(tmp_path: Path) -> None:
         shown = assert_released_as_charged(folder)
         (book,) = books(folder)
         with shoal.Ledger.open(folder / "ledger.db", create=False) as ledger:
-            entries = {e.content["label"]: e for e in ledger.entries() if e.content.get("query_id", "").endswith(str(day))}
+            entries = {
+                e.content["label"]: e for e in ledger.entries() if e.content.get("query_id", "").endswith(str(day))
+            }
             assert {label: ledger.spent(label).largest for label in drew} == spent
         assert {label for label, entry in entries.items() if entry.kind == "renewed"} == shown & (drew | kept.keys())
         for label in shown & drew:

@@ -14,7 +14,7 @@ import shoal
 from shoal.errors import InputError
 from shoal.meters.forecast import Forecasts
 from shoal.runs.run import Run
-from shoal.runs.stages.fit_stage import SHARE, THIN, crowds_of
+from shoal.runs.stages.fit_stage import THIN, crowds_of
 
 
 def totals(out: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -92,30 +92,12 @@ def test_a_crowd_that_is_too_thin_is_left_out_and_then_merged(days: tuple[Path, 
     go(out, without(days[2], (SILENT, GAP), tmp_path / "wednesday.parquet"), update=True, until="release")
     told = Run.open(out).fit
     assert told is not None
-    assert told.merged_groups == 1  # two at least are gone for good: 21 fit into one crowd
+    assert told.merged_groups == 1  # thin twice in a row, and 21 fit into one crowd
     assert set(crowds_of(listing(out, "fit").parts[0].path).values()) == {next(iter({crowds[n] for n in whole[0]}))}
     assert set(pl.read_parquet(out / "released.parquet")["household"]) == present
     released, true = totals(out)
     assert np.abs(released / true - 1).max() < 1e-3
     charged(out)
-
-
-def test_a_share_is_held_at_every_release(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    """A crowd in which one home uses nearly everything on the second day is left out that day."""
-    out, config = tmp_path / "share", replace(CONFIG, crowd=5, cell=30, shard_size=60, largest_share=0.6)
-    go(out, days[0], config, "release")
-    (part,) = listing(out, "fit").parts
-    crowds = crowds_of(part.path)
-    heavy = "H0005"
-    table = pl.read_parquet(days[1])
-    more = pl.when(pl.col("household") == heavy).then(pl.col("kw") * 1000 + 500).otherwise(pl.col("kw"))
-    table.with_columns(kw=more).write_parquet(tmp_path / "tuesday.parquet")
-    go(out, tmp_path / "tuesday.parquet", update=True, until="release")
-    reasons = left_out(out)
-    over = {name for name, why in reasons.items() if why == SHARE}
-    assert heavy in over
-    assert over - {LATE} <= {name for name in crowds if crowds[name] == crowds[heavy]}
-    assert not over & set(pl.read_parquet(out / "released.parquet")["household"])
 
 
 def test_update_begins_with_standing_crowds(days: tuple[Path, Path, Path], tmp_path: Path) -> None:

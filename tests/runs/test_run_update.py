@@ -35,8 +35,13 @@ from shoal.cli.main import app
 from shoal.designs.reuse import AIMED_ANEW, KEPT, REDESIGN, UNCHANGED
 from shoal.errors import InputError
 from shoal.ledger.ledger import Ledger
+from shoal.meters.forecast import Forecasts
 from shoal.runs.config import Config
+from shoal.runs.jobs import Listing
+from shoal.runs.regroup import Received
 from shoal.runs.run import Run
+from shoal.runs.stages.fit_stage import SHARE, UpdateTask, crowds_of
+from shoal.runs.stages.fit_stage import update as fit_update
 
 
 def update(out: Path, meters: Path, config: Config | None = None) -> Run:
@@ -90,6 +95,29 @@ def test_everyone_who_is_not_released_has_a_reason(updated: Path, days: tuple[Pa
     assert SHORT not in second
     assert SHORT in left
     assert present - second == {name for name in left if name in present}
+
+
+def test_a_share_is_held_at_every_release(updated: Path, tmp_path: Path) -> None:
+    """With a limit between the largest shares of two crowds the one above it is left out, and says why."""
+    before = {
+        old.told(Received).number: part for part, old in Listing.read(updated / "earlier/1/fit.json", updated).pairs
+    }
+    loads: dict[int, list[float]] = {}
+    for part, readings in listing(updated, "fit").pairs:
+        forecasts, crowds = Forecasts.load(part.path), crowds_of(part.path)
+        loads = {}
+        for name, power in zip(forecasts.households, forecasts.power, strict=True):
+            loads.setdefault(crowds[name], []).append(float(power.sum()))
+        if len(loads) > 1:
+            break
+    low, high = sorted(max(loads[crowd]) / sum(loads[crowd]) for crowd in loads)[-2:]
+    old = before[readings.told(Received).number].path
+    origin = forecasts.origin.isoformat()
+    out = str(tmp_path / "limited.zip")
+    told = fit_update(UpdateTask(old, readings.path, out, origin, 7, 1e-3, CONFIG.crowd, (low + high) / 2))
+    worst = max(loads, key=lambda crowd: max(loads[crowd]) / sum(loads[crowd]))
+    assert dict(told.reasons)[SHARE] == len(loads[worst])
+    assert set(Forecasts.load(out).households) == {name for name in forecasts.households if crowds[name] != worst}
 
 
 def test_the_same_update_twice_changes_nothing(updated: Path, days: tuple[Path, Path, Path]) -> None:

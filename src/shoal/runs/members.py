@@ -9,7 +9,7 @@ So two labels that were neighbors once stay neighbors, which is what lets a ledg
 2. Every other joiner enters the nearest crowd that is not thin and has fewer than 2m − 1 members with a forecast.
 3. Those for whom no crowd has room form crowds of their own where they are m or more; else they wait.
 4. A crowd that is still thin is left out of this release. One that was thin at the release before too joins for good
-   the nearest crowd with which it has m present and at most 2m − 1 members; where there is none, it waits.
+   the nearest crowd with which m to 2m − 1 are present; where there is none, it waits.
 
 Who is present decides about 1 and 4, and distances between habits decide who is nearest: nobody's answer of the day
 plays a part.
@@ -166,8 +166,7 @@ def _joined_for_good(today: _Today, here: Sequence[int], before: Mapping[int, in
             for other in here
             if other != crowd
             and today.has(other)
-            and today.members(crowd) + today.members(other) <= 2 * size - 1
-            and today.present(crowd) + today.present(other) >= size
+            and size <= today.present(crowd) + today.present(other) <= 2 * size - 1
         ]
         if others:
             center = today.center(crowd)
