@@ -1,9 +1,10 @@
 """Standing crowds: which features make them last, and draws from codebooks that are kept.
 
 Crowds of 10 formed at one origin of real homes and kept: for the releases at the same hour of the next eight days,
-weekend included (two starts), or for four weeks and releases at other hours. The price is the mean absolute error of what is released, each crowd's mean in kW, against what was
-metered later, relative to that of the unprotected forecasts. Features are compared on one half of the homes, drawn at
-random, and reported on the other, which took no part in the choice. ``python -m benchmarks.standing`` needs the data.
+weekend included (two starts), or for four weeks and releases at other hours. The price is the mean absolute error of
+what is released, each crowd's mean in kW, against what was metered later, relative to that of the unprotected
+forecasts. Features are compared on one half of the homes, drawn at random, and reported on the other, which took no
+part in the choice. ``python -m benchmarks.standing`` needs the data.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ def test_a_share_is_held_at_every_release(updated: Path, tmp_path: Path) -> None
         old.told(Received).number: part for part, old in Listing.read(updated / "earlier/1/fit.json", updated).pairs
     }
     loads: dict[int, list[float]] = {}
-    for part, readings in listing(updated, "fit").pairs:
-        forecasts, crowds = Forecasts.load(part.path), crowds_of(part.path)
+    for part, source in listing(updated, "fit").pairs:
+        forecasts, crowds, readings = Forecasts.load(part.path), crowds_of(part.path), source
         loads = {}
         for name, power in zip(forecasts.households, forecasts.power, strict=True):
             loads.setdefault(crowds[name], []).append(float(power.sum()))

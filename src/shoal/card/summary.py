@@ -222,9 +222,7 @@ def _missing(fit: FitFacts | None, design: DesignFacts | None, release: ReleaseF
             + " Their absence can be seen."
         )  # fmt: skip
     if fit is not None and fit.newcomers:
-        lines.append(
-            f"{counted(fit.newcomers, fit.noun)} new, without a place in a group yet: they wait for room or for others."
-        )
+        lines.append(f"{counted(fit.newcomers, fit.noun)} new, without a group yet: they wait for room or for others.")
     lines += [
         f"SHARD LEFT OUT, nothing of it is released: {lost.stage} {lost.key[:12]}: {lost.message}"
         for lost in lost_shards(fit, design, release)
