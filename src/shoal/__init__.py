@@ -45,7 +45,12 @@ if TYPE_CHECKING:
     from shoal.card.card import release_card as release_card
     from shoal.card.page import write_report as write_report
     from shoal.certificate import Certificate as Certificate
+    from shoal.classdata.hider import LabelHider as LabelHider
+    from shoal.classdata.hider import LawWarning as LawWarning
     from shoal.classes import GaussianClasses as GaussianClasses
+    from shoal.clip import AssumptionFree as AssumptionFree
+    from shoal.clip import Clip as Clip
+    from shoal.clip import assumption_free as assumption_free
     from shoal.codebooks.codebook import Codebook as Codebook
     from shoal.codebooks.codebook import codebook as codebook
     from shoal.codebooks.sequence import composed_delta as composed_delta
@@ -143,7 +148,12 @@ _HOME = {
     "release_card": "shoal.card.card",
     "write_report": "shoal.card.page",
     "Certificate": "shoal.certificate",
+    "LabelHider": "shoal.classdata.hider",
+    "LawWarning": "shoal.classdata.hider",
     "GaussianClasses": "shoal.classes",
+    "AssumptionFree": "shoal.clip",
+    "Clip": "shoal.clip",
+    "assumption_free": "shoal.clip",
     "Codebook": "shoal.codebooks.codebook",
     "codebook": "shoal.codebooks.codebook",
     "composed_delta": "shoal.codebooks.sequence",

@@ -166,7 +166,7 @@ def test_a_failed_migration_leaves_the_old_version(
 def test_a_newer_ledger_is_refused_untouched(ledger: Ledger, url: str) -> None:
     head = ledger.head
     with ledger._storage.writing() as transaction:
-        transaction.run("UPDATE meta SET value = '5' WHERE name = 'schema_version'")
+        transaction.run("UPDATE meta SET value = '6' WHERE name = 'schema_version'")
     with pytest.raises(LedgerError, match="newer than this shoal knows"):
         Ledger.open(url)
     assert ledger.head == head
@@ -370,7 +370,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = shutil.which("mount") and os.geteuid() == 0 and not subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)], capture_output=True
     ).returncode  # fmt: skip
     if not mounted:
         pytest.skip("mounting a small file system needs root")

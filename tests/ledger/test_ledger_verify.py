@@ -22,7 +22,7 @@ def unguarded(ledger: Ledger, *statements: str, **parameters: Any) -> None:
     from sqlalchemy import text
 
     with ledger._storage._engine.connect() as connection:
-        for table in ("entries", "mechanisms", "labels"):
+        for table in ("entries", "mechanisms", "members", "graphs", "outgrown"):
             for action in ("update", "delete"):
                 on = f" ON {table}" if ledger._storage.postgres else ""
                 connection.execute(text(f"DROP TRIGGER IF EXISTS {table}_no_{action}{on}"))

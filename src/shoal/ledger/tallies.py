@@ -197,10 +197,9 @@ class Tallies:
         coming = {
             label: self._same(known[label].plus(*one)) for label, one in extra(limit.analyst).items() if label in known
         }
-        charged = {**known, **coming}
-        if any(charged[label].used for label in limit.counted):
+        if len(limit.counted) > 1 and any((coming.get(label) or known[label]).used for label in limit.counted):
             one_graph(limit, self.graphs)
-        return stars(limit, charged.__getitem__, self.ties, self.cut)
+        return stars(limit, lambda label: coming.get(label) or known[label], self.ties, self.cut)
 
     def add(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         """Count a release that will be recorded before the transaction ends."""
