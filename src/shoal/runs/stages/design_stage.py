@@ -58,6 +58,7 @@ SETTINGS = (
 BOUND = "bound.json"
 #: Share of the mean squared error of groups' own curves by which a codebook must be better: 2 % of the error.
 GAIN = 1 - 0.98**2
+KEPT_DRAWS = "draws are kept: a label draws once and pays once, and later releases show that draw's curve of the day"
 #: Relative accuracy of the error of a group that is to meet a δ.
 TOLERANCE = 0.02
 
@@ -93,7 +94,8 @@ def do(task: DesignTask) -> DesignFacts:
     if book is not None:
         points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
         _saved(task, book, stated(bound_at(book, points, ORDERS, points)))
-        return book_facts(book, query=task.query, target=task.delta, labels=forecasts.households, unit="kW")
+        facts = book_facts(book, query=task.query, target=task.delta, labels=forecasts.households, unit="kW")
+        return replace(facts, notes=(*facts.notes, KEPT_DRAWS)) if task.standing else facts
     decisions: dict[str, int] = {}
     method = task.method
     if method == "auto":
