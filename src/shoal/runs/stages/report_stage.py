@@ -158,10 +158,10 @@ def _at_equal_epsilon(shard: Shard, config: Config) -> dict[str, Any]:
     return {
         "equal_epsilon": _by_epsilon(Forecasts.load(shard.forecasts.path).power, config),
         "equal_epsilon_says": (
-            f"What an ε costs, by method, in {CROWDS} crowds formed by these forecasts. The crowd's own curve is the "
-            "same for all and has one error at every ε. A larger ε buys less with a codebook, one of a few curves of the "
-            "crowd for each household, and nothing that is ε-private errs less than the dashed line. Equal noise is "
-            "shown at a weaker guarantee, δ = 1e-5.",
+            f"What an ε costs, by method, in {CROWDS} crowds of these forecasts. The crowd's own curve is the "
+            "same for all and has one error at every ε. A larger ε errs less with a codebook, one of a few curves of "
+            "the crowd for each household, and nothing that is ε-private errs less than the dashed line. Equal noise "
+            "is shown at a weaker guarantee, δ = 1e-5.",
         ),
     }
 
