@@ -124,7 +124,7 @@ def _sorted(executor: Executor, source: Source, config: Config, folder: Path) ->
             shard_size=config.shard_size,
             unit=config.unit,
             time_zone=config.time_zone,
-            columns=config.columns or None,
+            columns=config.named_columns or None,
             max_kw=config.max_kw,
             only=config.only,
         )
@@ -151,13 +151,21 @@ def assigned(
 ) -> tuple[Part, list[Lost]]:
     """Which household belongs to which group, and which group to which shard."""
     made, failed = _profiled(executor, root, readings, tell)
+    assignment, more = cells_of_profiles(executor, root, made, config, tell, config.shard_size, config.cell)
+    return assignment, failed + more
+
+
+def cells_of_profiles(
+    executor: Executor, root: Path, made: list[Part], config: Config, tell: Tell, shard_size: int, cell: int
+) -> tuple[Part, list[Lost]]:
+    """Cells of at most ``cell`` alike profiles, and which shard of about ``shard_size`` each belongs to."""
     total = sum(shard.households for shard in made)
     if config.table is not None and config.column is not None:
         settings: dict[str, Any] = {"table": _table_digest(config.table), "column": config.column}
         known = _values(root, config.table, config.column)
         work: Callable[[clusters.ClusterTask], clusters.Clustered] = clusters.assign_by_value
     else:
-        count = clusters.cluster_count(total, config.cell)
+        count = clusters.cluster_count(total, cell)
         settings = {"clusters": count, "seed": config.seed}
         out = out_path(root, "centers", "npy", settings, made)
         tell("clusters of profiles", 0, 0)
@@ -174,14 +182,14 @@ def assigned(
     counts: Counter[int] = Counter()
     for shard in sorted_shards:
         counts.update(dict(shard.told(clusters.Clustered).counts))
-    settings = {"cap": config.cell, "floor": config.crowd, "shard_size": config.shard_size}
+    settings = {"cap": cell, "floor": config.crowd, "shard_size": shard_size}
     out = out_path(root, "groups", "parquet", settings, sorted_shards)
     tell("forming cells", 0, 0)
     paths = tuple(s.path for s in sorted_shards)
     found = tuple(sorted(counts.items()))
     join = config.table is None
-    forming = groups.GroupsTask(paths, found, config.cell, config.crowd, config.shard_size, join, out)
-    return here(Job(groups.groups_formed, forming, out)), failed + more
+    forming = groups.GroupsTask(paths, found, cell, config.crowd, shard_size, join, out)
+    return here(Job(groups.groups_formed, forming, out)), more
 
 
 def extended(

@@ -28,6 +28,7 @@ from shoal.card.facts import LISTED, FitFacts
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters import clock, window
+from shoal.meters.answered import TRUTH, off_by
 from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.neighborhoods import crowd_graph, habits
 from shoal.meters.quality import Readings
@@ -52,7 +53,7 @@ DAILY = ("origin", "refit_days", "drift_level")
 
 QUALITY_TABLE, LEFT_OUT = "quality.csv", "left_out.csv"
 #: Suffixes of a shard's files.
-ALL, QUALITY, LEFT, TRUTH, CROWDS = "all.zip", "quality.parquet", "left.parquet", "truth.npy", "crowds.parquet"
+ALL, QUALITY, LEFT, CROWDS = "all.zip", "quality.parquet", "left.parquet", "crowds.parquet"
 LATE = "joined later, and no crowd has room yet: it waits for one, or for as many others as a crowd takes"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"
 THIN = "too few of its crowd have new readings: they would not hide it"
@@ -181,19 +182,11 @@ def _written(out: str, readings: Readings, forecasts: Forecasts, graph: Neighbor
     path = Path(out)
     write_frame(path.with_suffix(f".{QUALITY}"), forecasts.quality)
     write_frame(path.with_suffix(f".{LEFT}"), pl.DataFrame(left, schema={"household": pl.String, "reason": pl.String}))
-    members = [(name, crowd, roster.thin.get(crowd, 0)) for name, crowd in roster.crowds.items()]
-    schema = {"household": pl.String, "crowd": pl.Int64, "thin": pl.Int64}
-    write_frame(path.with_suffix(f".{CROWDS}"), pl.DataFrame(members, schema=schema, orient="row"))
+    write_roster(path, roster)
     put_whole(path.with_suffix(f".{TRUTH}"), lambda rough: save_array(rough, truth))
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
     return replace(forecasts.facts(graph), first=forecasts.households[0], later_known=known, later_absolute=off)
-
-
-def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
-    """Entries whose truth is known, and the sum of the absolute errors there."""
-    known = np.isfinite(truth) & np.isfinite(power)
-    return int(known.sum()), float(np.abs(power - truth)[known].sum())
 
 
 def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
@@ -219,6 +212,15 @@ def cells_of(readings: str | Path) -> dict[str, int]:
     if "group" not in frame.columns:
         raise InputError(f"shard: {Path(readings).name} has no cells; it is not a regrouped readings shard")
     return dict(zip(frame["household"].to_list(), frame["group"].to_list(), strict=True))
+
+
+def write_roster(shard: Path, roster: Roster) -> None:
+    """Write who is in which crowd beside a shard."""
+    import polars as pl
+
+    members = [(name, crowd, roster.thin.get(crowd, 0)) for name, crowd in roster.crowds.items()]
+    schema = {"household": pl.String, "crowd": pl.Int64, "thin": pl.Int64}
+    write_frame(shard.with_suffix(f".{CROWDS}"), pl.DataFrame(members, schema=schema, orient="row"))
 
 
 def roster_of(forecasts: str | Path) -> Roster:
@@ -304,7 +306,7 @@ def stage(context: Context) -> Made:
         origin = _origin(grouped, config.origin)
         shards = grouped.shards
         if context.groups_fixed:
-            _refuse_other_groups(context, shards)
+            refuse_other_groups(context, shards)
         if before is not None:
             shards = [shard for shard in shards if shard.told(Received).number in before.forecasts]
         jobs = [fit_job(context.home, shard, config, origin, before) for shard in shards]
@@ -393,7 +395,7 @@ def _origin(grouped: Grouped, asked: str | None) -> str:
     raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
 
 
-def _refuse_other_groups(context: Context, shards: Sequence[Part]) -> None:
+def refuse_other_groups(context: Context, shards: Sequence[Part]) -> None:
     """Once answers have left, groups stay as they were: a household's neighbors are fixed by the ledger."""
     if not (context.folder / FIT).is_file():
         return  # the ledger itself refuses other neighbors
