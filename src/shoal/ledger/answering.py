@@ -72,7 +72,7 @@ def again(
 ) -> tuple[FloatArray, dict[str, Any] | None]:
     """The recorded answer, and the entry to write where it is shown to someone new: that counts for them."""
     found = entry.content
-    if found["mechanism"] != mechanism.digest or found["answer"] != question.answer:
+    if found["mechanism"] != mechanism.digest or found.get("answer") != question.answer:
         raise InputError(OTHER_QUESTION)
     shown = None
     if not was_shown(transaction, entry, question.analyst):

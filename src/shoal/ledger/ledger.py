@@ -23,6 +23,7 @@ import numpy as np
 import shoal
 from shoal import validation
 from shoal.classes import GaussianClasses
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal, schema
@@ -38,6 +39,7 @@ from shoal.ledger.declared import as_mechanism, declaration
 from shoal.ledger.journal import Journal
 from shoal.ledger.overview import Overview, overviewed
 from shoal.ledger.questions import known_label, known_labels, questions, repeated, word
+from shoal.ledger.renewals import renewed
 from shoal.ledger.storage import Storage, Transaction
 from shoal.ledger.tallies import Coming
 from shoal.ledger.verification import Verification, verified
@@ -318,6 +320,49 @@ class Ledger:
             bound = bound_for(books, transaction, own, asked, bounds)
         with self._storage.writing() as transaction:
             return charged(books, transaction, Journal(transaction), own, asked, values, bound)
+
+    def renew(
+        self,
+        book: Codebook | bytes,
+        labels: Sequence[Any],
+        *,
+        query_ids: str | Sequence[str],
+        analyst: str | None = None,
+    ) -> list[FloatArray | None]:
+        """The day's answers for labels whose draw is kept, free of charge: their curves in a codebook that goes on.
+
+        Whoever drew from a codebook that ``book`` continues (:meth:`Codebook.followed`) gets that draw's curve of
+        today, which tells nothing new about whose it is (docs/theory.md, section 11.4). It is recorded as a renewal of
+        the release that was charged. A question on record gets its recorded answer.
+
+        Args:
+            book: the codebook of the day, or the content of its file.
+            labels: whom the answers are about.
+            query_ids: one name per answer, or one for all.
+            analyst: who is shown the answers; None means anyone. Draws that were shown to others only are not renewed.
+
+        Returns:
+            One answer per label, None where no draw is kept: that one is to be drawn, and charged.
+
+        >>> import tempfile
+        >>> import shoal
+        >>> monday = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=1.0)
+        >>> tuesday = monday.renewed([[3.0], [2.0]])
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     ledger.budget(2.0, 0.0)
+        ...     first = ledger.release_many(monday, monday.answers, ["a", "b"], query_ids=["monday", "monday"])
+        ...     renewed = ledger.renew(tuesday, ["a", "b"], query_ids="tuesday")
+        ...     ledger.spent("a").largest.releases, [one is None for one in renewed]
+        (1, [False, False])
+        """
+        own = self._books.registry.trusted(book)
+        if not isinstance(own, Codebook):
+            raise InputError("book must be a Codebook: only draws are kept")
+        ids = repeated(query_ids, len(labels))
+        asked = [(name, word(query_id=query_id)) for name, query_id in zip(known_labels(own, labels), ids, strict=True)]
+        who = None if analyst is None else word(analyst=analyst)
+        with self._storage.writing() as transaction:
+            return renewed(self._books, transaction, Journal(transaction), own, asked, who)
 
     def recorded(
         self, labels: Sequence[Any], query_ids: str | Sequence[str], *, analyst: str | None = None

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal
@@ -33,6 +34,7 @@ from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import START, Entry, Head
 from shoal.ledger.composition import NOTHING, Charges, Composer, Side, Span, Star, claim
 from shoal.ledger.registry import graph_digest, restored, stored_bound
+from shoal.ledger.renewals import looked_up
 from shoal.ledger.schema import ACCOUNTS
 from shoal.ledger.storage import Transaction
 from shoal.ledger.ties import Tie, changes, ties
@@ -258,6 +260,8 @@ def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, ent
         charge.shown.setdefault(content.get("analyst"), _batch(replay, entry))
         key_ = (content["label"], content.get("analyst"), False)
         replay.pending.setdefault(key_, []).append(entry.seq)
+    elif entry.kind == "renewed":
+        _renewed(replay, entry)
     else:
         raise _Broken(entry.seq, "its kind is unknown")
 
@@ -372,6 +376,24 @@ def _planned(replay: _Replay, entry: Entry) -> None:
         spans = [Span(b, b, b if "analyst" in charge.content else 0) for charge in found for b in charge.shown.values()]
         if spans and replay.budgets.was_chosen(content, label, reduce(Span.joined, spans)):
             raise _Broken(entry.seq, "it calls a series fixed in advance whose releases may have been chosen")
+
+
+def _renewed(replay: _Replay, entry: Entry) -> None:
+    """A renewal is free: it must be the curve of a draw that was charged, in a codebook that goes on."""
+    content = entry.content
+    first, book = replay.releases.get(content["release"]), replay.mechanisms.get(content["mechanism"])
+    before = None if first is None else replay.mechanisms.get(first.content["mechanism"])
+    label, question = content["label"], (content["label"], content["query_id"])
+    if first is None or first.content["label"] != label or not first.shown.keys() & {None, content.get("analyst")}:
+        raise _Broken(entry.seq, "it renews an answer that was not released, or not to this analyst")
+    if question in replay.questions:
+        raise _Broken(entry.seq, "its question had been answered before")
+    replay.questions.add(question)
+    if not isinstance(book, Codebook) or not isinstance(before, Codebook):
+        raise _Broken(entry.seq, "it renews an answer of a mechanism that has no draws to keep")
+    answer = looked_up(book, before, label, first.content["released"])
+    if answer is None or answer.tolist() != content["released"]:
+        raise _Broken(entry.seq, "its answer is not the curve of the draw that was charged")
 
 
 def _flush(composer: Composer, replay: _Replay) -> None:
