@@ -51,12 +51,12 @@ TABLES = {
 COLUMNS = ("label", "query_id", "analyst", "mechanism", "answer", "release", "times", "tv")
 
 
-def downgraded(source: Ledger, url: str, delta: float = 0.01) -> Head:
+def downgraded(source: Ledger, url: str, delta: float = 0.01, without: tuple[str, ...] = ()) -> Head:
     """A version-1 database by hand, with the content of a ledger as it was written before accounts of pairs."""
     old = Storage.open(url, 10.0)
     head, chain = Head(0, START), []
     for entry in source.entries():
-        content = {name: value for name, value in entry.content.items() if name not in ("accounts", "batch")}
+        content = {name: value for name, value in entry.content.items() if name not in ("accounts", "batch", *without)}
         chain.append(follow(head, entry.kind, {**content, "delta": delta} if entry.kind == "budget" else content))
         head = chain[-1].head
     with source._storage.reading() as from_, old.writing(migrating=True) as into:
