@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters
     from shoal.runs.worst_figures import WorstCurve as WorstCurve
+    from shoal.service.server import serve as serve
     from shoal.supports import RankWarning as RankWarning
 
 #: Public name -> the module that defines it; a test holds it against the imports above.
@@ -204,6 +205,7 @@ _HOME = {
     "run": "shoal.runs.run",
     "SimulatedMeters": "shoal.runs.sources",
     "WorstCurve": "shoal.runs.worst_figures",
+    "serve": "shoal.service.server",
     "RankWarning": "shoal.supports",
 }
 

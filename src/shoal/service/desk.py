@@ -109,13 +109,17 @@ class Desk:
         """What someone may ask: an owner or approver sees everything, without handles."""
         every = self.offers()
         if person.role != "analyst":
-            return [_described(offer) for offer in every.values()]
+            return self.every_question()
         mine = {name for grant in self._in_force(person) for name in grant.questions}
         return [
             {**_described(offer), "handles": list(self._map(person, offer))}
             for name, offer in every.items()
             if name in mine
         ]
+
+    def every_question(self) -> list[dict[str, Any]]:
+        """All questions without handles: what an admitted analyst can ask to be granted."""
+        return [_described(offer) for offer in self.offers().values()]
 
     def quote(self, person: Person, question: str) -> dict[str, Any]:
         """What the next release of a question would cost the analyst, and what is left."""
@@ -243,6 +247,14 @@ class Desk:
         if sheet is None:
             sheet = self._given(person, offer, grants)
         return sheet.bodies[handle]
+
+    def sheet(self, person: Person, question: str) -> dict[str, list[float]]:
+        """All answers of a question that was charged already, by handle."""
+        offer, grants = self._granted(person, question)
+        with self.ledger.storage.reading() as transaction:
+            if notes.receipt(transaction, person.id, question) is None:
+                raise Unknown("there is no such question or handle")
+        return dict(self._given(person, offer, grants).answers)
 
     def proof(self, person: Person, receipt: str, size: int | None = None) -> dict[str, Any]:
         """How a receipt's entry leads to a checkpoint: the newest, or the one of ``size`` entries.

@@ -38,6 +38,22 @@ ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/v1/requests"): frozenset({OWNER, APPROVER, ANALYST}),
     ("POST", "/v1/requests/{id}/approve"): DECIDE,
     ("POST", "/v1/requests/{id}/deny"): DECIDE,
+    ("GET", "/sign-in"): NOBODY_IN_PARTICULAR,
+    ("POST", "/sign-in"): NOBODY_IN_PARTICULAR,
+    ("GET", "/sign-in/provider"): NOBODY_IN_PARTICULAR,
+    ("GET", "/sign-in/return"): NOBODY_IN_PARTICULAR,
+    ("GET", "/style.css"): NOBODY_IN_PARTICULAR,
+    ("POST", "/sign-out"): EVERY,
+    ("GET", "/"): EVERY,
+    ("GET", "/questions/{id}"): frozenset({ANALYST}),
+    ("POST", "/questions/{id}/ask"): frozenset({ANALYST}),
+    ("GET", "/questions/{id}/answers.csv"): frozenset({ANALYST}),
+    ("POST", "/questions/{id}/request"): frozenset({ANALYST}),
+    ("POST", "/grants"): frozenset({OWNER}),
+    ("POST", "/grants/{id}/end"): frozenset({OWNER}),
+    ("POST", "/people"): frozenset({OWNER}),
+    ("POST", "/requests/{id}/decide"): DECIDE,
+    ("GET", "/ledger"): INSPECT,
 }
 
 
