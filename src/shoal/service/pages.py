@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import io
 import json
-from collections.abc import Callable
 from datetime import date, timedelta
 from html import escape
 from importlib.resources import files
@@ -18,6 +17,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from shoal.card.digits import upper
@@ -194,10 +194,8 @@ def pages(app: FastAPI, desk: Desk, provider: Provider | None = None) -> None:
             body = json.loads(desk.release(person, id, handle, f"page {id} {handle}"))
         except Refused as refused:
             return question_page(request, person, id, notice=f"Refused: {refused}.", notice_tone="bad")
-        picture = environment.from_string("{{ svg | safe }}").render(
-            svg=plot(body["answer"], body["error"], body["unit"])
-        )
-        return question_page(request, person, id, answer=body, handle=handle, picture=_Markup(picture))
+        picture = Markup(plot(body["answer"], body["error"], body["unit"]))
+        return question_page(request, person, id, answer=body, handle=handle, picture=picture)
 
     @app.get("/questions/{id}/answers.csv", include_in_schema=False)
     def download(person: Looking, id: str) -> Response:
@@ -270,13 +268,6 @@ def pages(app: FastAPI, desk: Desk, provider: Provider | None = None) -> None:
         )
 
 
-class _Markup(str):
-    """Text that is markup already."""
-
-    def __html__(self) -> str:
-        return self
-
-
 def plot(values: list[float], error: float, unit: str) -> str:
     """An answer as a line with its typical error around it, as SVG."""
     width, height, left, low = 640.0, 260.0, 64.0, 36.0
@@ -319,7 +310,3 @@ def table(answers: dict[str, list[float]]) -> str:
     for handle, values in answers.items():
         writer.writerows([handle, i + 1, repr(value)] for i, value in enumerate(values))
     return out.getvalue()
-
-
-#: Adds pages to an application.
-Pages = Callable[[FastAPI, Desk], None]

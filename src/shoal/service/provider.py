@@ -31,7 +31,7 @@ ALGORITHMS = ["RS256", "ES256", "EdDSA", "PS256"]
 
 @dataclass
 class Provider:
-    """An OpenID Connect provider; ``secret`` seals the cookie, ``client_secret`` is sent where the provider wants one."""
+    """An OpenID Connect provider; ``secret`` seals the cookie, ``client_secret`` is sent where one is wanted."""
 
     issuer: str
     client_id: str
@@ -42,14 +42,15 @@ class Provider:
 
     def begin(self, back: str, *, secure: bool) -> Response:
         """Send the browser to the provider."""
+        verifier = secrets.token_urlsafe(48)
         known = {
             "state": secrets.token_urlsafe(24),
             "nonce": secrets.token_urlsafe(24),
-            "verifier": secrets.token_urlsafe(48),
+            "verifier": verifier,
             "back": back,
             "until": time.time() + 60 * MINUTES,
         }
-        digest = hashlib.sha256(known["verifier"].encode()).digest()
+        digest = hashlib.sha256(verifier.encode()).digest()
         asked = {
             "response_type": "code",
             "client_id": self.client_id,

@@ -89,8 +89,8 @@ def compared(desk: Desk, path: Path) -> None:
                 raise LedgerError("ledger: it is not the one whose checkpoints lie in this folder; name that one")
             if last["size"] > desk.checkpoint()["size"]:
                 raise LedgerError(
-                    f"ledger: it has fewer entries than its last checkpoint ({last['size']}): an old copy was restored. "
-                    "Restore the newest one; what was given since is not on this record"
+                    f"ledger: it has fewer entries than its last checkpoint ({last['size']}): an old copy was restored."
+                    " Restore the newest one; what was given since is not on this record"
                 )
             if desk.checkpoint(last["size"])["root"] != last["root"]:
                 raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
