@@ -61,12 +61,17 @@ class Price:
 
 @dataclass(frozen=True)
 class Allowance:
-    """An account at ε with a question in it: ``spent`` of ``delta``, and what was ``before``."""
+    """An account at ε with a question in it: ``spent`` of ``delta``, and what was ``before``.
+
+    ``loss`` is the largest loss of all answers before the question where every one of them has a bound; then ε is what
+    is used up, and δ is not touched.
+    """
 
     epsilon: float
     delta: float
     spent: float
     before: float
+    loss: float | None = None
 
     @property
     def allowed(self) -> bool:
@@ -77,11 +82,27 @@ class Allowance:
         """δ left before the question, rounded down."""
         return max(math.nextafter(self.delta - self.before, 0.0), 0.0) if self.before < self.delta else 0.0
 
+    @property
+    def remaining_epsilon(self) -> float:
+        """ε left before the question, rounded down: all of it where δ is what is used up."""
+        if self.loss is None:
+            return self.epsilon
+        return max(math.nextafter(self.epsilon - self.loss, 0.0), 0.0) if self.loss < self.epsilon else 0.0
+
+    @property
+    def share(self) -> float:
+        """How much of the budget is used up before the question, from 0 to 1."""
+        used = self.before / self.delta if self.delta else float(self.before > 0)
+        lost = 0.0 if self.loss is None else self.loss / self.epsilon if self.epsilon else float(self.loss > 0)
+        return min(max(used, lost), 1.0)
+
     @classmethod
     def of(cls, before: Sequence[Price], this: Price | None, epsilon: float, delta: float) -> Allowance:
         """The account after ``before``, and with ``this`` unless it is already among them."""
         with_this = [*before, this] if this is not None else list(before)
-        return cls(epsilon, delta, spent(with_this, epsilon, delta), spent(before, epsilon, delta))
+        loss = _loss(before)
+        before_this = spent(before, epsilon, delta)
+        return cls(epsilon, delta, spent(with_this, epsilon, delta), before_this, loss if math.isfinite(loss) else None)
 
 
 def spent(given: Sequence[Price], epsilon: float, delta: float) -> float:
@@ -98,9 +119,13 @@ def spent(given: Sequence[Price], epsilon: float, delta: float) -> float:
             return alone
     rule = FilterRule(epsilon, delta)
     sums = [ROUNDING * 2.0 * math.fsum(price.divergences.get(o, math.inf) for price in given) for o in rule.orders]
+    return float(rule.spent(sums, largest=_loss(given), aside=aside))
+
+
+def _loss(given: Sequence[Price]) -> float:
+    """The largest loss of both answers of a pair over all questions; inf where there is no bound."""
     losses = [math.inf if price.largest is None else price.largest for price in given]
-    largest = 2.0 * sum(losses) if len(losses) == 1 else ROUNDING * 2.0 * math.fsum(losses)
-    return float(rule.spent(sums, largest=largest, aside=aside))
+    return 2.0 * sum(losses) if len(losses) < 2 else ROUNDING * 2.0 * math.fsum(losses)
 
 
 def _worst(points: Sequence[Mapping[float, float]]) -> dict[float, float]:

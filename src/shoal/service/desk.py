@@ -126,9 +126,8 @@ class Desk:
         offer, grants = self._granted(person, question)
         with self.ledger.storage.reading() as transaction:
             again = notes.receipt(transaction, person.id, question) is not None
-            best = max(
-                (self._allowance(transaction, person, offer, grant) for grant in grants), key=lambda a: a.remaining
-            )
+            accounts = [self._allowance(transaction, person, offer, grant) for grant in grants]
+        best = max(accounts, key=lambda a: (a.remaining, a.remaining_epsilon))
         facts = offer.facts
         return {
             "question": question,
@@ -137,7 +136,8 @@ class Desk:
             "error": offer.error,
             "unit": offer.unit,
             "allowed": again or best.allowed,
-            "remaining": {"epsilon": best.epsilon, "delta": best.remaining, "spent": best.spent, "budget": best.delta},
+            "remaining": {"epsilon": best.remaining_epsilon, "delta": best.remaining, "share": 1.0 - best.share},
+            "budget": {"epsilon": best.epsilon, "delta": best.delta},
         }
 
     # ------------------------------------------------------------------ grants
@@ -179,8 +179,8 @@ class Desk:
                     "questions": list(grant.questions),
                     "epsilon": grant.epsilon,
                     "delta": grant.delta,
-                    "spent": account.spent,
-                    "remaining": account.remaining,
+                    "share": account.share,
+                    "remaining": {"epsilon": account.remaining_epsilon, "delta": account.remaining},
                     "expires": grant.expires,
                     "in_force": grant.holds(instant),
                 }

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import io
 import json
+import math
 from datetime import date, timedelta
 from html import escape
 from importlib.resources import files
@@ -271,14 +272,16 @@ def pages(app: FastAPI, desk: Desk, provider: Provider | None = None) -> None:
 def plot(values: list[float], error: float, unit: str) -> str:
     """An answer as a line with its typical error around it, as SVG."""
     width, height, left, low = 640.0, 260.0, 64.0, 36.0
-    top, bottom = max(values) + error, min(min(values) - error, 0.0)
-    span = (top - bottom) or 1.0
+    step = _round_step(max(values) + error - min(*values, 0.0))
+    top = step * math.ceil((max(values) + error) / step)
+    bottom = step * math.floor(min(min(values) - error, 0.0) / step) if min(values) < 0 else 0.0
+    span = top - bottom
 
     def x(i: int) -> float:
         return left + (width - left - 16) * (i / max(len(values) - 1, 1))
 
     def y(value: float) -> float:
-        return 12 + (height - low - 12) * (top - value) / span
+        return 12 + (height - low - 12) * (top - max(value, bottom)) / span
 
     line = " ".join(f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(values))
     above = [f"{x(i):.1f},{y(v + error):.1f}" for i, v in enumerate(values)]
@@ -286,7 +289,7 @@ def plot(values: list[float], error: float, unit: str) -> str:
     ticks = "".join(
         f'<line class="grid" x1="{left}" x2="{width - 16}" y1="{y(v):.1f}" y2="{y(v):.1f}"/>'
         f'<text x="{left - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.3g}</text>'
-        for v in (bottom + span * share / 4 for share in range(5))
+        for v in (bottom + step * i for i in range(round(span / step) + 1))
     )
     dots = "".join(f'<circle cx="{x(i):.1f}" cy="{y(v):.1f}" r="3"/>' for i, v in enumerate(values))
     name = (
@@ -300,6 +303,13 @@ def plot(values: list[float], error: float, unit: str) -> str:
         f'<text class="axis" x="{width - 16}" y="{height - 8}" text-anchor="end">entry {len(values)}</text></svg>'
         f"<figcaption>Released, in {escape(unit)}; the band is ± the typical error.</figcaption></figure>"
     )
+
+
+def _round_step(span: float) -> float:
+    """A distance between grid lines that people read easily: four to eight of them."""
+    rough = max(span, 1e-300) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    return power * min((1, 2, 5, 10), key=lambda times: abs(times * power - rough))
 
 
 def table(answers: dict[str, list[float]]) -> str:
