@@ -6,9 +6,11 @@ be a beginning of the ledger that is there, so that a ledger that was rewritten 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,9 +76,22 @@ def serve(
             server_header=False,
         )
         told.line("started", questions=len(questions))
-        uvicorn.Server(config).run()
+        with _ended_by_signal():
+            uvicorn.Server(config).run()
         written(desk, Path(folder) / CHECKPOINTS)
         told.line("stopped")
+
+
+@contextlib.contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """Whoever ends the server by a signal gets the rest of this module done: uvicorn sends itself the signal again."""
+    names = (signal.SIGTERM, signal.SIGINT)
+    before = {name: signal.signal(name, lambda *_: None) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 def compared(desk: Desk, path: Path) -> None:
