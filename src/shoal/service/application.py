@@ -12,12 +12,14 @@ Errors are problem documents (RFC 9457) with fixed texts: nothing of a request i
 """
 
 import time
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,12 +28,12 @@ import shoal
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.service.desk import Clash, Desk, Refused, Unknown
 from shoal.service.instruments import Instruments
-from shoal.service.keys import ROLES, Key, parsed
+from shoal.service.keys import Key, parsed
 from shoal.service.limits import BODY, Pace
 from shoal.service.register import Person
 from shoal.service.roles import may
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
 Identifier = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -54,13 +56,13 @@ class Granting(_Body):
     question: Identifier | list[Identifier]
     epsilon: float = Field(ge=0, le=1000)
     delta: float = Field(ge=0, lt=1)
-    expires: Annotated[str, Field(max_length=40)] | None = None
+    expires: Annotated[datetime, Field(strict=False)] | None = None
     window: Window | None = None
 
 
 class Admitting(_Body):
     name: Name
-    role: Identifier
+    role: Literal["owner", "approver", "analyst", "auditor"]
 
 
 class Asking(_Body):
@@ -74,18 +76,27 @@ class Releasing(_Body):
 
 class Requesting(_Body):
     question: Identifier
-    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
 
 
 class Approving(_Body):
     epsilon: float = Field(ge=0, le=1000)
     delta: float = Field(ge=0, lt=1)
-    expires: Annotated[str, Field(max_length=40)] | None = None
-    answer: Annotated[str, Field(max_length=1000)] = ""
+    expires: Annotated[datetime, Field(strict=False)] | None = None
+    answer: Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")] = ""
 
 
 class Denying(_Body):
-    answer: Annotated[str, Field(min_length=1, max_length=1000)]
+    answer: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
+
+
+class Problem(BaseModel):
+    """A problem document, RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
 
 
 #: Status -> title of its problem document.
@@ -94,7 +105,7 @@ TITLES = {
     401: "A key is needed: send Authorization: Bearer KEY",
     403: "Refused by a budget",
     404: "There is no such thing here",
-    405: "There is no such thing here",
+    405: "There is no such call",
     409: "It cannot be done now",
     413: "The request is too long",
     422: "The request does not make sense",
@@ -104,15 +115,14 @@ TITLES = {
 }
 
 
-def problem(status: int, detail: str = "") -> Response:
+def problem(status: int, detail: str = "", more: Mapping[str, str] | None = None) -> Response:
     """A problem document: fixed words, the same bytes for the same case."""
-    shown = 404 if status == 405 else status
-    content = {"type": "about:blank", "title": TITLES.get(shown, "Error"), "status": shown}
-    headers = {"WWW-Authenticate": "Bearer"} if shown == 401 else {"Retry-After": "1"} if shown == 429 else {}
+    content = {"type": "about:blank", "title": TITLES.get(status, "Error"), "status": status}
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "1"} if status == 429 else {}
     return JSONResponse(
         {**content, "detail": detail} if detail else content,
-        status_code=shown,
-        headers=headers,
+        status_code=status,
+        headers={**headers, **(more or {})},
         media_type="application/problem+json",
     )
 
@@ -185,7 +195,7 @@ def application(
         pages: adds the pages for people.
     """
     told = instruments or Instruments()
-    pace, guesses = Pace(rate, burst), Pace(1.0, 20.0)
+    pace, strangers = Pace(rate, burst), Pace(rate, burst)
     app = FastAPI(
         title="shoal",
         version=shoal.__version__,
@@ -193,20 +203,26 @@ def application(
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        responses={
+            status: {
+                "description": TITLES[status],
+                "content": {"application/problem+json": {"schema": Problem.model_json_schema()}},
+            }
+            for status in (401, 403, 404, 413, 422, 429, 503)
+        },
     )
     app.state.desk, app.state.instruments = desk, told
 
-    def caller(
-        request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
-    ) -> Person:
+    bearer = HTTPBearer(auto_error=False, description="A key of this service.")
+
+    def caller(request: Request, sent: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Person:
         """Who calls, if they may call this."""
         route = getattr(request.scope.get("route"), "path", "")
         address = request.client.host if request.client else "-"
-        scheme, _, text = (authorization or "").partition(" ")
-        key = parsed(text.strip()) if scheme.lower() == "bearer" else None
+        key = parsed(sent.credentials.strip()) if sent is not None else None
         person = desk.register.holder(key) if key is not None else None
         if person is None or key is None:
-            if not guesses.allows(address):
+            if not strangers.allows(address):
                 raise HTTPException(429)
             raise HTTPException(401)
         if not pace.allows(person.id):
@@ -220,7 +236,7 @@ def application(
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
-        return problem(error.status_code)
+        return problem(error.status_code, more=error.headers if error.status_code == 405 else None)
 
     @app.exception_handler(RequestValidationError)
     async def senseless(_: Request, error: RequestValidationError) -> Response:
@@ -256,8 +272,6 @@ def application(
 
     @app.post("/v1/people", status_code=201)
     def admit(_: Caller, body: Admitting) -> dict[str, str]:
-        if body.role not in ROLES:
-            raise InputError("role must be owner, approver, analyst or auditor")
         return {"name": body.name, "role": body.role, "key": desk.register.person(body.name, body.role).text}
 
     @app.get("/v1/people")
@@ -289,7 +303,7 @@ def application(
             questions,
             body.epsilon,
             body.delta,
-            expires=body.expires,
+            expires=None if body.expires is None else body.expires.isoformat(),
             window=None if body.window is None else (body.window.days, body.window.epsilon, body.window.delta),
             by=person,
         )
@@ -356,7 +370,8 @@ def application(
 
     @app.post("/v1/requests/{id}/approve")
     def approve(person: Caller, id: str, body: Approving) -> dict[str, Any]:
-        return desk.approved(id, body.epsilon, body.delta, body.expires, body.answer, person)
+        until = None if body.expires is None else body.expires.isoformat()
+        return desk.approved(id, body.epsilon, body.delta, until, body.answer, person)
 
     @app.post("/v1/requests/{id}/deny")
     def deny(person: Caller, id: str, body: Denying) -> dict[str, Any]:

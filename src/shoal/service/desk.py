@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.errors import BudgetError, InputError, LedgerError, ShoalError
+from shoal.errors import BudgetError, LedgerError, ShoalError
 from shoal.ledger import notes
 from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.ledger import Ledger
@@ -156,7 +156,7 @@ class Desk:
     ) -> tuple[Grant, Key | None]:
         """Grant questions that are on offer; ``window`` is (days, ε, δ)."""
         if not questions or not set(questions) <= set(self.offers()):
-            raise InputError("question must be the id of a question on offer; see GET /v1/questions")
+            raise Unknown("question must be the id of a question on offer; see GET /v1/questions")
         days, part = (None, None) if window is None else (window[0], window[1:])
         return self.register.grant(
             analyst, questions, epsilon, delta, expires=expires, days=days, window=part, by=by, keyed=keyed
@@ -268,7 +268,7 @@ class Desk:
         tree = self._grown()
         upto = tree.size if size is None else size
         if not entry.seq <= upto <= tree.size:
-            raise InputError("size must be that of a checkpoint that holds the receipt")
+            raise Unknown("size must be that of a checkpoint that holds the receipt")
         path = [step.hex() for step in tree.inclusion(entry.seq - 1, upto)]
         return {
             "checkpoint": self._checkpoint(tree, upto),
@@ -285,6 +285,8 @@ class Desk:
         """That the record only grew between two checkpoints."""
         tree = self._grown()
         upto = tree.size if second is None else second
+        if not 0 < first <= upto <= tree.size:
+            raise Unknown("there are no such checkpoints")
         path = tree.consistency(first, upto)
         return {
             "first": self._checkpoint(tree, first),

@@ -306,9 +306,10 @@ def now(later: timedelta = timedelta()) -> str:
 def _instant(text: str) -> str:
     try:
         found = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
+        instant = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
         raise InputError("expires must be an instant such as 2030-01-31T00:00:00Z") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="microseconds")
+    return instant.isoformat(timespec="microseconds")
 
 
 def _columns(grant: Grant) -> dict[str, Any]:
