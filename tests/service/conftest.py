@@ -11,22 +11,16 @@ import pytest
 pytest.importorskip("fastapi", reason="the service needs shoal[serve]")
 
 from fastapi.testclient import TestClient
+from live import designed
 
 import shoal
 from shoal.service.application import application
 from shoal.service.desk import Desk
 
-#: A small neighborhood; codebooks, so that a release costs something.
-SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "season": "day", "crowd": 4, "epsilon": 2.0}
-
 
 @pytest.fixture(scope="session")
 def designed_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "january"
-    run = shoal.Run(folder, shoal.SimulatedMeters(16, 8, 60), method="codebook", **SETTINGS)
-    run.do("fit")
-    run.do("design")
-    return folder
+    return Path(designed(tmp_path_factory.mktemp("served") / "january"))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from shoal.accounting.filters import FilterRule
@@ -124,8 +125,11 @@ def spent(given: Sequence[Price], epsilon: float, delta: float) -> float:
 
 def _loss(given: Sequence[Price]) -> float:
     """The largest loss of both answers of a pair over all questions; inf where there is no bound."""
-    losses = [math.inf if price.largest is None else price.largest for price in given]
-    return 2.0 * sum(losses) if len(losses) < 2 else ROUNDING * 2.0 * math.fsum(losses)
+    if any(price.largest is None for price in given):
+        return math.inf
+    exact = 2 * sum(Fraction(price.largest or 0.0) for price in given)
+    rounded = float(exact)
+    return rounded if Fraction(rounded) >= exact else math.nextafter(rounded, math.inf)
 
 
 def _worst(points: Sequence[Mapping[float, float]]) -> dict[float, float]:
