@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import statistics
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -214,15 +216,16 @@ def main() -> None:
         designed(root / "runs" / "january")
         found = _postgres.binaries()
 
-        def databases(name: str) -> list[tuple[str, str]]:
-            return [("SQLite", f"sqlite:///{root / name}.db")]
+        def folder(name: str) -> Path:
+            """A copy of the runs: a folder keeps the checkpoints of the one ledger that it was served with."""
+            return Path(shutil.copytree(root / "runs", root / name / "runs"))
 
-        def both(part: str, measure: object) -> None:
-            for kind, url in databases(part):
-                print(measure(root / "runs", url, kind), flush=True)  # type: ignore[operator]
+        def both(part: str, measure: Callable[[Path, str, str], str]) -> None:
+            print(measure(folder(f"{part} sqlite"), f"sqlite:///{root / part}.db", "SQLite"), flush=True)
             if found is not None:
                 with _postgres.server(found) as address:
-                    print(measure(root / "runs", str(_postgres.database(address, part)), "PostgreSQL"), flush=True)  # type: ignore[operator]
+                    url = str(_postgres.database(address, part))
+                    print(measure(folder(f"{part} postgresql"), url, "PostgreSQL"), flush=True)
 
         if "kills" in wanted:
             print("| ledger | clients | kills | answers shown | receipts | differing | charged twice | intact |")
@@ -233,9 +236,9 @@ def main() -> None:
             print("| --- | --- | --- | --- | --- | --- |")
             both("pace", pace)
         if "nonsense" in wanted:
-            print("\n" + nonsense(root / "runs", f"sqlite:///{root / 'nonsense'}.db"))
+            print("\n" + nonsense(folder("nonsense"), f"sqlite:///{root / 'nonsense'}.db"))
         if "timing" in wanted:
-            print("\n" + timing(root / "runs", f"sqlite:///{root / 'timing'}.db"))
+            print("\n" + timing(folder("timing"), f"sqlite:///{root / 'timing'}.db"))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "th
          "accounting", "noise", "output",
          "certificate", "mechanism_file", "mechanism", "clip", "codebooks", "mechanism_reader",
          "designs", "proofs", "ledger", "audits", "card", "meters", "classdata",
-         "reproduction", "runs", "cli"]  # fmt: skip
+         "reproduction", "runs", "service", "cli"]  # fmt: skip
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:
