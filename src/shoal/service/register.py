@@ -133,7 +133,7 @@ class Register:
     def signed_in(self, person: Person, key: Key | None = None) -> str:
         """A new session: the text of its cookie, which is kept as a digest only."""
         text = secrets.token_urlsafe(32)
-        with self._storage.writing() as transaction:
+        with self._storage.writing(chain=False) as transaction:
             transaction.run("DELETE FROM sessions WHERE expires <= :now", now=now())
             transaction.run(
                 "INSERT INTO sessions (digest, person, key_digest, expires) VALUES (:digest, :person, :key, :expires)",
@@ -285,17 +285,15 @@ class Register:
         with self._storage.reading() as transaction:
             known = _bound(transaction, person, name)
         if known is None:
-            with self._storage.writing() as transaction:
+            with self._storage.writing(chain=False) as transaction:
+                transaction.run(
+                    "INSERT INTO asked (person, name, body) VALUES (:person, :name, :body) ON CONFLICT DO NOTHING",
+                    person=person,
+                    name=name,
+                    body=body,
+                )
                 known = _bound(transaction, person, name)
-                if known is None:
-                    transaction.run(
-                        "INSERT INTO asked (person, name, body) VALUES (:person, :name, :body)",
-                        person=person,
-                        name=name,
-                        body=body,
-                    )
-                    return True
-        return hmac.compare_digest(known, body)
+        return known is not None and hmac.compare_digest(known, body)
 
 
 def now(later: timedelta = timedelta()) -> str:
