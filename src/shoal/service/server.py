@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -75,6 +76,7 @@ def serve(
             timeout_graceful_shutdown=20,
             server_header=False,
         )
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its lines may quote what failed
         told.line("started", questions=len(questions))
         with _ended_by_signal():
             uvicorn.Server(config).run()
