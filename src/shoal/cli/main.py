@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 ledger = typer.Typer(help="What has been spent, whether the record is intact, what is left.", no_args_is_help=True)
 reproduce = typer.Typer(help="The paper's experiments, its figures, and ours beside them.", no_args_is_help=True)
+study = typer.Typer(help="Who can be found in what leaves, and what today's rules give.", no_args_is_help=True)
 
 for group, functions in (
     (app, (whole.demo, whole.run, whole.init)),
@@ -28,11 +29,13 @@ for group, functions in (
     (app, (desks.serve,)),
     (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
     (reproduce, (studies.synthetic, studies.meters)),
+    (study, (studies.reidentify, studies.rule)),
 ):
     for function in functions:
         group.command()(function)
 app.add_typer(ledger, name="ledger")
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(study, name="study")
 
 
 def _version(wanted: bool) -> None:

@@ -109,7 +109,7 @@ def _pairs(transaction: Transaction) -> None:
 
 
 def _service(transaction: Transaction) -> None:
-    """Version 6: whom the service knows. Grants and receipts are in the chain as well; these rows may change."""
+    """Version 7: whom the service knows. Grants and receipts are in the chain as well; these rows may change."""
     for statement in (
         "CREATE TABLE people (id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, created TEXT NOT NULL)",
         "CREATE UNIQUE INDEX people_name ON people (role, name)",
@@ -154,12 +154,23 @@ def _growth(transaction: Transaction) -> None:
         _append_only(transaction, table)
 
 
+def _batches(transaction: Transaction) -> None:
+    """Version 6: what was chosen together is told from what was chosen in the light of earlier answers."""
+    transaction.run("ALTER TABLE entries ADD COLUMN batch BIGINT")
+    transaction.run("DROP INDEX entries_account")
+    transaction.run("DROP INDEX entries_answer")
+    transaction.run("CREATE INDEX entries_account ON entries (label, kind, mechanism, tv, times, batch, analyst, seq)")
+    transaction.run("CREATE INDEX entries_answer ON entries (label, answer) WHERE kind = 'release'")
+    transaction.run("DELETE FROM bounds")  # divergences are rounded further up; derived, and made again
+
+
 MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _tables,
     _guards,
     _bounds,
     _pairs,
     _growth,
+    _batches,
     _service,
 )
 #: What accounts are kept for, as the chain says it.

@@ -35,6 +35,8 @@ class Transaction:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.postgres = connection.dialect.name == "postgresql"
+        #: The entry that would be, or was, the first of this transaction; known once somebody asked.
+        self.first: int | None = None
 
     def rows(self, statement: str, **parameters: Any) -> Sequence[Any]:
         from sqlalchemy import text
