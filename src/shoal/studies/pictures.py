@@ -88,7 +88,7 @@ def rule_picture(study: RuleStudy, path: Path) -> Path:
                 continue
             days = [row.days for row in rows]
             name = f"{size} homes" + ("" if share is None else f", none above {share:.0%}")
-            drawn = np.array(days) * 1.05 ** (len(left.lines) // 3 - 2)  # side by side, so that bars do not overlap
+            drawn = np.array(days) * 1.12 ** (len(left.containers) - 2)  # side by side, so that bars do not overlap
             told = np.array([[row.tpr - row.tpr_interval[0], row.tpr_interval[1] - row.tpr] for row in rows]).T
             values = [100 * row.tpr for row in rows]
             left.errorbar(drawn, values, 100 * told, fmt="o", ls=style, lw=1.4, elinewidth=0.7, color=color, label=name)
