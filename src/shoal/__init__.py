@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters
     from shoal.runs.worst_figures import WorstCurve as WorstCurve
+    from shoal.service.server import serve as serve
     from shoal.studies.reidentification import Reidentification as Reidentification
     from shoal.studies.reidentification import reidentify as reidentify
     from shoal.studies.rule import RuleStudy as RuleStudy
@@ -230,6 +231,7 @@ _HOME = {
     "run": "shoal.runs.run",
     "SimulatedMeters": "shoal.runs.sources",
     "WorstCurve": "shoal.runs.worst_figures",
+    "serve": "shoal.service.server",
     "Reidentification": "shoal.studies.reidentification",
     "reidentify": "shoal.studies.reidentification",
     "RuleStudy": "shoal.studies.rule",

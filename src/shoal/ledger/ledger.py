@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,16 @@ class Ledger:
         except LedgerError:
             storage.close()
             raise
+
+    @property
+    def storage(self) -> Storage:
+        """The database, for whoever keeps tables of their own beside the chain."""
+        return self._storage
+
+    @property
+    def secret(self) -> bytes:
+        """The key of this ledger's digests; it never leaves the data owner."""
+        return self._key
 
     def close(self) -> None:
         """Give the database connections back."""
@@ -312,14 +322,32 @@ class Ledger:
             bounds: what the mechanism costs at most. Without it, the bound is computed here if most of the mechanism's
                 labels are asked about, and otherwise every label is composed exactly.
         """
+        ready = self.ready(mechanism, answers, drawn, labels, query_ids=query_ids, analyst=analyst, bounds=bounds)
+        with self._storage.writing() as transaction:
+            return ready(transaction)
+
+    def ready(
+        self,
+        mechanism: Releaser | bytes,
+        answers: Any,
+        drawn: Any,
+        labels: Sequence[Any],
+        *,
+        query_ids: str | Sequence[str],
+        analyst: str | None = None,
+        bounds: MechanismBound | None = None,
+    ) -> Callable[[Transaction], FloatArray]:
+        """A charge with all that can be done before anything is locked, to be made in a transaction of the caller's.
+
+        What it returns there may be shown once that transaction is committed. Everything else is as in :meth:`charge`.
+        """
         books = self._books
         own = books.registry.trusted(mechanism)
         asked = questions(own, answers, labels, repeated(query_ids, len(labels)), analyst, self._key)
         values = released_values(own, drawn, len(asked))
         with self._storage.reading() as transaction:
             bound = bound_for(books, transaction, own, asked, bounds)
-        with self._storage.writing() as transaction:
-            return charged(books, transaction, Journal(transaction), own, asked, values, bound)
+        return lambda transaction: charged(books, transaction, Journal(transaction), own, asked, values, bound)
 
     def renew(
         self,

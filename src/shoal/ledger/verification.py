@@ -33,6 +33,7 @@ from shoal.ledger.bounds import HEADROOM, POINTS, MechanismBound, bound_at, pair
 from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import START, Entry, Head
 from shoal.ledger.composition import NOTHING, Charges, Composer, Side, Span, Star, claim
+from shoal.ledger.notes import KINDS as NOTES
 from shoal.ledger.registry import graph_digest, restored, stored_bound
 from shoal.ledger.renewals import looked_up
 from shoal.ledger.schema import ACCOUNTS
@@ -104,6 +105,7 @@ class _Replay:
     lines: dict[str, _Line] = field(default_factory=dict)
     releases: dict[int, _Charge] = field(default_factory=dict)
     questions: set[tuple[str, str]] = field(default_factory=set)
+    receipts: set[tuple[str, str]] = field(default_factory=set)
     #: (label, analyst, whether the label itself was charged) -> entries since the budgets last changed
     pending: dict[tuple[str, str | None, bool], list[int]] = field(default_factory=dict)
     #: Equal charges as one object, and what is known of pairs of them: both only save work.
@@ -260,6 +262,12 @@ def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, ent
         charge.shown.setdefault(content.get("analyst"), _batch(replay, entry))
         key_ = (content["label"], content.get("analyst"), False)
         replay.pending.setdefault(key_, []).append(entry.seq)
+    elif entry.kind in NOTES:
+        if entry.kind == "receipt":
+            given = (content["analyst"], content["query_id"])
+            if given in replay.receipts:
+                raise _Broken(entry.seq, "its question had been given to the analyst before")
+            replay.receipts.add(given)
     elif entry.kind == "renewed":
         _renewed(replay, entry)
     else:
