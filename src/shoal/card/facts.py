@@ -319,6 +319,14 @@ class Spent(Record):
     spent: float
     budget: float
     releases: int  #: about this label
+    mode: str = "fixed"  #: what the budget holds for
+
+    @property
+    def choice(self) -> str:
+        """What the budget holds for, in words."""
+        if self.mode == "adaptive":
+            return "for whatever is asked in the light of earlier answers"
+        return "for a series of releases fixed in advance"
 
 
 @dataclass(frozen=True)

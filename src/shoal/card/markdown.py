@@ -162,7 +162,7 @@ def _assurance(card: ReleaseCard) -> Iterator[str]:
     )
     if release.worst is not None:
         worst = release.worst
-        yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}."
+        yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}, {worst.choice}."
 
 
 def _absent(card: ReleaseCard) -> Iterator[str]:

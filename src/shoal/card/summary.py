@@ -204,7 +204,7 @@ def _spent(release: ReleaseFacts | None, noun: str) -> list[str]:
     worst = release.worst
     lines = [
         f"δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of a budget of {worst.budget:g} for the {noun} with most spent; "
-        f"{counted(worst.releases, 'release')} about it."
+        f"{counted(worst.releases, 'release')} about it. The budget holds {worst.choice}."
     ]
     if release.budget_set:
         lines.append("The ledger had no budget; this one was set. `shoal ledger budget` changes it.")

@@ -40,7 +40,7 @@ def answered(books: Books, tallies: Tallies, writer: Journal, mechanism: Release
     books.refuse_reuse(transaction, mechanism, {str(row[0]) for row in earlier})
     limits = limits_on(books.in_force(transaction), tallies, question.label, question.analyst)
     tv = mechanism.finite_precision_tv
-    books.within(limits, tallies, question.label, (mechanism.digest, tv, 1))
+    books.within(limits, tallies, question.label, (mechanism.digest, tv, 1, question.analyst is not None))
     released = drawn(mechanism, question.values, question.label)
     writer.append("release", content(mechanism, tv, question, released.tolist()))
     tallies.written(question.label, mechanism.digest, tv, question.analyst)
@@ -78,7 +78,8 @@ def again(
     if not was_shown(transaction, entry, question.analyst):
         budgets = books.in_force(transaction)
         limits = list(budgets.of_analysts(question.label, question.analyst))
-        books.within(limits, tallies, question.label, (found["mechanism"], found["tv"], 1))
+        named = question.analyst is not None
+        books.within(limits, tallies, question.label, (found["mechanism"], found["tv"], 1, named))
         shown = {"label": question.label, "release": entry.seq, "mechanism": found["mechanism"]}
         if question.analyst is not None:
             shown["analyst"] = question.analyst

@@ -17,6 +17,8 @@ _INSERT = (
     f"VALUES (:seq, :kind, :payload, :previous, :hash, {', '.join(':' + name for name in COLUMNS)})"
 )
 
+#: Kinds of entries that tell when something was chosen.
+CHOSEN = ("release", "shown", "declared")
 ALTERED = "ledger: the recorded answer was altered; run verify() and restore a backup"
 
 
@@ -26,6 +28,7 @@ class Journal:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._head = checked_head(transaction)
+        self._batch = batch(transaction)
 
     def append(self, kind: str, content: dict[str, Any]) -> None:
         """Add an entry. The time is told, and nothing depends on it."""
@@ -37,6 +40,8 @@ class Journal:
         head, rows = self._head, []
         for kind, content in several:
             stamped = {**content, "time": time}
+            if kind in CHOSEN:
+                stamped["batch"] = self._batch
             entry = follow(head, kind, stamped)
             row = {name: stamped.get(name) for name in COLUMNS}
             row |= {"seq": entry.seq, "kind": kind, "payload": entry.payload}
@@ -47,6 +52,13 @@ class Journal:
             self._transaction.run_many(_INSERT, rows)
             self._transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
             self._head = head
+
+
+def batch(transaction: Transaction) -> int:
+    """The number of this transaction: what it writes was chosen together, before any of it was shown."""
+    if transaction.first is None:
+        transaction.first = head(transaction).seq + 1
+    return transaction.first
 
 
 def begin(transaction: Transaction, content: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shoal.accounting.filters import ORDERS
 from shoal.card.book_measures import book_facts
 from shoal.card.facts import LISTED, DesignFacts
 from shoal.card.measures import design_facts
@@ -26,7 +27,7 @@ from shoal.designs.problem import Problem
 from shoal.designs.reuse import REDESIGN, redesigned, reuse
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
-from shoal.ledger.bounds import ORDERS, MechanismBound, bound_at, stated
+from shoal.ledger.bounds import MechanismBound, bound_at, stated
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import Releaser, load
 from shoal.runs.config import Config

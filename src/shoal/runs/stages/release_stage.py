@@ -280,7 +280,9 @@ def _facts(part: Part, name: str, head: str, config: Config, overview: Overview)
         head=head,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=None if worst is None else Spent(worst.epsilon, round_up(worst.spent), worst.budget, worst.releases),
+        worst=None
+        if worst is None
+        else Spent(worst.epsilon, round_up(worst.spent), worst.budget, worst.releases, worst.mode),
         later_known=told.later_known,
         later_absolute=told.later_absolute,
     )
