@@ -62,7 +62,7 @@ ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "th
          "certificate", "mechanism_file", "mechanism", "clip", "mixtures", "codebooks", "mechanism_reader",
          "interchange",
          "designs", "proofs", "ledger", "audits", "card", "meters", "classdata",
-         "reproduction", "studies", "runs", "cli"]  # fmt: skip
+         "reproduction", "studies", "runs", "service", "cli"]  # fmt: skip
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from shoal.clip import assumption_free as assumption_free
     from shoal.codebooks.codebook import Codebook as Codebook
     from shoal.codebooks.codebook import codebook as codebook
+    from shoal.codebooks.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.codebooks.sequence import composed_delta as composed_delta
     from shoal.designs.calibration import calibrate as calibrate
     from shoal.designs.design import Frontier as Frontier
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters
     from shoal.runs.worst_figures import WorstCurve as WorstCurve
+    from shoal.service.server import serve as serve
     from shoal.studies.reidentification import Reidentification as Reidentification
     from shoal.studies.reidentification import reidentify as reidentify
     from shoal.studies.rule import RuleStudy as RuleStudy
@@ -164,6 +166,7 @@ _HOME = {
     "assumption_free": "shoal.clip",
     "Codebook": "shoal.codebooks.codebook",
     "codebook": "shoal.codebooks.codebook",
+    "AdaptiveFilter": "shoal.codebooks.sequence",
     "composed_delta": "shoal.codebooks.sequence",
     "calibrate": "shoal.designs.calibration",
     "Frontier": "shoal.designs.design",
@@ -228,6 +231,7 @@ _HOME = {
     "run": "shoal.runs.run",
     "SimulatedMeters": "shoal.runs.sources",
     "WorstCurve": "shoal.runs.worst_figures",
+    "serve": "shoal.service.server",
     "Reidentification": "shoal.studies.reidentification",
     "reidentify": "shoal.studies.reidentification",
     "RuleStudy": "shoal.studies.rule",

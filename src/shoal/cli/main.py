@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import curves, ledgers, stage, studies, theorems, whole
+from shoal.cli import curves, desks, ledgers, stage, studies, theorems, whole
 
 app = typer.Typer(
     name="shoal",
@@ -26,6 +26,7 @@ for group, functions in (
     (app, (stage.fit, stage.design, stage.release, stage.audit, stage.report)),
     (app, (curves.curve, curves.frontier)),
     (app, (theorems.prove,)),
+    (app, (desks.serve,)),
     (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
     (reproduce, (studies.synthetic, studies.meters)),
     (study, (studies.reidentify, studies.rule)),

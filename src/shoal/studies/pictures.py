@@ -88,11 +88,10 @@ def rule_picture(study: RuleStudy, path: Path) -> Path:
                 continue
             days = [row.days for row in rows]
             name = f"{size} homes" + ("" if share is None else f", none above {share:.0%}")
-            left.plot(days, [100 * row.tpr for row in rows], style, marker="o", color=color, label=name)
-            left.fill_between(
-                days, [100 * r.tpr_interval[0] for r in rows], [100 * r.tpr_interval[1] for r in rows],
-                color=color, alpha=0.1, linewidth=0,
-            )  # fmt: skip
+            drawn = np.array(days) * 1.12 ** (len(left.containers) - 2)  # side by side, so that bars do not overlap
+            told = np.array([[row.tpr - row.tpr_interval[0], row.tpr_interval[1] - row.tpr] for row in rows]).T
+            values = [100 * row.tpr for row in rows]
+            left.errorbar(drawn, values, 100 * told, fmt="o", ls=style, lw=1.4, elinewidth=0.7, color=color, label=name)
             if share is not None or size < 1 / (study.rows[-1].share or 1.0):
                 right.bar(f"{size} homes", rows[0].error, color=color)
     left.set_xscale("log")
