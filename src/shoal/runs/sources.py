@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,15 @@ class Source:
 
 
 def in_words_of_a_run(error: InputError) -> InputError:
-    """The error of a reader of files, in words of a run: its columns are named by settings."""
-    what, _, _ = str(error).partition(" Name them: ")
-    if not what.startswith("columns:"):
-        return error
-    return InputError(
-        f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "
-        "settings in a file that `shoal init` writes"
-    )
+    """The error of a reader of files, in words of a run: its arguments are settings, and options of the command."""
+    what, named, _ = str(error).partition(" Name them: ")
+    if named:
+        what = (
+            f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "
+            "settings in a file that `shoal init` writes"
+        )
+    return InputError(re.sub(r"\b(pass|or) ([a-z_]+)=", _as_option, what))
+
+
+def _as_option(found: re.Match[str]) -> str:
+    return f"{found[1]} --{found[2].replace('_', '-')} "

@@ -41,7 +41,7 @@ from shoal.workers.ticks import tick
 
 SETTINGS = (
     *READING, "train_days", "horizon", "order", "season", "origin", "crowd", "crowds", "largest_share", "query",
-    "scale", "table", "column", "cell", "shard_size", "seed", "refit_days", "drift_level",
+    "scale", "table", "column", "table_household", "cell", "shard_size", "seed", "refit_days", "drift_level",
 )  # fmt: skip
 #: Those that may differ from day to day.
 DAILY = ("origin", "refit_days", "drift_level")
@@ -302,7 +302,10 @@ def stage(context: Context) -> Made:
         about=(
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
             f"season by {config.period}{chosen if config.season == 'auto' and config.period == 'day' else ''}.",
+            f"Readings: {_read(grouped)}.",
         ),
+        unit=grouped.unit,
+        unit_reason=grouped.unit_reason,
         origin=origin,
         step_minutes=grouped.step_us / 60e6,
         failed=failed[:LISTED],
@@ -311,6 +314,12 @@ def stage(context: Context) -> Made:
         standing=config.standing,
     )
     return Made((FIT, QUALITY_TABLE, LEFT_OUT), facts)
+
+
+def _read(grouped: Grouped) -> str:
+    """What the readings came in, how that is known, and which columns were taken for what."""
+    columns = f"; {grouped.taken}" if grouped.taken else ""
+    return f"{grouped.unit} every {grouped.step_us / 60e6:g} minutes: {grouped.unit_reason}{columns}"
 
 
 def _tables(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -> Counter[str]:
