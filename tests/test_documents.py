@@ -56,11 +56,10 @@ def test_architecture_names_every_module() -> None:
     assert sorted(name for name in names if f"`{name}`" not in text) == []
 
 
-ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "threads", "eigenpairs", "workers",
-         "cells", "crowds", "matrices", "classes", "graph", "nullspace", "supports", "accounting", "noise", "output",
-         "certificate", "mechanism_file", "mechanism", "codebooks", "mechanism_reader",
-         "designs", "proofs", "ledger", "audits", "card", "meters",
-         "reproduction", "runs", "cli"]  # fmt: skip
+ROOMS = ["errors", "validation", "files", "plaintext", "archive", "notebook", "compiled", "threads", "eigenpairs",
+         "workers", "cells", "crowds", "matrices", "classes", "graph", "nullspace", "supports", "accounting", "noise",
+         "output", "certificate", "mechanism_file", "mechanism", "codebooks", "mechanism_reader", "designs", "proofs",
+         "ledger", "audits", "card", "meters", "reproduction", "runs", "cli"]  # fmt: skip
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:

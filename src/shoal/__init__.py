@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from shoal.meters.update import UpdateReport as UpdateReport
     from shoal.meters.update import update_forecasts as update_forecasts
     from shoal.noise.experiment import NotPrivate as NotPrivate
+    from shoal.plaintext import printable as printable
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
     from shoal.reproduction.meters_study import MetersStudy as MetersStudy
@@ -198,6 +199,7 @@ _HOME = {
     "reproduce_synthetic": "shoal.reproduction.synthetic_study",
     "Config": "shoal.runs.config",
     "Speed": "shoal.runs.config",
+    "printable": "shoal.plaintext",
     "Plan": "shoal.runs.plan",
     "plan": "shoal.runs.plan",
     "Run": "shoal.runs.run",

@@ -75,7 +75,7 @@ class Source:
     def taken(self) -> str:
         """Which columns were taken for what, in words; households that are columns are not named."""
         layout = self.layout
-        times = layout.timestamp if layout.clock is None else f"{layout.timestamp}' and '{layout.clock}"
+        times = f"{layout.timestamp!r}" + ("" if layout.clock is None else f" and {layout.clock!r}")
         who = {
             "long": f"households from the column {layout.household!r}",
             "days": f"households from the column {layout.household!r}, a column per time of the day",
@@ -84,7 +84,7 @@ class Source:
             "single": "one household per file",
         }[layout.shape]
         what = "" if layout.value is None else f", readings from {layout.value!r}"
-        return who + (f", times from '{times}'" if layout.timestamp else "") + what
+        return who + (f", times from {times}" if layout.timestamp else "") + what
 
     def melt(self, raw: pl.LazyFrame) -> pl.LazyFrame:
         """Rows in the layout of the file as household, timestamp, kw, still in the types of the file."""

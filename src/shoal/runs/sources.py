@@ -84,8 +84,9 @@ def in_words_of_a_run(error: InputError) -> InputError:
             f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "
             "settings in a file that `shoal init` writes"
         )
-    return InputError(re.sub(r"\b(pass|or) ([a-z_]+)=", _as_option, what))
+    return InputError(re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, what))
 
 
 def _as_option(found: re.Match[str]) -> str:
-    return f"{found[1]} --{found[2].replace('_', '-')} "
+    word, setting, quote = found.groups()
+    return f"{word} --{setting.replace('_', '-')}{' ' + quote if quote else ''}"

@@ -130,7 +130,7 @@ class Store:
             digests.append(file_digest(path))
 
         with disk_space():
-            target.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         put_whole(target, put_and_read)
         return digests[0]
 

@@ -29,6 +29,7 @@ from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.neighborhoods import crowd_graph
 from shoal.meters.quality import Readings
 from shoal.meters.update import ABSENT, update_forecasts
+from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, FORECASTS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
@@ -329,11 +330,11 @@ def _tables(context: Context, made: Sequence[Part], unusable: Sequence[Path]) ->
     gone = [pl.scan_parquet(path).filter(pl.col("verdict") == "left out") for path in unusable]
     quality = [pl.scan_parquet(part.beside(QUALITY)) for part in made]
     every = pl.concat([*quality, *gone], how="diagonal_relaxed")
-    context.folder.write(QUALITY_TABLE, lambda path: every.sink_csv(path))
+    context.folder.write(QUALITY_TABLE, lambda path: as_cells(every).sink_csv(path))
     left = [pl.scan_parquet(part.beside(LEFT)) for part in made]
     both = pl.concat([*left, *(table.select("household", "reason") for table in gone)], how="vertical_relaxed")
     named = both.unique("household", keep="first").sort("household").collect(engine="streaming")
-    context.folder.write(LEFT_OUT, lambda path: named.write_csv(path))
+    context.folder.write(LEFT_OUT, lambda path: as_cells(named).write_csv(path))
     return Counter(named["reason"].to_list())
 
 
