@@ -19,6 +19,13 @@ def private(path: Path) -> None:
         os.close(handle)
 
 
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner opens, and those above it that are missing."""
+    for one in reversed([path, *path.parents]):
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)
+
+
 def write_private(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file that only its owner reads and writes."""
     private(Path(path))

@@ -16,6 +16,7 @@ import functools
 import inspect
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -101,7 +102,13 @@ def explained(error: BaseException) -> str:
         if error.errno == errno.ENOENT:
             return f"there is no{name or ' such file'}; check the path"
         return f"{error.strerror or 'the system refused'}:{name or ' a file'}; put it right and run the command again"
-    return str(error)
+    return re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, str(error))
+
+
+def _as_option(found: re.Match[str]) -> str:
+    """An argument of a function as the option of its name."""
+    word, name, quote = found.groups()
+    return f"{word} --{name.replace('_', '-')}{' ' + quote if quote else ''}"
 
 
 def _show(outcome: Outcome, as_json: bool) -> None:

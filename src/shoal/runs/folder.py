@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError
-from shoal.files import file_digest, write_whole
+from shoal.files import file_digest, private_folder, write_whole
 from shoal.runs.config import Config
 from shoal.runs.sources import Source
 
@@ -136,7 +136,7 @@ class Folder:
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
         """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
         target = self / name
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(target.parent)
         write_whole(target, target.with_name(f".{target.name}.part"), put)
         return target
 

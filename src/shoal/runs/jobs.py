@@ -69,7 +69,7 @@ class Job:
 def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
     """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made."""
     path = Store(str(root)).file(stage, shard_key(stage, settings, [part.key for part in inputs]), suffix)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     return str(path)
 
 

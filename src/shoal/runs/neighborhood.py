@@ -16,7 +16,7 @@ from typing import Any
 
 from shoal.card.facts import Lost
 from shoal.errors import InputError
-from shoal.files import file_digest
+from shoal.files import file_digest, private_folder
 from shoal.meters.quality import LARGE, NEGATIVE
 from shoal.runs import clusters, groups, partition, profiles, regroup
 from shoal.runs.config import Config
@@ -115,7 +115,7 @@ def partitioned(
         return run_jobs(executor, "simulating", jobs, tell, for_good=True)
     settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size}
     folder = root / "sort"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(folder)
     key = shard_key("sort", settings, [])
     note = folder / f"{key}.sorted"
     if note.is_file():

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.files import private
+from shoal.files import private, private_folder
 from shoal.meters import clock
 from shoal.meters.meter_file import NO_ROWS, NO_TIMES, ODD_ROWS, ROW_NUMBERS, Source, household_name, open_sources
 from shoal.meters.readings import Paths, common_zone, meter_files, numbered
@@ -85,7 +85,7 @@ def sort_files(
     rough = target.with_name(target.name + ".part")
     for old in (rough, target):
         shutil.rmtree(old, ignore_errors=True)
-    rough.mkdir(parents=True, mode=0o700)
+    private_folder(rough)
     private(rough / NAMES)
     names.to_frame("household").write_parquet(rough / NAMES)
     pieces = Pieces(

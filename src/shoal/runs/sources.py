@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,16 +76,11 @@ class Source:
 
 
 def in_words_of_a_run(error: InputError) -> InputError:
-    """The error of a reader of files, in words of a run: its arguments are settings, and options of the command."""
+    """The error of a reader of files, in words of a run: its columns are named by settings."""
     what, named, _ = str(error).partition(" Name them: ")
-    if named:
-        what = (
-            f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "
-            "settings in a file that `shoal init` writes"
-        )
-    return InputError(re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, what))
-
-
-def _as_option(found: re.Match[str]) -> str:
-    word, setting, quote = found.groups()
-    return f"{word} --{setting.replace('_', '-')}{' ' + quote if quote else ''}"
+    if not named:
+        return error
+    return InputError(
+        f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "
+        "settings in a file that `shoal init` writes"
+    )
