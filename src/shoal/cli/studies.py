@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import shoal
+from shoal.cli import options
 from shoal.cli.screen import Outcome, command
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from shoal.card.facts import Lost, Record
 from shoal.errors import InputError, UnreachableError, WorkerError
-from shoal.files import file_digest
+from shoal.files import file_digest, private_folder
 from shoal.runs.store import RECEIPT, Shard, Store, shard_key, shard_of
 from shoal.workers.executor import Executor, Failure
 from shoal.workers.ticks import listening
