@@ -9,14 +9,16 @@ anew as CSV in UTF-8, line by line, to a folder of the system's for temporary fi
 from __future__ import annotations
 
 import csv
-import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import InputError
+from shoal.files import private
 from shoal.meters import charset, clock, green_button, nem12, units
 from shoal.meters.columns import Layout, recognize
 from shoal.meters.units import UNITS, Unit
@@ -282,6 +284,8 @@ def _open(file: Path) -> _Table:
         return _Table(pl.scan_parquet(file))
     with charset.opened(file) as handle:
         start = handle.read(4096)
+    if name.endswith(".zip"):
+        raise InputError(f"path: {file.name} is a ZIP archive; unpack it, and name what is inside")
     if name.endswith(WORKBOOKS) or start.startswith(_WORKBOOK_BYTES):
         raise InputError(EXCEL.format(file.name))
     encoding = charset.encoding_of(file)
@@ -292,21 +296,24 @@ def _open(file: Path) -> _Table:
         return _translated(nem12.rows, file, "kWh", "its records say so (NEM12)")
     if text.startswith(nem12.ACCUMULATED):
         raise InputError(f"path: {file.name} is NEM13, which has no readings of intervals; ask for NEM12 data")
-    kept, table = None, file
+    table, kept = file, None
     if encoding != "utf-8":
-        kept, table = _scratch()
+        kept = _Scratch()
+        table = kept.path
         charset.write_utf8(file, encoding, table)
     header = text.splitlines()[0] if text else ""
     separator = max(SEPARATORS, key=header.count)
     return _Table(pl.scan_csv(table, separator=separator, infer_schema=False), separator != ",", kept=kept)
 
 
-def _scratch() -> tuple[Any, Path]:
-    """A temporary folder, removed with the object, and a file in it that only this user can read."""
-    folder = tempfile.TemporaryDirectory(prefix="shoal-")
-    path = Path(folder.name) / "meters.csv"
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    return folder, path
+class _Scratch:
+    """A file that only this user can read, in a temporary folder that is removed with this object."""
+
+    def __init__(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="shoal-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = folder / "meters.csv"
+        private(self.path)
 
 
 def _translated(
@@ -315,15 +322,15 @@ def _translated(
     """Another format as a long table of mean power; channels of one household that meet are added."""
     import polars as pl
 
-    kept, path = _scratch()
+    kept = _Scratch()
     channels: dict[str, set[str]] = {}
-    with path.open("w", newline="", encoding="utf-8") as handle:
+    with kept.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(("household", "channel", "timestamp", "kw"))
         for row in rows(file):
             channels.setdefault(row[0], set()).add(row[1])
             writer.writerow(row)
-    raw = pl.scan_csv(path, infer_schema=False)
+    raw = pl.scan_csv(kept.path, infer_schema=False)
     if any(len(found) > 1 for found in channels.values()):
         many = pl.DataFrame(
             {"household": list(channels), "channels": [len(found) for found in channels.values()]}

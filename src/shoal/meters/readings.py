@@ -111,7 +111,8 @@ def meter_readings(
     for source in opened.sources:
         parts[source.file.name if source.file.name not in parts else str(source.file)] = source
     rows = _stack(parts, zone)
-    if rows["household"].n_unique() == len(rows) > 2 and (column := numbered(opened.sources)) is not None:
+    column = numbered(opened.sources) if interval is None else None
+    if column is not None and rows["household"].n_unique() == len(rows) > 2:
         raise InputError(ROW_NUMBERS.format(column))
     register = decided(*rising(rows), energy=opened.energy, meter=meter)
     return repair(

@@ -35,11 +35,10 @@ def rising(rows: pl.DataFrame) -> tuple[int, int]:
     import polars as pl
 
     usable = pl.col("kw").is_finite() & pl.col("timestamp").is_not_null()
-    change = pl.col("kw").diff()
+    change = pl.col("kw").sort_by("timestamp").diff()
     counted = (
         rows.lazy()
         .filter(usable)
-        .sort("household", "timestamp")
         .group_by("household")
         .agg(rises=(change > 0).sum().cast(pl.Int64), falls=(change < 0).sum().cast(pl.Int64))
         .select(

@@ -163,6 +163,7 @@ def _sorted(executor: Executor, source: Source, config: Config, folder: Path) ->
         columns=config.columns or None,
         timestamp_format=config.timestamp_format,
         max_kw=config.max_kw,
+        interval=config.interval,
         only=config.only,
     )
     executor.expect(pieces.n_shards)

@@ -67,6 +67,7 @@ def sort_files(
     columns: Mapping[str, str] | None = None,
     timestamp_format: str | None = None,
     max_kw: float | None = None,
+    interval: Any = None,
     only: Sequence[str] = (),
 ) -> Pieces:
     """Sort the rows of meter files by shard into ``folder``, which appears when all is done.
@@ -92,7 +93,8 @@ def sort_files(
         str(rough), len(names), size, shown, opened.energy, ceiling, 0, opened.unit, opened.reason, opened.taken
     )
     rows = sum(_spread(source, number, names, pieces, only=bool(only)) for number, source in enumerate(sources))
-    if len(names) == rows > 2 and (column := numbered(sources)) is not None:
+    column = numbered(sources) if interval is None else None
+    if column is not None and len(names) == rows > 2:
         shutil.rmtree(rough, ignore_errors=True)
         raise InputError(ROW_NUMBERS.format(column))
     rough.rename(target)
