@@ -60,9 +60,10 @@ ROOMS = ["errors", "validation", "files", "plaintext", "archive", "notebook", "c
          "workers",
          "cells", "crowds", "matrices", "law_checks", "estimates", "classes", "graph", "nullspace", "supports",
          "accounting", "noise", "output",
-         "certificate", "mechanism_file", "mechanism", "clip", "codebooks", "mechanism_reader",
+         "certificate", "mechanism_file", "mechanism", "clip", "mixtures", "codebooks", "mechanism_reader",
+         "interchange",
          "designs", "proofs", "ledger", "audits", "card", "meters", "classdata",
-         "reproduction", "runs", "cli"]  # fmt: skip
+         "reproduction", "studies", "runs", "service", "cli"]  # fmt: skip
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:

@@ -105,6 +105,8 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
         raise InputError("meters: name the meter file to plan for")
     chosen, speed = shared(settings)
     config = (config or Config()).changed(**chosen)
+    if config.label is not None:
+        raise InputError("label: a plan is measured for runs on meter files; try a table with fewer rows first")
     read = Source.of(source)
     households, steps = _extent(read, config)
     units = measured(config, simulated=read.simulated is not None)
@@ -258,7 +260,7 @@ def _extent(source: Source, config: Config) -> tuple[int, int]:
     from shoal.runs.pieces import extent
 
     try:
-        households, rows = extent(source.path, config.columns or None, config.unit, config.timestamp_format)
+        households, rows = extent(source.path, config.named_columns or None, config.unit, config.timestamp_format)
     except InputError as error:
         raise in_words_of_a_run(error) from None
     return households, max(rows // max(households, 1), 1)
