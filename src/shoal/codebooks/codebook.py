@@ -40,6 +40,7 @@ from shoal.codebooks.odds import (
 )
 from shoal.codebooks.program import best_columns, center_alone
 from shoal.errors import InputError
+from shoal.files import write_private
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
 from shoal.validation import FloatArray, IndexArray
@@ -459,7 +460,7 @@ class Codebook:
         ...     shoal.load(f"{folder}/two.shoal")
         Codebook(2 labels, 1 entries, ε = 2)
         """
-        Path(path).write_bytes(self.to_bytes())
+        write_private(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The content of the file that :meth:`save` writes."""

@@ -23,6 +23,7 @@ from shoal.accounting.curve import round_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
+from shoal.files import write_private
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
 from shoal.noise.grid import Grid
@@ -141,7 +142,7 @@ class Proof:
 
     def save(self, file: str | FilePath) -> None:
         """Write the proof file."""
-        FilePath(file).write_text(self.to_json(), encoding="utf-8")
+        write_private(file, self.to_json().encode())
 
     @classmethod
     def load(cls, file: str | FilePath) -> Proof:
