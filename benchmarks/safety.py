@@ -26,7 +26,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import campaign  # noqa: E402
 
-
 #: Modules and rooms that no figure of the campaign passes through.
 UNUSED = {
     "__init__", "__main__", "archive", "audits", "card", "cells", "cli", "codebooks", "crowds", "files", "ledger",

@@ -939,7 +939,8 @@ def _covered(
 ) -> float:
     """Bound on ln ∫ |e^Ψ / pole| e^weight |dτ| along a curve above the axis, piece by piece.
 
-    With e^{−d Re τ} of every d up to ``spread`` in the direction of the bend; Re τ is monotone. ``speed`` bounds |curve'| and |curve''| up to a point and grows; ``weight`` bounds a piece. With a chord δ from τ,
+    With e^{−d Re τ} of every d up to ``spread`` in the direction of the bend; Re τ is monotone on the curve.
+    ``speed`` bounds |curve'| and |curve''| up to a point and grows; ``weight`` bounds a piece. With a chord δ from τ,
     Re Ψ ≤ Re Ψ(τ) + max(0, Re Ψ'δ) + |Ψ'| sagitta + ½ |Ψ''| r².
     """
     total, here = -math.inf, start
