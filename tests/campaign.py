@@ -29,7 +29,7 @@ from shoal.noise.source import RESOLUTION
 Array = NDArray[np.float64]
 NOTIONS = ("dp", "pdp", "pdp-two-sided")
 #: ε of one sweep.
-SWEEP = 64
+SWEEP = 160
 
 
 @dataclass
