@@ -435,8 +435,9 @@ class Integrand:
         return exponent.exp() * root * acb(1 + off, off) / (t * (t + 1))
 
 
-def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str, Any]) -> Any:
-    """δ(ε) as a ball, along the path that the proof names; any path that starts in the strip would do."""
+def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str, Any], width: float) -> Any:
+    """δ(ε) as a ball of about this relative width, along the path that the proof names; any path that starts in the
+    strip would do."""
     center, scale, angle, reach, level = (
         float.fromhex(path[n]) for n in ("center", "scale", "angle", "reach", "level")
     )
@@ -455,7 +456,7 @@ def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str
         return integrand(point(v), analytic) * (acb(0, 1) * cos * v.cosh() + sin * v.sinh())
 
     with ctx.workprec(BITS):
-        goal = arb(GOAL)
+        goal = arb(max(GOAL, width))
         inside = acb.integral(along, 0, acb(reach), rel_tol=goal, abs_tol=goal * scale, eval_limit=EVALUATIONS)
         end = point(acb(reach))
         height = end.imag.lower()
@@ -485,6 +486,22 @@ def chernoff(pair: Parts, sides: tuple[bool, ...], epsilon: float, order: float)
         form = sum((v * v for v in solved(factor, pair.gap)), arb(0))
         total += (-t * (here - there) - log_mixed + there + t * (1 + t) * form) / 2
     return (total + t * t.log() - (1 + t) * (1 + t).log()).exp()
+
+
+def one_covariance(pair: Parts, times: int, epsilon: float) -> Any:
+    """δ(ε) of laws that differ in their means alone, from Φ and the distance μ between them; a table has two of it."""
+    if not all(v.is_zero() for row in pair.diff for v in row):
+        raise Refused("two covariances are stated to be equal and are not")
+    squares = [v * v for v in solved(cholesky(pair.base)[0], pair.gap)]
+    square, ends = sum(squares, arb(0)) * times, []
+    for end in (square.lower(), square.upper()):
+        mu, at = end.max(arb(0)).sqrt(), arb(epsilon)
+        if not mu > 0:
+            ends.append(arb(0))
+            continue
+        tails = [((at / mu + sign * mu / 2) / arb(2).sqrt()).erfc() / 2 for sign in (-1, 1)]
+        ends.append(tails[0] - at.exp() * tails[1])
+    return ends[0].union(ends[1])
 
 
 def bounded(pair: Parts, backward: bool, epsilon: float) -> bool:
@@ -586,9 +603,12 @@ def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: f
                     if not (chernoff(own, sides, epsilon, float.fromhex(one["order"])) <= arb(upper) and lower == 0):
                         raise Refused("a bound is not confirmed")
                     return
-                if one["by"] != "integral":
+                if one["by"] == "gaussian":
+                    value = one_covariance(own, len(sides), epsilon)
+                elif one["by"] == "integral":
+                    value = integral(chain(own), sides, epsilon, one["path"], (upper - lower) / max(upper, 1e-300) / 256)
+                else:
                     raise Refused("a proof of an edge is of a kind that this checker does not know")
-                value = integral(chain(own), sides, epsilon, one["path"])
             if value.lower() >= arb(lower) and (upper == 1 or value.upper() <= arb(upper)):
                 return
             if bits > 1024 or value.rel_accuracy_bits() > 40 or not known:
