@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from shoal.card.card import release_card as release_card
     from shoal.card.page import write_report as write_report
     from shoal.certificate import Certificate as Certificate
+    from shoal.classdata.hider import LabelHider as LabelHider
+    from shoal.classdata.hider import LawWarning as LawWarning
     from shoal.classes import GaussianClasses as GaussianClasses
     from shoal.codebooks.codebook import Codebook as Codebook
     from shoal.codebooks.codebook import codebook as codebook
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from shoal.errors import UnreachableError as UnreachableError
     from shoal.errors import WorkerError as WorkerError
     from shoal.graph import NeighborGraph as NeighborGraph
+    from shoal.law_checks import LawChecks as LawChecks
     from shoal.ledger.bounds import MechanismBound as MechanismBound
     from shoal.ledger.bounds import mechanism_bound as mechanism_bound
     from shoal.ledger.ledger import Ledger as Ledger
@@ -142,6 +145,8 @@ _HOME = {
     "release_card": "shoal.card.card",
     "write_report": "shoal.card.page",
     "Certificate": "shoal.certificate",
+    "LabelHider": "shoal.classdata.hider",
+    "LawWarning": "shoal.classdata.hider",
     "GaussianClasses": "shoal.classes",
     "Codebook": "shoal.codebooks.codebook",
     "codebook": "shoal.codebooks.codebook",
@@ -166,6 +171,7 @@ _HOME = {
     "UnreachableError": "shoal.errors",
     "WorkerError": "shoal.errors",
     "NeighborGraph": "shoal.graph",
+    "LawChecks": "shoal.law_checks",
     "MechanismBound": "shoal.ledger.bounds",
     "mechanism_bound": "shoal.ledger.bounds",
     "Ledger": "shoal.ledger.ledger",
