@@ -60,7 +60,7 @@ ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "th
          "cells", "crowds", "matrices", "law_checks", "estimates", "classes", "graph", "nullspace", "supports",
          "accounting", "noise", "output",
          "certificate", "mechanism_file", "mechanism", "codebooks", "mechanism_reader",
-         "designs", "proofs", "ledger", "audits", "card", "meters", "classdata",
+         "proofs", "designs", "ledger", "audits", "card", "meters", "classdata",
          "reproduction", "runs", "cli"]  # fmt: skip
 
 

@@ -606,7 +606,9 @@ def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: f
                 if one["by"] == "gaussian":
                     value = one_covariance(own, len(sides), epsilon)
                 elif one["by"] == "integral":
-                    value = integral(chain(own), sides, epsilon, one["path"], (upper - lower) / max(upper, 1e-300) / 256)
+                    value = integral(
+                        chain(own), sides, epsilon, one["path"], (upper - lower) / max(upper, 1e-300) / 256
+                    )
                 else:
                     raise Refused("a proof of an edge is of a kind that this checker does not know")
             if value.lower() >= arb(lower) and (upper == 1 or value.upper() <= arb(upper)):

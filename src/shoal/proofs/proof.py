@@ -9,6 +9,7 @@ a small JSON file, which ``checker`` checks again without shoal.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass, field, replace
@@ -22,10 +23,10 @@ import shoal
 from shoal import validation
 from shoal.accounting.curve import NOTIONS, brackets, round_up
 from shoal.accounting.releases import SCOPES, Releases
-from shoal.certificate import Certificate
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError, ShoalError
 from shoal.graph import NeighborGraph
+from shoal.matrices import EPS
 from shoal.mechanism import Mechanism
 from shoal.noise.grid import Grid
 from shoal.noise.precision import edge_loss, label_tv
@@ -149,6 +150,11 @@ class Proof:
         }
         return json.dumps(own, indent=None, ensure_ascii=False, sort_keys=True) + "\n"
 
+    @property
+    def file_digest(self) -> str:
+        """SHA-256 of the proof file."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
     def save(self, file: str | FilePath) -> None:
         """Write the proof file."""
         FilePath(file).write_text(self.to_json(), encoding="utf-8")
@@ -251,24 +257,27 @@ def prove(
     )
 
 
-def certified(mechanism: Mechanism, effort: int = EFFORT) -> tuple[Certificate, Proof | None]:
-    """The certificate of a mechanism with its proof, or with the reason why there is none within ``effort``.
+def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof | None]:
+    """The mechanism with a certificate that is proved, or says why not, and the proof.
 
-    Where the proof's end is the larger one the certificate takes it; so does one that could claim nothing.
+    Work is bounded, by ``EFFORT`` for each group. Where the proof's end is the larger one the certificate takes it, and
+    where there was none.
     """
-    own = mechanism.certificate
+    own, groups = mechanism.certificate, len(set(mechanism.graph.components.tolist()))
     if not mechanism.graph.n_edges:
-        return replace(own, unproved="nobody has neighbors"), None
-    proof = prove(mechanism, effort=effort)
+        return mechanism.with_certificate(replace(own, unproved="nobody has neighbors")), None
+    proof = prove(mechanism, effort=EFFORT * groups)
     if proof.unsettled:
-        return replace(own, unproved="; ".join(proof.unsettled)), proof
-    if proof.delta_upper >= 1:
-        return replace(own, unproved="nothing below 1 can be proved"), proof
-    if own.delta_upper < 1 and proof.delta_upper <= own.delta_upper:
-        return replace(own, proved=True, unproved=""), proof
-    log_upper = math.log(proof.delta_upper) if proof.delta_upper > 0 else -math.inf
-    ends = {"delta_upper": proof.delta_upper, "log_delta_upper": min(log_upper * (1 - 4e-16) + 4e-16, 0.0)}
-    return replace(own, proved=True, unproved="", **ends), proof
+        found = replace(own, unproved="; ".join(proof.unsettled))
+    elif proof.delta_upper >= 1:
+        found = replace(own, unproved="nothing below 1 holds")
+    else:
+        found = replace(own, proved=True, unproved="", proof=proof.file_digest)
+        if not proof.delta_upper <= own.delta_upper < 1:
+            log_upper = math.log(proof.delta_upper) if proof.delta_upper > 0 else -math.inf
+            log_upper = min(log_upper * (1 - 4 * EPS) + 4 * EPS, 0.0)
+            found = replace(found, delta_upper=proof.delta_upper, log_delta_upper=log_upper)
+    return mechanism.with_certificate(found), proof
 
 
 @dataclass(eq=False)

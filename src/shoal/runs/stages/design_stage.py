@@ -1,6 +1,7 @@
 """The second stage: one shard's forecasts to a mechanism, every group for itself, by a search that looks at no clock.
 
-A shard is ``<key>.shoal``; beside it ``<key>.bound.json``, what the ledger decides by.
+A shard is ``<key>.shoal``; beside it ``<key>.bound.json``, what the ledger decides by, and ``<key>.proof.json``, its
+certificate as a theorem.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from shoal.mechanism_reader import Releaser
 from shoal.meters.forecast import Forecasts
 from shoal.meters.queries import AccountingWarning
 from shoal.meters.traces import power_accuracy
+from shoal.proofs.proof import proved
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, MECHANISM, Context, Made
 from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
@@ -54,7 +56,7 @@ SETTINGS = (
     "seed",
     "rho_tolerance",
 )
-BOUND = "bound.json"
+BOUND, PROOF = "bound.json", "proof.json"
 #: Share of the mean squared error of groups' own curves by which a codebook must be better: 2 % of the error.
 GAIN = 1 - 0.98**2
 #: Relative accuracy of the error of a group that is to meet a δ.
@@ -108,9 +110,13 @@ def do(task: DesignTask) -> DesignFacts:
                 tolerance=TOLERANCE,
                 iterations=task.iterations,
                 progress=tick,
+                prove=False,
             )
         else:
             mechanism = _spent(task, classes, graph)
+    mechanism, proof = proved(mechanism)
+    if proof is not None:
+        put_whole(Path(task.out).with_suffix(f".{PROOF}"), proof.save)
     _saved(task, mechanism, ledger_bound(mechanism))
     return design_facts(
         mechanism,
