@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_proofs import EDGE, mechanism, pair
+from test_proofs import EDGE, crowd, mechanism, pair
 
 import campaign
 import shoal
@@ -175,3 +175,32 @@ def test_altered_claims_are_refused(proved: tuple[shoal.Mechanism, Proof]) -> No
     ):
         with pytest.raises(checker.Refused):
             checked(wrong, content)
+
+
+def test_one_covariance_is_checked_in_closed_form() -> None:
+    classes = shoal.GaussianClasses([[0.0, 0.0], [1.0, -0.5]], [[1.0, 0.25], [0.25, 2.0]])
+    content = laws_file.content(classes, PAIRS)
+    for scope in ("answer", "table"):
+        proof = shoal.prove(classes, EDGE, 0.5, scope)
+        assert {one.by for one in proof.edges} == {"gaussian"}
+        assert checked(proof, content).startswith("confirmed")
+        lowered = json.loads(proof.to_json())
+        for one in lowered["edges"]:
+            one |= {end: (float.fromhex(one[end]) * (1 - 1e-9)).hex() for end in ("lower", "upper")}
+        lowered["ideal_upper"] = lowered["delta_upper"] = lowered["edges"][0]["upper"]
+        with pytest.raises(checker.Refused, match="not confirmed"):
+            checked(lowered, content)
+    other = pair(1, 2)
+    stated = json.loads(shoal.prove(other, EDGE, 0.5).to_json())
+    for one in stated["edges"]:
+        one["by"] = "gaussian"
+    with pytest.raises(checker.Refused, match="stated to be equal"):
+        checked(stated, laws_file.content(other, PAIRS))
+
+
+def test_a_crowd_is_checked() -> None:
+    """Edges that were enclosed coarsely, and those that were excluded."""
+    made = crowd(4, "white", n=6, scope="table")
+    proof = shoal.prove(made)
+    assert max((one.upper - one.lower) / one.upper for one in proof.edges) > 1e-6
+    assert checked(proof, made.to_bytes()).startswith("confirmed")

@@ -39,7 +39,7 @@ VERSIONS = {"shoal mechanism": (1,), "shoal laws": (1,)}
 DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
 SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
 #: Bits of the integral; evaluations of the integrand per edge; its relative width that is asked for.
-BITS, EVALUATIONS, GOAL = 144, 60_000, 2.0**-52
+BITS, EVALUATIONS, GOAL = 144, 60_000, 2.0**-58
 #: |t| times the largest diagonal entry, beyond which the integrand is evaluated in 1/t.
 FAR = 2.0
 #: Of the release: grid steps per least deviation and values per step, in bits; a normal's units; its lattice; the

@@ -31,7 +31,7 @@ from shoal.proofs.pencil import UP, Pencil
 
 #: Precision of the integral, in bits; its relative width that is asked for, and that is good enough.
 PRECISION = 128
-GOAL, ENOUGH = 2.0**-50, 2.0**-40
+GOAL, ENOUGH = 2.0**-54, 2.0**-44
 #: Evaluations of the integrand per path.
 EVALUATIONS = 8_000
 #: Paths tried for one edge.

@@ -40,7 +40,7 @@ from shoal.validation import FloatArray, IndexArray
 FORMAT, VERSION = "shoal proof", 1
 #: Both ends are stated this much outside of what was found, relative to δ and to the width of what was found, so that
 #: another program with roundings of its own agrees.
-MARGIN, WIDER = 2.0**-44, 4
+MARGIN, WIDER = 2.0**-50, 2
 #: An edge whose ln δ is this far below the worst is first tried with Chernoff's bound.
 WORTH_TRYING = 0.3
 #: The widest enclosure, relative to δ, of an edge that needs no narrower one; and the share of what lies between it and
@@ -257,15 +257,13 @@ def prove(
     )
 
 
-def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof | None]:
+def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
     """The mechanism with a certificate that is proved, or says why not, and the proof.
 
     Work is bounded, by ``EFFORT`` for each group. Where the proof's end is the larger one the certificate takes it, and
     where there was none.
     """
     own, groups = mechanism.certificate, len(set(mechanism.graph.components.tolist()))
-    if not mechanism.graph.n_edges:
-        return mechanism.with_certificate(replace(own, unproved="nobody has neighbors")), None
     proof = prove(mechanism, effort=EFFORT * groups)
     if proof.unsettled:
         found = replace(own, unproved="; ".join(proof.unsettled))

@@ -115,8 +115,7 @@ def do(task: DesignTask) -> DesignFacts:
         else:
             mechanism = _spent(task, classes, graph)
     mechanism, proof = proved(mechanism)
-    if proof is not None:
-        put_whole(Path(task.out).with_suffix(f".{PROOF}"), proof.save)
+    put_whole(Path(task.out).with_suffix(f".{PROOF}"), proof.save)
     _saved(task, mechanism, ledger_bound(mechanism))
     return design_facts(
         mechanism,
