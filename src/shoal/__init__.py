@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from shoal.classdata.hider import LabelHider as LabelHider
     from shoal.classdata.hider import LawWarning as LawWarning
     from shoal.classes import GaussianClasses as GaussianClasses
+    from shoal.clip import AssumptionFree as AssumptionFree
+    from shoal.clip import Clip as Clip
+    from shoal.clip import assumption_free as assumption_free
     from shoal.codebooks.codebook import Codebook as Codebook
     from shoal.codebooks.codebook import codebook as codebook
     from shoal.codebooks.sequence import composed_delta as composed_delta
@@ -148,6 +151,9 @@ _HOME = {
     "LabelHider": "shoal.classdata.hider",
     "LawWarning": "shoal.classdata.hider",
     "GaussianClasses": "shoal.classes",
+    "AssumptionFree": "shoal.clip",
+    "Clip": "shoal.clip",
+    "assumption_free": "shoal.clip",
     "Codebook": "shoal.codebooks.codebook",
     "codebook": "shoal.codebooks.codebook",
     "composed_delta": "shoal.codebooks.sequence",

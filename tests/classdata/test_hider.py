@@ -114,6 +114,16 @@ def test_one_row_per_label_is_a_constant_and_crowds_are_kept():
         hider.transform(X + 1, y)
 
 
+def test_clipped_rows_have_a_figure_without_assumptions():
+    X, y = _table()
+    hider = shoal.LabelHider(epsilon=4.0, delta=1e-5, clip=3.0, method="white", seed=0).fit(X, y)
+    far = X.copy()
+    far[0] = 1e9
+    assert np.abs(hider.transform(far, y)[0]).max() < 1e3
+    assert hider.assumption_free_.delta_upper > hider.mechanism_.certificate.delta_upper
+    assert hider.assumption_free_.delta_upper < 1
+
+
 def test_laws_that_do_not_hold_are_said_first():
     rng = np.random.default_rng(2)
     y = np.repeat(["a", "b"], 200)

@@ -80,9 +80,11 @@ class FitFacts(Record):
     left_out: int = 0
     repaired: int = 0
     smaller_model: int = 0
+    not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
     reasons: tuple[tuple[str, int], ...] = ()  #: why labels are left out, most common first
     first: str = ""  #: one of the labels: a shard is on record where this one is
     noun: str = "label"
+    entry: str = "step"  #: what an entry of an answer is
     about: tuple[str, ...] = ()  #: sentences on what the answers are
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries
@@ -110,8 +112,8 @@ class FitFacts(Record):
     def merged(cls, parts: Sequence[FitFacts]) -> FitFacts:
         """Of all shards."""
         added = (
-            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "later_known", "shards", "carried",
-            "refitted", "drifted", "silent", "newcomers",
+            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian", "later_known",
+            "shards", "carried", "refitted", "drifted", "silent", "newcomers",
         )  # fmt: skip
         reasons: Counter[str] = Counter()
         for part in parts:

@@ -115,9 +115,9 @@ def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
             f"released, {nearest(before)} {found.unit} without protection{price(before, after)}."
         )
     if card.design.by_step:
-        yield _table(("step", "rmse", "bias", _interval_head(found)), _steps(found))
+        yield _table((card.fit.entry, "rmse", "bias", _interval_head(found)), _steps(found))
     else:
-        yield f"Errors by step are told only where every {noun} is one of {CROWD} or more."
+        yield f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more."
 
 
 def _interval_head(found: Accuracy) -> str:

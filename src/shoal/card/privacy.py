@@ -220,7 +220,7 @@ def edge_deltas_upper(mechanism: Mechanism) -> tuple[np.ndarray[Any, Any], Float
 
     In a table both directions have the same.
     """
-    releases = Releases.of(mechanism.output, mechanism.scope)
+    releases = Releases.of(mechanism.output, mechanism.scope, mechanism.times)
     pairs = releases.pairs(mechanism.graph)
     offsets = np.repeat(mechanism.epsilon[:, None], releases.directions, axis=1)
 

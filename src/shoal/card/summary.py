@@ -67,9 +67,9 @@ def _protected(fit: FitFacts | None, design: DesignFacts | None) -> list[str]:
     ]
     if fit.crowd:
         lines.append(
-            "Groups were formed from the training history, to be kept."
+            "Groups were formed from what is known of their members, to be kept."
             if fit.standing
-            else "Groups were formed by these forecasts and hold for this one release."
+            else "Groups were formed by these answers and hold for this one release."
         )
     if design is not None:
         asked = question(design.query)

@@ -14,6 +14,7 @@ from shoal.audits.guard import model_guard
 from shoal.audits.holdout import observed_loss
 from shoal.audits.trials import seeded_release
 from shoal.classes import GaussianClasses
+from shoal.clip import Clip, assumption_free
 from shoal.crowds import crowds
 from shoal.designs.calibration import calibrate
 from shoal.designs.methods import METHODS
@@ -54,6 +55,8 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         crowd: every label hides among at least so many alike ones, itself included; all of them by default.
         method: as in :func:`shoal.calibrate`; ``"center"`` moves all labels of a group to one law, ``"transport"``
             searches for less error and takes long with many labels or entries.
+        clip: rows are moved into ellipsoids of this radius, in deviations of their label's law, before anything else;
+            ``assumption_free_`` is then the δ for any law inside them (:func:`shoal.assumption_free`).
         held_out: share of each label's rows that the laws are not fitted on, to observe losses on.
         seed: seed of the noise for experiments. What is released is then NOT private and marked as such.
 
@@ -76,6 +79,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         crowd: int | None = None,
         *,
         method: str = "center",
+        clip: float | None = None,
         held_out: float = 0.2,
         seed: int | None = None,
     ) -> None:
@@ -83,6 +87,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.delta = delta
         self.crowd = crowd
         self.method = method
+        self.clip = clip
         self.held_out = held_out
         self.seed = seed
 
@@ -112,12 +117,15 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if self.checks_ is not None and not self.checks_.holds:
             warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=2)
         self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table")
+        self.clip_ = None if self.clip is None else Clip.of(laws, self.clip)
+        self.assumption_free_ = None if self.clip_ is None else assumption_free(self.mechanism_, self.clip_)
         self.guard_, self.loss_ = None, None
         if laws.fitted is not None:
             draws = int(np.clip(GUARD_WORK // max(graph.n_edges, 1), 20, 100))
             self.guard_ = model_guard(self.mechanism_, laws, n_draws=draws, fitted_on_private_data=True)
             if set(names[out]) == set(laws.labels):
-                answers = {name: rows[out & (names == name)] for name in laws.labels}
+                kept = rows if self.clip_ is None else self.clip_.apply(rows, names)
+                answers = {name: kept[out & (names == name)] for name in laws.labels}
                 self.loss_ = observed_loss(self.mechanism_, answers, release=seeded_release(self.mechanism_))
         return self
 
@@ -137,6 +145,8 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                 f"y: {int(unknown.sum())} of {len(names)} rows are of labels that were not fitted, and there is no "
                 "guarantee for them; leave them out, or fit with them"
             )
+        if self.clip_ is not None:
+            rows = self.clip_.apply(rows, names)
         if self.seed is None:
             return self.mechanism_.release(rows, names)
         release, result = seeded_release(self.mechanism_, self.seed), np.empty(rows.shape)

@@ -110,6 +110,7 @@ class Laws:
     def __init__(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self.arrays = arrays
         self.released = header["format"] == "shoal mechanism"
+        self.times = int(header.get("times", 1)) if self.released else 1
         self.n, self.k = arrays["means"].shape
         self.kept: dict[int, Law] = {}
         self.jitters: dict[bytes, tuple[Any, Any]] = {}
@@ -478,13 +479,13 @@ def chernoff(pair: Parts, sides: tuple[bool, ...], epsilon: float, order: float)
         raise Refused("an order is not positive")
     log_first, log_base = cholesky(pair.first)[1], cholesky(pair.base)[1]
     total = -arb(epsilon) * t
-    for side in sides:
+    for side in sorted(set(sides)):
         here, there = (log_base, log_first) if side else (log_first, log_base)
         start, sign = (pair.first, 1) if side else (pair.base, -1)
         mixed = [[start[i][j] + sign * t * pair.diff[i][j] for j in range(k)] for i in range(k)]
         factor, log_mixed = cholesky(mixed)
         form = sum((v * v for v in solved(factor, pair.gap)), arb(0))
-        total += (-t * (here - there) - log_mixed + there + t * (1 + t) * form) / 2
+        total += sides.count(side) * (-t * (here - there) - log_mixed + there + t * (1 + t) * form) / 2
     return (total + t * t.log() - (1 + t) * (1 + t).log()).exp()
 
 
@@ -553,7 +554,7 @@ def precision(laws: Laws, pairs: list[tuple[int, int]], epsilon: list[float], sc
             if any(s > 0 for s in std):
                 crossed = sum((s / step + arb(0.4) for s, step in zip(std, steps, strict=True) if s > 0), arb(0))
                 total = 2 * arb(2) ** -UNIT * arb(k).sqrt() * crossed + k * normal + arb(FACTOR_TV)
-            tv.append(total)
+            tv.append(total * laws.times)
         for i in {i for pair in pairs for i in pair}:
             law = laws[i]
             varies = any(v != 0 for v in laws.class_cov(i).entries())
@@ -588,7 +589,7 @@ def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: f
         if (lower, upper) != (0.0, 1.0):
             raise Refused("what is not settled is enclosed by [0, 1] only")
         return
-    sides, k = SIDES[one["direction"]], laws.k
+    sides, k = SIDES[one["direction"]] * laws.times, laws.k
     bits = 256 + 16 * k
     known = all(law.cov_radius is None and law.mean_radius is None for law in found)
     while True:
@@ -632,6 +633,8 @@ def check(proof: dict[str, Any], content: bytes) -> str:
     if scope not in DIRECTIONS:
         raise Refused("the scope is unknown")
     labels, laws = header["labels"], Laws(header, arrays)
+    if laws.times < 1:
+        raise Refused("the file is of fewer than one answer about each label")
     if proof["own_graph"]:
         order = header.get("graph_labels", labels)
         place = {name: i for i, name in enumerate(labels)}
@@ -666,7 +669,8 @@ def check(proof: dict[str, Any], content: bytes) -> str:
         with ctx.workprec(192 + 4 * laws.k):
             if ideal < 1 and (
                 found is None
-                or not chernoff(parts(*found, laws.one_cov), SIDES[direction], epsilon[row], float(order)) <= arb(ideal)
+                or not chernoff(parts(*found, laws.one_cov), SIDES[direction] * laws.times, epsilon[row], float(order))
+                <= arb(ideal)
             ):
                 raise Refused("an edge is not proved to lie below the stated δ")
         waiting.discard((row, direction))

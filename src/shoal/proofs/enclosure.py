@@ -111,13 +111,14 @@ def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: flo
     with bits(PRECISION):
         t, gap = arb(order), [pair.gap[i, 0] for i in range(pair.k)]
         total = -arb(epsilon) * t
-        for backward in sides:
+        for backward in sorted(set(sides)):
             here, there = (pair.log_base, pair.log_first) if backward else (pair.log_first, pair.log_base)
             mixed = pair.first + t * pair.diff if backward else pair.base - t * pair.diff
             found = reduced(mixed.tolist(), gap)
             if found is None:
                 return None
-            total += (-t * (here - there) - found.log_det + there + t * (1 + t) * found.form) / 2
+            each = (-t * (here - there) - found.log_det + there + t * (1 + t) * found.form) / 2
+            total += sides.count(backward) * each
         return _at_most_one((total + t * t.log() - (1 + t) * (1 + t).log()).exp())
 
 

@@ -29,6 +29,7 @@ from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
 from shoal.mechanism import Mechanism
 from shoal.noise.grid import Grid
+from shoal.noise.precision import UP as LOSS_UP
 from shoal.noise.precision import edge_loss, label_tv
 from shoal.proofs import enclosure, laws_file, path
 from shoal.proofs.balls import down, up
@@ -39,8 +40,9 @@ from shoal.validation import FloatArray, IndexArray
 
 FORMAT, VERSION = "shoal proof", 1
 #: Both ends are stated this much outside of what was found, relative to δ and to the width of what was found, so that
-#: another program with roundings of its own agrees.
-MARGIN, WIDER = 2.0**-50, 2
+#: another program with roundings of its own agrees. Laws that are not known exactly make wide enclosures, by how much
+#: depends on the route.
+MARGIN, WIDER, MUCH_WIDER, KNOWN = 2.0**-50, 2, 8, 2.0**-48
 #: An edge whose ln δ is this far below the worst is first tried with Chernoff's bound.
 WORTH_TRYING = 0.3
 #: The widest enclosure, relative to δ, of an edge that needs no narrower one; and the share of what lies between it and
@@ -48,6 +50,8 @@ WORTH_TRYING = 0.3
 COARSEST, SHARE = 2.0**-6, 1 / 12
 #: Least distance to the grid's next power of two, relative, at which two programs agree on it.
 DECIDED = 2.0**-36
+#: Answers about each label, of unequal covariances, up to which integrals are tried.
+MOST_TIMES = 6
 #: Integrals that a certificate is worth without being asked.
 EFFORT = 64
 #: Edges whose spectra are estimated at once.
@@ -191,8 +195,9 @@ def prove(
     """A rigorous enclosure of δ(ε), by ball arithmetic, from the parameters as they are stored.
 
     Args:
-        released: A mechanism, or laws. Of a mechanism the laws of what it releases are formed without rounding, and
-            ``delta_upper`` includes what finite precision adds. Laws are taken as they are, up to their ``errors``.
+        released: A mechanism, or laws. Of a mechanism the laws of what it releases are formed without rounding,
+            ``delta_upper`` includes what finite precision adds, and all answers about a label that it is for count.
+            Laws are taken as they are, up to their ``errors``.
         graph: The neighbors; None for those of the mechanism.
         epsilon: ε in nats; None for that of the mechanism's design, edge by edge.
         scope: "answer" for one answer about one label, "table" for everyone's at once; None for that of the mechanism's
@@ -230,7 +235,9 @@ def prove(
         raise InputError("epsilon must be given, unless it is that of a mechanism's design on its own graph")
 
     laws = Laws(released)
-    found = _Search(laws, pairs, at, scope, math.inf if effort is None else validation.count(effort=effort))
+    times = 1 if mechanism is None else mechanism.times
+    left = math.inf if effort is None else validation.count(effort=effort)
+    found = _Search(laws, pairs, at, scope, times, left)
     found.run(mechanism.output if mechanism is not None else classes)
     loss = 0.0 if mechanism is None else _loss(mechanism, laws, pairs, at, scope)
     ideal, lower = max((e.upper for e in found.proved), default=0.0), max((e.lower for e in found.proved), default=0.0)
@@ -286,6 +293,7 @@ class _Search:
     pairs: IndexArray
     epsilon: FloatArray
     scope: str
+    times: int
     left: float
     proved: list[EdgeProof] = field(default_factory=list)
     excluded: list[Exclusion] = field(default_factory=list)
@@ -302,10 +310,10 @@ class _Search:
             rows = slice(start, start + BLOCK)
             spectra = path.spectra(means, covs, self.pairs[rows])
             for d, direction in enumerate(directions):
-                g, w = path.directed(*spectra, SIDES[direction])
+                g, w = path.directed(*spectra, SIDES[direction] * min(self.times, MOST_TIMES))
                 guesses[d, rows] = path.estimates(g, w, self.epsilon[rows])
                 orders[d, rows] = path.saddles(g, w, self.epsilon[rows], chernoff=True)
-        values = _values(classes, self.pairs, self.epsilon, self.scope)
+        values = _values(Releases.of(classes, self.scope, self.times), self.pairs, self.epsilon)
         guesses = np.where(np.isfinite(values), values, guesses)
         for row in np.argsort(-guesses.max(axis=0), kind="stable").tolist():
             self._edge(row, guesses[:, row], orders[:, row])
@@ -324,7 +332,7 @@ class _Search:
                     self._add(EdgeProof(row, directions[0], "apart", 1.0, 1.0))
                 return
             for direction, guess, order in zip(directions, guesses, orders, strict=True):
-                sides = SIDES[direction]
+                sides = SIDES[direction] * self.times
                 if self.upper == 1.0:
                     self.excluded.append(Exclusion(row, direction, 1.0))
                     continue
@@ -336,8 +344,10 @@ class _Search:
                         continue
                 if pair.equal_covs:
                     found = enclosure.gaussian(pair, sides, epsilon)
-                    self._add(_stated(row, direction, "gaussian", found, WIDER))
+                    self._add(_stated(row, direction, "gaussian", found, coarse=False))
                     continue
+                if self.times > MOST_TIMES:
+                    raise Unsettled(f"more than {MOST_TIMES} answers about each label, of unequal covariances")
                 made = made or pencil(pair)
                 self._integrated(row, direction, made, epsilon, guess)
         except Unsettled as reason:
@@ -351,11 +361,11 @@ class _Search:
             self.left -= 1
             if self.left < 0:
                 raise Unsettled("it would take more integrals than were asked for: shoal prove goes to the end")
-            found = enclosure.enclosed(made, SIDES[direction], epsilon, goal)
+            found = enclosure.enclosed(made, SIDES[direction] * self.times, epsilon, goal)
             by = "integral" if found.path else "chernoff" if found.order else "bounded"
             if by == "bounded" and found.upper == 1:
                 raise Unsettled("no enclosure was found within the limits on precision and work")
-            one = _stated(row, direction, by, found, WIDER if goal == enclosure.GOAL else 1)
+            one = _stated(row, direction, by, found, coarse=goal > enclosure.GOAL)
             if goal == enclosure.GOAL or one.upper <= self.upper:
                 self._add(one)
                 return
@@ -365,17 +375,18 @@ class _Search:
         self.upper = max(self.upper, one.upper)
 
 
-def _stated(row: int, direction: str, by: str, found: enclosure.Enclosure, wider: int) -> EdgeProof:
+def _stated(row: int, direction: str, by: str, found: enclosure.Enclosure, coarse: bool) -> EdgeProof:
     """An enclosure as a proof states it: a little outside, so that a program with roundings of its own agrees."""
-    narrow = by in ("integral", "gaussian")
-    slack = MARGIN * found.upper + wider * (found.upper - found.lower) if narrow else 0
+    width, slack = found.upper - found.lower, 0
+    if by in ("integral", "gaussian"):
+        wider = 1 if coarse else WIDER if width < KNOWN * found.upper else MUCH_WIDER
+        slack = MARGIN * found.upper + wider * width
     low, high = down(found.lower - slack), up(found.upper * (1 + MARGIN) + slack)
     return EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), found.path, found.order)
 
 
-def _values(classes: GaussianClasses, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
+def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> FloatArray:
     """(directions, n) ln δ by the accounting, to choose by; not a number where it says nothing."""
-    releases = Releases.of(classes, scope)
     found = np.full((releases.directions, len(pairs)), math.nan)
     for one in np.unique(epsilon):
         rows = np.flatnonzero(epsilon == one)
@@ -401,7 +412,7 @@ def _loss(mechanism: Mechanism, laws: Laws, pairs: IndexArray, epsilon: FloatArr
     means, covs = laws.rounded
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     steps = np.minimum(Grid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
-    tv = label_tv(np.sqrt(variances), steps)
+    tv = mechanism.times * label_tv(np.sqrt(variances), steps) * (1.0 if mechanism.times == 1 else LOSS_UP)
     moved = mechanism.bias.any(axis=1) if mechanism.gain is None else np.ones(n, dtype=bool)
     random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))
     for i in np.intersect1d(np.flatnonzero(moved & random), pairs):

@@ -125,7 +125,7 @@ def _sorted(executor: Executor, source: Source, config: Config, folder: Path) ->
             shard_size=config.shard_size,
             unit=config.unit,
             time_zone=config.time_zone,
-            columns=config.columns or None,
+            columns=config.named_columns or None,
             max_kw=config.max_kw,
             only=config.only,
         )
@@ -156,7 +156,14 @@ def assigned(
         out = out_path(root, "profile", "parquet", {}, [shard])
         jobs.append(Job(profiles.make_profiles, profiles.ProfileTask(shard.path, out), out, (shard,)))
     made, failed = run_jobs(executor, "profiles of the day", jobs, tell, for_good=True)
+    assignment, more = cells_of_profiles(executor, root, made, config, tell, config.shard_size, config.cell)
+    return assignment, failed + more
 
+
+def cells_of_profiles(
+    executor: Executor, root: Path, made: list[Part], config: Config, tell: Tell, shard_size: int, cell: int
+) -> tuple[Part, list[Lost]]:
+    """Cells of at most ``cell`` alike profiles, and which shard of about ``shard_size`` each belongs to."""
     total = sum(shard.households for shard in made)
     if config.table is not None and config.column is not None:
         settings: dict[str, Any] = {"table": _table_digest(config.table), "column": config.column}
@@ -164,7 +171,7 @@ def assigned(
         known = here(Job(clusters.values_known, clusters.ValuesTask(config.table, config.column, out), out))
         work: Callable[[clusters.ClusterTask], clusters.Clustered] = clusters.assign_by_value
     else:
-        count = clusters.cluster_count(total, config.cell)
+        count = clusters.cluster_count(total, cell)
         settings = {"clusters": count, "seed": config.seed}
         out = out_path(root, "centers", "npy", settings, made)
         tell("clusters of profiles", 0, 0)
@@ -181,14 +188,14 @@ def assigned(
     counts: Counter[int] = Counter()
     for shard in sorted_shards:
         counts.update(dict(shard.told(clusters.Clustered).counts))
-    settings = {"cap": config.cell, "floor": config.crowd, "shard_size": config.shard_size}
+    settings = {"cap": cell, "floor": config.crowd, "shard_size": shard_size}
     out = out_path(root, "groups", "parquet", settings, sorted_shards)
     tell("forming cells", 0, 0)
     paths = tuple(s.path for s in sorted_shards)
     found = tuple(sorted(counts.items()))
     join = config.table is None
-    forming = groups.GroupsTask(paths, found, config.cell, config.crowd, config.shard_size, join, out)
-    return here(Job(groups.groups_formed, forming, out)), failed + more
+    forming = groups.GroupsTask(paths, found, cell, config.crowd, shard_size, join, out)
+    return here(Job(groups.groups_formed, forming, out)), more
 
 
 def _table_digest(table: str) -> str:

@@ -25,6 +25,7 @@ from shoal.card.facts import LISTED, FitFacts
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters import clock, window
+from shoal.meters.answered import TRUTH, off_by
 from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.neighborhoods import crowd_graph
 from shoal.meters.quality import Readings
@@ -48,7 +49,7 @@ DAILY = ("origin", "refit_days", "drift_level")
 
 QUALITY_TABLE, LEFT_OUT = "quality.csv", "left_out.csv"
 #: Suffixes of a shard's files.
-ALL, QUALITY, LEFT, TRUTH, CROWDS = "all.zip", "quality.parquet", "left.parquet", "truth.npy", "crowds.parquet"
+ALL, QUALITY, LEFT, CROWDS = "all.zip", "quality.parquet", "left.parquet", "crowds.parquet"
 LATE = "joined after the crowds were fixed: no crowd would hide it"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"
 THIN = "too few of its crowd have new readings: they would not hide it"
@@ -174,12 +175,6 @@ def _written(
     return replace(forecasts.facts(graph), first=forecasts.households[0], later_known=known, later_absolute=off)
 
 
-def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
-    """Entries whose truth is known, and the sum of the absolute errors there."""
-    known = np.isfinite(truth) & np.isfinite(power)
-    return int(known.sum()), float(np.abs(power - truth)[known].sum())
-
-
 def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
     """(n, h) readings of the horizon in kW; NaN where none is known, as of a household without new readings."""
     at = window.place_origin(readings, forecasts.origin)
@@ -283,7 +278,7 @@ def stage(context: Context) -> Made:
         origin = _origin(grouped, config.origin)
         shards = grouped.shards
         if context.groups_fixed:
-            _refuse_other_groups(context, shards)
+            refuse_other_groups(context, shards)
         if before is not None:
             shards = [shard for shard in shards if shard.told(Received).number in before.forecasts]
         jobs = [fit_job(context.home, shard, config, origin, before) for shard in shards]
@@ -374,7 +369,7 @@ def _origin(grouped: Grouped, asked: str | None) -> str:
     raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
 
 
-def _refuse_other_groups(context: Context, shards: Sequence[Part]) -> None:
+def refuse_other_groups(context: Context, shards: Sequence[Part]) -> None:
     """Once answers have left, groups stay as they were: a household's neighbors are fixed by the ledger."""
     if not (context.folder / FIT).is_file():
         return  # the ledger itself refuses other neighbors
