@@ -99,7 +99,9 @@ class FitFacts(Record):
     refitted: int = 0
     drifted: int = 0
     silent: int = 0
-    newcomers: int = 0
+    newcomers: int = 0  #: without a place in a group yet
+    joined: int = 0  #: given a place in a group
+    merged_groups: int = 0  #: that became part of another, for good
     crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
     standing: bool = False  #: groups are kept for releases to come
 
@@ -113,7 +115,7 @@ class FitFacts(Record):
         """Of all shards."""
         added = (
             "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian", "later_known",
-            "shards", "carried", "refitted", "drifted", "silent", "newcomers",
+            "shards", "carried", "refitted", "drifted", "silent", "newcomers", "joined", "merged_groups",
         )  # fmt: skip
         reasons: Counter[str] = Counter()
         for part in parts:
@@ -330,6 +332,14 @@ class Spent(Record):
     spent: float
     budget: float
     releases: int  #: about this label
+    mode: str = "fixed"  #: what the budget holds for
+
+    @property
+    def choice(self) -> str:
+        """What the budget holds for, in words."""
+        if self.mode == "adaptive":
+            return "for whatever is asked in the light of earlier answers"
+        return "for a series of releases fixed in advance"
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ def _assurance(card: ReleaseCard) -> Iterator[str]:
     )
     if release.worst is not None:
         worst = release.worst
-        yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}."
+        yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}, {worst.choice}."
 
 
 def _absent(card: ReleaseCard) -> Iterator[str]:
@@ -179,7 +179,7 @@ def _absent(card: ReleaseCard) -> Iterator[str]:
             ((_text(reason), number) for reason, number in fit.reasons),
         )
     if fit.newcomers:
-        yield f"{counted(fit.newcomers, fit.noun)} new since the groups were fixed: no group would hide them."
+        yield f"{counted(fit.newcomers, fit.noun)} new, without a group yet: nothing was released about them."
     if lost:
         yield "\n".join(f"- {one.stage} {_code(one.key[:12])}: {_text(one.message)}" for one in lost)
 

@@ -298,7 +298,7 @@ def ledger_facts(ledger: Ledger, *, labels: int, name: str = "") -> ReleaseFacts
         head=str(ledger.head),
         releases=spent.releases,
         ledger_labels=len(spent.by_label),
-        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases),
+        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases, worst.mode),
     )
 
 

@@ -111,6 +111,9 @@ class ClassTable:
     def answers(self, normals: FloatArray | None = None) -> FloatArray:
         return self.values
 
+    def lasting(self) -> FloatArray:
+        return self.means
+
     def questions(self, name: str) -> list[str]:
         """A label's first row has the name of the release, the others a number beside it."""
         seen = np.zeros(len(self.labels), dtype=np.int64)

@@ -65,7 +65,9 @@ def run(
     update: Annotated[
         bool,
         typer.Option(
-            "--update", help="FILE is a new day: go on from this folder's forecasts or crowds; a new release."
+            "--update",
+            help="FILE is a new day: go on from this folder's forecasts or crowds; a new release. In a new folder: "
+            "begin with standing crowds.",
         ),
     ] = False,
     again: options.Again = False,

@@ -24,6 +24,7 @@ from shoal.errors import InputError
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import Releaser
 from shoal.meters.forecast import Forecasts
+from shoal.meters.neighborhoods import usual
 from shoal.meters.queries import AccountingWarning
 from shoal.meters.traces import power_accuracy
 from shoal.validation import FloatArray, IndexArray
@@ -89,6 +90,9 @@ class ForecastAnswers:
         if self.query == "trajectory":
             return self.forecasts.answer(self.query, normals)
         return self.forecasts.answer(self.query, unit=self.answer_unit)
+
+    def lasting(self) -> FloatArray:
+        return usual(self.forecasts)
 
     def questions(self, name: str) -> list[str]:
         return [name] * len(self.labels)

@@ -69,7 +69,7 @@ class Config:
     crowd: int = _setting("neighbors", 10, "every household hides among at least so many, itself included")
     crowds: str | None = _setting(
         "neighbors", None, '"once": by this release\'s forecasts, for one release (the default); "standing": by the '
-        "training history, to be kept for releases to come"
+        "training history, to be kept for releases to come (the default of a folder begun with --update)"
     )  # fmt: skip
     largest_share: float | None = _setting(
         "neighbors", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
@@ -197,8 +197,7 @@ class Config:
         mean, or its center where the worst error counts.
         """
         found = self.method or ("auto" if self.rho is None else "transport")
-        if found == "auto" and not (self.discrete and not self.standing):
-            # A codebook pays ε for every release; the crowd's own curve is the same for all, day after day.
+        if found == "auto" and not self.discrete:
             found = "center"
         return "mean" if found == "center" and self.objective == "mean" else found
 

@@ -64,6 +64,9 @@ class Fitted(Protocol):
     def answers(self, normals: FloatArray | None = None) -> FloatArray:
         """(m, k) the answers that go into the mechanism."""
 
+    def lasting(self) -> FloatArray:
+        """(n, k) constants that answers of later releases resemble: what odds of kept draws are chosen by."""
+
     def questions(self, name: str) -> list[str]:
         """What the ledger calls each answer in the release of this name."""
 

@@ -102,7 +102,8 @@ def run(
         out: folder of the run: new, empty, or a run to continue.
         config: settings; by default those of the folder, or the defaults.
         again: make a new release although there is one; it is charged.
-        update: the source is a new day: go on from this folder's forecasts, or its crowds; a new release.
+        update: the source is a new day: go on from this folder's forecasts, or its crowds; a new release. In a new
+            folder, the first of such releases, whose crowds are standing.
         progress: called with (stage, what is happening, done, total).
         settings: fields of :class:`shoal.Config` and of :class:`shoal.Speed`, on top of ``config``.
 
@@ -299,19 +300,21 @@ class Run:
     def go_on(self) -> None:
         """Take the readings that were named for a new day: put the last release aside and go on from its forecasts.
 
-        Asked for again with the same readings, as after an interruption, it changes nothing.
+        In a new folder it begins: with crowds that are made to be kept. Asked for again with the same readings, as
+        after an interruption, it changes nothing.
         """
         with self.held():
             self._go_on()
 
     def _go_on(self) -> None:
         before = self._saved
-        if before is not None and before.previous and before.source.digest == self.state.source.digest:
+        assert before is not None  # the folder is held
+        if not before.stages and not before.previous and not self.has_released:
+            self._begin_standing()
             return
-        if before is None or "design" not in before.stages:
-            raise InputError("update: this folder has no forecasts and design to go on from; run it without --update")
-        if before.source.digest == self.state.source.digest:
-            raise InputError("update: name the file with the new readings")
+        same = before.source.digest == self.state.source.digest
+        if same and (before.previous or before.config.standing):
+            return
         if "release" not in before.stages:
             raise InputError("update: the last release of this folder is not finished; finish it without --update")
         self._refuse_dependent()
@@ -331,6 +334,15 @@ class Run:
         self._archive(aside)
         state = replace(self.state, config=config, stages={}, release=self.state.release + 1, releasing=None)
         self._remember(replace(state, previous=aside))
+
+    def _begin_standing(self) -> None:
+        """The first of the releases that go on from each other: its crowds are made to be kept."""
+        if self.config.crowds == "once":
+            raise InputError(
+                "crowds: with --update releases go on from each other, and crowds chosen for one release hold for that "
+                "one; leave out --crowds once, or --update"
+            )
+        self._remember(replace(self.state, config=self.config.changed(crowds="standing")))
 
     @property
     def release_name(self) -> str:
@@ -553,7 +565,8 @@ class Run:
             raise InputError(
                 f"crowds: those of {self.path.name} were chosen by the forecasts of its release, for that one release. "
                 "Crowds of another day would differ, and whoever is in both would hide only among those that they "
-                "share. Nothing was changed. To release again and again, start a new folder with --crowds standing"
+                "share. Nothing was changed. To release again and again, start a new folder with --crowds standing, or "
+                "with --update from the first release on"
             )
 
     def _put_aside(self) -> None:

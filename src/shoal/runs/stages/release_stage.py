@@ -225,14 +225,25 @@ def _released_before(
 
 def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str, asked: Config) -> Part:
     shard = fitted(forecast.path, asked.query, asked.answers)
-    shown = ledger.charge(
-        Path(mechanism.path).read_bytes(),
-        drawn.answers,
-        drawn.drawn,
-        drawn.labels,
-        query_ids=shard.questions(name),
-        bounds=bound_of(mechanism),
-    )
+    content, ids = Path(mechanism.path).read_bytes(), shard.questions(name)
+    shown = drawn.drawn.copy()
+    left = np.arange(len(drawn.labels))
+    if asked.standing and isinstance(load(mechanism.path), Codebook):
+        # Whose draw is kept gets its curve of the day; what was drawn for it now is thrown away.
+        kept = ledger.renew(content, drawn.labels, query_ids=ids)
+        for i, answer in enumerate(kept):
+            if answer is not None:
+                shown[i] = answer
+        left = np.array([i for i in left if kept[i] is None], dtype=np.intp)
+    if len(left):
+        shown[left] = ledger.charge(
+            content,
+            drawn.answers[left],
+            drawn.drawn[left],
+            [drawn.labels[i] for i in left],
+            query_ids=[ids[i] for i in left],
+            bounds=bound_of(mechanism),
+        )
     return _written(mechanism, shard, shown, out)
 
 
@@ -269,7 +280,9 @@ def _facts(part: Part, name: str, head: str, config: Config, overview: Overview)
         head=head,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=None if worst is None else Spent(worst.epsilon, round_up(worst.spent), worst.budget, worst.releases),
+        worst=None
+        if worst is None
+        else Spent(worst.epsilon, round_up(worst.spent), worst.budget, worst.releases, worst.mode),
         later_known=told.later_known,
         later_absolute=told.later_absolute,
     )

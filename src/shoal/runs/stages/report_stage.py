@@ -91,8 +91,10 @@ def stage(
         }
     )
     context.tell(text, 2, 4)
-    line = None if isinstance(mechanism, Codebook) else _frontier(context, mechanism, answers)
     cost = _price(shard, config)
+    # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
+    at_once = bool(cost) and facts[1].all_alike
+    line = None if isinstance(mechanism, Codebook) or at_once else _frontier(context, mechanism, answers)
     context.tell(text, 3, 4)
     verification = None
     with open_ledger(context.folder, config) as ledger:
@@ -136,7 +138,6 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             plots.append(
                 lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, thick=True)])
             )
-    plots.append(_by_epsilon(power, config))
     said = "against what was metered later" if found.metered else "against the forecast it stands for"
     return {
         "price": tuple(plots),
@@ -144,9 +145,13 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             f"Everybody gets the curve of a crowd: its error {said}, for crowds formed by these forecasts from the "
             f"{len(power)} households of one shard. Small crowds and large populations cost least; this "
             f"release has crowds of at least {config.crowd}.",
-            "A larger ε buys less error with a codebook, one of a few curves of the crowd for each household, and "
-            "nothing that is ε-private errs less than the dashed line. Equal noise is shown at a weaker guarantee, "
-            "δ = 1e-5.",
+        ),
+        "equal_epsilon": _by_epsilon(power, config),
+        "equal_epsilon_says": (
+            f"What an ε costs, by method, in {CROWDS} crowds of these forecasts. The crowd's own curve is the same for "
+            "all and has one error at every ε. A larger ε errs less with a codebook, one of a few curves of the crowd "
+            "for each household, and nothing that is ε-private errs less than the dashed line. Equal noise is shown at "
+            "a weaker guarantee, δ = 1e-5.",
         ),
     }
 

@@ -30,10 +30,10 @@ from shoal.graph import NeighborGraph
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, LAWS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.members import Roster
 from shoal.runs.regroup import Received
 from shoal.runs.shards import write_frame
 from shoal.runs.stages.fit_stage import (
-    CROWDS,
     FEW,
     LEFT,
     LEFT_OUT,
@@ -42,6 +42,7 @@ from shoal.runs.stages.fit_stage import (
     crowds_of,
     group_graph,
     refuse_other_groups,
+    write_roster,
     yesterday,
 )
 from shoal.runs.store import Store, put_whole
@@ -159,10 +160,7 @@ def _written(
     schema = {"household": pl.String, "reason": pl.String}
     left = pl.DataFrame({"household": list(gone), "reason": list(gone.values())}, schema=schema)
     write_frame(path.with_suffix(f".{LEFT}"), left)
-    members = {"household": list(hiding), "crowd": list(hiding.values())}
-    write_frame(
-        path.with_suffix(f".{CROWDS}"), pl.DataFrame(members, schema={"household": pl.String, "crowd": pl.Int64})
-    )
+    write_roster(path, Roster(dict(hiding)))
     put_whole(path, table.save)
     sizes = group_sizes(graph)
     return FitFacts(
