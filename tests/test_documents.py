@@ -62,7 +62,7 @@ ROOMS = ["errors", "validation", "files", "plaintext", "archive", "notebook", "c
          "accounting", "noise", "output",
          "certificate", "mechanism_file", "mechanism", "clip", "mixtures", "codebooks", "mechanism_reader",
          "interchange",
-         "designs", "proofs", "ledger", "audits", "card", "meters", "classdata",
+         "proofs", "designs", "ledger", "audits", "card", "meters", "classdata",
          "reproduction", "studies", "runs", "service", "cli"]  # fmt: skip
 
 

@@ -308,6 +308,12 @@ class Mechanism:
         """The worst edge at the design's ε, over all edges, from the stored parameters, for the design's scope."""
         return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope), self.lower_bound)
 
+    def with_certificate(self, certificate: Certificate) -> Mechanism:
+        """The same parameters with a certificate that somebody proved about them; a file does not keep it."""
+        twin = copy.copy(self)
+        twin.__dict__["certificate"] = certificate
+        return twin
+
     def certified(self, scope: str) -> Certificate:
         """The certificate for a scope, the mechanism's own or the other one, without a lower bound there."""
         validation.choice(list(SCOPES), scope=scope)

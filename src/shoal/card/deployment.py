@@ -74,6 +74,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "privacy_parameters_description": f"{design.statement}. "
                 + (f"{promise(design.epsilon, upper(design.delta), design.scope)} " if design.meaningful else "")
                 + "".join(f"{line} " for line in other_scope(design))
+                + f"This delta is {design.theorem}. "
                 + "Whole curve, delta by epsilon: "
                 + ", ".join(f"{epsilon:g}: {upper(delta)}" for epsilon, delta in design.curve),
             },

@@ -253,6 +253,16 @@ class DesignFacts(Record):
     notes: tuple[str, ...] = ()
     decisions: tuple[tuple[str, int], ...] = ()  #: what became of the groups of an earlier design
     failed: tuple[Lost, ...] = ()
+    proved: str = ""  #: what makes δ a theorem about the stored parameters; empty: it is not proved to be one
+    unproved: str = ""  #: why not
+    proof: str = ""  #: digest of the proof's file; of several, see :func:`together`
+
+    @property
+    def theorem(self) -> str:
+        """Whether δ is proved, in words."""
+        if not self.proved:
+            return f"not proved: {self.unproved}" if self.unproved else "not proved"
+        return f"proved ({self.proved}{f', proof {self.proof[:16]}' if self.proof else ''})"
 
     @property
     def by_step(self) -> bool:
@@ -310,6 +320,9 @@ class DesignFacts(Record):
             notes=_listed(sorted({note for part in parts for note in part.notes})),
             decisions=tuple(sorted(decisions.items())),
             failed=_listed(lost for part in parts for lost in part.failed),
+            proved=" and ".join(sorted({part.proved for part in parts})) if all(part.proved for part in parts) else "",
+            unproved="; ".join(_listed(sorted({part.unproved for part in parts if not part.proved}))),
+            proof=together(proofs) if (proofs := [part.proof for part in parts if part.proof]) else "",
         )
 
 

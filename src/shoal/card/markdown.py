@@ -47,6 +47,7 @@ def _sections(card: ReleaseCard) -> Iterator[str]:
         ),
         ("Released", f"{asked.released} ({design.entries} entries)"),
         ("The attacker may know", asked.attacker_may_know),
+        ("This δ is", design.theorem),
         ("Finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included above and below"),
         ("No mechanism of this kind reaches below", f"δ = {lower(design.best_possible, 3)} at this accuracy"),
     ]

@@ -99,6 +99,7 @@ def _well(design: DesignFacts | None, noun: str) -> list[str]:
     lines = [
         f"{design.statement}, {design.method}. {promise(design.epsilon, upper(design.delta), design.scope)} Neighbors "
         f"are the {many(noun)} of one group.",
+        f"This δ is {design.theorem}.",
         f"Hardest to hide: {a} from {b}.",
     ]
     lines += other_scope(design)
