@@ -151,7 +151,7 @@ def test_another_graph_is_refused(ledger: Ledger) -> None:
     path = dataclasses.replace(
         mechanism, graph=NeighborGraph.from_edges(LABELS, [("h0", "h1"), ("h1", "h2")]), epsilon=np.ones(2)
     )
-    with pytest.raises(InputError, match="graph differs"):
+    with pytest.raises(InputError, match="1 pair"):
         ledger.charge(path, true, drawn, LABELS, query_ids="b")
 
 
@@ -259,7 +259,7 @@ def test_few_statements_whatever_the_number_of_labels(sqlite_url: str, monkeypat
             with no_spectra(monkeypatch):
                 ledger.charge(mechanism, true, drawn, labels, query_ids="a", bounds=bound)
             used.append(len(counts))
-    assert used[0] == used[1] < 30
+    assert used[0] == used[1] < 32
 
 
 def test_answers_and_accounts_are_found_by_an_index(sqlite_url: str) -> None:

@@ -257,6 +257,8 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
         "target": design.target,
         "finite_precision": up(design.finite_precision),
+        "proved": bool(design.proved),
+        "proof": {"by": design.proved or None, "digest": design.proof or None, "why_not": design.unproved or None},
         "best_possible_delta": design.best_possible,
     }
 
@@ -344,7 +346,7 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
         "labels": release.ledger_labels,
         "largest": None
         if worst is None
-        else {"epsilon": worst.epsilon, "spent": up(worst.spent), "budget": worst.budget},
+        else {"epsilon": worst.epsilon, "spent": up(worst.spent), "budget": worst.budget, "mode": worst.mode},
         "head": release.head,
     }
 

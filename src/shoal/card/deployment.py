@@ -10,9 +10,11 @@ from shoal import __version__
 from shoal.card.assumptions import question
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import many, up, upper
+from shoal.card.facts import ReleaseFacts
 from shoal.card.promise import promise
 from shoal.card.summary import other_scope
 from shoal.errors import InputError
+from shoal.plaintext import printable
 
 #: What only the publisher can fill in -> what stands there until then.
 PUBLISHER = {
@@ -72,6 +74,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "privacy_parameters_description": f"{design.statement}. "
                 + (f"{promise(design.epsilon, upper(design.delta), design.scope)} " if design.meaningful else "")
                 + "".join(f"{line} " for line in other_scope(design))
+                + f"This delta is {design.theorem}. "
                 + "Whole curve, delta by epsilon: "
                 + ", ".join(f"{epsilon:g}: {upper(delta)}" for epsilon, delta in design.curve),
             },
@@ -85,7 +88,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "post_processing": "Rounding to a grid common to all labels",
                 "composition": "Not counted beyond one release"
                 if release is None
-                else f"Exact per pair of labels over all releases; ledger head {release.head}",
+                else f"Per pair of labels over all releases, {_counting(release)}; ledger head {release.head}",
             },
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": "Class laws fitted on the labels' own data; not charged"
@@ -103,6 +106,12 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
     return "\n".join(_yaml(record)) + "\n"
 
 
+def _counting(release: ReleaseFacts) -> str:
+    if release.worst is not None and release.worst.mode == "adaptive":
+        return "by a filter that holds for adaptive choices"
+    return "composed exactly, for a series fixed in advance"
+
+
 def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
     for key, item in value.items():
         if isinstance(item, Mapping):
@@ -110,6 +119,10 @@ def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield from _yaml(item, indent + "  ")
         elif isinstance(item, list):
             yield f"{indent}{key}:"
-            yield from (f"{indent}  - {json.dumps(one, ensure_ascii=False)}" for one in item)
+            yield from (f"{indent}  - {_string(one)}" for one in item)
         else:
-            yield f"{indent}{key}: {json.dumps(item, ensure_ascii=False)}"
+            yield f"{indent}{key}: {_string(item)}"
+
+
+def _string(value: Any) -> str:
+    return json.dumps(printable(value) if isinstance(value, str) else value, ensure_ascii=False)

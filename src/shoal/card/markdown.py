@@ -12,11 +12,12 @@ from shoal.card.facts import CROWD, Accuracy, DesignFacts, lost_shards, promised
 from shoal.card.measures import OWN
 from shoal.card.promise import HOLDERS, promise
 from shoal.card.summary import attacked_groups, crowd_sentence, other_scope, price, short_unit, sizes
+from shoal.plaintext import printable
 
 
 def markdown(card: ReleaseCard) -> str:
     """The card as a page."""
-    return "\n\n".join(part for part in _sections(card) if part) + "\n"
+    return printable("\n\n".join(part for part in _sections(card) if part) + "\n", keep="\n")
 
 
 def _sections(card: ReleaseCard) -> Iterator[str]:
@@ -46,6 +47,7 @@ def _sections(card: ReleaseCard) -> Iterator[str]:
         ),
         ("Released", f"{asked.released} ({design.entries} entries)"),
         ("The attacker may know", asked.attacker_may_know),
+        ("This δ is", design.theorem),
         ("Finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included above and below"),
         ("No mechanism of this kind reaches below", f"δ = {lower(design.best_possible, 3)} at this accuracy"),
     ]
@@ -114,9 +116,9 @@ def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
             f"released, {nearest(before)} {found.unit} without protection{price(before, after)}."
         )
     if card.design.by_step:
-        yield _table(("step", "rmse", "bias", _interval_head(found)), _steps(found))
+        yield _table((card.fit.entry, "rmse", "bias", _interval_head(found)), _steps(found))
     else:
-        yield f"Errors by step are told only where every {noun} is one of {CROWD} or more."
+        yield f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more."
 
 
 def _interval_head(found: Accuracy) -> str:
@@ -162,7 +164,7 @@ def _assurance(card: ReleaseCard) -> Iterator[str]:
     )
     if release.worst is not None:
         worst = release.worst
-        yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}."
+        yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}, {worst.choice}."
 
 
 def _absent(card: ReleaseCard) -> Iterator[str]:
@@ -178,7 +180,7 @@ def _absent(card: ReleaseCard) -> Iterator[str]:
             ((_text(reason), number) for reason, number in fit.reasons),
         )
     if fit.newcomers:
-        yield f"{counted(fit.newcomers, fit.noun)} new since the groups were fixed: no group would hide them."
+        yield f"{counted(fit.newcomers, fit.noun)} new, without a group yet: nothing was released about them."
     if lost:
         yield "\n".join(f"- {one.stage} {_code(one.key[:12])}: {_text(one.message)}" for one in lost)
 
@@ -199,7 +201,7 @@ def _row(cells: Iterable[object]) -> str:
 
 
 def _text(value: object) -> str:
-    return str(value).replace("\n", " ")
+    return printable(str(value).replace("\n", " "))
 
 
 def _code(text: object) -> str:

@@ -6,6 +6,7 @@ from shoal.card.assumptions import question
 from shoal.card.digits import counted, many, nearest, percent, upper
 from shoal.card.facts import MEANINGLESS, AuditFacts, DesignFacts, FitFacts, Named, ReleaseFacts, lost_shards
 from shoal.card.promise import HOLDERS, promise
+from shoal.plaintext import printable
 
 Part = tuple[str, list[str]]
 
@@ -26,7 +27,7 @@ def summary(
         ("What was spent", _spent(release, noun)),
         ("What is missing", _missing(fit, design, release)),
     ]
-    return [(heading, lines) for heading, lines in parts if lines]
+    return [(heading, [printable(line) for line in lines]) for heading, lines in parts if lines]
 
 
 #: Two figures below this need not be told apart.
@@ -67,9 +68,9 @@ def _protected(fit: FitFacts | None, design: DesignFacts | None) -> list[str]:
     ]
     if fit.crowd:
         lines.append(
-            "Groups were formed from the training history, to be kept."
+            "Groups were formed from what is known of their members, to be kept."
             if fit.standing
-            else "Groups were formed by these forecasts and hold for this one release."
+            else "Groups were formed by these answers and hold for this one release."
         )
     if design is not None:
         asked = question(design.query)
@@ -77,8 +78,10 @@ def _protected(fit: FitFacts | None, design: DesignFacts | None) -> list[str]:
     if fit.goes_on:
         lines.append(
             f"Since the last release: {fit.carried} carried on, {fit.refitted} fitted anew ({fit.drifted} of them had "
-            f"changed), {fit.silent} without anything new."
+            f"changed), {fit.joined} joined a group, {fit.silent} without anything new or someone to hide among."
         )
+    if fit.merged_groups:
+        lines.append(f"{counted(fit.merged_groups, 'group')} became part of another for good: too few were left of it.")
     return lines
 
 
@@ -96,6 +99,7 @@ def _well(design: DesignFacts | None, noun: str) -> list[str]:
     lines = [
         f"{design.statement}, {design.method}. {promise(design.epsilon, upper(design.delta), design.scope)} Neighbors "
         f"are the {many(noun)} of one group.",
+        f"This δ is {design.theorem}.",
         f"Hardest to hide: {a} from {b}.",
     ]
     lines += other_scope(design)
@@ -202,7 +206,7 @@ def _spent(release: ReleaseFacts | None, noun: str) -> list[str]:
     worst = release.worst
     lines = [
         f"δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of a budget of {worst.budget:g} for the {noun} with most spent; "
-        f"{counted(worst.releases, 'release')} about it."
+        f"{counted(worst.releases, 'release')} about it. The budget holds {worst.choice}."
     ]
     if release.budget_set:
         lines.append("The ledger had no budget; this one was set. `shoal ledger budget` changes it.")
@@ -220,7 +224,7 @@ def _missing(fit: FitFacts | None, design: DesignFacts | None, release: ReleaseF
             + " Their absence can be seen."
         )  # fmt: skip
     if fit is not None and fit.newcomers:
-        lines.append(f"{counted(fit.newcomers, fit.noun)} new since the groups were fixed: no group would hide them.")
+        lines.append(f"{counted(fit.newcomers, fit.noun)} new, without a group yet: nothing was released about them.")
     lines += [
         f"SHARD LEFT OUT, nothing of it is released: {lost.stage} {lost.key[:12]}: {lost.message}"
         for lost in lost_shards(fit, design, release)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shoal import validation
@@ -28,6 +28,7 @@ from shoal.designs.problem import Problem
 from shoal.errors import UnreachableError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
+from shoal.proofs.proof import proved
 
 #: Paid on top of the price of perfection, for the sliver of noise that covers rounding.
 MARGIN = 1e-7
@@ -50,6 +51,7 @@ def calibrate(
     seed: int = 0,
     *,
     scope: str = "answer",
+    times: int = 1,
     tolerance: float = 2e-3,
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
@@ -58,6 +60,7 @@ def calibrate(
     iterations: int | None = None,
     start: Mechanism | None = None,
     progress: Progress | None = None,
+    prove: bool = True,
 ) -> Mechanism:
     """The least ρ at which a method meets (ε, δ), found for every connected group of labels by itself.
 
@@ -69,13 +72,14 @@ def calibrate(
         delta: the target.
         notion: the δ that is to meet it.
         seed: seed of the search's own randomness.
-        scope: as in :func:`shoal.design`.
+        scope, times: as in :func:`shoal.design`.
         tolerance: relative accuracy of each group's ρ.
         weights, noise_floor, max_bias: as in :func:`shoal.design`.
         time_limit: seconds for all groups together; what was found until then is returned.
         iterations: steps per stage of a search, as in :func:`shoal.design`; no clock is looked at.
         start: an earlier mechanism for the same labels: what it spends is tried first, from its parameters.
         progress: called with (groups done, groups).
+        prove: whether the certificate is to be proved, within bounds on the work; it then says that it is, or why not.
 
     Returns:
         A mechanism with ``certificate.delta_upper <= delta``, finite precision included; an UnreachableError where
@@ -87,8 +91,8 @@ def calibrate(
         >>> classes = shoal.GaussianClasses.deterministic([[0.0, 0.0], [1.0, 0.5], [0.2, 0.7]])
         >>> graph = shoal.NeighborGraph.complete(classes.labels)
         >>> mechanism = shoal.calibrate(classes, graph, "center", epsilon=1.0, delta=1e-6)
-        >>> mechanism.certificate.delta_upper <= 1e-6
-        True
+        >>> mechanism.certificate.delta_upper <= 1e-6, mechanism.certificate.proved
+        (True, True)
     """
     validation.choice(list(METHODS), method=method)
     delta = validation.probability(delta=delta, below_one=True)
@@ -98,7 +102,7 @@ def calibrate(
     if time_limit is not None:
         time_limit = validation.positive(time_limit=time_limit)
     problem = Problem.of(
-        classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope
+        classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope, times
     )
     groups = [members for members in problem.components if len(members) > 1]
     end = math.inf if time_limit is None else time.monotonic() + time_limit
@@ -120,10 +124,19 @@ def calibrate(
         if progress is not None:
             progress(number + 1, len(groups))
     if all(mechanism.method == "none" for _, mechanism in found) and noise_floor == 0:
-        return attained(design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, weights=weights), delta)
-    if len(groups) == 1 and len(groups[0]) == problem.n_labels:
-        return attained(found[0][1], delta)
-    return attained(joined(method, problem, found), delta)
+        made = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times, weights=weights)
+    elif len(groups) == 1 and len(groups[0]) == problem.n_labels:
+        made = found[0][1]
+    else:
+        made = joined(method, problem, found)
+    made = attained(made, delta)
+    if not prove:
+        return made
+    certain, _ = proved(made)
+    if certain.certificate.delta_upper > delta:
+        above = replace(made.certificate, unproved="what can be proved lies above delta, if by a rounding")
+        return made.with_certificate(above)
+    return certain
 
 
 def attained(mechanism: Mechanism, delta: float) -> Mechanism:
@@ -166,6 +179,7 @@ class _Group:
             self.part.notion,
             self.seed,
             scope=self.part.scope,
+            times=self.part.times,
             weights=self.weights,
             noise_floor=0.0 if bare else self.part.noise_floor,
             max_bias=self.part.max_bias,

@@ -15,7 +15,7 @@ from shoal.errors import InputError, ShoalError
 from shoal.mechanism_reader import Releaser, load
 from shoal.runs.context import DESIGN, FIT
 from shoal.runs.folder import Folder
-from shoal.runs.stages import design_stage, fit_stage, release_stage
+from shoal.runs.stages import design_stage, first_stage, release_stage
 
 if TYPE_CHECKING:
     from shoal.runs.run import Run
@@ -29,7 +29,7 @@ def refusal(run: Run) -> str:
     """Why the run does not go on, and what going on would cost."""
     where = run.path.name
     return (
-        f"out: {where} holds a release made with other settings, readings or another shoal. Nothing was changed. "
+        f"out: {where} holds a release made with {run.what_differs()}. Nothing was changed. "
         f"{_cost(run)} `shoal run --out {where} --again` with these settings does it; a new folder starts afresh"
     )
 
@@ -59,7 +59,7 @@ def _hardest(run: Run) -> Releaser:
     if run.is_done("design"):
         return load(design_stage.hardest(run.context("design").listing(DESIGN)).path)
     folder = Folder(run.folder / NEXT)
-    folder.path.mkdir(exist_ok=True)
+    folder.path.mkdir(exist_ok=True, mode=0o700)
     try:
         context = replace(run.context("design"), folder=folder, preview=True)
         if run.is_done("fit"):
@@ -67,7 +67,7 @@ def _hardest(run: Run) -> Releaser:
         else:
             if run.state.previous is not None:
                 raise InputError("the forecasts of a day that goes on from another are made anew only with the release")
-            fit_stage.stage(replace(context, groups_fixed=False))
+            first_stage.stage(replace(context, groups_fixed=False))
         design_stage.stage(context)
         return load(design_stage.hardest(context.listing(DESIGN)).path)
     finally:
