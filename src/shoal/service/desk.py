@@ -370,7 +370,8 @@ class Desk:
                         "certificate": offer.certificate,
                     },
                 )
-        except BudgetError:
+        except (BudgetError, InputError):
+            # The ledger's own words name accounts of labels. `shoal ledger budget` and its log have them for the owner.
             raise Refused("the data owner's budget does not allow this question") from None
 
     def _sheet(self, person: Person, offer: Offer, entry: Entry) -> Sheet:
