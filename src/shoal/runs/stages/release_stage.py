@@ -13,9 +13,11 @@ answers has no table to pass on.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +36,7 @@ from shoal.meters.forecast import Forecasts
 from shoal.noise.source import standard_normals
 from shoal.runs.config import DELTA, Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
-from shoal.runs.folder import LEDGER, Folder
+from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing, Part, done, out_path, receipted
 from shoal.runs.stages.design_stage import bound_of, hardest
 from shoal.runs.stages.fit_stage import TRUTH, off_by, save_array
@@ -45,7 +47,7 @@ from shoal.workers.executor import Executor, Failure
 if TYPE_CHECKING:
     import polars as pl
 
-SETTINGS = ("query", "scale", "ledger")
+SETTINGS = ("query", "scale")
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
 #: Column of names in the owner's tables.
 NAMES = "household"
@@ -69,6 +71,7 @@ class Drawn:
     labels: tuple[str, ...]
     answers: FloatArray
     drawn: FloatArray
+    readings: tuple[str, ...]
 
     def __repr__(self) -> str:
         return f"Drawn({len(self.labels)} labels)"
@@ -92,9 +95,23 @@ def do(task: DrawTask) -> Drawn:
     forecasts = Forecasts.load(task.forecasts.path)
     answers = true_answers(forecasts, task.query, task.unit, task.normals)
     labels = forecasts.households
+    read = readings_of(forecasts)
     if isinstance(mechanism, Codebook):
-        return Drawn(labels, answers, mechanism.release(list(labels)))
-    return Drawn(labels, answers, mechanism.release(answers, list(labels)))
+        return Drawn(labels, answers, mechanism.release(list(labels)), read)
+    return Drawn(labels, answers, mechanism.release(answers, list(labels)), read)
+
+
+def readings_of(forecasts: Forecasts) -> tuple[str, ...]:
+    """A digest per household of the readings of the day before the origin, and of when that is.
+
+    Whatever else goes into a forecast, from the same day before the same origin it answers the same question.
+    """
+    day = forecasts.recent
+    if day is None:
+        day = np.full((len(forecasts.households), 1), np.nan)
+    when = f"{forecasts.origin.astimezone(UTC).isoformat()} {forecasts.step}".encode()
+    plain = np.where(np.isnan(day), np.nan, day + 0.0).astype("<f8")
+    return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
 
 
 def merge(parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
@@ -150,16 +167,16 @@ def stage(context: Context) -> Made:
     worst = load(hardest(listing).path)
     refuse_empty_claims(worst, config)
     Store(str(context.home)).sweep()
-    with open_ledger(context.folder, config, create=True) as ledger, context.workers(len(listing.parts)) as executor:
-        budget_set = ensure_budget(ledger, worst, config)
+    with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
+        budget_set = ledger.ensure_budget(worst.classes.labels, *default_budget(config))
         given, failed = _through(context, ledger, executor, listing)
-        overview, head = ledger.overview(), str(ledger.head)
+        overview, head, identity = ledger.overview(), str(ledger.head), ledger.identity
     if not given:
         raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
     context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
     together = config.scope == "table"
     _tables(context.folder, [part.path for part in given], together)
-    facts = merge([_facts(part, name, head, config, overview) for part in given])
+    facts = merge([_facts(part, name, head, identity, overview) for part in given])
     written = (RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ()))
     return Made(written, replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
 
@@ -183,6 +200,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
         else:
             waiting.append(number)
     context.tell(text, len(finished), len(outs))
+    _refuse_together(context, ledger, [listing.pairs[number] for number in waiting])
     tasks = []
     for number in waiting:
         mechanism, forecast = listing.pairs[number]
@@ -197,7 +215,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             failed.append(Lost(RELEASED, mechanism.key, result.message))
             continue
         try:
-            finished[number] = _charged(ledger, name, mechanism, forecast, result, outs[number], unit)
+            finished[number] = _charged(context, ledger, mechanism, forecast, result, outs[number])
         except BudgetError as error:
             so_far = sum(part.households for part in finished.values())
             others = f". {so_far} household(s) of other shards had been released and charged before"
@@ -207,6 +225,23 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             ) from None  # fmt: skip
         context.tell(text, len(finished) + len(failed), len(outs))
     return [finished[number] for number in sorted(finished)], failed
+
+
+def _refuse_together(context: Context, ledger: Ledger, pairs: Sequence[tuple[Part, Part]]) -> None:
+    """Refuse before the first shard is charged what would be refused at a later one."""
+    if len(pairs) == 1:
+        return  # a shard is charged or refused as a whole
+    whole = []
+    for mechanism, forecast in pairs:
+        try:
+            mechanism.check()
+            forecast.check()
+        except InputError:
+            continue  # a damaged shard fails by itself, where it is read
+        whole.append(mechanism.path)
+        forecasts = Forecasts.load(forecast.path)
+        ledger.refuse_seen(forecasts.households, readings_of(forecasts), context.series)
+    ledger.refuse_apart(map(load, whole))
 
 
 def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str, unit: str) -> Part | None:
@@ -230,16 +265,18 @@ def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part,
     return _written(mechanism, forecast, forecasts, np.array(known), out, unit)
 
 
-def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str, unit: str) -> Part:
+def _charged(context: Context, ledger: Ledger, mechanism: Part, forecast: Part, drawn: Drawn, out: str) -> Part:
     shown = ledger.charge(
         Path(mechanism.path).read_bytes(),
         drawn.answers,
         drawn.drawn,
         drawn.labels,
-        query_ids=name,
+        query_ids=context.release_name,
         bounds=bound_of(mechanism),
+        readings=drawn.readings,
+        series=context.series,
     )
-    return _written(mechanism, forecast, Forecasts.load(forecast.path), shown, out, unit)
+    return _written(mechanism, forecast, Forecasts.load(forecast.path), shown, out, context.config.answers)
 
 
 def _written(mechanism: Part, forecast: Part, forecasts: Forecasts, released: FloatArray, out: str, unit: str) -> Part:
@@ -268,13 +305,13 @@ def _tables(folder: Folder, paths: Iterable[str], together: bool) -> None:
         folder.write(PUBLIC, lambda path: every.drop(NAMES).sink_csv(path))
 
 
-def _facts(part: Part, name: str, head: str, config: Config, overview: Overview) -> ReleaseFacts:
+def _facts(part: Part, name: str, head: str, identity: str, overview: Overview) -> ReleaseFacts:
     told = part.told(Shown)
     worst = overview.worst[0] if overview.worst else None
     return ReleaseFacts(
         name=name,
         labels=told.labels,
-        ledger=LEDGER if config.ledger is None else "elsewhere",
+        ledger=identity,
         head=head,
         releases=overview.releases,
         ledger_labels=overview.labels,
@@ -292,13 +329,6 @@ def released_gone(folder: Path) -> bool:
 # ------------------------------------------------------------------ the ledger
 
 
-def open_ledger(folder: Folder, config: Config, *, create: bool = False) -> Ledger:
-    """The ledger of a run: its own unless another is named."""
-    if not create and config.ledger is None and not (folder / LEDGER).is_file():
-        raise InputError(f"dir: {folder.path.name} has no ledger yet; `shoal release` makes one with the release")
-    return Ledger.open(folder.ledger_url(config.ledger), create=create)
-
-
 def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
     """Nothing is released under a figure that promises nothing."""
     if config.query == "as_in_paper":
@@ -314,15 +344,6 @@ def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
             "`shoal frontier` shows what an error buys"
             + (". --accept-no-guarantee releases it all the same" if reached < 1.0 else "")
         )
-
-
-def ensure_budget(ledger: Ledger, mechanism: Releaser, config: Config) -> bool:
-    """Give a ledger without a budget the one of the configuration: by default the guarantee that was asked for."""
-    if not ledger.unlimited(mechanism.classes.labels):
-        return False
-    epsilon, delta = default_budget(config)
-    ledger.budget(epsilon, delta)
-    return True
 
 
 def default_budget(config: Config) -> tuple[float, float]:

@@ -34,7 +34,7 @@ from shoal.runs.jobs import Part
 from shoal.runs.prices import prices
 from shoal.runs.stages.design_stage import laws
 from shoal.runs.stages.fit_stage import TRUTH
-from shoal.runs.stages.release_stage import Shown, open_ledger
+from shoal.runs.stages.release_stage import Shown
 from shoal.validation import FloatArray
 
 SETTINGS = ("title", "query", "scale", "epsilon", "seed")
@@ -97,7 +97,7 @@ def stage(
     cost = _price(shard, config) if config.query == "point" and config.scale == "kw" else {}
     context.tell(text, 3, 4)
     verification = None
-    with open_ledger(context.folder, config) as ledger:
+    with context.ledger() as ledger:
         overview = ledger.overview(exact=ACCOUNTS)
         if overview.entries <= ENTRIES:
             verification = ledger.verify()
