@@ -289,6 +289,7 @@ class Run:
                 self._remember(replace(without(self.state, "fit", "design", "release"), releasing=begun))
             self.require(stage)
             if stage == "release" and not self.is_done("release"):
+                release_stage.hardest_to_hide(self.context("release"))  # refused before a ledger is made
                 # Written before the ledger is asked: a release that may have happened counts as one, and is the one
                 # of this ledger.
                 with self.ledger(create=True) as ledger:

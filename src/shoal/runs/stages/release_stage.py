@@ -163,9 +163,7 @@ def released_table(forecasts: Forecasts, graph: NeighborGraph, released: FloatAr
 def stage(context: Context) -> Made:
     """Every shard through the ledger under the name of this release: drawn by workers, charged here, then written."""
     config, name = context.config, context.release_name
-    listing = context.listing(DESIGN)
-    worst = load(hardest(listing).path)
-    refuse_empty_claims(worst, config)
+    listing, worst = context.listing(DESIGN), hardest_to_hide(context)
     Store(str(context.home)).sweep()
     with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
         budget_set = ledger.ensure_budget(worst.classes.labels, *default_budget(config))
@@ -179,6 +177,13 @@ def stage(context: Context) -> Made:
     facts = merge([_facts(part, name, head, identity, overview) for part in given])
     written = (RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ()))
     return Made(written, replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
+
+
+def hardest_to_hide(context: Context) -> Releaser:
+    """The mechanism of the shard that is hardest to hide in; refused where what it promises is nothing."""
+    worst = load(hardest(context.listing(DESIGN)).path)
+    refuse_empty_claims(worst, context.config)
+    return worst
 
 
 def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
