@@ -102,7 +102,7 @@ def child(do: Callable[[], int | None], at: int = 0, after: bool = False) -> tup
             found = do()
             os.write(writing, str(count[0] if found is None else found).encode())
             code = 0
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - told, and the process ends
             traceback.print_exc()
         finally:
             sys.stderr.flush()

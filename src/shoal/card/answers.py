@@ -71,7 +71,7 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
     """Expected error of the release per entry, with its bias, and the errors against what came."""
     found = card.design.accuracy
     unit = short_unit(found.unit)
-    steps = np.arange(1, len(found.squares) + 1)
+    steps, entry = np.arange(1, len(found.squares) + 1), card.fit.entry
     digits = SHOWN_DIGITS if shown is None else DIGITS  # a page for everybody says what the card says
     biases = [float(nearest(bias, digits)) for bias in found.bias_by_entry]
     drawn = [
@@ -85,9 +85,9 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
     ]
     where = "own unit" if found.unit == OWN else f"in {found.unit}"
     says = [
-        f"Error that the mechanism adds at each step, over all {many(card.fit.noun)} ({where}): root mean square, "
+        f"Error that the mechanism adds at each {entry}, over all {many(card.fit.noun)} ({where}): root mean square, "
         "expected, and the part of it that always points the same way (bias).",
-        f"Over all steps: {upper(found.rmse, digits)}{unit}; for the worst {card.fit.noun} "
+        f"Over all {many(entry)}: {upper(found.rmse, digits)}{unit}; for the worst {card.fit.noun} "
         f"{upper(found.rmse_largest, digits)}{unit}. Budget spent: ρ = {upper(found.rho_largest, digits)} per entry at "
         "most" + (", in squared log units." if found.ratio else "."),
     ]
@@ -109,9 +109,9 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
             "Measured on this one release: root mean square errors against what came later"
             + (f", of {shown.scope}." if shown.scope else ".")
         )
-    plots: tuple[dict[str, Any], ...] = (lines("Error by step", axis("step"), axis(unit.strip()), drawn),)
+    plots: tuple[dict[str, Any], ...] = (lines(f"Error by {entry}", axis(entry), axis(unit.strip()), drawn),)
     if shown is None and not card.design.by_step:
-        says[0], plots = f"Errors by step are told only where every {card.fit.noun} is one of {CROWD} or more.", ()
+        says[0], plots = f"Errors by {entry} are told only where every {card.fit.noun} is one of {CROWD} or more.", ()
     return Section("accuracy", "What it costs in accuracy", tuple(says), plots)
 
 

@@ -27,13 +27,11 @@ from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import Releaser, load
-from shoal.meters.forecast import Forecasts
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
+from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.jobs import Part
 from shoal.runs.prices import prices
-from shoal.runs.stages.design_stage import laws
-from shoal.runs.stages.fit_stage import TRUTH
 from shoal.runs.stages.release_stage import Shown
 from shoal.validation import FloatArray
 
@@ -46,7 +44,6 @@ LABELS, ACCOUNTS, ENTRIES = 60, 20, 50_000
 SHARES, STEPS = (0.1, 0.25, 0.5, 0.8, 1.0 + 1e-7), 3
 #: ε of one answer, and crowds, that errors at equal ε are shown for.
 EPSILONS, CROWDS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0), 4
-OTHERS = "in another group, which is not on this page"
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def stage(
     """Write the page, with other designs beside the one that was used."""
     config, text = context.config, "writing the report"
     shard = _hardest(context)
-    mechanism, forecasts, truth, released = _shown(shard)
+    mechanism, answers, released = _shown(shard, config)
     context.tell(text, 1, 4)
     compared = (
         {}
@@ -87,14 +84,17 @@ def stage(
                 config.epsilon,
                 float(mechanism.rho.mean()),
                 scope=mechanism.scope,
+                times=mechanism.times,
             )
             for method in ("none", "white", "paper")
             if method != mechanism.method and mechanism.rho.mean() > 0
         }
     )
     context.tell(text, 2, 4)
-    line = None if isinstance(mechanism, Codebook) else _frontier(context, mechanism, forecasts)
-    cost = _price(shard, config) if config.query == "point" and config.scale == "kw" else {}
+    cost = _price(shard, config)
+    # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
+    at_once = bool(cost) and facts[1].all_alike
+    line = None if isinstance(mechanism, Codebook) or at_once else _frontier(context, mechanism, answers)
     context.tell(text, 3, 4)
     verification = None
     with context.ledger() as ledger:
@@ -103,9 +103,7 @@ def stage(
             verification = ledger.verify()
     groups, total = len(set(mechanism.graph.components.tolist())), facts[1].groups
     shown = replace(
-        forecasts.exhibits(
-            _laws_alone(mechanism, forecasts), released, truth if np.isfinite(truth).any() else None, unit="kw"
-        ),
+        answers.exhibits(_laws_alone(mechanism, answers), released),
         alternatives=compared,
         frontier=line,
         accounts=overview.worst,
@@ -124,10 +122,11 @@ def stage(
 
 def _price(shard: Shard, config: Config) -> dict[str, Any]:
     """Error of crowds' curves on this shard's households, by size of crowd and of population."""
-    forecasts = Forecasts.load(shard.forecasts.path)
-    found = prices(
-        forecasts.power, np.load(shard.forecasts.beside(TRUTH), allow_pickle=False), config.crowd, config.seed
-    )
+    known = fitted(shard.forecasts.path, config.query, config.answers).priced()
+    if known is None:
+        return {}
+    power, truth = known
+    found = prices(power, truth, config.crowd, config.seed)
     what = "more error than without protection, %" if found.metered else "error, % of the mean forecast"
     plots = []
     for name, line, x in (
@@ -139,29 +138,32 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             plots.append(
                 lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, thick=True)])
             )
-    plots.append(_by_epsilon(forecasts.power, config))
     said = "against what was metered later" if found.metered else "against the forecast it stands for"
     return {
         "price": tuple(plots),
         "price_says": (
             f"Everybody gets the curve of a crowd: its error {said}, for crowds formed by these forecasts from the "
-            f"{len(forecasts.households)} households of one shard. Small crowds and large populations cost least; this "
+            f"{len(power)} households of one shard. Small crowds and large populations cost least; this "
             f"release has crowds of at least {config.crowd}.",
-            "A larger ε buys less error with a codebook, one of a few curves of the crowd for each household, and "
-            "nothing that is ε-private errs less than the dashed line. Equal noise is shown at a weaker guarantee, "
-            "δ = 1e-5.",
+        ),
+        "equal_epsilon": _by_epsilon(power, config),
+        "equal_epsilon_says": (
+            f"What an ε costs, by method, in {CROWDS} crowds of these forecasts. The crowd's own curve is the same for "
+            "all and has one error at every ε. A larger ε errs less with a codebook, one of a few curves of the crowd "
+            "for each household, and nothing that is ε-private errs less than the dashed line. Equal noise is shown at "
+            "a weaker guarantee, δ = 1e-5.",
         ),
     }
 
 
-def _laws_alone(mechanism: Releaser, forecasts: Forecasts) -> Mechanism:
+def _laws_alone(mechanism: Releaser, answers: Fitted) -> Mechanism:
     """A mechanism of the labels on the page that names them: of a codebook, the answers as they are."""
     if isinstance(mechanism, Mechanism):
         return mechanism
     group_of = dict(zip(mechanism.graph.labels, mechanism.graph.components.tolist(), strict=True))
-    names = forecasts.households
+    names = answers.labels
     graph = NeighborGraph.within_groups(names, [group_of[name] for name in names])
-    return design(forecasts.classes("point", unit="kw"), graph, "none", mechanism.epsilon, 1.0)
+    return design(answers.laws(), graph, "none", mechanism.epsilon, 1.0)
 
 
 def _by_epsilon(power: FloatArray, config: Config) -> Plot:
@@ -207,12 +209,10 @@ def _hardest(context: Context) -> Shard:
     raise InputError("dir: nothing was released that a page could show; run `shoal release` first")
 
 
-def _shown(shard: Shard) -> tuple[Releaser, Forecasts, FloatArray, FloatArray]:
-    """Mechanism, forecasts, what came later and what was released, of the groups on the page."""
-    import polars as pl
-
-    whole, everyone = load(shard.mechanism.path), Forecasts.load(shard.forecasts.path)
-    place = {name: i for i, name in enumerate(everyone.households)}
+def _shown(shard: Shard, config: Config) -> tuple[Releaser, Fitted, FloatArray]:
+    """Mechanism, answers and what was released, of the groups on the page."""
+    whole, everyone = load(shard.mechanism.path), fitted(shard.forecasts.path, config.query, config.answers)
+    place = set(everyone.labels)
     labels, component = whole.graph.labels, whole.graph.components
     first = int(component[labels.index(whole.certificate.worst_edge[0])])
     members: list[str] = []
@@ -222,21 +222,15 @@ def _shown(shard: Shard) -> tuple[Releaser, Forecasts, FloatArray, FloatArray]:
         if members and len(members) + len(group) > LABELS:
             break
         members += group if len(group) > 1 or not members else []
-    rows = [place[name] for name in members]
-    gone = {name: OTHERS for name in everyone.households if name not in set(members)}
-    forecasts = everyone.take(rows, gone)
-    truth = np.load(shard.forecasts.beside(TRUTH), allow_pickle=False)[rows]
-    table = pl.read_parquet(shard.released.path).filter(pl.col("household").is_in(members))
-    order = pl.DataFrame({"household": members})
-    values = order.join(table.sort("step"), on="household", how="left", maintain_order="left_right")["released_kw"]
-    released = values.to_numpy().reshape(len(members), forecasts.horizon)
-    return whole if isinstance(whole, Codebook) else part_of(whole, members), forecasts, truth, released
+    answers = everyone.take(members)
+    released = answers.released(shard.released.path)
+    return whole if isinstance(whole, Codebook) else part_of(whole, members), answers, released
 
 
-def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> Frontier:
+def _frontier(context: Context, mechanism: Mechanism, answers: Fitted) -> Frontier:
     """δ against ρ of equal noise and of the method in use, by a short search where that searches."""
     config = context.config
-    classes = laws(forecasts, config.query, config.answers)
+    classes = answers.laws()
     price = perfect_rho(classes, mechanism.graph)
     budgets = [price * share for share in SHARES]
     return frontier(
@@ -247,5 +241,6 @@ def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> F
         budgets,
         seed=config.seed,
         scope=mechanism.scope,
+        times=mechanism.times,
         iterations=STEPS,
     )
