@@ -30,6 +30,7 @@ from shoal.accounting.spectrum import supports_of
 from shoal.certificate import Certificate, released
 from shoal.classes import GaussianClasses
 from shoal.errors import CertificationError, InputError
+from shoal.files import write_private
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
 from shoal.noise.affine import EXACT, ExactMap
@@ -395,7 +396,7 @@ class Mechanism:
         ...     shoal.Mechanism.load(f"{folder}/white.shoal")
         Mechanism(white, 2 labels, 1 entries)
         """
-        Path(path).write_bytes(self.to_bytes())
+        write_private(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The content of the file that :meth:`save` writes."""

@@ -185,7 +185,8 @@ def test_a_changed_setting_is_recomputed_before_a_release(designed: Path) -> Non
 @pytest.mark.parametrize("change", [{"delta": 1e-7}, {"horizon": 3}, {"crowd": 4}, ANOTHER])
 def test_a_changed_setting_is_refused_after_a_release(finished: Path, change: dict[str, object]) -> None:
     answers, figures = charged(finished), released(finished)
-    with pytest.raises(InputError, match=r"Nothing was changed.*--again"):
+    named = ", ".join(change)
+    with pytest.raises(InputError, match=rf"a release made with another {named}\. Nothing was changed.*--again"):
         go(finished, config=replace(CONFIG, **change))  # type: ignore[arg-type]
     assert charged(finished) == answers
     assert released(finished) == figures

@@ -104,6 +104,8 @@ class FitFacts(Record):
     merged_groups: int = 0  #: that became part of another, for good
     crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
     standing: bool = False  #: groups are kept for releases to come
+    unit: str = ""  #: what the data came in
+    unit_reason: str = ""  #: how that is known
 
     @property
     def later_error(self) -> float | None:

@@ -12,11 +12,12 @@ from shoal.card.facts import CROWD, Accuracy, DesignFacts, lost_shards, promised
 from shoal.card.measures import OWN
 from shoal.card.promise import HOLDERS, promise
 from shoal.card.summary import attacked_groups, crowd_sentence, other_scope, price, short_unit, sizes
+from shoal.plaintext import printable
 
 
 def markdown(card: ReleaseCard) -> str:
     """The card as a page."""
-    return "\n\n".join(part for part in _sections(card) if part) + "\n"
+    return printable("\n\n".join(part for part in _sections(card) if part) + "\n", keep="\n")
 
 
 def _sections(card: ReleaseCard) -> Iterator[str]:
@@ -200,7 +201,7 @@ def _row(cells: Iterable[object]) -> str:
 
 
 def _text(value: object) -> str:
-    return str(value).replace("\n", " ")
+    return printable(str(value).replace("\n", " "))
 
 
 def _code(text: object) -> str:

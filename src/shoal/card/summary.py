@@ -6,6 +6,7 @@ from shoal.card.assumptions import question
 from shoal.card.digits import counted, many, nearest, percent, upper
 from shoal.card.facts import MEANINGLESS, AuditFacts, DesignFacts, FitFacts, Named, ReleaseFacts, lost_shards
 from shoal.card.promise import HOLDERS, promise
+from shoal.plaintext import printable
 
 Part = tuple[str, list[str]]
 
@@ -26,7 +27,7 @@ def summary(
         ("What was spent", _spent(release, noun)),
         ("What is missing", _missing(fit, design, release)),
     ]
-    return [(heading, lines) for heading, lines in parts if lines]
+    return [(heading, [printable(line) for line in lines]) for heading, lines in parts if lines]
 
 
 #: Two figures below this need not be told apart.

@@ -46,6 +46,8 @@ FAR = 2.0
 #: factor's places and what their residual is worth; the jitter, in k ε.
 FINENESS, VALUES, UNIT, LATTICE, WIDTH, FACTOR_TV, JITTER = 20, 51, 120, 56, 192, 2.0**-142, 4
 EPS = 2.0**-52
+#: What a file may unpack to: so many bytes, or so many times its size.
+ROOM, RATIO = 1 << 28, 100
 
 
 class Refused(Exception):
@@ -63,6 +65,8 @@ def read(content: bytes) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Header, arrays and digest of a file whose digest is that of its content."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > max(ROOM, RATIO * len(content)):
+                raise ValueError("unpacks to more than it may")
             header = json.loads(archive.read("header.json"))
             names = [n for n in archive.namelist() if n.endswith(".npy")]
             arrays = {n[:-4]: np.load(io.BytesIO(archive.read(n)), allow_pickle=False) for n in names}

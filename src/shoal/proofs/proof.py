@@ -25,6 +25,7 @@ from shoal.accounting.curve import NOTIONS, brackets, round_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError, ShoalError
+from shoal.files import write_private
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
 from shoal.mechanism import Mechanism
@@ -161,7 +162,7 @@ class Proof:
 
     def save(self, file: str | FilePath) -> None:
         """Write the proof file."""
-        FilePath(file).write_text(self.to_json(), encoding="utf-8")
+        write_private(file, self.to_json().encode())
 
     @classmethod
     def load(cls, file: str | FilePath) -> Proof:
