@@ -16,6 +16,7 @@ import functools
 import inspect
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -65,7 +66,7 @@ def command(function: Command) -> Command:
             text = explained(error)
             if as_json:
                 _print_json({"error": text, "kind": type(error).__name__, "exit_code": code})
-            print(f"shoal: {text}", file=sys.stderr)
+            print(f"shoal: {shoal.printable(text)}", file=sys.stderr)
         if code:
             raise typer.Exit(code)
 
@@ -101,7 +102,13 @@ def explained(error: BaseException) -> str:
         if error.errno == errno.ENOENT:
             return f"there is no{name or ' such file'}; check the path"
         return f"{error.strerror or 'the system refused'}:{name or ' a file'}; put it right and run the command again"
-    return str(error)
+    return re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, str(error))
+
+
+def _as_option(found: re.Match[str]) -> str:
+    """An argument of a function as the option of its name."""
+    word, name, quote = found.groups()
+    return f"{word} --{name.replace('_', '-')}{' ' + quote if quote else ''}"
 
 
 def _show(outcome: Outcome, as_json: bool) -> None:
@@ -114,15 +121,18 @@ def _show(outcome: Outcome, as_json: bool) -> None:
 
         console = Console(highlight=False, soft_wrap=False)
         for heading, lines in outcome.parts:
-            console.print(Text(heading, style="bold"))
+            console.print(Text(shoal.printable(heading), style="bold"))
             for line in lines:
-                console.print(Padding(Text(line), (0, 0, 0, 2)))
+                console.print(Padding(Text(shoal.printable(line)), (0, 0, 0, 2)))
     elif outcome.text:
-        print(outcome.text)
+        print(shoal.printable(outcome.text, keep="\n"))
 
 
 def _print_json(content: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False)
+    # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
+    shown = "".join(c if c == "\n" or shoal.printable(c) == c else f"\\u{ord(c):04x}" for c in text)
+    sys.stdout.write(shown + "\n")
 
 
 def _finite(value: Any) -> Any:
@@ -147,7 +157,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def _warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"shoal: note: {message}", file=sys.stderr)
+    print(f"shoal: note: {shoal.printable(str(message))}", file=sys.stderr)
 
 
 class Stages:
@@ -194,7 +204,7 @@ class Stages:
         if self._bars is None:
             if stage not in self._told:
                 self._told.add(stage)
-                print(f"{stage}: {text}", file=sys.stderr, flush=True)
+                print(f"{stage}: {shoal.printable(text)}", file=sys.stderr, flush=True)
             return
         key = f"{stage} {text}"
         if stage not in self._tasks:
