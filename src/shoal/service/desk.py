@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.errors import BudgetError, LedgerError, ShoalError
+from shoal.errors import BudgetError, InputError, LedgerError, ShoalError
 from shoal.ledger import notes
 from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.ledger import Ledger
