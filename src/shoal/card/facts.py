@@ -158,6 +158,8 @@ class Accuracy(Record):
     interval: tuple[tuple[float, float], ...]  #: by entry: released − true, or released / true with ``ratio``
     ratio: bool = False
     total_error: float | None = None  #: largest over groups and entries: error of the group's total, relative to it
+    beside_largest: float = 0.0  #: largest over labels: error (root mean square) over the largest answer of its group
+    noise_alone: bool = False  #: nothing is moved: the interval is that of the noise, whatever the answers are
 
     @property
     def rho_mean(self) -> float:
@@ -200,6 +202,8 @@ class Accuracy(Record):
             square_largest=max(part.square_largest for part in parts),
             answers=math.fsum(known) if len(known) == len(parts) else None,
             grid=_worst(part.grid for part in parts),
+            beside_largest=max(part.beside_largest for part in parts),
+            noise_alone=all(part.noise_alone for part in parts),
             total_error=None
             if any(part.total_error is None for part in parts)
             else max(part.total_error for part in parts if part.total_error is not None),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import shoal
-from shoal.cli.screen import Outcome, command
+from shoal.cli.screen import Outcome, command, said
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller and in seconds; for a first look.")]
@@ -63,4 +62,4 @@ def _free(out: Path) -> Path:
 
 
 def _progress(text: str, done: int, total: int) -> None:
-    print(f"{text}: {done} of {total}", file=sys.stderr, flush=True)
+    said(f"{text}: {done} of {total}")

@@ -57,6 +57,8 @@ NEEDS = {
     "card": ("fit", "design", "release", "audit"),
     "report": ("fit", "design", "release", "audit", "card"),
 }
+#: The order in which a whole run takes them: nothing is charged before all that can fail has been seen to work.
+ORDER = ("fit", "design", "audit", "release", "card", "report")
 #: Stage -> the settings that it depends on.
 SETTINGS = {
     "fit": fit_stage.SETTINGS,
@@ -253,9 +255,9 @@ class Run:
 
     def everything(self, *, again: bool = False) -> None:
         """Every stage that is not done."""
-        with self.held(), head_start():
+        with self.held(), head_start(self._tell):
             self._settle(again)
-            for stage in STAGES:
+            for stage in ORDER:
                 self.do(stage)
 
     def do(self, stage: str, *, again: bool = False) -> None:
@@ -448,11 +450,13 @@ class Run:
             "release": release_stage.stage,
             "audit": audit_stage.stage,
         }
+        if stage == "release" and self.fit is not None and self.design is not None:
+            card_stage.rehearse(self.fit, self.design, self.audit if self.is_done("audit") else None)
         if stage in simple:
             return simple[stage](context)
         if stage == "card":
             return card_stage.stage(context, *self._four())
-        return report_stage.stage(context, self._four(), self.timings)
+        return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
 
     def _stage(self, stage: str) -> None:
         text = DOING[stage]
@@ -551,6 +555,7 @@ class Run:
 #: Files that a user looks for, and what they are.
 FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true forecasts",
+    report_stage.PUBLIC: "the report to pass on: what the card says, without names and true forecasts",
     release_stage.PUBLIC: "the released figures, to pass on: no names, rows of a group in a drawn order",
     release_stage.CSV: "the same with the household of each row: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json, .yaml)",

@@ -23,7 +23,7 @@ import numpy as np
 
 from shoal.accounting.curve import round_up
 from shoal.card.digits import upper
-from shoal.card.facts import LISTED, MEANINGLESS, FitFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, Record, ReleaseFacts, Spent
 from shoal.codebooks.codebook import Codebook
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.graph import NeighborGraph
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 SETTINGS = ("query", "scale", "ledger")
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
+#: Times the largest forecast of its group that a household's expected error may be: above any load there is.
+PLAUSIBLE = 10.0
 #: Column of names in the owner's tables.
 NAMES = "household"
 
@@ -149,6 +151,7 @@ def stage(context: Context) -> Made:
     listing = context.listing(DESIGN)
     worst = load(hardest(listing).path)
     refuse_empty_claims(worst, config)
+    refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
     Store(str(context.home)).sweep()
     with open_ledger(context.folder, config, create=True) as ledger, context.workers(len(listing.parts)) as executor:
         budget_set = ensure_budget(ledger, worst, config)
@@ -216,7 +219,7 @@ def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part,
         if written is not None:
             raise LedgerError(
                 "ledger: answers of this release are written that this ledger does not have on record. It is not the "
-                "one they were charged to: restore that one, or name it with --ledger. Nothing was released"
+                "one they were charged to: restore that one, or name it with --ledger. Nothing more was released"
             )
         return None
     if written is not None:
@@ -313,6 +316,16 @@ def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
             f"{config.epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta 1e-5); "
             "`shoal frontier` shows what an error buys"
             + (". --accept-no-guarantee releases it all the same" if reached < 1.0 else "")
+        )
+
+
+def refuse_useless_figures(designs: Sequence[DesignFacts]) -> None:
+    """Nothing is released, and nothing charged, that no reader could use."""
+    if not all(one.accuracy.beside_largest <= PLAUSIBLE for one in designs):
+        raise UnreachableError(
+            f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
+            "so nothing is released and nothing was charged. Leave out --method, which then releases the crowd's own "
+            "curve; or ask for a weaker guarantee, a larger ε or δ"
         )
 
 

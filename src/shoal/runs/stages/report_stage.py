@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from shoal.crowds import crowds
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
 from shoal.designs.equal_epsilon import epsilon_frontier
 from shoal.designs.parts import part_of
-from shoal.errors import InputError
+from shoal.errors import InputError, ShoalError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import Releaser, load
@@ -37,8 +38,8 @@ from shoal.runs.stages.fit_stage import TRUTH
 from shoal.runs.stages.release_stage import Shown, open_ledger
 from shoal.validation import FloatArray
 
-SETTINGS = ("title", "query", "scale", "epsilon", "seed")
-REPORT = "report.html"
+SETTINGS = ("title", "query", "scale", "epsilon", "seed", "public")
+REPORT, PUBLIC = "report.html", "public/report.html"
 #: Households whose pairs and forecasts a page shows, at least one group; accounts that it lists; entries of a ledger up
 #: to which it is verified for the page.
 LABELS, ACCOUNTS, ENTRIES = 60, 20, 50_000
@@ -70,38 +71,41 @@ def stage(
     context: Context,
     facts: tuple[FitFacts, DesignFacts, ReleaseFacts, AuditFacts],
     timings: Mapping[str, float],
+    made: str = "",
 ) -> Made:
-    """Write the page, with other designs beside the one that was used."""
+    """Write the page, with other designs beside the one that was used; and, if wanted, the one to pass on."""
     config, text = context.config, "writing the report"
     shard = _hardest(context)
-    mechanism, forecasts, truth, released = _shown(shard)
+    mechanism, forecasts, truth, released, groups = _shown(shard)
     context.tell(text, 1, 4)
-    compared = (
-        {}
-        if isinstance(mechanism, Codebook)
-        else {
-            method: design(
-                mechanism.classes,
-                mechanism.graph,
-                method,
-                config.epsilon,
-                float(mechanism.rho.mean()),
-                scope=mechanism.scope,
-            )
-            for method in ("none", "white", "paper")
-            if method != mechanism.method and mechanism.rho.mean() > 0
-        }
-    )
-    context.tell(text, 2, 4)
-    line = None if isinstance(mechanism, Codebook) else _frontier(context, mechanism, forecasts)
-    cost = _price(shard, config) if config.query == "point" and config.scale == "kw" else {}
+    compared: dict[str, Mechanism] = {}
+    line = None
+    if isinstance(mechanism, Mechanism):
+        for method in ("none", "white", "paper"):
+            if method != mechanism.method and mechanism.rho.mean() > 0:
+                with suppress(ShoalError):  # what cannot be designed here is not shown: the release stands without it
+                    compared[method] = design(
+                        mechanism.classes,
+                        mechanism.graph,
+                        method,
+                        config.epsilon,
+                        float(mechanism.rho.mean()),
+                        scope=mechanism.scope,
+                    )
+        context.tell(text, 2, 4)
+        with suppress(ShoalError):
+            line = _frontier(context, mechanism, forecasts)
+    cost: dict[str, Any] = {}
+    if config.query == "point" and config.scale == "kw":
+        with suppress(ShoalError):
+            cost = _price(shard, config)
     context.tell(text, 3, 4)
     verification = None
     with open_ledger(context.folder, config) as ledger:
         overview = ledger.overview(exact=ACCOUNTS)
         if overview.entries <= ENTRIES:
             verification = ledger.verify()
-    groups, total = len(set(mechanism.graph.components.tolist())), facts[1].groups
+    total = facts[1].groups
     shown = replace(
         forecasts.exhibits(
             _laws_alone(mechanism, forecasts), released, truth if np.isfinite(truth).any() else None, unit="kw"
@@ -117,9 +121,12 @@ def stage(
         scope="" if groups == total else f"the {groups} of {total} groups that are hardest to hide in",
     )
     card = ReleaseCard.of(*facts)
-    context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title))
+    context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title, made=made))
+    if config.public:
+        context.folder.write(PUBLIC, lambda path: write_page(path, card, title=config.title, made=made))
     intact = None if verification is None else bool(verification.ok)
-    return Made((REPORT,), ReportFacts(len(mechanism.classes.labels), intact))
+    written = (REPORT, PUBLIC) if config.public else (REPORT,)
+    return Made(written, ReportFacts(len(forecasts.households), intact))
 
 
 def _price(shard: Shard, config: Config) -> dict[str, Any]:
@@ -207,8 +214,8 @@ def _hardest(context: Context) -> Shard:
     raise InputError("dir: nothing was released that a page could show; run `shoal release` first")
 
 
-def _shown(shard: Shard) -> tuple[Releaser, Forecasts, FloatArray, FloatArray]:
-    """Mechanism, forecasts, what came later and what was released, of the groups on the page."""
+def _shown(shard: Shard) -> tuple[Releaser, Forecasts, FloatArray, FloatArray, int]:
+    """Mechanism, forecasts, what came later and what was released, of the groups on the page; how many these are."""
     import polars as pl
 
     whole, everyone = load(shard.mechanism.path), Forecasts.load(shard.forecasts.path)
@@ -216,12 +223,14 @@ def _shown(shard: Shard) -> tuple[Releaser, Forecasts, FloatArray, FloatArray]:
     labels, component = whole.graph.labels, whole.graph.components
     first = int(component[labels.index(whole.certificate.worst_edge[0])])
     members: list[str] = []
+    groups = 0
     for one in [first, *(c for c in range(int(component.max()) + 1) if c != first)]:
         # In a run that goes on, a member may have no forecast today.
         group = [labels[i] for i in np.flatnonzero(component == one) if labels[i] in place]
         if members and len(members) + len(group) > LABELS:
             break
-        members += group if len(group) > 1 or not members else []
+        if len(group) > 1 or not members:
+            members, groups = members + group, groups + 1
     rows = [place[name] for name in members]
     gone = {name: OTHERS for name in everyone.households if name not in set(members)}
     forecasts = everyone.take(rows, gone)
@@ -230,7 +239,8 @@ def _shown(shard: Shard) -> tuple[Releaser, Forecasts, FloatArray, FloatArray]:
     order = pl.DataFrame({"household": members})
     values = order.join(table.sort("step"), on="household", how="left", maintain_order="left_right")["released_kw"]
     released = values.to_numpy().reshape(len(members), forecasts.horizon)
-    return whole if isinstance(whole, Codebook) else part_of(whole, members), forecasts, truth, released
+    mechanism = whole if isinstance(whole, Codebook) else part_of(whole, members)
+    return mechanism, forecasts, truth, released, groups
 
 
 def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> Frontier:
