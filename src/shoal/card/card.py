@@ -54,8 +54,16 @@ class ReleaseCard:
         audit: AuditFacts | None = None,
         guard: Guard | None = None,
     ) -> ReleaseCard:
-        """The card of a release from the facts of its stages, each of all shards together."""
-        return cls(fit, design, release, audit, guard if guard is not None or audit is None else audit.guard)
+        """The card of a release from the facts of its stages, each of all shards together.
+
+        A guard looks at some groups, for which a smaller δ may hold than for all: no figure of it is told that is below
+        what the card promises.
+        """
+        guard = guard if guard is not None or audit is None else audit.guard
+        if guard is not None and guard.notion == design.notion:
+            names = ("promise", "delta_at_confidence", "noise_alone")
+            guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in names})
+        return cls(fit, design, release, audit, guard)
 
     @property
     def digest(self) -> str:

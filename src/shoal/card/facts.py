@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Self
 
+from shoal.accounting.risk import named_in_group
 from shoal.card.assumptions import question
 from shoal.card.digits import upper
 from shoal.errors import InputError
@@ -476,12 +477,9 @@ def tpr_bound(false_positives: float, curve: Iterable[tuple[float, float]]) -> f
 def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:
     """At most this share of labels can be named right, in groups in which all are neighbors of all.
 
-    The attacker's answer X is an event S_X. Summing P_X(S_X) ≤ e^ε P_X'(S_X) + δ over the pairs of a group of n gives a
-    share s ≤ e^ε/(e^ε + n − 1) + δ; n times that is concave in n, so the share over all groups is at most its value at
-    their mean size, which is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
+    Their mean size is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
     """
-    bounds = [math.exp(e) / (math.exp(e) + 1 / guessing - 1) + delta for e, delta in curve if e < 700]
-    return min(_above(min(bounds, default=1.0)), 1.0)
+    return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
 def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, float]]) -> Naming:

@@ -111,7 +111,12 @@
   const looks = [["circle", "none"], ["square", "7 4"], ["diamond", "2 4"], ["up", "9 3 2 3"], ["cross", "4 3"], ["down", "12 4"]];
   const lookOf = (plot, series) => {
     const [shape, dash] = looks[plot.series.indexOf(series) % looks.length];
-    return { shape: shapes[shape], dash: series.thick ? "none" : series.dash ? "6 5" : dash };
+    /* Later ones are smaller and lie on top: of those that coincide each is seen. */
+    const place = series.thick ? 0 : Math.min(plot.series.indexOf(series), 4), many = series.points.length > 24;
+    return {
+      shape: shapes[shape], dash: series.thick || many ? "none" : series.dash ? "6 5" : dash,
+      size: series.large ? 8 : [6.5, 5, 3.8, 3, 2.6][place], width: many ? 1.5 : [4, 3, 2.2, 1.6, 1.3][place],
+    };
   };
 
   const drawLines = (holder, plot, hidden) => {
@@ -163,15 +168,14 @@
           path += series.step && pen === "L" ? `V${y.at(p[1]).toFixed(2)}` : `${pen}${at},${y.at(p[1]).toFixed(2)}`;
           pen = "L";
         }
-        draw(svg, "path", { class: `curve s${series.color}${series.thick ? " thick" : ""}`, d: path, "stroke-dasharray": look.dash, "data-series": series.name });
+        draw(svg, "path", { class: `curve s${series.color}`, d: path, "stroke-width": look.width, "stroke-dasharray": look.dash, "data-series": series.name });
       }
       if (series.dots || known.length <= 24) {
-        const size = series.large ? 7 : series.thick ? 5 : 4;
         for (const p of known) {
-          const below_axis = below(p);
+          const under = below(p);
           draw(svg, "path", {
-            class: below_axis ? `dot hollow s${series.color}` : `dot f${series.color}`, "data-series": series.name,
-            d: (below_axis ? shapes.down : look.shape)(x.at(p[0]), below_axis ? bottom - size : y.at(p[1]), size),
+            class: under ? `dot hollow s${series.color}` : `dot f${series.color}`, "data-series": series.name,
+            d: (under ? shapes.down : look.shape)(x.at(p[0]), under ? bottom - look.size : y.at(p[1]), look.size),
           });
         }
       }
@@ -218,7 +222,7 @@
     for (const series of plot.series) {
       const button = make("button", { type: "button", "aria-pressed": String(!hidden.has(series.name)) });
       const look = lookOf(plot, series), key = draw(button, "svg", { class: "key", viewBox: "0 0 30 12", "aria-hidden": "true" });
-      if (!series.dots) draw(key, "path", { class: `curve s${series.color}${series.thick ? " thick" : ""}`, d: "M1,6H29", "stroke-dasharray": look.dash });
+      if (!series.dots) draw(key, "path", { class: `curve s${series.color}`, d: "M1,6H29", "stroke-width": Math.min(look.width, 3), "stroke-dasharray": look.dash });
       draw(key, "path", { class: `dot f${series.color}`, d: look.shape(15, 6, 4) });
       button.append(make("span", {}, series.name));
       button.addEventListener("click", () => {
@@ -229,6 +233,16 @@
       box.appendChild(button);
     }
     return box;
+  };
+
+  /* Lines that have the same numbers, by name: nobody should look for one under another. */
+  const coinciding = (plot) => {
+    const lines = new Map();
+    for (const series of plot.series.filter((s) => s.points.length > 1)) {
+      const numbers = JSON.stringify(series.points);
+      lines.set(numbers, [...(lines.get(numbers) || []), series.name]);
+    }
+    return [...lines.values()].filter((names) => names.length > 1).map((names) => `The same numbers: ${names.join(", ")}.`);
   };
 
   /* ---------------------------------------------------------------- bars and cells */
@@ -350,7 +364,11 @@
     const choose = (next) => {
       plot = next;
       holder.replaceChildren();
-      if (plot.kind === "lines" && plot.series.length > 1) holder.appendChild(legend(plot, hidden, redraw));
+      if (plot.kind === "lines" && plot.series.length > 1) {
+        const keys = legend(plot, hidden, redraw);
+        for (const text of coinciding(plot)) keys.appendChild(make("p", { class: "same" }, text));
+        holder.appendChild(keys);
+      }
       redraw();
       drawTable(figure.querySelector(".numbers .scroll"), plot);
     };

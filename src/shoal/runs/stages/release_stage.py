@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.accounting.curve import round_up
 from shoal.card.digits import upper
 from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, Record, ReleaseFacts, Spent
 from shoal.codebooks.codebook import Codebook
@@ -281,7 +280,7 @@ def _facts(part: Part, name: str, head: str, config: Config, overview: Overview)
         head=head,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=None if worst is None else Spent(worst.epsilon, round_up(worst.spent), worst.budget, worst.releases),
+        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases),
         later_known=told.later_known,
         later_absolute=told.later_absolute,
     )

@@ -23,6 +23,7 @@ from shoal.codebooks.codebook import Codebook
 from shoal.crowds import crowds
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
 from shoal.designs.equal_epsilon import epsilon_frontier
+from shoal.designs.methods import METHODS
 from shoal.designs.parts import part_of
 from shoal.errors import InputError, ShoalError
 from shoal.graph import NeighborGraph
@@ -144,7 +145,7 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
         if len(line) > 1:
             points = [(a, 100 * b, nearest(100 * b)) for a, b in line]
             plots.append(
-                lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, thick=True)])
+                lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, dots=True)])
             )
     plots.append(_by_epsilon(forecasts.power, config))
     said = "against what was metered later" if found.metered else "against the forecast it stands for"
@@ -155,7 +156,7 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             f"{len(forecasts.households)} households of one shard. Small crowds and large populations cost least; this "
             f"release has crowds of at least {config.crowd}.",
             "A larger ε buys less error with a codebook, one of a few curves of the crowd for each household, and "
-            "nothing that is ε-private errs less than the dashed line. Equal noise is shown at a weaker guarantee, "
+            "nothing that is ε-private errs less than the least points. Equal noise is shown at a weaker guarantee, "
             "δ = 1e-5.",
         ),
     }
@@ -179,19 +180,20 @@ def _by_epsilon(power: FloatArray, config: Config) -> Plot:
     found = epsilon_frontier(power[rows], graph, EPSILONS, delta=1e-5)
     mean = float(power[rows].mean())
 
-    def line(name: str, values: FloatArray, **style: Any) -> dict[str, Any]:
+    def line(name: str, values: FloatArray, color: int) -> dict[str, Any]:
         shares = [100 * math.sqrt(value) / mean for value in values]
-        return series(name, [(float(e), plain(s), nearest(s)) for e, s in zip(EPSILONS, shares, strict=True)], **style)
+        points = [(float(e), plain(s), nearest(s)) for e, s in zip(EPSILONS, shares, strict=True)]
+        return series(name, points, color=color, dots=True)
 
     return lines(
         "By ε of one answer",
         axis("ε"),
         axis("error, % of the mean forecast", "log"),
         [
-            line("the crowd's curve", found.rho["mean"], color=0, thick=True),
-            line("codebook", found.rho["codebook"], color=1, thick=True),
+            line("the crowd's curve", found.rho["mean"], color=0),
+            line("codebook", found.rho["codebook"], color=1),
             line("equal noise", found.rho["white"], color=2),
-            line("nothing ε-private errs less", found.lower_bound, color=7, dash=True),
+            line("nothing ε-private errs less", found.lower_bound, color=7),
         ],
         marks=[[config.epsilon / (2 if config.scope == "table" else 1), "this release"]],
     )
@@ -247,7 +249,7 @@ def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> F
     """δ against ρ of equal noise and of the method in use, by a short search where that searches."""
     config = context.config
     classes = laws(forecasts, config.query, config.answers)
-    price = perfect_rho(classes, mechanism.graph)
+    price = perfect_rho(classes, mechanism.graph, METHODS[mechanism.method].price or "transport")
     budgets = [price * share for share in SHARES]
     return frontier(
         classes,
