@@ -136,7 +136,7 @@ def test_a_command_runs_it_and_the_second_time_nothing(tmp_path: Path, days: tup
     code, out, err = called(*arguments, "--json")
     assert code == 0, err
     told = json.loads(out)
-    assert told["did"] == ["fit", "design", "release", "audit", "card", "report"]
+    assert told["did"] == ["fit", "design", "audit", "release", "card", "report"]
     assert (tmp_path / "run" / "report.html").is_file()
     answers = charged(tmp_path / "run")
     assert len(answers) == told["stages"]["release"]["labels"]

@@ -232,7 +232,9 @@ def _total_error(
         np.add.at(sums, groups, values)
         return sums
 
-    error = np.sqrt(total(biases) ** 2 + total(np.maximum(squares - biases**2, 0.0)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.sqrt(total(biases) ** 2 + total(np.maximum(squares - biases**2, 0.0)))
+    error = np.where(np.isnan(error), np.inf, error)  # of an infinite square less an infinite bias nothing is known
     true = np.abs(total(answers))
     return float((error[true > 0] / true[true > 0]).max()) * (1 + 1e-9) if (true > 0).any() else None
 

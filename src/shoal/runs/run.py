@@ -271,6 +271,9 @@ class Run:
                 self._remember(replace(without(self.state, "fit", "design", "release"), releasing=begun))
             self.require(stage)
             if stage == "release" and not self.is_done("release"):
+                # What is refused here was not begun.
+                card_stage.rehearse(*self._described())
+                release_stage.refuse(self.context("release"))
                 # Written before the ledger is asked: a release that may have happened counts as one.
                 self._remember(replace(self.state, releasing=self.key("release")))
             self._stage(stage)
@@ -424,6 +427,13 @@ class Run:
             raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
         return fit, design, release, audit
 
+    def _described(self) -> tuple[FitFacts, DesignFacts, AuditFacts | None]:
+        """What is known of a release before it is made."""
+        fit, design = self.fit, self.design
+        assert fit is not None
+        assert design is not None
+        return fit, design, self.audit if self.is_done("audit") else None
+
     def _demand(self, stage: str) -> None:
         if stage not in self.state.stages:
             raise InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
@@ -450,8 +460,6 @@ class Run:
             "release": release_stage.stage,
             "audit": audit_stage.stage,
         }
-        if stage == "release" and self.fit is not None and self.design is not None:
-            card_stage.rehearse(self.fit, self.design, self.audit if self.is_done("audit") else None)
         if stage in simple:
             return simple[stage](context)
         if stage == "card":

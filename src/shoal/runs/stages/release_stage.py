@@ -144,13 +144,18 @@ def released_table(forecasts: Forecasts, graph: NeighborGraph, released: FloatAr
 # ------------------------------------------------------------------ the stage
 
 
+def refuse(context: Context) -> None:
+    """Before anything is begun: no release that hides nobody, or that nobody can use."""
+    listing = context.listing(DESIGN)
+    refuse_empty_claims(load(hardest(listing).path), context.config)
+    refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
+
+
 def stage(context: Context) -> Made:
     """Every shard through the ledger under the name of this release: drawn by workers, charged here, then written."""
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
     worst = load(hardest(listing).path)
-    refuse_empty_claims(worst, config)
-    refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
     Store(str(context.home)).sweep()
     with open_ledger(context.folder, config, create=True) as ledger, context.workers(len(listing.parts)) as executor:
         budget_set = ensure_budget(ledger, worst, config)
