@@ -15,10 +15,11 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FUNCTIONS = sorted(name for name in shoal._HOME if inspect.isfunction(getattr(shoal, name)))
 #: The methods that users call first, by class.
 METHODS = {
-    "GaussianClasses": ("diagonal", "deterministic", "joint", "take", "with_noise"),
+    "GaussianClasses": ("diagonal", "deterministic", "fit", "fit_chunks", "checks", "joint", "take", "with_noise"),
     "NeighborGraph": ("complete", "from_edges", "within_groups", "nearest", "from_csv", "from_distance"),
     "Mechanism": ("release", "curve", "released_curve", "save", "load"),
     "Codebook": ("curves", "probabilities", "draw", "release", "renewed", "curve"),
+    "Clip": ("of", "apply"),
     "Ledger": ("open", "budget", "release", "cost", "spent", "verify"),
     "Run": ("open",),
     "Forecasts": ("classes", "to_power"),

@@ -57,9 +57,10 @@ def test_architecture_names_every_module() -> None:
 
 
 ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "threads", "eigenpairs", "workers",
-         "cells", "crowds", "matrices", "classes", "graph", "nullspace", "supports", "accounting", "noise", "output",
-         "certificate", "mechanism_file", "mechanism", "codebooks", "mechanism_reader",
-         "designs", "proofs", "ledger", "audits", "card", "meters",
+         "cells", "crowds", "matrices", "law_checks", "estimates", "classes", "graph", "nullspace", "supports",
+         "accounting", "noise", "output",
+         "certificate", "mechanism_file", "mechanism", "clip", "codebooks", "mechanism_reader",
+         "designs", "proofs", "ledger", "audits", "card", "meters", "classdata",
          "reproduction", "runs", "cli"]  # fmt: skip
 
 

@@ -45,7 +45,12 @@ if TYPE_CHECKING:
     from shoal.card.card import release_card as release_card
     from shoal.card.page import write_report as write_report
     from shoal.certificate import Certificate as Certificate
+    from shoal.classdata.hider import LabelHider as LabelHider
+    from shoal.classdata.hider import LawWarning as LawWarning
     from shoal.classes import GaussianClasses as GaussianClasses
+    from shoal.clip import AssumptionFree as AssumptionFree
+    from shoal.clip import Clip as Clip
+    from shoal.clip import assumption_free as assumption_free
     from shoal.codebooks.codebook import Codebook as Codebook
     from shoal.codebooks.codebook import codebook as codebook
     from shoal.codebooks.sequence import composed_delta as composed_delta
@@ -68,6 +73,7 @@ if TYPE_CHECKING:
     from shoal.errors import UnreachableError as UnreachableError
     from shoal.errors import WorkerError as WorkerError
     from shoal.graph import NeighborGraph as NeighborGraph
+    from shoal.law_checks import LawChecks as LawChecks
     from shoal.ledger.bounds import MechanismBound as MechanismBound
     from shoal.ledger.bounds import mechanism_bound as mechanism_bound
     from shoal.ledger.ledger import Ledger as Ledger
@@ -142,7 +148,12 @@ _HOME = {
     "release_card": "shoal.card.card",
     "write_report": "shoal.card.page",
     "Certificate": "shoal.certificate",
+    "LabelHider": "shoal.classdata.hider",
+    "LawWarning": "shoal.classdata.hider",
     "GaussianClasses": "shoal.classes",
+    "AssumptionFree": "shoal.clip",
+    "Clip": "shoal.clip",
+    "assumption_free": "shoal.clip",
     "Codebook": "shoal.codebooks.codebook",
     "codebook": "shoal.codebooks.codebook",
     "composed_delta": "shoal.codebooks.sequence",
@@ -166,6 +177,7 @@ _HOME = {
     "UnreachableError": "shoal.errors",
     "WorkerError": "shoal.errors",
     "NeighborGraph": "shoal.graph",
+    "LawChecks": "shoal.law_checks",
     "MechanismBound": "shoal.ledger.bounds",
     "mechanism_bound": "shoal.ledger.bounds",
     "Ledger": "shoal.ledger.ledger",

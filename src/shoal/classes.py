@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.errors import InputError
+from shoal.estimates import Fitted, estimate
+from shoal.law_checks import LawChecks
 from shoal.matrices import EPS, RANK_TOLERANCE, correlation, exact_sum, square_root
 from shoal.validation import FloatArray
 
@@ -92,6 +94,59 @@ class GaussianClasses:
         """
         mu = validation.array(ndim=2, means=means)
         return cls.diagonal(mu, np.zeros(mu.shape[1]), labels)
+
+    @classmethod
+    def fit(cls, samples: Any, labels: Any, *, held_out: float = 0.2, seed: int = 0) -> GaussianClasses:
+        """Laws from samples: the mean and a shrunk covariance of every label's rows.
+
+        A covariance is the label's own, shrunk towards its shape on average (oracle approximating shrinkage), mixed
+        with the one pooled within all labels, which counts for as many rows as make held-out rows likeliest. A label
+        with one row has the pooled covariance; entries that vary within no label are constants. Estimated laws are not
+        the true ones: look at :meth:`checks`, and at :func:`shoal.model_guard` with ``training=classes``, for what
+        a certificate becomes over the laws that the samples leave plausible.
+
+        Args:
+            samples: (m, k) array or frame of numbers, one row per observed answer.
+            labels: m labels, one per row; they become strings and are sorted.
+            held_out: share of the rows on which the pooled part is chosen and the laws are checked. The laws returned
+                are fitted on all rows.
+            seed: seed of the choice of held-out rows.
+
+        Returns:
+            The family, with :attr:`counts` and :meth:`checks`.
+
+        >>> import numpy as np
+        >>> import shoal
+        >>> rng = np.random.default_rng(0)
+        >>> labels = np.repeat(["a", "b"], 200)
+        >>> classes = shoal.GaussianClasses.fit(rng.normal(size=(400, 2)) + (labels == "b")[:, None], labels)
+        >>> classes, classes.counts.tolist(), classes.checks().holds
+        (GaussianClasses(2 labels, 2 entries, shared full covariance), [200.0, 200.0], True)
+        """
+        return cls.fit_chunks([(samples, labels)], held_out=held_out, seed=seed)
+
+    @classmethod
+    def fit_chunks(cls, chunks: Iterable[tuple[Any, Any]], *, held_out: float = 0.2, seed: int = 0) -> GaussianClasses:
+        """:meth:`fit` from pieces, each of them (samples, labels), read once.
+
+        Memory is that of one piece and of three matrices per label, however many rows there are.
+
+        Returns:
+            The family; the same rows in other pieces give the same laws up to rounding and the choice of what is held
+            out.
+
+        >>> import numpy as np
+        >>> import shoal
+        >>> rng = np.random.default_rng(0)
+        >>> pieces = ((rng.normal(size=(50, 2)), ["a", "b"] * 25) for _ in range(4))
+        >>> shoal.GaussianClasses.fit_chunks(pieces).counts.tolist()
+        [100.0, 100.0]
+        """
+        found = estimate(chunks, held_out, seed)
+        shared = found.fitted.pooled_rows == np.inf
+        result = cls(found.means, found.covs[0] if shared else found.covs, found.labels)
+        result.fitted = found.fitted
+        return result
 
     @classmethod
     def joint(
@@ -246,6 +301,50 @@ class GaussianClasses:
         upper = roots[:, i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
         return np.concatenate([self.means, upper], axis=1)
 
+    # ------------------------------------------------------------------ estimated from samples
+
+    #: What the laws were estimated from; None where they were stated.
+    fitted: Fitted | None = None
+
+    @property
+    def counts(self) -> FloatArray:
+        """(n,) rows behind each label's law, for laws from :meth:`fit`."""
+        return self._fitted.counts
+
+    def checks(self) -> LawChecks:
+        """Whether the rows behind these laws follow them, label by label, for laws from :meth:`fit`.
+
+        Normality of each label's rows, likelihood and spread of held-out rows, and their privacy losses beside the
+        promised ones. What a mechanism's own promise looks like on held-out rows is :func:`shoal.observed_loss`.
+
+        Returns:
+            The checks; ``holds`` is the verdict, ``statements`` are its reasons in words, ``table()`` is one row per
+            label.
+
+        >>> import numpy as np
+        >>> import shoal
+        >>> rng = np.random.default_rng(0)
+        >>> labels = np.repeat(["a", "b"], 500)
+        >>> heavy = rng.standard_t(2, size=(1000, 2)) + (labels == "b")[:, None]
+        >>> shoal.GaussianClasses.fit(heavy, labels).checks().verdict
+        ('not gaussian', 'not gaussian')
+        """
+        return self._fitted.checks
+
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Rows behind these labels' means, degrees of freedom of their covariances, covariance of one row."""
+        places = {label: i for i, label in enumerate(self.labels)}
+        if not set(labels) <= set(places):
+            raise InputError("training must hold the laws of every label of the mechanism")
+        chosen = np.array([places[label] for label in labels], dtype=np.intp)
+        return self._fitted.counts[chosen], self._fitted.degrees[chosen], self.covs[chosen]
+
+    @property
+    def _fitted(self) -> Fitted:
+        if self.fitted is None:
+            raise InputError("these laws were stated, not estimated from samples: use GaussianClasses.fit")
+        return self.fitted
+
     # ------------------------------------------------------------------ known up to rounding
 
     #: Whether these are the laws of a mechanism's answers before they are rounded to its grid.
@@ -349,6 +448,8 @@ class GaussianClasses:
         else:
             covs = self.stored_covs[rows]
             result = GaussianClasses(means, covs[0] if self.is_shared else covs, labels)
+        if self.fitted is not None:
+            result.fitted = self.fitted.take(positions)
         if self.errors is None:
             return result
         cov_error, mean_error = self.errors

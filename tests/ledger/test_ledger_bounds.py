@@ -25,7 +25,7 @@ from shoal import (
 )
 from shoal.ledger import bounds, overview
 from shoal.ledger.bounds import bounded
-from shoal.ledger.composition import NOTHING, Charges, Composer, Star
+from shoal.ledger.composition import NOTHING, Charges, Composer, Side, Star
 
 TOOLS = [*mixed(), trajectory(4, 2, gap=0.3, seed=9), trajectory(4, 3, gap=0.01, seed=10)]
 BY_DIGEST = {tool.digest: tool for tool in TOOLS}
@@ -35,7 +35,8 @@ COMPOSER = Composer()
 
 def star(label: str, about: Charges, opposite: Charges = NOTHING) -> Star:
     """The same about every neighbor."""
-    return Star(label, about, ((opposite, tuple(name for name in ("h0", "h1", "h2", "h3") if name != label)),))
+    around = tuple(name for name in ("h0", "h1", "h2", "h3") if name != label)
+    return Star(label, about.releases, (Side(about, opposite, around),))
 
 
 USES = st.dictionaries(st.integers(0, len(TOOLS) - 1), st.integers(1, 40), max_size=4)

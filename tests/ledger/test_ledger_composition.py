@@ -17,7 +17,7 @@ import determinants
 import shoal
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph
 from shoal.accounting.incident import IncidentReleases, incident_spectra
-from shoal.ledger.composition import NOTHING, Charges, Composer, Star
+from shoal.ledger.composition import NOTHING, Charges, Composer, Side, Star
 
 
 def mixed() -> list[Mechanism]:
@@ -233,8 +233,8 @@ def test_random_sequences_of_releases(sequence: list[tuple[int, str]], epsilon: 
     }
     by_digest = {tool.digest: tool for tool in TOOLS}.__getitem__
     for label in labels:
-        others = tuple((charged[other], (other,)) for other in labels if other != label)
-        found = COMPOSER.curve(Star(label, charged[label], others), np.array([epsilon]), by_digest)
+        sides = tuple(Side(charged[label], charged[other], (other,)) for other in labels if other != label)
+        found = COMPOSER.curve(Star(label, charged[label].releases, sides), np.array([epsilon]), by_digest)
         worst = 0.0
         for other in labels:
             counts = [[sum(pair == (i, name) for pair in sequence) for i in (0, 1)] for name in (label, other)]
@@ -246,7 +246,8 @@ def test_random_sequences_of_releases(sequence: list[tuple[int, str]], epsilon: 
             worst = max(worst, float(np.exp(brackets[:, 0].max())))
         imprecise = max(charged[label].releases + charged[o].releases for o in labels if o != label) * tv
         assert found.delta[0] == pytest.approx(min(worst + (1 + math.exp(epsilon)) * imprecise, 1.0), rel=1e-8)
-        own = Star(label, charged[label], ((NOTHING, tuple(o for o in labels if o != label)),))
+        alone = Side(charged[label], NOTHING, tuple(o for o in labels if o != label))
+        own = Star(label, charged[label].releases, (alone,))
         assert found.delta_upper[0] >= COMPOSER.curve(own, np.array([epsilon]), by_digest).delta[0]
 
 
@@ -289,6 +290,6 @@ def test_charges_count_and_never_round_down() -> None:
 
 
 def test_nothing_released_costs_nothing() -> None:
-    found = Composer().curve(Star("a", NOTHING, ((NOTHING, ("b",)),)), np.array([0.0, 1.0]), {}.__getitem__)
+    found = Composer().curve(Star("a", 0, (Side(NOTHING, NOTHING, ("b",)),)), np.array([0.0, 1.0]), {}.__getitem__)
     assert found.delta_upper.tolist() == [0.0, 0.0]
     assert found.worst_edge == (None, None)

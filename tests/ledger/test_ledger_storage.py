@@ -21,7 +21,7 @@ from sqlalchemy.exc import OperationalError
 
 import shoal
 from shoal import BudgetError, InputError, Ledger, LedgerError, mechanism_bound
-from shoal.ledger import journal, schema
+from shoal.ledger import schema
 from shoal.ledger.chain import START, Head, follow
 from shoal.ledger.storage import Storage, _explained
 
@@ -45,7 +45,13 @@ CREATE TABLE head (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), seq BIGINT
 CREATE TABLE mechanisms (digest TEXT PRIMARY KEY, content {blob} NOT NULL);
 CREATE TABLE labels (label TEXT PRIMARY KEY, graph TEXT NOT NULL)
 """
-TABLES = ("meta", "mechanisms", "labels")
+#: Tables and what a version-1 database has of them in a newer one.
+TABLES = {
+    "meta": "SELECT * FROM meta",
+    "mechanisms": "SELECT * FROM mechanisms",
+    "labels": "SELECT label, graph FROM members",
+}
+COLUMNS = ("label", "query_id", "analyst", "mechanism", "answer", "release", "times", "tv")
 
 
 def downgraded(source: Ledger, url: str, delta: float = 0.01) -> Head:
@@ -59,13 +65,14 @@ def downgraded(source: Ledger, url: str, delta: float = 0.01) -> Head:
     with source._storage.reading() as from_, old.writing(migrating=True) as into:
         for statement in VERSION_1.format(blob="BYTEA" if into.postgres else "BLOB").split(";"):
             into.run(statement)
-        for table in TABLES:
-            for row in from_.rows(f"SELECT * FROM {table}"):
+        for table, statement in TABLES.items():
+            for row in from_.rows(statement):
                 values = {f"v{i}": value for i, value in enumerate(row)}
                 into.run(f"INSERT INTO {table} VALUES ({', '.join(':' + name for name in values)})", **values)
         for entry in chain:
             parts = {name: getattr(entry, name) for name in ("seq", "kind", "payload", "previous", "hash")}
-            into.run(journal._INSERT, **parts, **entry.columns())
+            parts |= {name: entry.columns()[name] for name in COLUMNS}
+            into.run(f"INSERT INTO entries ({', '.join(parts)}) VALUES ({', '.join(':' + n for n in parts)})", **parts)
         into.run("INSERT INTO head (only_row, seq, hash) VALUES (1, :seq, :hash)", seq=head.seq, hash=head.hash)
         into.run("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
     old.close()
@@ -79,7 +86,7 @@ def test_version_1_becomes_the_newest(url: str, tmp_path: Path) -> None:
         head = downgraded(source, url)
     with Ledger.open(url, create=False) as ledger:
         with ledger._storage.reading() as transaction:
-            assert schema.version(transaction) == schema.NEWEST == 4
+            assert schema.version(transaction) == schema.NEWEST == 5
         assert ledger.head.seq == head.seq + 1  # from here on accounts are those of pairs, and the chain says so
         assert (ledger.entries()[-1].kind, ledger.entries()[-1].content["accounts"]) == ("accounts", "pairs")
         assert ask(ledger, "a").tobytes() == first.tobytes()
@@ -162,7 +169,7 @@ def test_a_failed_migration_leaves_the_old_version(
 def test_a_newer_ledger_is_refused_untouched(ledger: Ledger, url: str) -> None:
     head = ledger.head
     with ledger._storage.writing() as transaction:
-        transaction.run("UPDATE meta SET value = '5' WHERE name = 'schema_version'")
+        transaction.run("UPDATE meta SET value = '6' WHERE name = 'schema_version'")
     with pytest.raises(LedgerError, match="newer than this shoal knows"):
         Ledger.open(url)
     assert ledger.head == head
@@ -447,7 +454,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = shutil.which("mount") and os.geteuid() == 0 and not subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)], capture_output=True
     ).returncode  # fmt: skip
     if not mounted:
         pytest.skip("mounting a small file system needs root")

@@ -22,7 +22,7 @@ def unguarded(ledger: Ledger, *statements: str, **parameters: Any) -> None:
     from sqlalchemy import text
 
     with ledger._storage._engine.connect() as connection:
-        for table in ("entries", "mechanisms", "labels"):
+        for table in ("entries", "mechanisms", "members", "graphs", "outgrown"):
             for action in ("update", "delete"):
                 on = f" ON {table}" if ledger._storage.postgres else ""
                 connection.execute(text(f"DROP TRIGGER IF EXISTS {table}_no_{action}{on}"))
@@ -83,8 +83,10 @@ SIMPLE: dict[str, tuple[list[str], int | None, str]] = {
     "head moved back": (["UPDATE head SET seq = 9"], 10, "head"),
     "head row gone": (["DELETE FROM head"], None, "head row"),
     "mechanism gone": (["DELETE FROM mechanisms"], 4, "missing"),
-    "label moved to another graph": (["UPDATE labels SET graph = 'x' WHERE label = 'h1'"], None, "labels"),
-    "label forgotten": (["DELETE FROM labels WHERE label = 'h1'"], None, "labels"),
+    "label moved to another graph": (["UPDATE members SET graph = 'x' WHERE label = 'h1'"], None, "labels"),
+    "label forgotten": (["DELETE FROM members WHERE label = 'h1'"], None, "labels"),
+    "graph of a mechanism": (["UPDATE graphs SET graph = 'x'"], None, "graphs"),
+    "graph set aside": (["INSERT INTO outgrown (graph) SELECT graph FROM graphs"], None, "outgrown"),
     "key replaced": (["UPDATE meta SET value = '00' WHERE name = 'answer_key'"], 1, "key"),
 }  # fmt: skip
 
@@ -272,7 +274,7 @@ def test_the_database_itself_forbids_change(filled: Ledger) -> None:
         "UPDATE entries SET label = 'x' WHERE seq = 5",
         "DELETE FROM entries WHERE seq = 5",
         "DELETE FROM mechanisms",
-        "UPDATE labels SET graph = 'x'",
+        "UPDATE members SET graph = 'x'",
     ):
         with pytest.raises(LedgerError), filled._storage.writing() as transaction:
             transaction.run(statement)

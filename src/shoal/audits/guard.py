@@ -131,9 +131,9 @@ def model_guard(
     Args:
         mechanism: held fixed; only the laws of the true answers move.
         training: independent observations behind each label's law, a number, one per label or a mapping from label;
-            or the :class:`shoal.Forecasts` that the laws came from. From forecasts, means count as known from the
-            season's repeats, covariances from the training readings less the parameters fitted. Readings that
-            depend on each other count for less: divide first.
+            or the :class:`shoal.Forecasts` that the laws came from, or these laws as :meth:`shoal.GaussianClasses.fit`
+            made them. From forecasts, means count as known from the season's repeats, covariances from the training
+            readings less the parameters fitted. Readings that depend on each other count for less: divide first.
         query: how the answers come about, as in :meth:`shoal.Forecasts.classes`; the laws of ``"point"`` and
             ``"trajectory"`` are true by construction, those of ``"as_in_paper"`` are not true at all.
         answers: (n, k) constant answers, one per label in label order or by label, that will really go into the

@@ -12,7 +12,8 @@ import numpy as np
 from shoal.accounting.curve import round_up
 from shoal.errors import InputError
 from shoal.ledger.budgets import Limit
-from shoal.ledger.composition import NOTHING, Charges, Composer, Lookup, Star
+from shoal.ledger.composition import NOTHING, Charges, Composer, Lookup, Side, Star
+from shoal.ledger.ties import Tie
 
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 
@@ -109,38 +110,44 @@ def round_down(value: float) -> float:
 
 
 def stars(
-    limit: Limit, charged: Callable[[str], Charges], neighbors: Callable[[str], Sequence[str]], *, pairs: bool = True
+    limit: Limit,
+    charged: Callable[[str], Charges],
+    ties: Callable[[str], Sequence[Tie]],
+    cut: Callable[[Charges, frozenset[str]], Charges],
+    *,
+    pairs: bool = True,
 ) -> Iterator[Star]:
-    """The pairs that a limit is held against, label by label. ``charged`` gives equal charges as one object.
+    """The pairs that a limit is held against, label by label.
 
-    Without ``pairs`` nothing that was released about a neighbor counts.
+    ``ties`` gives a label's neighbors by the graphs that join them, ``cut`` the part of some charges that was made
+    through mechanisms of these graphs, equal ones as one object. Without ``pairs`` nothing that was released about a
+    neighbor counts.
     """
     about = charged(limit.counted[0])
     for name in limit.counted[1:]:
         about = about.joined(charged(name))
     for label in limit.at:
-        around = neighbors(label)
-        if limit.against is not None:
-            around = [name for name in around if name in limit.against]
-        alike: dict[int, tuple[Charges, list[str]]] = {}
-        for name in around:
-            opposite = charged(name) if pairs else NOTHING
-            alike.setdefault(id(opposite), (opposite, []))[1].append(name)
-        others = tuple((opposite, tuple(names)) for opposite, names in alike.values())
-        yield Star(label, about, others or ((NOTHING, ()),))
+        sides: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
+        for number, tie in enumerate(ties(label)):
+            own = cut(about, tie.graphs)
+            for name in tie.names:
+                if limit.against is None or name in limit.against:
+                    opposite = cut(charged(name), tie.graphs) if pairs else NOTHING
+                    sides.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
+        found = (Side(own, other, tuple(names), key[0]) for key, (own, other, names) in sides.items())
+        yield Star(label, about.releases, tuple(found) or (Side(about, NOTHING, ()),))
 
 
 def account(composer: Composer, held: Sequence[Star], limit: Limit, lookup: Lookup) -> Account:
     """What the pairs that a limit is held against have spent: the worst of them."""
-    about = held[0].about
-    if about.used and len(limit.counted) > 1:
-        known = set(lookup(about.used[0][0]).graph.labels)
-        if not known.issuperset(limit.counted):
-            raise InputError(
-                f"{limit.name}: all members of a group must belong to one graph; set it anew without others"
-            )
     grid = np.array([limit.epsilon])
     found = [composer.curve(star, grid, lookup) for star in held]
     worst = max(found, key=lambda one: float(one.delta_upper[0]))
     spent = float(worst.delta_upper[0])
-    return Account(limit.name, limit.epsilon, limit.delta, spent, about.releases, worst.worst_edge[0])
+    return Account(limit.name, limit.epsilon, limit.delta, spent, held[0].releases, worst.worst_edge[0])
+
+
+def one_graph(limit: Limit, graphs: Callable[[str], frozenset[str]]) -> None:
+    """Refuse a group whose members were never in one graph: what was released about one means nothing for another."""
+    if len(limit.counted) > 1 and not frozenset.intersection(*(graphs(label) for label in limit.counted)):
+        raise InputError(f"{limit.name}: all members of a group must belong to one graph; set it anew without others")

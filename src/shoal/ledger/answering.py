@@ -35,6 +35,7 @@ def answered(books: Books, tallies: Tallies, writer: Journal, mechanism: Release
             tallies.clear()
         return released
     books.registry.admit(transaction, writer, mechanism)
+    books.refuse_apart(tallies, mechanism, [(question.label, question.query_id)])
     earlier = journal.matching(transaction, "mechanism", ("label", "answer"), [(question.label, question.answer)])
     books.refuse_reuse(transaction, mechanism, {str(row[0]) for row in earlier})
     limits = limits_on(books.in_force(transaction), tallies, question.label, question.analyst)

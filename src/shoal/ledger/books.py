@@ -7,13 +7,12 @@ from dataclasses import replace
 
 from shoal.accounting.curve import round_up
 from shoal.errors import BudgetError, InputError
-from shoal.graph import NeighborGraph
-from shoal.ledger import accounts
+from shoal.ledger import accounts, journal
 from shoal.ledger.accounts import Account, round_down
 from shoal.ledger.bounds import bounded, fits
 from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import Entry
-from shoal.ledger.composition import Charges, Composer, Lookup, Star
+from shoal.ledger.composition import Composer, Lookup, Side, Star
 from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry, is_random
 from shoal.ledger.storage import Transaction
@@ -21,6 +20,10 @@ from shoal.ledger.tallies import Extra, Memory, Tallies, nothing_more, only
 from shoal.mechanism_reader import Releaser
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
+APART = (
+    "labels: two labels that this ledger has recorded as neighbors would be answered under one query_id through "
+    "different mechanisms, so that nothing hides them among each other. Keep neighbors in one mechanism"
+)
 
 
 def limits_on(budgets: Budgets, tallies: Tallies, label: str, analyst: str | None) -> list[Limit]:
@@ -60,15 +63,23 @@ class Books:
                 "query_id, or stack both into one release with GaussianClasses.joint"
             )
 
-    def tallies(self, transaction: Transaction, graph: NeighborGraph | None = None) -> Tallies:
-        """What is on record, by label; ``graph`` has labels that will be asked for, on record or not yet."""
+    def tallies(self, transaction: Transaction, coming: Releaser | None = None) -> Tallies:
+        """What is on record, by label; ``coming`` is a mechanism that will be used, on record or not yet."""
+        return Tallies(transaction, self.registry, self._memory, coming)
 
-        def graph_of(label: str) -> NeighborGraph | None:
-            if graph is not None and label in graph:
-                return graph
-            return self.registry.graph_of(transaction, label)
+    def refuse_apart(self, tallies: Tallies, mechanism: Releaser, asked: Iterable[tuple[str, str]]) -> None:
+        """Refuse (label, query_id) whose neighbor has its answer under that name through a mechanism without the label.
 
-        return Tallies(transaction, graph_of, self._memory)
+        Such answers are rows of one table, and no mechanism hides the two among each other.
+        """
+        gone = [
+            (name, query_id)
+            for label, query_id in asked
+            for name in tallies.neighbors(label)
+            if name not in mechanism.graph
+        ]
+        if any(True for _ in journal.matching(tallies.transaction, "label", ("label", "query_id"), gone)):
+            raise InputError(APART)
 
     def within(self, limits: list[Limit], tallies: Tallies, label: str, extra: tuple[str, float, int]) -> None:
         """Raise unless every limit holds with the extra release about ``label``.
@@ -96,26 +107,20 @@ class Books:
     def undecided(self, tallies: Tallies, limit: Limit, held: Iterable[Star]) -> Iterator[Star]:
         """The pairs that bounds do not show to be within a limit."""
         for star in held:
-            others = tuple(
-                (opposite, names)
-                for opposite, names in star.others
-                if not fits(self.upper(tallies, star.about, opposite, limit), limit.delta)
-            )
-            if others:
-                yield replace(star, others=others)
+            sides = tuple(side for side in star.sides if not fits(self.upper(tallies, side, limit), limit.delta))
+            if sides:
+                yield replace(star, sides=sides)
 
-    def upper(self, tallies: Tallies, about: Charges, opposite: Charges, limit: Limit) -> float:
+    def upper(self, tallies: Tallies, side: Side, limit: Limit) -> float:
         """What the bounds of mechanisms say about a pair; 1 where they say nothing.
 
-        Bounds hold at every edge of a mechanism's graph, so they hold for all members of a group in that graph.
+        They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
         """
-        if len(limit.counted) > 1 and not tallies.one_graph(limit.counted):
-            return 1.0
-        key = (about, opposite, limit.epsilon)
+        key = (side.about, side.opposite, limit.epsilon)
         found = self._uppers.get(key)  # still a bound if more points have become known since
         if found is None:
             transaction = tallies.transaction
-            found = bounded(about, opposite, limit.epsilon, lambda digest: self.registry.bound(transaction, digest))
+            found = bounded(*key, lambda digest: self.registry.bound(transaction, digest))
             if found < 1.0:
                 self._uppers.put(key, found, 1000)
         return found

@@ -191,7 +191,7 @@ def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf
         units += [(bound.table_at, tables)] if tables else []
         units += [(bound.delta_at, times - 2 * tables)] if times > 2 * tables else []
     most = min(_shared(units, left), _moments(uses, left)) if uses else 0.0
-    return covered(together, epsilon, most)
+    return covered(together.claimed_epsilon, together.claimed_delta, together.tv, epsilon, most)
 
 
 def _deltas(mechanism: Releaser, epsilons: Sequence[float], scope: str) -> dict[float, float]:

@@ -46,7 +46,7 @@ def bound_for(
         return given
     labels = {question.label for question in asked}
     budgets = books.in_force(transaction)
-    around = books.tallies(transaction, mechanism.graph).neighbors
+    around = books.tallies(transaction, mechanism).neighbors
     epsilons = {limit.epsilon for q in asked for limit in budgets.limits(q.label, q.analyst, around(q.label))}
     known = books.registry.bound(transaction, mechanism.digest)
     if not epsilons or (known is not None and epsilons <= set(known.epsilons) & set(known.table_epsilons)):
@@ -82,7 +82,8 @@ def charged(
         transaction, "label, answer, mechanism", ("label", "answer"), [(q.label, q.answer) for q in fresh]
     ):
         earlier.setdefault((str(label), str(answer)), set()).add(str(digest))
-    budgets, tallies = books.in_force(transaction), books.tallies(transaction, mechanism.graph)
+    budgets, tallies = books.in_force(transaction), books.tallies(transaction, mechanism)
+    books.refuse_apart(tallies, mechanism, [(q.label, q.query_id) for q in fresh])
     tallies.read(name for q in fresh for name in (q.label, *tallies.neighbors(q.label)))
     tv = mechanism.finite_precision_tv
     extra = (mechanism.digest, tv, 1)

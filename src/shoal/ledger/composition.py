@@ -3,8 +3,9 @@
 The account of a pair of neighbors counts what was released about either of them: with the two exchanged, releases about
 the one are drawn from the other's laws and the other way round (:mod:`shoal.accounting.incident`). An account of one
 label alone would miss what the neighbor's answers tell about who is who. A label has not spent less than any pair it
-belongs to. A label that was left out on a day has no release that day, and nothing counts for it; that it is missing is
-not an answer, and no δ covers it.
+belongs to. A release counts for a pair if its mechanism has their edge (:mod:`shoal.ledger.ties`). A label that was
+left out on a day has no release that day, and nothing counts for it; that it is missing is not an answer, and no δ
+covers it.
 
 Three parts add up for a pair (all as upper ends, rounded up), each over the releases about both labels:
 
@@ -34,10 +35,11 @@ earlier answers about the same pair (sharp edges: adaptive choice).
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -61,33 +63,43 @@ Lookup = Callable[[str], Releaser]
 
 @dataclass(frozen=True)
 class Charges:
-    """What counts against one account: how often each mechanism was used, and what is known of releases elsewhere."""
+    """What counts against one account: how often each mechanism was used, and what is known of releases elsewhere.
+
+    ``tvs`` holds the total variation of all uses of each mechanism in ``used``, in the same order.
+    """
 
     used: tuple[tuple[str, int], ...] = ()
-    tv: float = 0.0
+    tvs: tuple[float, ...] = ()
     claimed_epsilon: Fraction = Fraction(0)
     claimed_delta: Fraction = Fraction(0)
     claims: int = 0
 
     def __hash__(self) -> int:
         """Quick: fractions are left out, which equal charges have equal."""
-        return hash((self.used, self.tv, self.claims))
+        return hash((self.used, self.tvs, self.claims))
 
     @classmethod
     def of(cls, used: Iterable[tuple[str, float, int]], claims: Iterable[tuple[float, float, int]] = ()) -> Charges:
         """From (mechanism, total variation, times) and (ε, δ, times)."""
         counts: dict[str, int] = {}
-        terms = []
+        terms: dict[str, list[float]] = {}
         for digest, tv, times in used:
             counts[digest] = counts.get(digest, 0) + times
-            terms.append(tv * times)
+            terms.setdefault(digest, []).append(tv * times)
         total = [Fraction(0), Fraction(0)]
         number = 0
         for epsilon, delta, times in claims:
             total[0] += times * Fraction(epsilon)
             total[1] += times * Fraction(delta)
             number += times
-        return cls(tuple(sorted(counts.items())), _up(math.fsum(terms)), total[0], total[1], number)
+        order = sorted(counts)
+        tvs = tuple(_up(math.fsum(terms[digest])) for digest in order)
+        return cls(tuple((digest, counts[digest]) for digest in order), tvs, total[0], total[1], number)
+
+    @property
+    def tv(self) -> float:
+        """The total variation of all uses, rounded up."""
+        return _up(math.fsum(self.tvs))
 
     @property
     def releases(self) -> int:
@@ -96,25 +108,32 @@ class Charges:
 
     def plus(self, mechanism: str, tv: float, times: int = 1) -> Charges:
         """The same with another use of a mechanism."""
-        counts = dict(self.used)
-        counts[mechanism] = counts.get(mechanism, 0) + times
-        total = _up(self.tv + _up(tv * times))
-        return Charges(tuple(sorted(counts.items())), total, self.claimed_epsilon, self.claimed_delta, self.claims)
+        return self.joined(Charges(((mechanism, times),), (_up(tv * times),)))
 
     def joined(self, other: Charges) -> Charges:
         """Both together."""
         if NOTHING in (self, other):
             return other if self == NOTHING else self
-        counts = dict(self.used)
-        for mechanism, times in other.used:
-            counts[mechanism] = counts.get(mechanism, 0) + times
+        both = {digest: (times, tv) for (digest, times), tv in zip(self.used, self.tvs, strict=True)}
+        for (digest, times), tv in zip(other.used, other.tvs, strict=True):
+            before = both.get(digest, (0, 0.0))
+            both[digest] = (before[0] + times, _sum(before[1], tv))
+        order = sorted(both)
         return Charges(
-            tuple(sorted(counts.items())),
-            _sum(self.tv, other.tv),
+            tuple((digest, both[digest][0]) for digest in order),
+            tuple(both[digest][1] for digest in order),
             self.claimed_epsilon + other.claimed_epsilon,
             self.claimed_delta + other.claimed_delta,
             self.claims + other.claims,
         )
+
+    def through(self, kept: Callable[[str], bool]) -> Charges:
+        """What counts of them where only some mechanisms do; claims, of which no mechanism is known, always count."""
+        stay = [kept(digest) for digest, _ in self.used]
+        if all(stay):
+            return self
+        used, tvs = tuple(itertools.compress(self.used, stay)), tuple(itertools.compress(self.tvs, stay))
+        return replace(self, used=used, tvs=tvs)
 
 
 #: Charges of a label that nothing was released about.
@@ -122,15 +141,28 @@ NOTHING = Charges()
 
 
 @dataclass(frozen=True)
-class Star:
-    """What counts for the pairs of a label: what was released ``about`` it, and about each neighbor.
+class Side:
+    """Neighbors of a label for which the same counts: of what was released ``about`` the label, and about each of them.
 
-    ``others`` lists the neighbors with equal charges together; a label without neighbors has one empty list.
+    Sides with the same number ``tie`` are joined to the label by the same mechanisms: those that count, and maybe more.
+    """
+
+    about: Charges
+    opposite: Charges
+    names: tuple[str, ...]
+    tie: int = 0
+
+
+@dataclass(frozen=True)
+class Star:
+    """What counts for the pairs of a label, side by side, and how many ``releases`` were made about the label itself.
+
+    A label without neighbors has one side without names.
     """
 
     label: str
-    about: Charges
-    others: tuple[tuple[Charges, tuple[str, ...]], ...]
+    releases: int
+    sides: tuple[Side, ...]
 
 
 @dataclass(frozen=True)
@@ -152,14 +184,11 @@ class Composer:
     """Composes charges at the edges of a label. Spectra are kept as long as memory allows."""
 
     def __init__(self) -> None:
-        self._spectra: Recent[EdgeSpectra] = Recent(256 * 2**20)
+        self._spectra: Recent[tuple[list[str], EdgeSpectra]] = Recent(256 * 2**20)
 
     def curve(self, star: Star, epsilons: FloatArray, mechanisms: Lookup) -> Composed:
         """The composed δ of the worst pair of ``star``."""
-        found = [
-            self._alike(star, claims, others, np.asarray(epsilons), mechanisms)
-            for claims, others in _by_claims(star).items()
-        ]
+        found = [self._alike(star, sides, np.asarray(epsilons), mechanisms) for sides in _comparable(star)]
         at = np.argmax([part.delta_upper for part in found], axis=0)
         every = np.arange(len(epsilons))
         return Composed(
@@ -167,49 +196,41 @@ class Composer:
             delta=np.array([part.delta for part in found])[at, every],
             delta_upper=np.array([part.delta_upper for part in found])[at, every],
             worst_edge=tuple(found[i].worst_edge[j] for i, j in zip(at, every, strict=True)),
-            releases=star.about.releases,
+            releases=star.releases,
         )
 
     def prepare(self, mechanism: Releaser, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if self._spectra.get((mechanism.digest, label)) is None:
             once = Charges.of([(mechanism.digest, 0.0, 1)])
-            star = Star(label, once, ((once, tuple(mechanism.graph.neighbors(label))),))
+            star = Star(label, 1, (Side(once, once, tuple(mechanism.graph.neighbors(label))),))
             self.curve(star, np.ones(1), lambda _: mechanism)
 
-    def _alike(
-        self,
-        star: Star,
-        claims: tuple[Fraction, Fraction],
-        others: list[tuple[Charges, tuple[str, ...]]],
-        epsilons: FloatArray,
-        mechanisms: Lookup,
-    ) -> Composed:
-        """The worst of the pairs of which the same is claimed: there the largest exact part is the largest of all."""
-        together = Charges((), _sum(star.about.tv, max(charged.tv for charged, _ in others)), *claims)
-        left = [Fraction(float(e)) - together.claimed_epsilon for e in epsilons]
+    def _alike(self, star: Star, sides: list[Side], epsilons: FloatArray, mechanisms: Lookup) -> Composed:
+        """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""
+        claimed_epsilon, claimed_delta = _claims(sides[0])
+        tv = max(_sum(side.about.tv, side.opposite.tv) for side in sides)
+        left = [Fraction(float(e)) - claimed_epsilon for e in epsilons]
         value, upper = np.zeros(len(epsilons)), np.zeros(len(epsilons))
         worst: list[tuple[str, str] | None] = [None] * len(epsilons)
-        used = sorted({digest for charged in (star.about, *(c for c, _ in others)) for digest, _ in charged.used})
-        if used and any(names for _, names in others):
-            neighbors = sorted(mechanisms(used[0]).graph.neighbors(star.label))
+        used = sorted({digest for side in sides for one in (side.about, side.opposite) for digest, _ in one.used})
+        neighbors = sorted(name for side in sides for name in side.names)
+        if used and neighbors:
             row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
             about, opposite = np.zeros((2, len(used), len(neighbors)))
-            for digest, times in star.about.used:
-                about[row[digest]] = times
-            edges: list[int] = []
-            for charged, names in others:
-                at = [column[name] for name in names]
-                edges += at
-                for digest, times in charged.used:
-                    opposite[row[digest], at] = times
+            for side in sides:
+                at = [column[name] for name in side.names]
+                for counts, charged in ((about, side.about), (opposite, side.opposite)):
+                    for digest, times in charged.used:
+                        counts[row[digest], at] = times
+            edges = list(range(len(neighbors)))
             shifted = np.array([max(_down(x), 0.0) for x in left])
             books = [isinstance(mechanisms(digest), Codebook) for digest in used]
             laws = [i for i, discrete in enumerate(books) if not discrete]
             parts = tuple(self._part(used[i], star.label, neighbors, mechanisms) for i in laws)
             gaussian = IncidentReleases((star.label, *neighbors), parts, about[laws], opposite[laws])
             if not any(books):
-                found = gaussian.curve(shifted, sorted(edges))
+                found = gaussian.curve(shifted, edges)
                 value, upper, worst = found.delta, found.delta_upper, list(found.worst_edge)
             else:
                 counted = [
@@ -217,28 +238,36 @@ class Composer:
                     for i, digest in enumerate(used)
                     if isinstance(book := mechanisms(digest), Codebook)
                 ]
-                upper, worst = _beside_books(gaussian, counted, shifted, sorted(edges))
+                upper, worst = _beside_books(gaussian, counted, shifted, edges)
                 value = upper
-        claimed = _up_fraction(together.claimed_delta)
-        precision = np.array([_imprecise(together.tv, float(e)) for e in epsilons])
+        claimed = _up_fraction(claimed_delta)
+        precision = np.array([_imprecise(tv, float(e)) for e in epsilons])
         nothing_left = np.array([x < 0 for x in left])
+        sums = (claimed_epsilon, claimed_delta, tv)
         return Composed(
             epsilon=epsilons,
             delta=np.where(nothing_left, 1.0, np.minimum(value + claimed + precision, 1.0)),
-            delta_upper=np.array([covered(together, float(e), float(u)) for e, u in zip(epsilons, upper, strict=True)]),
+            delta_upper=np.array([covered(*sums, float(e), float(u)) for e, u in zip(epsilons, upper, strict=True)]),
             worst_edge=tuple(worst),
-            releases=star.about.releases,
+            releases=star.releases,
         )
 
     def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
+        """Spectra at the edges to ``neighbors``. Those of all the label's edges in the mechanism are kept."""
+
         def spectra(precise: bool) -> EdgeSpectra:
             if precise:
                 return incident_spectra(self._laws(digest, mechanisms), label, neighbors, precise=True)
-            found = self._spectra.get((digest, label))
-            if found is None:
-                found = incident_spectra(self._laws(digest, mechanisms), label, neighbors)
-                self._spectra.put((digest, label), found, 6 * found.lam.nbytes)
-            return found
+            kept = self._spectra.get((digest, label))
+            if kept is None:
+                every = sorted(mechanisms(digest).graph.neighbors(label))
+                kept = every, incident_spectra(self._laws(digest, mechanisms), label, every)
+                self._spectra.put((digest, label), kept, 6 * kept[1].lam.nbytes)
+            every, found = kept
+            if every == neighbors:
+                return found
+            place = {name: i for i, name in enumerate(every)}
+            return found.take(np.array([place[name] for name in neighbors], dtype=np.intp))
 
         return spectra
 
@@ -277,21 +306,24 @@ def _beside_books(
     return upper, worst
 
 
-def _by_claims(star: Star) -> dict[tuple[Fraction, Fraction], list[tuple[Charges, tuple[str, ...]]]]:
-    """The neighbors by what is claimed of the pair's releases together."""
-    found: dict[tuple[Fraction, Fraction], list[tuple[Charges, tuple[str, ...]]]] = {}
-    for charged, names in star.others:
-        epsilon = star.about.claimed_epsilon + charged.claimed_epsilon
-        delta = star.about.claimed_delta + charged.claimed_delta
-        found.setdefault((epsilon, delta), []).append((charged, names))
-    return found
+def _comparable(star: Star) -> list[list[Side]]:
+    """The sides by the mechanisms that join them and by what is claimed of the pair's releases together."""
+    found: dict[tuple[int, Fraction, Fraction], list[Side]] = {}
+    for side in star.sides:
+        found.setdefault((side.tie, *_claims(side)), []).append(side)
+    return list(found.values())
 
 
-def covered(charges: Charges, epsilon: float, together: float) -> float:
+def _claims(side: Side) -> tuple[Fraction, Fraction]:
+    about, opposite = side.about, side.opposite
+    return about.claimed_epsilon + opposite.claimed_epsilon, about.claimed_delta + opposite.claimed_delta
+
+
+def covered(claimed_epsilon: Fraction, claimed_delta: Fraction, tv: float, epsilon: float, together: float) -> float:
     """δ₀ + ``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε − ε₀."""
-    if Fraction(epsilon) < charges.claimed_epsilon:
+    if Fraction(epsilon) < claimed_epsilon:
         return 1.0
-    added = _up_fraction(charges.claimed_delta) + _imprecise(charges.tv, epsilon)
+    added = _up_fraction(claimed_delta) + _imprecise(tv, epsilon)
     return min(_up(_up(added) + together) if added > 0 else together, 1.0)
 
 

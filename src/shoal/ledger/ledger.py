@@ -38,7 +38,6 @@ from shoal.ledger.declared import as_mechanism, declaration
 from shoal.ledger.journal import Journal
 from shoal.ledger.overview import Overview, overviewed
 from shoal.ledger.questions import known_label, known_labels, questions, repeated, word
-from shoal.ledger.registry import compatible
 from shoal.ledger.storage import Storage, Transaction
 from shoal.ledger.verification import Verification, verified
 from shoal.mechanism_reader import Releaser
@@ -262,7 +261,7 @@ class Ledger:
         asked = questions(mechanism, answers, labels, query_ids, analyst, self._key)
         own = self._books.prepared(mechanism, {question.label for question in asked})
         with self._storage.writing() as transaction:
-            writer, tallies = Journal(transaction), self._books.tallies(transaction, own.graph)
+            writer, tallies = Journal(transaction), self._books.tallies(transaction, own)
             released = [answered(self._books, tallies, writer, own, question) for question in asked]
         return np.array(released).reshape(len(asked), own.classes.n_dims)
 
@@ -359,8 +358,8 @@ class Ledger:
         times = validation.count(times=times)
         mechanism = self._books.prepared(mechanism, names)
         with self._storage.reading() as transaction:
-            compatible(transaction, mechanism)
-            budgets, tallies = self._books.in_force(transaction), self._books.tallies(transaction, mechanism.graph)
+            self._books.registry.compatible(transaction, mechanism)
+            budgets, tallies = self._books.in_force(transaction), self._books.tallies(transaction, mechanism)
             lookup = self._books.lookup(transaction, mechanism)
             fresh, unseen, limits = set(), set(), []
             for name in names:
@@ -424,7 +423,7 @@ class Ledger:
             writer = Journal(transaction)
             if own is not None:
                 self._books.registry.admit(transaction, writer, own)
-            elif transaction.one("SELECT 1 FROM labels WHERE label = :label", label=content["label"]) is None:
+            elif transaction.one("SELECT 1 FROM members WHERE label = :label", label=content["label"]) is None:
                 raise InputError("label is not known to this ledger yet: register() a mechanism that has it first")
             writer.append("declared", content)
 

@@ -14,7 +14,7 @@ from shoal.ledger.accounts import Account
 from shoal.ledger.books import Books
 from shoal.ledger.bounds import bounded, mechanism_bound
 from shoal.ledger.budgets import Limit
-from shoal.ledger.composition import Star
+from shoal.ledger.composition import Side, Star
 from shoal.ledger.storage import CHUNK, Transaction
 from shoal.ledger.tallies import Tallies
 
@@ -63,9 +63,9 @@ def overviewed(books: Books, transaction: Transaction, exact: int) -> Overview:
         else:
             rest = max(rest, heapq.heappushpop(top, item)[0])
 
-    for tallies, names in _groups(books, transaction):
+    for tallies, names, whole in _groups(books, transaction):
         # Where the same was released about everyone, as in tables, all pairs are alike and need no looking for.
-        alike = len(names) > 1 and len({id(tallies.of(name)) for name in names}) == 1
+        alike = whole and len({id(tallies.of(name)) for name in names}) == 1
         for name in names:
             about = tallies.of(name)
             labels += about.releases > 0
@@ -74,7 +74,8 @@ def overviewed(books: Books, transaction: Transaction, exact: int) -> Overview:
             if limit is None:
                 without += about.releases > 0
             elif about.releases or name in budgets.labels:
-                judge(tallies, limit, [Star(name, about, ((about, ()),))] if alike else tallies.stars(limit))
+                star = Star(name, about.releases, (Side(about, about, ()),))
+                judge(tallies, limit, [star] if alike else tallies.stars(limit))
     every = books.tallies(transaction)
     for limit in budgets.of_groups():
         judge(every, limit, every.stars(limit))
@@ -94,20 +95,33 @@ def overviewed(books: Books, transaction: Transaction, exact: int) -> Overview:
     )
 
 
-def _groups(books: Books, transaction: Transaction) -> Iterator[tuple[Tallies, list[str]]]:
-    """All labels by connected component, with their charges, which are read for many components at once."""
-    for (digest,) in transaction.rows("SELECT DISTINCT graph FROM labels ORDER BY graph"):
+def _groups(books: Books, transaction: Transaction) -> Iterator[tuple[Tallies, list[str], bool]]:
+    """All labels by connected component of the first graph that holds them, with their charges, read for many at once.
+
+    Told with them is whether they are a whole component whose labels are in no other graph.
+    """
+    for (digest,) in transaction.rows("SELECT DISTINCT graph FROM members ORDER BY graph"):
         graph = books.registry.graph(transaction, str(digest))
-        order = np.argsort(graph.components, kind="stable")
-        cuts = np.flatnonzero(np.diff(graph.components[order])) + 1
-        block: list[list[str]] = []
-        parts = np.split(order, cuts)
-        for number, part in enumerate(parts):
-            block.append([graph.labels[i] for i in part])
-            if number == len(parts) - 1 or sum(map(len, block)) >= CHUNK:
-                tallies = books.tallies(transaction, graph)
-                tallies.read(name for names in block for name in names)
-                yield from ((tallies, names) for names in block)
+        rows = transaction.rows(
+            "SELECT label FROM members WHERE graph = :graph AND NOT EXISTS (SELECT 1 FROM members AS other "
+            "WHERE other.label = members.label AND other.graph < :graph)",
+            graph=str(digest),
+        )
+        sizes = np.bincount(graph.components)
+        parts: dict[int, list[str]] = {}
+        for (label,) in rows:
+            parts.setdefault(int(graph.components[graph.index(label)]), []).append(str(label))
+        block: list[tuple[int, list[str]]] = []
+        for number, part in enumerate(parts.items(), 1):
+            block.append(part)
+            if number == len(parts) or sum(len(names) for _, names in block) >= CHUNK:
+                tallies = books.tallies(transaction)
+                every = [name for _, names in block for name in names]
+                tallies.place(every)
+                tallies.read(every)
+                for component, names in block:
+                    alone = all(len(tallies.graphs(name)) == 1 for name in names)
+                    yield tallies, names, alone and 1 < len(names) == sizes[component]
                 block = []
 
 
@@ -122,15 +136,17 @@ def _upper(books: Books, tallies: Tallies, star: Star, limit: Limit) -> float:
     """The bound on a label's pairs; bounds that were never stored, or not for this ε, are made for the occasion."""
     registry, transaction = books.registry, tallies.transaction
     found = 0.0
-    for opposite, _ in star.others:
-        upper = books.upper(tallies, star.about, opposite, limit)
+    for side in star.sides:
+        upper = books.upper(tallies, side, limit)
         missing = False
-        for digest, _ in star.about.joined(opposite).used if upper > limit.delta else ():
+        for digest, _ in side.about.joined(side.opposite).used if upper > limit.delta else ():
             known = registry.bound(transaction, digest)
             if known is None or limit.epsilon not in known.epsilons or limit.epsilon not in known.table_epsilons:
                 registry.remember(mechanism_bound(registry.mechanism(transaction, digest), limit.epsilon))
                 missing = True
         if missing:
-            upper = bounded(star.about, opposite, limit.epsilon, lambda digest: registry.bound(transaction, digest))
+            upper = bounded(
+                side.about, side.opposite, limit.epsilon, lambda digest: registry.bound(transaction, digest)
+            )
         found = max(found, upper)
     return found

@@ -1,15 +1,17 @@
 """Mechanisms and graphs that the ledger knows.
 
 A mechanism is stored once, as its file, under its digest: what was spent can be recomputed from the database alone, and
-answers are drawn by the mechanism as recorded. A label's neighbors are fixed when the label is first used: composition
-is about edges, and edges that came and went between releases would leave nothing to compose.
+answers are drawn by the mechanism as recorded. Graphs may grow from one mechanism to the next, and labels may leave;
+neighbors that are both there remain neighbors (:mod:`shoal.ledger.ties`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
 from typing import Any
+
+import numpy as np
 
 from shoal import mechanism_reader, validation
 from shoal.codebooks.codebook import Codebook
@@ -20,8 +22,14 @@ from shoal.ledger.journal import Journal
 from shoal.ledger.questions import word
 from shoal.ledger.recent import Recent
 from shoal.ledger.storage import CHUNK, Transaction
+from shoal.ledger.ties import changes
 from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
+
+OUTGROWN = (
+    "mechanism: some of its labels have become neighbors since it was recorded, and it does not hide them among each "
+    "other; design it anew with the neighbors as they are now"
+)
 
 
 def drawn(mechanism: Releaser, values: FloatArray, label: str) -> FloatArray:
@@ -58,6 +66,7 @@ class Registry:
         self._contents: Recent[bytes] = Recent(32 * 2**20)
         self._bounds: Recent[MechanismBound] = Recent(32 * 2**20)
         self._graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
+        self._names: Recent[str] = Recent(16 * 2**20)
 
     def mechanism(self, transaction: Transaction, digest: str) -> Releaser:
         """A recorded mechanism, its digest derived anew when it is read."""
@@ -91,19 +100,23 @@ class Registry:
         self._contents.put(found.digest, content, len(content))
         return found
 
-    def graph_of(self, transaction: Transaction, label: str) -> NeighborGraph | None:
-        """The graph that was recorded for a label; None where the label is unknown."""
-        digest = transaction.value("SELECT graph FROM labels WHERE label = :label", label=label)
-        return None if digest is None else self.graph(transaction, str(digest))
+    def graph_name(self, transaction: Transaction, mechanism: Releaser | str) -> str:
+        """The digest of the graph of a mechanism, which is on record or given."""
+        digest = mechanism if isinstance(mechanism, str) else mechanism.digest
+        found = self._names.get(digest)
+        if found is None:
+            stored = transaction.value("SELECT graph FROM graphs WHERE mechanism = :digest", digest=digest)
+            if stored is None and isinstance(mechanism, str):
+                raise LedgerError("ledger: the graph of a mechanism is missing; run verify() and restore a backup")
+            found = graph_digest(mechanism.graph) if isinstance(mechanism, Releaser) and stored is None else str(stored)
+            self._names.put(digest, found, 200)
+        return found
 
     def graph(self, transaction: Transaction, digest: str) -> NeighborGraph:
-        """A recorded graph, from the first mechanism that was recorded with it."""
+        """A recorded graph, from a mechanism that was recorded with it."""
         found = self._graphs.get(digest)
         if found is None:
-            named = transaction.value(
-                "SELECT mechanism FROM entries WHERE kind = 'mechanism' AND payload LIKE :graph ORDER BY seq LIMIT 1",
-                graph=f'%"graph":"{digest}"%',
-            )
+            named = transaction.value("SELECT MIN(mechanism) FROM graphs WHERE graph = :digest", digest=digest)
             if named is None:
                 raise LedgerError("ledger: the graph of a label is missing; run verify() and restore a backup")
             found = self.mechanism(transaction, str(named)).graph
@@ -143,61 +156,59 @@ class Registry:
         )
 
     def admit(self, transaction: Transaction, journal: Journal, mechanism: Releaser) -> None:
-        """Record a mechanism at its first use, and its graph; refuse a graph that contradicts a recorded one."""
-        digest = mechanism.digest
-        if transaction.one("SELECT 1 FROM mechanisms WHERE digest = :digest", digest=digest) is not None:
+        """Record a mechanism at its first use, and its graph where it is new; refuse one that may not be used."""
+        outgrown = self.compatible(transaction, mechanism)
+        digest, graph = mechanism.digest, self.graph_name(transaction, mechanism)
+        if transaction.one("SELECT 1 FROM graphs WHERE mechanism = :digest", digest=digest) is not None:
             return
-        graph = compatible(transaction, mechanism)
-        if graph is None:
+        if transaction.one("SELECT 1 FROM graphs WHERE graph = :graph", graph=graph) is None:
             for name in mechanism.graph.labels:
                 word(label=name)
-            graph = graph_digest(mechanism.graph)
             journal.append("graph", {"graph": graph, "labels": mechanism.graph.n_labels})
             transaction.run_many(
-                "INSERT INTO labels (label, graph) VALUES (:label, :graph)",
+                "INSERT INTO members (label, graph) VALUES (:label, :graph)",
                 [{"label": name, "graph": graph} for name in mechanism.graph.labels],
             )
+            transaction.run_many("INSERT INTO outgrown (graph) VALUES (:graph)", [{"graph": name} for name in outgrown])
         content = self._contents.get(digest) or mechanism.to_bytes()
         transaction.run(
             "INSERT INTO mechanisms (digest, content) VALUES (:digest, :content)", digest=digest, content=content
         )
+        transaction.run("INSERT INTO graphs (mechanism, graph) VALUES (:digest, :graph)", digest=digest, graph=graph)
         journal.append(
             "mechanism",
             {"mechanism": digest, "graph": graph, "content": hashlib.sha256(content).hexdigest()},
         )
 
+    def compatible(self, transaction: Transaction, mechanism: Releaser) -> list[str]:
+        """Refuse a graph that lacks an edge on record between two of its labels.
 
-def compatible(transaction: Transaction, mechanism: Releaser) -> str | None:
-    """The recorded graph that is the mechanism's own; None where all its labels are new; anything else is refused."""
-    found, count = _graphs(transaction, mechanism.graph.labels)
-    if not found:
-        return None
-    digest = graph_digest(mechanism.graph)
-    if found != {digest} or count != mechanism.graph.n_labels:
-        raise InputError(
-            "mechanism: its graph differs from the one this ledger has recorded for some of its labels. A ledger fixes "
-            "every label's neighbors at first use; design the mechanism on the recorded graph, or on new labels only"
-        )
-    return digest
-
-
-def one_graph(transaction: Transaction, labels: Sequence[str]) -> bool:
-    """Whether all labels are recorded, and as labels of one graph."""
-    found, count = _graphs(transaction, labels)
-    return len(found) == 1 and count == len(labels)
-
-
-def _graphs(transaction: Transaction, labels: Sequence[str]) -> tuple[set[str], int]:
-    """The graphs recorded for some labels, and for how many of the labels there is one."""
-    found: set[str] = set()
-    count = 0
-    for start in range(0, len(labels), CHUNK):
-        part = {f"n{i}": name for i, name in enumerate(labels[start : start + CHUNK])}
-        places = ", ".join(f":{key}" for key in part)
-        rows = transaction.rows(f"SELECT graph FROM labels WHERE label IN ({places})", **part)
-        count += len(rows)
-        found.update(str(row[0]) for row in rows)
-    return found, count
+        Returns the recorded graphs that lack an edge which this one has between two of theirs: with its first use they
+        may not be used any more.
+        """
+        graph = self.graph_name(transaction, mechanism)
+        if transaction.one("SELECT 1 FROM outgrown WHERE graph = :graph", graph=graph) is not None:
+            raise InputError(OUTGROWN)
+        if transaction.one("SELECT 1 FROM graphs WHERE graph = :graph", graph=graph) is not None:
+            return []
+        labels = mechanism.graph.labels
+        related: set[str] = set()
+        for start in range(0, len(labels), CHUNK):
+            rows = transaction.rows(
+                f"SELECT DISTINCT graph FROM members WHERE label IN ({transaction.listed('labels')})",
+                labels=json.dumps(labels[start : start + CHUNK]),
+            )
+            related.update(str(row[0]) for row in rows)
+        found = {name: changes(mechanism.graph, self.graph(transaction, name)) for name in sorted(related)}
+        lost = np.unique(np.concatenate([change.lost for change in found.values()])).size if found else 0
+        if lost:
+            raise InputError(
+                f"mechanism: its graph lost neighbors: {lost} pair(s) of its labels are neighbors on record in this "
+                "ledger and are not in it. Labels may leave, and new ones join, but two that stay remain neighbors: "
+                "keep the groups of the earlier release"
+            )
+        known = {str(row[0]) for row in transaction.rows("SELECT graph FROM outgrown")} if found else set()
+        return [name for name, change in found.items() if change.gained and name not in known]
 
 
 def stored_bound(transaction: Transaction, digest: str) -> MechanismBound | None:

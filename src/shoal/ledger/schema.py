@@ -10,13 +10,17 @@ never edited: what changes is a new one at the end.
 | entries | the chain; columns after ``hash`` repeat parts of the payload for lookup |
 | head | one row: number and hash of the last entry; locked by whoever writes |
 | mechanisms | mechanism files by digest |
-| labels | the graph that each label belongs to |
+| graphs | the graph of each mechanism, by digest |
+| members | the graphs that each label belongs to |
+| outgrown | graphs that lack an edge recorded since between two of their labels: nothing is released through them |
 | bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from shoal.errors import LedgerError
@@ -52,21 +56,23 @@ def _guards(transaction: Transaction) -> None:
             $$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$"""
         )
     for table in ("entries", "mechanisms", "labels"):
-        for action in ("UPDATE", "DELETE"):
-            name = f"{table}_no_{action.lower()}"
-            if transaction.postgres:
-                transaction.run(
-                    f"CREATE TRIGGER {name} BEFORE {action} ON {table} EXECUTE FUNCTION shoal_append_only()"
-                )
-            else:
-                transaction.run(
-                    f"CREATE TRIGGER {name} BEFORE {action} ON {table} "
-                    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-                )
+        _append_only(transaction, table)
     if transaction.postgres:
         transaction.run(
             "CREATE TRIGGER entries_no_truncate BEFORE TRUNCATE ON entries EXECUTE FUNCTION shoal_append_only()"
         )
+
+
+def _append_only(transaction: Transaction, table: str) -> None:
+    for action in ("UPDATE", "DELETE"):
+        name = f"{table}_no_{action.lower()}"
+        if transaction.postgres:
+            transaction.run(f"CREATE TRIGGER {name} BEFORE {action} ON {table} EXECUTE FUNCTION shoal_append_only()")
+        else:
+            transaction.run(
+                f"CREATE TRIGGER {name} BEFORE {action} ON {table} "
+                "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+            )
 
 
 def _bounds(transaction: Transaction) -> None:
@@ -85,16 +91,44 @@ def _bounds(transaction: Transaction) -> None:
 
 def _pairs(transaction: Transaction) -> None:
     """Version 4: accounts are kept for pairs. The chain says from where on; what was recorded before stays as it is."""
-    from shoal.ledger.journal import Journal
+    from shoal.ledger.chain import follow
+    from shoal.ledger.journal import checked_head
 
     if transaction.postgres:  # a writer of an older version may hold the head
         transaction.run("SELECT seq FROM head WHERE only_row = 1 FOR UPDATE")
     if transaction.one("SELECT 1 FROM head WHERE only_row = 1") is not None:  # a new ledger says it when it is created
-        Journal(transaction).append("accounts", {"accounts": ACCOUNTS})
+        time = datetime.now(UTC).isoformat(timespec="microseconds")
+        entry = follow(checked_head(transaction), "accounts", {"accounts": ACCOUNTS, "time": time})
+        transaction.run(  # with the columns of this version
+            "INSERT INTO entries (seq, kind, payload, previous, hash) VALUES (:seq, :kind, :payload, :previous, :hash)",
+            **{name: getattr(entry, name) for name in ("seq", "kind", "payload", "previous", "hash")},
+        )
+        transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=entry.seq, hash=entry.hash)
     transaction.run("DELETE FROM bounds")  # made without headroom and without tables; derived, and made again
 
 
-MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards, _bounds, _pairs)
+def _growth(transaction: Transaction) -> None:
+    """Version 5: a label may belong to several graphs; readings that answers were made from are recognized."""
+    transaction.run("CREATE TABLE members (label TEXT NOT NULL, graph TEXT NOT NULL, PRIMARY KEY (label, graph))")
+    transaction.run("INSERT INTO members (label, graph) SELECT label, graph FROM labels")
+    transaction.run("DROP TABLE labels")
+    transaction.run("CREATE INDEX members_graph ON members (graph, label)")
+    transaction.run("CREATE TABLE graphs (mechanism TEXT PRIMARY KEY, graph TEXT NOT NULL)")
+    rows = transaction.rows("SELECT payload FROM entries WHERE kind = 'mechanism'")
+    recorded = [json.loads(row[0]) for row in rows]
+    transaction.run_many(
+        "INSERT INTO graphs (mechanism, graph) VALUES (:mechanism, :graph)",
+        [{name: str(content[name]) for name in ("mechanism", "graph")} for content in recorded],
+    )
+    transaction.run("CREATE INDEX graphs_graph ON graphs (graph, mechanism)")
+    transaction.run("CREATE TABLE outgrown (graph TEXT PRIMARY KEY)")
+    transaction.run("ALTER TABLE entries ADD COLUMN readings TEXT")
+    transaction.run("CREATE INDEX entries_readings ON entries (label, readings) WHERE readings IS NOT NULL")
+    for table in ("members", "graphs", "outgrown"):
+        _append_only(transaction, table)
+
+
+MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards, _bounds, _pairs, _growth)
 #: What accounts are kept for, as the chain says it.
 ACCOUNTS = "pairs"
 #: The version this shoal writes.

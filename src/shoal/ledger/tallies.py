@@ -9,13 +9,15 @@ from threading import Lock
 
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal
-from shoal.ledger.accounts import stars
+from shoal.ledger.accounts import one_graph, stars
 from shoal.ledger.budgets import Limit
 from shoal.ledger.chain import Head
 from shoal.ledger.composition import Charges, Star, claim
 from shoal.ledger.recent import Recent
-from shoal.ledger.registry import one_graph
+from shoal.ledger.registry import Registry
 from shoal.ledger.storage import CHUNK, Transaction
+from shoal.ledger.ties import Tie, ties
+from shoal.mechanism_reader import Releaser
 
 #: Entries since the last look from which on reading everything again is less work than telling what changed.
 FORGET = 5000
@@ -98,30 +100,68 @@ class Tallies:
     """
 
     def __init__(
-        self, transaction: Transaction, graph_of: Callable[[str], NeighborGraph | None], memory: Memory
+        self, transaction: Transaction, registry: Registry, memory: Memory, coming: Releaser | None = None
     ) -> None:
+        """``coming`` is a mechanism that is about to be used, on record or not yet."""
         self.transaction = transaction
-        self._graph_of = graph_of
+        self._registry, self._own = registry, coming
+        self._own_graph = "" if coming is None else registry.graph_name(transaction, coming)
         self._memory, self._head = memory, memory.moved(transaction)
-        self._around: dict[str, tuple[str, ...]] = {}
+        self._graphs: dict[str, frozenset[str]] = {}
+        self._ties: dict[str, tuple[Tie, ...]] = {}
         self._charges: dict[str | None, dict[str, Charges]] = {}
         self._coming: dict[str, list[tuple[str, float, str | None]]] = {}
         self._one: dict[Charges, Charges] = {}
-        self._together: dict[tuple[str, ...], bool] = {}
+        self._cuts: dict[tuple[Charges, frozenset[str]], Charges] = {}
 
-    def one_graph(self, labels: tuple[str, ...]) -> bool:
-        """Whether all labels are on record as labels of one graph."""
-        if labels not in self._together:
-            self._together[labels] = one_graph(self.transaction, labels)
-        return self._together[labels]
+    def place(self, labels: Iterable[str]) -> None:
+        """Fetch which graphs hold some labels."""
+        wanted = [label for label in dict.fromkeys(labels) if label not in self._graphs]
+        for start in range(0, len(wanted), CHUNK):
+            part = wanted[start : start + CHUNK]
+            found: dict[str, list[str]] = {label: [] for label in part}
+            for label, graph in self.transaction.rows(
+                f"SELECT label, graph FROM members WHERE label IN ({self.transaction.listed('labels')})",
+                labels=json.dumps(part),
+            ):
+                found[str(label)].append(str(graph))
+            for label, graphs in found.items():
+                if self._own is not None and label in self._own.graph:
+                    graphs.append(self._own_graph)
+                self._graphs[label] = frozenset(graphs)
+
+    def graphs(self, label: str) -> frozenset[str]:
+        """The graphs that hold a label; none where the ledger does not know it."""
+        if label not in self._graphs:
+            self.place(self._own.graph.labels if self._own is not None and label in self._own.graph else [label])
+        return self._graphs[label]
+
+    def ties(self, label: str) -> tuple[Tie, ...]:
+        """The label's neighbors by the graphs that join them."""
+        found = self._ties.get(label)
+        if found is None:
+            found = self._ties[label] = ties(label, {name: self._graph(name) for name in sorted(self.graphs(label))})
+        return found
 
     def neighbors(self, label: str) -> tuple[str, ...]:
         """The label's neighbors; none where the ledger does not know it."""
-        found = self._around.get(label)
-        if found is None:
-            graph = self._graph_of(label)
-            found = self._around[label] = () if graph is None else graph.neighbors(label)
-        return found
+        return tuple(name for tie in self.ties(label) for name in tie.names)
+
+    def cut(self, charges: Charges, graphs: frozenset[str]) -> Charges:
+        """The part of some charges that was made through mechanisms of some graphs; equal ones are one object."""
+        key = (charges, graphs)
+        if key not in self._cuts:
+            self._cuts[key] = self._same(charges.through(lambda digest: self._graph_name(digest) in graphs))
+        return self._cuts[key]
+
+    def _graph(self, name: str) -> NeighborGraph:
+        if self._own is not None and name == self._own_graph:
+            return self._own.graph
+        return self._registry.graph(self.transaction, name)
+
+    def _graph_name(self, digest: str) -> str:
+        own = self._own is not None and digest == self._own.digest
+        return self._own_graph if own else self._registry.graph_name(self.transaction, digest)
 
     def read(self, labels: Iterable[str], analyst: str | None = None) -> None:
         """Fetch what is on record about labels; for an analyst, what that analyst was shown."""
@@ -157,7 +197,9 @@ class Tallies:
         coming = {
             label: self._same(known[label].plus(*one)) for label, one in extra(limit.analyst).items() if label in known
         }
-        return stars(limit, lambda label: coming.get(label) or known[label], self.neighbors)
+        if len(limit.counted) > 1 and any((coming.get(label) or known[label]).used for label in limit.counted):
+            one_graph(limit, self.graphs)
+        return stars(limit, lambda label: coming.get(label) or known[label], self.ties, self.cut)
 
     def add(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         """Count a release that will be recorded before the transaction ends."""

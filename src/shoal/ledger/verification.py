@@ -1,12 +1,13 @@
 """Checking a whole ledger against itself, from the first entry to the last.
 
 Everything is derived anew from the payloads: the chain, the columns the database looks things up by, the mechanisms and
-their digests and bounds, which graph each label belongs to, and whether every release was within the budgets in force
-when it was made. Nothing is taken from what a release remembers: a bound is used here as computed here.
+their digests and bounds, which graphs each label belongs to and that none lost neighbors, and whether every release
+was within the budgets in force when it was made. Nothing is taken from what a release remembers: a bound is used here
+as computed here.
 
-Budgets: δ never falls as releases are added, so between two changes of the budgets only the last release of each label
-needs to be composed, with what had been released about its neighbors until then. What was declared, or a budget that
-was lowered, may overdraw an account; that is noted, and no release may follow.
+Budgets: δ never falls as releases are added, so between two changes of the budgets, or of anyone's neighbors, only the
+last release of each label needs to be composed, with what had been released about its neighbors until then. What was
+declared, or a budget that was lowered, may overdraw an account; that is noted, and no release may follow.
 
 A ledger that is older than accounts of pairs says where they begin. Releases before that were decided by what was
 released about their own label alone, without headroom, and are judged by the same; what their pairs have spent since is
@@ -25,7 +26,7 @@ from typing import Any
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal
-from shoal.ledger.accounts import account, stars
+from shoal.ledger.accounts import account, one_graph, stars
 from shoal.ledger.bounds import HEADROOM, POINTS, MechanismBound, bound_at, bounded
 from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import START, Entry, Head
@@ -33,6 +34,7 @@ from shoal.ledger.composition import NOTHING, Charges, Composer, Star
 from shoal.ledger.registry import graph_digest, restored, stored_bound
 from shoal.ledger.schema import ACCOUNTS
 from shoal.ledger.storage import Transaction
+from shoal.ledger.ties import Tie, changes, ties
 from shoal.mechanism_reader import Releaser
 
 
@@ -87,7 +89,10 @@ class _Replay:
     mechanisms: dict[str, Releaser] = field(default_factory=dict)
     bounds: dict[str, MechanismBound] = field(default_factory=dict)
     networks: dict[str, NeighborGraph] = field(default_factory=dict)
-    graphs: dict[str, str] = field(default_factory=dict)
+    #: The graphs of labels, the graph of each mechanism, and the graphs that may not be used any more.
+    graphs: dict[str, frozenset[str]] = field(default_factory=dict)
+    graph_of: dict[str, str] = field(default_factory=dict)
+    outgrown: set[str] = field(default_factory=set)
     announced: str = ""
     pairs: bool = False
     budgets: Budgets = field(default_factory=Budgets)
@@ -99,14 +104,30 @@ class _Replay:
     #: Equal charges as one object, and what is known of pairs of them: both only save work.
     one: dict[Charges, Charges] = field(default_factory=lambda: {NOTHING: NOTHING})
     uppers: dict[tuple[Charges, Charges, float], float] = field(default_factory=dict)
+    tied: dict[str, tuple[Tie, ...]] = field(default_factory=dict)
+    cuts: dict[tuple[Charges, frozenset[str]], Charges] = field(default_factory=dict)
+
+    def ties(self, label: str) -> tuple[Tie, ...]:
+        found = self.tied.get(label)
+        if found is None:
+            held = self.graphs.get(label, frozenset())
+            found = self.tied[label] = ties(label, {name: self.networks[name] for name in sorted(held)})
+        return found
 
     def neighbors(self, label: str) -> tuple[str, ...]:
-        graph = self.networks.get(self.graphs.get(label, ""))
-        return () if graph is None else graph.neighbors(label)
+        return tuple(name for tie in self.ties(label) for name in tie.names)
 
     def around(self, label: str) -> tuple[str, ...]:
         """The neighbors whose budgets a release about the label must stay within."""
         return self.neighbors(label) if self.pairs else ()
+
+    def cut(self, charges: Charges, graphs: frozenset[str]) -> Charges:
+        """The part of some charges that was made through mechanisms of some graphs."""
+        key = (charges, graphs)
+        if key not in self.cuts:
+            part = charges.through(lambda digest: self.graph_of[digest] in graphs)
+            self.cuts[key] = self.one.setdefault(part, part)
+        return self.cuts[key]
 
     def charged(self, label: str, analyst: str | None, until: int) -> Charges:
         """What counted about a label right after entry ``until``; for an analyst, what that analyst was shown."""
@@ -124,7 +145,11 @@ class _Replay:
 
     def held(self, limit: Limit, until: int) -> Iterator[Star]:
         """The pairs that a limit is held against, as they were right after entry ``until``."""
-        return stars(limit, lambda label: self.charged(label, limit.analyst, until), self.neighbors, pairs=self.pairs)
+        if any(self.charged(label, limit.analyst, until).used for label in limit.counted):
+            one_graph(limit, lambda label: self.graphs.get(label, frozenset()))
+        return stars(
+            limit, lambda label: self.charged(label, limit.analyst, until), self.ties, self.cut, pairs=self.pairs
+        )
 
     def upper(self, about: Charges, opposite: Charges, epsilon: float) -> float:
         key = (about, opposite, epsilon)
@@ -213,7 +238,7 @@ def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, ent
     elif entry.kind == "graph":
         replay.announced = content["graph"]
     elif entry.kind == "mechanism":
-        _admitted(transaction, replay, entry)
+        _admitted(transaction, composer, replay, entry)
     elif entry.kind in ("release", "declared"):
         _charged(replay, entry)
     elif entry.kind == "shown":
@@ -227,7 +252,7 @@ def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, ent
         raise _Broken(entry.seq, "its kind is unknown")
 
 
-def _admitted(transaction: Transaction, replay: _Replay, entry: Entry) -> None:
+def _admitted(transaction: Transaction, composer: Composer, replay: _Replay, entry: Entry) -> None:
     content = entry.content
     digest = content["mechanism"]
     stored = transaction.value("SELECT content FROM mechanisms WHERE digest = :digest", digest=digest)
@@ -237,15 +262,33 @@ def _admitted(transaction: Transaction, replay: _Replay, entry: Entry) -> None:
         raise _Broken(entry.seq, "the mechanism it records was altered")
     mechanism = restored(bytes(stored), digest)
     graph = graph_digest(mechanism.graph)
-    known = {replay.graphs.get(name) for name in mechanism.graph.labels}
-    if graph != content["graph"] or known not in ({graph}, {None}) or (known == {None} and replay.announced != graph):
-        raise _Broken(entry.seq, "the mechanism's graph contradicts the one recorded for its labels")
-    replay.mechanisms[digest] = mechanism
-    replay.networks.setdefault(graph, mechanism.graph)
+    if graph != content["graph"]:
+        raise _Broken(entry.seq, "the mechanism's graph is not the one recorded with it")
+    if graph not in replay.networks:
+        if replay.announced != graph:
+            raise _Broken(entry.seq, "the mechanism's graph was not recorded before it")
+        _grown(composer, replay, entry.seq, graph, mechanism.graph)
+    replay.mechanisms[digest], replay.graph_of[digest] = mechanism, graph
     stated = stored_bound(transaction, digest)
     if stated is not None:
         replay.bounds[digest] = _rebounded(entry.seq, mechanism, stated)
-    replay.graphs.update(dict.fromkeys(mechanism.graph.labels, graph))
+
+
+def _grown(composer: Composer, replay: _Replay, seq: int, digest: str, graph: NeighborGraph) -> None:
+    """A new graph: neighbors on record that it holds must be neighbors in it."""
+    related = {name for label in graph.labels for name in replay.graphs.get(label, ())}
+    if related:
+        _flush(composer, replay)
+    for name in related:
+        change = changes(graph, replay.networks[name])
+        if change.lost.size:
+            raise _Broken(seq, "the mechanism's graph lacks neighbors that were recorded before")
+        if change.gained:
+            replay.outgrown.add(name)
+    replay.networks[digest] = graph
+    for label in graph.labels:
+        replay.graphs[label] = replay.graphs.get(label, frozenset()) | {digest}
+        replay.tied.pop(label, None)
 
 
 def _rebounded(seq: int, mechanism: Releaser, stated: MechanismBound) -> MechanismBound:
@@ -267,12 +310,17 @@ def _charged(replay: _Replay, entry: Entry) -> None:
         mechanism = replay.mechanisms.get(content["mechanism"])
         if mechanism is None or label not in mechanism.classes.labels:
             raise _Broken(entry.seq, "it uses a mechanism that was not recorded before it, or not for this label")
+        if replay.graph_of[content["mechanism"]] in replay.outgrown:
+            raise _Broken(entry.seq, "it uses a mechanism that lacks neighbors recorded since")
         if entry.kind == "release" and len(content["released"]) != mechanism.classes.n_dims:
             raise _Broken(entry.seq, "its answer has another length than the mechanism's")
     if entry.kind == "release":
         question = (label, content["query_id"])
         if question in replay.questions:
             raise _Broken(entry.seq, "its question had been answered before")
+        apart = [name for name in replay.neighbors(label) if name not in replay.mechanisms[content["mechanism"]].graph]
+        if any((name, content["query_id"]) in replay.questions for name in apart):
+            raise _Broken(entry.seq, "a neighbor was answered under the same name through another mechanism")
         replay.questions.add(question)
         replay.releases[entry.seq] = charge
         replay.pending.setdefault((label, content.get("analyst"), True), []).append(entry.seq)
@@ -304,16 +352,13 @@ def _flush(composer: Composer, replay: _Replay) -> None:
 
 def _exceeds(composer: Composer, replay: _Replay, limit: Limit, until: int) -> bool:
     """Whether a limit was exceeded right after entry ``until``."""
-    one_graph = len({replay.graphs.get(label) for label in limit.counted}) == 1
     held = []
     for star in replay.held(limit, until):
-        others = tuple(
-            (opposite, names)
-            for opposite, names in star.others
-            if not one_graph or replay.upper(star.about, opposite, limit.epsilon) > limit.delta
+        sides = tuple(
+            side for side in star.sides if replay.upper(side.about, side.opposite, limit.epsilon) > limit.delta
         )
-        if others:
-            held.append(replace(star, others=others))
+        if sides:
+            held.append(replace(star, sides=sides))
     if not held:
         return False
     spent = account(composer, held, limit, replay.mechanisms.__getitem__).spent
@@ -354,6 +399,13 @@ def _derived(transaction: Transaction, replay: _Replay) -> None:
         raise _Broken(None, "the table of mechanisms holds one that was never recorded")
     if {str(row[0]) for row in transaction.rows("SELECT DISTINCT mechanism FROM bounds")} != set(replay.bounds):
         raise _Broken(None, "the table of bounds holds one of a mechanism that was never recorded")
-    labels = {str(row[0]): str(row[1]) for row in transaction.rows("SELECT label, graph FROM labels")}
-    if labels != replay.graphs:
+    named = {str(row[0]): str(row[1]) for row in transaction.rows("SELECT mechanism, graph FROM graphs")}
+    if named != replay.graph_of:
+        raise _Broken(None, "the table of graphs differs from what was recorded")
+    members: dict[str, set[str]] = {}
+    for label, graph in transaction.rows("SELECT label, graph FROM members"):
+        members.setdefault(str(label), set()).add(str(graph))
+    if members != replay.graphs:
         raise _Broken(None, "the table of labels differs from what was recorded")
+    if {str(row[0]) for row in transaction.rows("SELECT graph FROM outgrown")} != replay.outgrown:
+        raise _Broken(None, "the table of graphs that were outgrown differs from what was recorded")

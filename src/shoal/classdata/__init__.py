@@ -1,0 +1,1 @@
+"""Any table as a source of class laws."""

@@ -1,0 +1,280 @@
+"""Do rows follow Gaussian laws, and those that were fitted to other rows?
+
+- Gaussian, per label: with some of its rows whitened by their own mean and covariance, z_i, the mean of ‖z_i‖⁴
+  (Mardia's kurtosis) and the length of the mean of z_i ‖z_i‖² (a skewness) depend on nothing but their number and that
+  of the entries where the law is Gaussian. Their laws are simulated and continued by Pearson's type III; the smaller of
+  the two p-values counts twice, and verdicts hold for all labels together (Holm 1979).
+- Spread: mean squared distance of held-out rows from their label's mean, in units of its covariance, over what a
+  Gaussian law estimated from so few rows promises. Above 1 the law is too narrow.
+- Privacy loss: ln p_X(q)/p_X'(q) of held-out rows against the label X' whose mean is closest, observed beside that of
+  rows drawn from the laws (two samples, Kolmogorov and Smirnov).
+
+A large sample rejects small deviations: read the sizes as well. Checks look at the bulk of a law. That a tail is as
+light as a δ of 1e-6 needs it to be, no sample of a usual size can show.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.validation import BoolArray, FloatArray, IndexArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Of all verdicts of a kind together.
+LEVEL = 0.01
+#: Draws from which the law of a statistic is continued.
+DRAWS = 1000
+#: A spread or a distance between two laws of the loss that is worth a warning, beyond chance.
+SIZE = 0.1
+SEED = 20_250_101
+
+
+@dataclass(frozen=True, eq=False)
+class LawChecks:
+    """Result of :meth:`shoal.GaussianClasses.checks`: one entry per label; NaN where too few rows were held out.
+
+    ``rows`` were held out, ``fitted_rows`` are behind the law. ``kurtosis`` is ‖z‖⁴ over its Gaussian value, less 1.
+    ``loss_observed`` and ``loss_promised`` are mean privacy losses against the closest label.
+    """
+
+    labels: tuple[str, ...]
+    rows: FloatArray
+    fitted_rows: FloatArray
+    gaussian_p: FloatArray
+    kurtosis: FloatArray
+    spread: FloatArray
+    log_likelihood: FloatArray
+    loss_observed: FloatArray
+    loss_promised: FloatArray
+    loss_p: float
+    loss_gap: float
+
+    @property
+    def gaussian(self) -> BoolArray:
+        """(n,) False where the Gaussian law is rejected, at level 0.01 for all labels together."""
+        tested = np.flatnonzero(np.isfinite(self.gaussian_p))
+        order = tested[np.argsort(self.gaussian_p[tested], kind="stable")]
+        passed = self.gaussian_p[order] > LEVEL / np.maximum(len(order) - np.arange(len(order)), 1)
+        holds = np.ones(len(self.labels), dtype=np.bool_)
+        holds[order[: int(np.argmax(passed)) if passed.any() else len(order)]] = False
+        return holds
+
+    @property
+    def wide_enough(self) -> bool:
+        """Whether held-out rows keep as close to their means as the laws promise, over all labels."""
+        seen = np.isfinite(self.spread)
+        if not seen.any():
+            return True
+        total = self.rows[seen].sum()
+        chance = 4 * math.sqrt(2 / total)  # four deviations of a mean of χ²(1); with more entries it is less
+        return bool((self.rows[seen] * self.spread[seen]).sum() / total <= 1 + SIZE + chance)
+
+    @property
+    def loss_holds(self) -> bool:
+        """Whether observed privacy losses follow the law of promised ones."""
+        return self.loss_p >= LEVEL / 10 or self.loss_gap <= SIZE
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing speaks against the laws."""
+        return bool(self.gaussian.all()) and self.wide_enough and self.loss_holds
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """Per label ``"holds"``, ``"not gaussian"`` or ``"not tested"``."""
+        tested, holds = np.isfinite(self.gaussian_p), self.gaussian
+        return tuple(
+            "not tested" if not t else "holds" if h else "not gaussian" for t, h in zip(tested, holds, strict=True)
+        )
+
+    @property
+    def smallest_delta(self) -> float:
+        """About 3/n for the label with fewest rows: n rows without an event show at 95 % that it is rarer."""
+        return min(3.0 / float(self.fitted_rows.min()), 1.0)
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What was found, and what it cannot show, in words."""
+        said = []
+        tested = int(np.isfinite(self.gaussian_p).sum())
+        wrong = int((~self.gaussian).sum())
+        if tested == 0:
+            said.append("No label had enough held-out rows to test whether its law is Gaussian.")
+        elif wrong:
+            said.append(
+                f"{wrong} of {tested} labels tested do not follow a Gaussian law. A guarantee computed from their laws "
+                "is not one about their answers: clip them, describe them by mixtures, or release constants."
+            )
+        else:
+            said.append(f"None of {tested} labels tested is found to differ from a Gaussian law.")
+        if not self.wide_enough:
+            said.append("Held-out rows lie further from their label's mean than its law promises.")
+        if not self.loss_holds:
+            said.append("Privacy losses of held-out rows do not follow the law that the fitted laws promise.")
+        said.append(
+            f"The label with fewest rows has {int(self.fitted_rows.min())}: samples alone support no δ below about "
+            f"{self.smallest_delta:.1g}. A smaller one rests on the tails of the Gaussian law, which nobody has seen."
+        )
+        return tuple(said)
+
+    def take(self, positions: IndexArray) -> LawChecks:
+        """The same of some labels."""
+        changed: dict[str, Any] = {
+            name: value[positions] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, labels=tuple(self.labels[i] for i in positions), **changed)
+
+    def table(self) -> pl.DataFrame:
+        """One row per label."""
+        import polars as pl
+
+        columns = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return pl.DataFrame({"label": list(self.labels), "verdict": list(self.verdict)} | columns)
+
+    def __str__(self) -> str:
+        return "\n".join(self.statements)
+
+    def __repr__(self) -> str:
+        return f"LawChecks({'hold' if self.holds else 'do not hold'}, {len(self.labels)} labels)"
+
+
+def check_laws(
+    labels: tuple[str, ...],
+    samples: list[tuple[FloatArray, FloatArray]],
+    means: FloatArray,
+    covs: FloatArray,
+    counts: FloatArray,
+    degrees: FloatArray,
+    fitted_rows: FloatArray,
+) -> LawChecks:
+    """Fitted and held-out rows of every label, (m, k) each, against the laws from the first.
+
+    Their means come from ``counts`` rows and their covariances have these degrees of freedom; ``fitted_rows`` are what
+    the final laws are fitted on.
+    """
+    from scipy import stats
+
+    n, k = means.shape
+    nan = np.full(n, np.nan)
+    gaussian_p, kurtosis, spread, likelihood = nan.copy(), nan.copy(), nan.copy(), nan.copy()
+    loss_observed, loss_promised = nan.copy(), nan.copy()
+    factors = np.linalg.cholesky(covs)
+    log_size = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1) + 0.5 * k * math.log(2 * math.pi)
+    nearest = _closest(means, covs)
+    rng = np.random.default_rng(SEED)
+    null = _Null(k, rng)
+    all_observed, all_promised = [], []
+    for i, (others, rows) in enumerate(samples):
+        gaussian_p[i], kurtosis[i] = null.test(np.concatenate([rows, others]))
+        m = len(rows)
+        if m == 0:
+            continue
+        own = _squares(factors[i], rows - means[i])
+        # E d² of a new row, if the mean and the covariance have the errors of estimates from so many rows.
+        inflation = (1 + 1 / counts[i]) * degrees[i] / (degrees[i] - k - 1)
+        spread[i] = own.mean() / (k * inflation)
+        likelihood[i] = -(log_size[i] + 0.5 * own.mean())
+        j = nearest[i]
+        drawn = rng.standard_normal((m, k)) * math.sqrt(inflation) @ factors[i].T
+        change = log_size[j] - log_size[i]
+        observed = change + 0.5 * (_squares(factors[j], rows - means[j]) - own)
+        promised = change + 0.5 * (_squares(factors[j], drawn + means[i] - means[j]) - _squares(factors[i], drawn))
+        loss_observed[i], loss_promised[i] = observed.mean(), promised.mean()
+        all_observed.append(observed)
+        all_promised.append(promised)
+    found = None if not all_observed else stats.ks_2samp(np.concatenate(all_observed), np.concatenate(all_promised))
+    return LawChecks(
+        labels=labels,
+        rows=np.array([len(rows) for _, rows in samples], dtype=np.float64),
+        fitted_rows=np.array(fitted_rows, dtype=np.float64),
+        gaussian_p=gaussian_p,
+        kurtosis=kurtosis,
+        spread=spread,
+        log_likelihood=likelihood,
+        loss_observed=loss_observed,
+        loss_promised=loss_promised,
+        loss_p=1.0 if found is None else float(found.pvalue),
+        loss_gap=0.0 if found is None else float(found.statistic),
+    )
+
+
+def _squares(factor: FloatArray, gaps: FloatArray) -> FloatArray:
+    from scipy import linalg
+
+    return np.asarray((linalg.solve_triangular(factor, gaps.T, lower=True) ** 2).sum(axis=0))
+
+
+def _closest(means: FloatArray, covs: FloatArray) -> IndexArray:
+    """(n,) the other label whose mean is closest, in units of the mean covariance."""
+    from scipy import linalg
+
+    factor = np.linalg.cholesky(covs.mean(axis=0))
+    points = linalg.solve_triangular(factor, (means - means.mean(axis=0)).T, lower=True).T
+    closest = np.empty(len(points), dtype=np.intp)
+    for i, point in enumerate(points):
+        away = ((points - point) ** 2).sum(axis=1)
+        away[i] = np.inf
+        closest[i] = int(np.argmin(away))
+    return closest
+
+
+class _Null:
+    """The two statistics, and their laws under a Gaussian, simulated once for each number of rows."""
+
+    def __init__(self, n_dims: int, rng: np.random.Generator) -> None:
+        self.n_dims = n_dims
+        self.rng = rng
+        self.laws: dict[int, list[tuple[float, float, float]]] = {}
+
+    def test(self, rows: FloatArray) -> tuple[float, float]:
+        """p-value, NaN for too few rows, and the excess kurtosis as a share."""
+        from scipy import stats
+
+        size = self._size(len(rows))
+        if size == 0:
+            return math.nan, math.nan
+        found = _statistics(rows[None, :size])
+        if found is None:
+            return 0.0, math.nan
+        if size not in self.laws:
+            drawn = _statistics(self.rng.standard_normal((DRAWS, size, self.n_dims)))
+            assert drawn is not None
+            self.laws[size] = [(float(x.mean()), float(x.std()), float(stats.skew(x))) for x in drawn]
+        (high, low), (skewed, _) = (
+            (float(law.sf(one[0])), float(law.cdf(one[0])))
+            for one, law in zip(found, (stats.pearson3(s, m, d) for m, d, s in self.laws[size]), strict=True)
+        )
+        k = self.n_dims
+        return min(2 * min(2 * high, 2 * low, skewed), 1.0), float(np.exp(found[0][0])) / (k * (k + 2)) - 1
+
+    def _size(self, rows: int) -> int:
+        """The largest of a few sizes that these rows fill: one simulation serves many labels."""
+        sizes = [s for s in (12, 16, 24, 32, 48, 64, 96, 128, 192, 256) if s <= rows and s >= 2 * self.n_dims + 4]
+        return max(sizes, default=0)
+
+
+def _statistics(samples: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """ln of the kurtosis and cube root of the skewness of samples (b, m, k); None where rows do not span all entries.
+
+    Nearly normal on these scales.
+    """
+    m = samples.shape[1]
+    centered = samples - samples.mean(axis=1, keepdims=True)
+    scale = np.sqrt((centered**2).mean(axis=1, keepdims=True))
+    if not (scale > 0).all():
+        return None
+    centered = centered / scale
+    try:
+        factor = np.linalg.cholesky(np.swapaxes(centered, 1, 2) @ centered / m)
+    except np.linalg.LinAlgError:
+        return None
+    z = np.linalg.solve(factor, np.swapaxes(centered, 1, 2))
+    square = (z * z).sum(axis=1)
+    skewness = ((z * square[:, None, :]).mean(axis=2) ** 2).sum(axis=1)
+    return np.log((square**2).mean(axis=1)), np.cbrt(skewness)
