@@ -59,9 +59,10 @@ def test_architecture_names_every_module() -> None:
 ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "threads", "eigenpairs", "workers",
          "cells", "crowds", "matrices", "law_checks", "estimates", "classes", "graph", "nullspace", "supports",
          "accounting", "noise", "output",
-         "certificate", "mechanism_file", "mechanism", "clip", "codebooks", "mechanism_reader",
+         "certificate", "mechanism_file", "mechanism", "clip", "mixtures", "codebooks", "mechanism_reader",
+         "interchange",
          "designs", "proofs", "ledger", "audits", "card", "meters", "classdata",
-         "reproduction", "runs", "cli"]  # fmt: skip
+         "reproduction", "studies", "runs", "service", "cli"]  # fmt: skip
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from shoal.clip import assumption_free as assumption_free
     from shoal.codebooks.codebook import Codebook as Codebook
     from shoal.codebooks.codebook import codebook as codebook
+    from shoal.codebooks.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.codebooks.sequence import composed_delta as composed_delta
     from shoal.designs.calibration import calibrate as calibrate
     from shoal.designs.design import Frontier as Frontier
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
     from shoal.errors import UnreachableError as UnreachableError
     from shoal.errors import WorkerError as WorkerError
     from shoal.graph import NeighborGraph as NeighborGraph
+    from shoal.interchange import to_opendp as to_opendp
+    from shoal.interchange import to_pld as to_pld
     from shoal.law_checks import LawChecks as LawChecks
     from shoal.ledger.bounds import MechanismBound as MechanismBound
     from shoal.ledger.bounds import mechanism_bound as mechanism_bound
@@ -97,6 +100,8 @@ if TYPE_CHECKING:
     from shoal.meters.simulate import simulate_meters as simulate_meters
     from shoal.meters.update import UpdateReport as UpdateReport
     from shoal.meters.update import update_forecasts as update_forecasts
+    from shoal.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
+    from shoal.mixtures import MixtureBound as MixtureBound
     from shoal.noise.experiment import NotPrivate as NotPrivate
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
@@ -112,6 +117,11 @@ if TYPE_CHECKING:
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters
     from shoal.runs.worst_figures import WorstCurve as WorstCurve
+    from shoal.service.server import serve as serve
+    from shoal.studies.reidentification import Reidentification as Reidentification
+    from shoal.studies.reidentification import reidentify as reidentify
+    from shoal.studies.rule import RuleStudy as RuleStudy
+    from shoal.studies.rule import price_rule as price_rule
     from shoal.supports import RankWarning as RankWarning
 
 #: Public name -> the module that defines it; a test holds it against the imports above.
@@ -156,6 +166,7 @@ _HOME = {
     "assumption_free": "shoal.clip",
     "Codebook": "shoal.codebooks.codebook",
     "codebook": "shoal.codebooks.codebook",
+    "AdaptiveFilter": "shoal.codebooks.sequence",
     "composed_delta": "shoal.codebooks.sequence",
     "calibrate": "shoal.designs.calibration",
     "Frontier": "shoal.designs.design",
@@ -178,6 +189,8 @@ _HOME = {
     "WorkerError": "shoal.errors",
     "NeighborGraph": "shoal.graph",
     "LawChecks": "shoal.law_checks",
+    "to_opendp": "shoal.interchange",
+    "to_pld": "shoal.interchange",
     "MechanismBound": "shoal.ledger.bounds",
     "mechanism_bound": "shoal.ledger.bounds",
     "Ledger": "shoal.ledger.ledger",
@@ -201,6 +214,8 @@ _HOME = {
     "simulate_meters": "shoal.meters.simulate",
     "UpdateReport": "shoal.meters.update",
     "update_forecasts": "shoal.meters.update",
+    "GaussianMixtureClasses": "shoal.mixtures",
+    "MixtureBound": "shoal.mixtures",
     "NotPrivate": "shoal.noise.experiment",
     "Proof": "shoal.proofs.proof",
     "prove": "shoal.proofs.proof",
@@ -216,6 +231,11 @@ _HOME = {
     "run": "shoal.runs.run",
     "SimulatedMeters": "shoal.runs.sources",
     "WorstCurve": "shoal.runs.worst_figures",
+    "serve": "shoal.service.server",
+    "Reidentification": "shoal.studies.reidentification",
+    "reidentify": "shoal.studies.reidentification",
+    "RuleStudy": "shoal.studies.rule",
+    "price_rule": "shoal.studies.rule",
     "RankWarning": "shoal.supports",
 }
 

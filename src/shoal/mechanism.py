@@ -36,7 +36,7 @@ from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.experiment import NotPrivate, seeded_noise
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.grid import Grid
-from shoal.noise.precision import edge_loss, label_tv
+from shoal.noise.precision import UP, edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.output import moved_covs, moved_means
 from shoal.validation import BoolArray, FloatArray, IndexArray
@@ -73,6 +73,7 @@ class Mechanism:
     mean_grid: IndexArray | None = None
     ending: Ending = Ending.COMPLETE
     scope: str = "answer"
+    times: int = 1  #: independent answers about each label that the certificate is for
 
     # ------------------------------------------------------------------ what it does
 
@@ -160,7 +161,8 @@ class Mechanism:
         A batch is (m, k) with one label for all of it or a sequence of m labels. The noise comes from a cryptographic
         source and takes no seed; all arithmetic before the rounding is exact, and the same work is done for every
         label. What is promised about the result is ``certificate`` and ``released_curve``, for one release of what
-        ``scope`` says, one answer or one about each label: the same answer released twice is two releases.
+        ``scope`` says, one answer or one about each label (``times`` of them): the same answer released twice is two
+        releases.
 
         An answer that the label's law excludes is refused, since no promise is about it: an entry without variance must
         be the label's constant exactly, and what a singular covariance fixes must hold up to the rounding of a computed
@@ -263,7 +265,8 @@ class Mechanism:
     def curve(self, epsilon: Any, notion: str = "dp", *, scope: str | None = None) -> PrivacyCurve:
         """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding.
 
-        ``scope`` is that of :func:`shoal.privacy_curve`; by default the one that the mechanism was designed for.
+        ``scope`` is that of :func:`shoal.privacy_curve`; by default the one that the mechanism was designed for. A
+        mechanism for several answers about each label (``times``) has the δ of all of them.
 
         Returns:
             :func:`shoal.privacy_curve` of ``output`` over the mechanism's graph.
@@ -277,7 +280,7 @@ class Mechanism:
         >>> bool(mechanism.curve(1.0).delta_upper <= 1e-5)
         True
         """
-        return privacy_curve(self.output, self.graph, epsilon, notion, scope=scope or self.scope)
+        return privacy_curve([self.output] * self.times, self.graph, epsilon, notion, scope=scope or self.scope)
 
     def released_curve(self, epsilon: Any, *, scope: str | None = None) -> PrivacyCurve:
         """(ε, δ)-DP of what :meth:`release` gives out: upper ends include rounding and finite precision.
@@ -320,7 +323,7 @@ class Mechanism:
         return self._ideal(self.scope)
 
     def _ideal(self, scope: str) -> PrivacyCurve:
-        releases = Releases.of(self.output, scope)
+        releases = Releases.of(self.output, scope, self.times)
         offsets = np.repeat(self.epsilon[:, None], releases.directions, axis=1)
         try:
             return worst_over_edges(releases, self.pairs, self.notion, np.zeros(1), offsets).scalar()
@@ -336,7 +339,8 @@ class Mechanism:
 
     def _loss(self, epsilon: float | FloatArray, scope: str) -> float:
         each = np.broadcast_to(epsilon, (len(self.pairs),))
-        return edge_loss(self.precision_tv, self.pairs, each, table=scope == "table")
+        together = self.precision_tv if self.times == 1 else self.times * self.precision_tv * UP
+        return edge_loss(together, self.pairs, each, table=scope == "table")
 
     @cached_property
     def precision_tv(self) -> FloatArray:

@@ -81,6 +81,8 @@ def _parts(mechanism: Mechanism) -> tuple[dict[str, FloatArray], dict[str, Any]]
     }
     if mechanism.scope != "answer":
         header["scope"] = mechanism.scope
+    if mechanism.times != 1:
+        header["times"] = mechanism.times
     if mechanism.ending.name != "COMPLETE":
         header["ending"] = mechanism.ending.name
     return arrays, header
@@ -111,6 +113,7 @@ def _fields(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
         "notes": tuple(header["notes"]),
         "history": arrays["history"],
         "scope": header.get("scope", "answer"),
+        "times": header.get("times", 1),
         **({"ending": header["ending"]} if "ending" in header else {}),
         **{name: arrays.get(name) for name in OPTIONAL},
     }
@@ -142,6 +145,8 @@ def _possible(found: dict[str, Any]) -> bool:
         and isinstance(found["method"], str)
         and found["notion"] in NOTIONS
         and found["scope"] in SCOPES
+        and type(found["times"]) is int
+        and found["times"] >= 1
         and isinstance(found["lower_bound"], float)
         and 0.0 <= found["lower_bound"] <= 1.0
     )

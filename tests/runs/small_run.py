@@ -30,8 +30,8 @@ CONFIG = Config(
 #: All that comes before the report, which takes longest.
 STAGES = ("fit", "design", "release", "audit", "card")
 FIRST_DAY, SECOND_DAY, THIRD_DAY = (datetime(2024, 1, day) for day in (17, 18, 19))
-#: Homes without readings on the second day, one of them with too few left to go on; one that joins on that day, and
-#: one with too few readings on the first.
+#: Homes without readings on the second day, one of them with too few left to go on; one that joins on that day with its
+#: past, and one with too few readings on the first.
 SILENT, GAP, LATE, SHORT = "H0003", "H0011", "N0001", "H0007"
 
 
@@ -97,14 +97,16 @@ def released(out: Path) -> dict[str, list[float]]:
 
 
 def charged(out: Path) -> dict[tuple[str, str], list[float]]:
-    """Every answer on record, by household and name of the release; the record is intact and has no answer twice."""
+    """Every answer on record, renewals of kept draws too, by household and name of the release; the record is intact
+    and has no answer twice.
+    """
     found: dict[tuple[str, str], list[float]] = {}
     if not (out / "ledger.db").is_file():
         return found
     with shoal.Ledger.open(f"sqlite:///{out}/ledger.db", create=False) as ledger:
         assert ledger.verify().ok
         for entry in ledger.entries():
-            if entry.kind == "release":
+            if entry.kind in ("release", "renewed"):
                 name = entry.content["label"], entry.content["query_id"]
                 assert name not in found
                 found[name] = entry.content["released"]

@@ -9,13 +9,15 @@ import numpy as np
 import polars as pl
 
 from shoal import NeighborGraph
+from shoal.meters.answered import ForecastAnswers
 from shoal.runs.stages.release_stage import released_table
 
 
 def table(households: list[str], graph: NeighborGraph) -> pl.DataFrame:
     stamps = pl.Series([0, 1])
-    forecasts = SimpleNamespace(households=tuple(households), timestamps=stamps, to_power=np.exp)
-    return released_table(forecasts, graph, np.zeros((len(households), 2)))  # type: ignore[arg-type]
+    forecasts = SimpleNamespace(households=tuple(households), timestamps=stamps)
+    shard = ForecastAnswers(forecasts, "point", "kw", np.zeros((len(households), 2)))  # type: ignore[arg-type]
+    return released_table(shard, graph, np.zeros((len(households), 2)))
 
 
 def test_every_order_of_a_group_is_as_likely() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_run import CONFIG, assert_released_as_charged, go, listing, write_days
+from small_run import CONFIG, LATE, assert_released_as_charged, charged, go, listing, write_days
 
 import shoal
 
@@ -85,8 +85,8 @@ def test_where_a_codebook_does_not_apply(settings: dict[str, object]) -> None:
 
 def test_what_auto_means() -> None:
     assert shoal.Config().way == "auto"
-    assert shoal.Config(crowds="standing").way == "mean"  # the crowd's curve is the same for all, day after day
-    assert shoal.Config(objective="worst", crowds="standing").way == "center"
+    assert shoal.Config(crowds="standing").way == "auto"  # draws are kept
+    assert shoal.Config(objective="worst", query="trajectory").way == "center"
     assert shoal.Config(query="trajectory").way == "mean"
     assert shoal.Config(rho=0.1).way == "transport"
 
@@ -101,3 +101,41 @@ def test_single_answers_have_no_table_to_pass_on(tmp_path: Path) -> None:
         budget = ledger.spent().largest
     assert budget is not None
     assert (budget.epsilon, budget.budget) == (4.0, 2e-5)  # two single answers together
+
+
+def test_draws_of_standing_crowds_are_kept(tmp_path: Path) -> None:
+    """Three days: whoever drew is shown that draw's curve of the day for nothing, who joins draws once."""
+    monday, tuesday, wednesday = write_days(tmp_path)
+    folder = tmp_path / "run"
+    config = replace(CONFIG, epsilon=4.0, cell=30, shard_size=60)
+    go(folder, monday, config, until="release")
+    first = {label: book for book in books(folder) for label in book.labels}
+    drew = {label for label, book in first.items() if len(book.curves(label)) > 1}
+    assert drew
+    with shoal.Ledger.open(folder / "ledger.db", create=False) as ledger:
+        spent = {label: ledger.spent(label).largest for label in drew}
+    kept = {}
+    for day, path in enumerate((tuesday, wednesday), start=2):
+        go(folder, path, update=True)
+        shown = assert_released_as_charged(folder)
+        (book,) = books(folder)
+        with shoal.Ledger.open(folder / "ledger.db", create=False) as ledger:
+            entries = {
+                e.content["label"]: e for e in ledger.entries() if e.content.get("query_id", "").endswith(str(day))
+            }
+            assert {label: ledger.spent(label).largest for label in drew} == spent
+        assert {label for label, entry in entries.items() if entry.kind == "renewed"} == shown & (drew | kept.keys())
+        for label in shown & drew:
+            y = first[label].drawn(label, np.array(charged(folder)[label, first_name(folder)]))
+            assert y is not None
+            assert entries[label].content["released"] == book.curves(label)[y].tolist()
+        if day == 2:
+            assert entries[LATE].kind == "release"
+            kept = {label: None for label in shown if len(book.curves(label)) > 1}
+            assert LATE in kept
+    card = json.loads((folder / "card.json").read_text())
+    assert card["guarantee"]["delta"] == 0.0
+
+
+def first_name(folder: Path) -> str:
+    return f"run {shoal.Run.open(folder).state.run} release 1"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from small_run import CONFIG, GAP, SILENT, charged, go, left_out, listing
+from small_run import CONFIG, GAP, LATE, SILENT, charged, go, left_out, listing
 
 import shoal
 from shoal.errors import InputError
@@ -61,14 +61,19 @@ def test_crowds_for_one_release_are_for_one(days: tuple[Path, Path, Path], tmp_p
     assert go(out, None, None, "release").did == []
 
 
-def test_a_crowd_that_is_too_thin_today_is_left_out_as_a_whole(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    """23 homes in crowds of 11 and 12, of which two are silent on the second day."""
+def without(path: Path, names: tuple[str, ...], to: Path) -> Path:
+    pl.read_parquet(path).filter(~pl.col("household").is_in(names)).write_parquet(to)
+    return to
+
+
+def test_a_crowd_that_is_too_thin_is_left_out_and_then_merged(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """23 homes in crowds of 11 and 12, of which two are silent on the second day and on the third."""
     out, config = tmp_path / "thin", replace(CONFIG, crowd=11, cell=30, shard_size=60)
     go(out, days[0], config, "release")
     (part,) = listing(out, "fit").parts
     crowds = crowds_of(part.path)
     assert sorted(np.bincount(list(crowds.values()))) == [11, 12]
-    go(out, days[1], update=True, until="release")
+    go(out, without(days[1], (LATE,), tmp_path / "tuesday.parquet"), update=True, until="release")
     (again,) = listing(out, "fit").parts
     assert crowds_of(again.path) == crowds
     present = {name for name in crowds if name not in (SILENT, GAP)}
@@ -84,6 +89,25 @@ def test_a_crowd_that_is_too_thin_today_is_left_out_as_a_whole(days: tuple[Path,
     told = Run.open(out).fit
     assert told is not None
     assert told.smallest_group == len(whole[0])
+    go(out, without(days[2], (SILENT, GAP), tmp_path / "wednesday.parquet"), update=True, until="release")
+    told = Run.open(out).fit
+    assert told is not None
+    assert told.merged_groups == 1  # thin twice in a row, and 21 fit into one crowd
+    assert set(crowds_of(listing(out, "fit").parts[0].path).values()) == {next(iter({crowds[n] for n in whole[0]}))}
+    assert set(pl.read_parquet(out / "released.parquet")["household"]) == present
+    released, true = totals(out)
+    assert np.abs(released / true - 1).max() < 1e-3
+    charged(out)
+
+
+def test_update_begins_with_standing_crowds(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    out, config = tmp_path / "new", replace(CONFIG, crowds=None, cell=30, shard_size=60)
+    run = go(out, days[0], config, "release", update=True)
+    assert run.config.standing
+    before = charged(out)
+    assert go(out, days[0], update=True, until="release").did == []
+    go(out, days[1], update=True, until="release")
+    assert charged(out).items() > before.items()
 
 
 def test_boundaries_and_refusals(days: tuple[Path, Path, Path], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -58,17 +59,33 @@ def test_the_crowds_own_curve_where_a_search_errs_more_in_kilowatts() -> None:
     rng = np.random.default_rng(3)
     classes = shoal.GaussianClasses.deterministic(rng.uniform(-2.0, 2.0, (6, 2)), labels=list("abcdef"))
     graph = shoal.NeighborGraph.complete(classes.labels)
-    task = DesignTask("", "", "point", "log", "transport", 5.0, 1e-5, None, 1, 0, scope="answer")
     searched = replace(shoal.calibrate(classes, graph, "white", 5.0, 1e-5), method="transport")  # of a bad search
     curve = shoal.calibrate(classes, graph, "mean", 5.0, 1e-5)
-    chosen = design_stage._no_dearer(task, classes, graph, searched, classes.labels)
-    errors = [power_accuracy(one, "log").rmse for one in (chosen, searched, curve)]
-    assert errors[0] == min(errors)
-    assert errors[2] < errors[1]  # so that there was something to choose
-    assert chosen.certificate.delta_upper <= 1e-5
-    for method in ("white", "mean"):
-        other = shoal.calibrate(classes, graph, method, 5.0, 1e-5)
-        assert design_stage._no_dearer(task, classes, graph, other, classes.labels) is other
+    shard = SimpleNamespace(accuracy=lambda mechanism: power_accuracy(mechanism, "log"))
+    for objective, error in (("mean", "rmse"), ("worst", "rmse_largest")):
+        chosen = design_stage.cheaper(searched, curve, shard, objective)  # type: ignore[arg-type]
+        errors = [float(getattr(power_accuracy(one, "log"), error)) for one in (chosen, searched, curve)]
+        assert errors[0] == min(errors) < max(errors)
+        assert chosen is curve
+        assert design_stage.cheaper(curve, searched, shard, objective) is curve  # type: ignore[arg-type]
+    assert curve.certificate.delta_upper <= 1e-5
+
+
+def test_a_search_is_held_against_the_curve(logarithmic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a run the worse of the two is not written."""
+    forecasts, real, asked = listing(logarithmic, "fit").parts[0].path, design_stage.calibrate, []
+
+    def bad(classes: object, graph: object, method: str, *rest: object, **options: object) -> shoal.Mechanism:
+        asked.append(method)
+        made = real(classes, graph, "white" if method == "transport" else method, *rest, **options)  # type: ignore[arg-type]
+        return replace(made, method=method)
+
+    monkeypatch.setattr(design_stage, "calibrate", bad)
+    out = str(tmp_path / "m.shoal")
+    task = DesignTask(forecasts, out, "point", "log", "transport", 5.0, 1e-5, None, 1, 0)
+    assert design_stage.do(task).method == "mean"
+    assert asked == ["transport", "mean"]
+    assert shoal.load(out).method == "mean"  # type: ignore[union-attr]
 
 
 def test_a_larger_epsilon_or_delta_costs_no_more_in_kilowatts(tmp_path: Path, days: tuple[Path, Path, Path]) -> None:

@@ -35,8 +35,13 @@ from shoal.cli.main import app
 from shoal.designs.reuse import AIMED_ANEW, KEPT, REDESIGN, UNCHANGED
 from shoal.errors import InputError
 from shoal.ledger.ledger import Ledger
+from shoal.meters.forecast import Forecasts
 from shoal.runs.config import Config
+from shoal.runs.jobs import Listing
+from shoal.runs.regroup import Received
 from shoal.runs.run import Run
+from shoal.runs.stages.fit_stage import SHARE, UpdateTask, crowds_of
+from shoal.runs.stages.fit_stage import update as fit_update
 
 
 def update(out: Path, meters: Path, config: Config | None = None) -> Run:
@@ -65,16 +70,21 @@ def test_a_new_day_is_a_new_release_about_the_same_groups(updated: Path, made_on
     answers = charged(updated)
     first, second = names_of(answers, 1), names_of(answers, 2)
     assert set(answers) >= set(charged(made_once[1]))
-    assert second == first - {SILENT, GAP}
+    assert second == (first - {SILENT, GAP}) | {LATE}
     assert {SILENT, GAP} <= first
     assert assert_released_as_charged(updated) == second
     told = Run.open(updated).fit
     assert told is not None
     assert told.goes_on
     assert told.silent == 2
-    assert told.carried + told.refitted == len(second)
-    graphs = [{(m.graph.labels, m.graph.edges.tobytes()) for m in mechanisms(out)} for out in (updated, made_once[1])]
-    assert graphs[0] == graphs[1]
+    assert told.joined == 1
+    assert told.carried + told.refitted + told.joined == len(second)
+    now, before = (
+        {frozenset((m.graph.labels[i], m.graph.labels[j])) for m in mechanisms(out) for i, j in m.graph.edges}
+        for out in (updated, made_once[1])
+    )
+    assert before < now
+    assert all(LATE in edge for edge in now - before)
 
 
 def test_everyone_who_is_not_released_has_a_reason(updated: Path, days: tuple[Path, Path, Path]) -> None:
@@ -84,12 +94,30 @@ def test_everyone_who_is_not_released_has_a_reason(updated: Path, days: tuple[Pa
     assert SHORT in present
     assert SHORT not in second
     assert SHORT in left
-    assert LATE not in second
-    run = Run.open(updated)
-    assert run.fit is not None
-    assert run.fit.newcomers == 1
-    assert run.card.to_dict()["left_out"]["newcomers"] == 1
-    assert "1 household new since the groups were fixed" in (updated / "card.md").read_text()
+    assert present - second == {name for name in left if name in present}
+
+
+def test_a_share_is_held_at_every_release(updated: Path, tmp_path: Path) -> None:
+    """With a limit between the largest shares of two crowds the one above it is left out, and says why."""
+    before = {
+        old.told(Received).number: part for part, old in Listing.read(updated / "earlier/1/fit.json", updated).pairs
+    }
+    loads: dict[int, list[float]] = {}
+    for part, source in listing(updated, "fit").pairs:
+        forecasts, crowds, readings = Forecasts.load(part.path), crowds_of(part.path), source
+        loads = {}
+        for name, power in zip(forecasts.households, forecasts.power, strict=True):
+            loads.setdefault(crowds[name], []).append(float(power.sum()))
+        if len(loads) > 1:
+            break
+    low, high = sorted(max(loads[crowd]) / sum(loads[crowd]) for crowd in loads)[-2:]
+    old = before[readings.told(Received).number].path
+    origin = forecasts.origin.isoformat()
+    out = str(tmp_path / "limited.zip")
+    told = fit_update(UpdateTask(old, readings.path, out, origin, 7, 1e-3, CONFIG.crowd, (low + high) / 2))
+    worst = max(loads, key=lambda crowd: max(loads[crowd]) / sum(loads[crowd]))
+    assert dict(told.reasons)[SHARE] == len(loads[worst])
+    assert set(Forecasts.load(out).households) == {name for name in forecasts.households if crowds[name] != worst}
 
 
 def test_the_same_update_twice_changes_nothing(updated: Path, days: tuple[Path, Path, Path]) -> None:
@@ -105,7 +133,8 @@ def test_who_was_without_readings_is_back_with_them(updated: Path, days: tuple[P
     now = charged(updated)
     assert now.items() > then.items()
     assert GAP in names_of(now, 3)
-    assert names_of(now, 2) < names_of(now, 3) <= names_of(now, 1)
+    assert names_of(now, 2) - {LATE} < names_of(now, 3) <= names_of(now, 1)
+    assert LATE not in names_of(now, 3)  # it has no readings on the third day, and keeps its place
     assert (assert_released_as_charged(updated)) == names_of(now, 3)
 
 
@@ -133,7 +162,7 @@ def test_an_interrupted_update_goes_on(
     update(finished, days[1])
     now = charged(finished)
     assert now.items() > then.items()
-    assert (assert_released_as_charged(finished)) == names_of(now, 2) == names_of(now, 1) - {SILENT, GAP}
+    assert (assert_released_as_charged(finished)) == names_of(now, 2) == (names_of(now, 1) - {SILENT, GAP}) | {LATE}
 
 
 @pytest.mark.parametrize("point", ["_archive", "_remember"])
@@ -152,7 +181,7 @@ def test_an_update_interrupted_at_its_beginning_goes_on(
             update(finished, days[1])
     update(finished, days[1])
     answers = charged(finished)
-    assert names_of(answers, 2) == names_of(answers, 1) - {SILENT, GAP}
+    assert names_of(answers, 2) == (names_of(answers, 1) - {SILENT, GAP}) | {LATE}
     assert not names_of(answers, 3)
 
 
@@ -230,12 +259,11 @@ def test_what_cannot_be_updated_is_refused(
     finished: Path, designed_only: Path, days: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
     then = charged(finished)
-    with pytest.raises(InputError, match="name the file with the new readings"):
-        update(finished, days[0])
+    assert update(finished, days[0]).did == []
     with pytest.raises(InputError, match="not finished"):
         update(designed_only, days[1])
-    with pytest.raises(InputError, match="no forecasts and design"):
-        update(tmp_path / "new", days[1], CONFIG)
+    with pytest.raises(InputError, match="leave out --crowds once"):
+        update(tmp_path / "new", days[1], replace(CONFIG, crowds="once"))
     for change in ({"horizon": 3}, {"order": (1, 0)}, {"train_days": 13}, {"crowd": 4}, {"shard_size": 10}):
         with pytest.raises(InputError, match=r"update: .*stay as they are"):
             update(finished, days[1], replace(CONFIG, **change))  # type: ignore[arg-type]
@@ -254,7 +282,7 @@ def test_the_command_updates(finished: Path, days: tuple[Path, Path, Path]) -> N
     assert result.exit_code == 0, result.stderr
     assert "release" in json.loads(result.stdout)["did"]
     answers = charged(finished)
-    assert names_of(answers, 2) == names_of(answers, 1) - {SILENT, GAP}
+    assert names_of(answers, 2) == (names_of(answers, 1) - {SILENT, GAP}) | {LATE}
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0
     assert json.loads(result.stdout)["did"] == []

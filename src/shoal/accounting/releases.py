@@ -47,8 +47,11 @@ class Releases:
     scope: str = "answer"
 
     @classmethod
-    def of(cls, released: Any, scope: str = "answer") -> Releases:
-        """From a GaussianClasses, anything with an ``output`` family (a mechanism), or a sequence of these."""
+    def of(cls, released: Any, scope: str = "answer", times: int = 1) -> Releases:
+        """From a GaussianClasses, anything with an ``output`` family (a mechanism), or a sequence of these.
+
+        ``times`` counts all of it so often.
+        """
         validation.choice(list(SCOPES), scope=scope)
         items = list(released) if isinstance(released, (list, tuple)) else [released]
         if not items:
@@ -64,7 +67,7 @@ class Releases:
         labels = families[0].labels
         if any(f.labels != labels for f in families):
             raise InputError("classes: all releases must have the same labels in the same order")
-        return cls(families, np.array([float(n) for _, n in counted.values()]), labels, scope)
+        return cls(families, np.array([float(n * times) for _, n in counted.values()]), labels, scope)
 
     @property
     def directions(self) -> int:

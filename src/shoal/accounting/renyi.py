@@ -15,13 +15,16 @@ from shoal.accounting.contour import EPS, carried_error
 from shoal.accounting.curve import BLOCK
 from shoal.accounting.edges import LOOSE, EdgeBlock, loss_law
 from shoal.accounting.generating import RIGHT, derivatives, extremes, reach, slopes
-from shoal.accounting.releases import Releases
+from shoal.accounting.releases import EdgeSource, Releases
 from shoal.accounting.tails import range_in_doubt, reach_error
 from shoal.compiled import kernel
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.threads import map_blocks
 from shoal.validation import FloatArray
+
+#: Values and errors of a block of edges, (edges, directions, n) each.
+Measure = Callable[[EdgeBlock], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,9 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = 
         raise InputError("order must be above 0 (inf is allowed)")
     releases = Releases.of(classes, scope)
     pairs = _edges(releases, graph)
-
-    def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
-        shape = (len(spectra.disjoint), releases.directions, len(values))
-        found, error = np.empty(shape), np.empty(shape)
-        _divergences(values, spectra, found, error)
-        return found, error
-
-    best, upper, where = _largest(releases, pairs, len(values), measure)
+    best, upper, where = _largest(
+        releases, pairs, len(values), lambda part: _divided(releases, pairs[part], values, releases.directions)
+    )
     edges = [tuple(releases.labels[i] for i in (pairs[e] if d == 0 else pairs[e][::-1])) for e, d in where]
     return RenyiCurve(
         values[0] if scalar else values,
@@ -176,7 +174,7 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
         found[spectra.disjoint | np.isinf(spectra.lam_error).any(axis=(0, 2))] = math.inf
         return found, np.zeros_like(found)
 
-    best, _, _ = _largest(releases, pairs, 1, measure)
+    best, _, _ = _largest(releases, pairs, 1, lambda part: _settled(measure, releases, pairs[part]))
     return float(best[0])
 
 
@@ -200,6 +198,44 @@ def gaussian_sensitivity_approximation(sensitivity: float, epsilon: float, s: fl
     return math.exp(min((sensitivity - epsilon) / validation.positive(s=s), 700.0))
 
 
+def upper_divergences(
+    source: EdgeSource, pairs: NDArray[np.integer], orders: FloatArray, directions: int = 2
+) -> FloatArray:
+    """(edges, directions, orders) upper ends of the Rényi divergence of all releases together, for orders above 1."""
+    found, error = _divided(source, pairs, orders, directions)
+    return np.maximum(np.nextafter(found + error, np.inf), 0.0)
+
+
+def equal_covariances(block: EdgeBlock) -> NDArray[np.bool_]:
+    """(edges,) where all that was released is Gaussian with the same covariance for both labels, beyond doubt."""
+    unequal = ((block.lam != 0) | (block.g != 0) | (block.lam_error != 0)).any(axis=2)
+    return np.asarray(~(unequal & (block.times > 0)).any(axis=0) & ~block.disjoint)
+
+
+def _divided(
+    source: EdgeSource, pairs: NDArray[np.integer], orders: FloatArray, directions: int
+) -> tuple[FloatArray, FloatArray]:
+    """(edges, directions, orders) divergences and their errors; loose ones from precise spectra."""
+
+    def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
+        shape = (len(spectra.disjoint), directions, len(orders))
+        found, error = np.empty(shape), np.empty(shape)
+        _divergences(orders, spectra, found, error)
+        # A sum of n terms is off by n/2 roundings of their sizes at the worst; the kernel allows for four.
+        return found, error * (1.0 + spectra.lam.shape[0] * spectra.lam.shape[2] / 8)
+
+    return _settled(measure, source, pairs)
+
+
+def _settled(measure: Measure, source: EdgeSource, pairs: NDArray[np.integer]) -> tuple[FloatArray, FloatArray]:
+    """Values and errors; those of edges with a loose one from precise spectra."""
+    found, error = measure(source.spectra(pairs))
+    rows = np.flatnonzero((error > LOOSE * np.maximum(1.0, np.abs(found))).any(axis=(1, 2)))
+    if len(rows):
+        found[rows], error[rows] = measure(source.spectra(pairs[rows], precise=True))
+    return found, error
+
+
 def _edges(releases: Releases, graph: NeighborGraph) -> NDArray[np.intp]:
     pairs = releases.pairs(graph)
     if len(pairs) == 0:
@@ -211,19 +247,16 @@ def _largest(
     releases: Releases,
     pairs: NDArray[np.intp],
     n: int,
-    measure: Callable[[EdgeBlock], tuple[FloatArray, FloatArray]],
+    settled: Callable[[slice], tuple[FloatArray, FloatArray]],
 ) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
     """Largest value, largest upper end and the edge and direction of the former, over all edges."""
 
     def work(part: slice) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-        found, error = measure(releases.spectra(pairs[part]))
-        rows = np.flatnonzero((error > LOOSE * np.maximum(1.0, np.abs(found))).any(axis=(1, 2)))
-        if len(rows):
-            found[rows], error[rows] = measure(releases.spectra(pairs[part][rows], precise=True))
+        found, error = settled(part)
         flat = found.reshape(-1, n)
         top = np.argmax(flat, axis=0)
         where = np.stack([top // releases.directions + part.start, top % releases.directions], axis=1)
-        return flat[top, np.arange(n)], (found + error).reshape(-1, n).max(axis=0), where
+        return flat[top, np.arange(n)], np.nextafter(found + error, np.inf).reshape(-1, n).max(axis=0), where
 
     best, upper = np.full(n, -np.inf), np.full(n, -np.inf)
     where = np.zeros((n, 2), dtype=np.intp)

@@ -37,8 +37,8 @@ from shoal.validation import FloatArray
 
 LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99)
 #: Queries whose law is true by construction, whatever the model.
-CONSTRUCTED = ("point", "trajectory")
-QUERIES = ("point", "trajectory", "marginal", "as_in_paper")
+CONSTRUCTED = ("point", "constant", "trajectory")
+QUERIES = ("point", "constant", "sample", "trajectory", "marginal", "as_in_paper")
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +268,7 @@ def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> 
         moved = kept @ (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
         noise = moved @ np.swapaxes(moved, 1, 2) + noise
     laws = GaussianClasses(center, noise[0] if len(noise) == 1 else noise, classes.labels)
-    releases = Releases.of(laws, mechanism.scope)
+    releases = Releases.of(laws, mechanism.scope, mechanism.times)
     offsets = np.repeat(mechanism.epsilon[:, None], releases.directions, axis=1)
     try:
         with warnings.catch_warnings():

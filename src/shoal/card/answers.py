@@ -72,7 +72,7 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
     """Expected error of the release per entry, with its bias, and the errors against what came."""
     found = card.design.accuracy
     unit = short_unit(found.unit)
-    steps = np.arange(1, len(found.squares) + 1)
+    steps, entry = np.arange(1, len(found.squares) + 1), card.fit.entry
     digits = SHOWN_DIGITS if shown is None else DIGITS  # a page for everybody says what the card says
     biases = [math.nan if not math.isfinite(bias) else float(nearest(bias, digits)) for bias in found.bias_by_entry]
     drawn = [
@@ -88,7 +88,7 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
     heading, public, noun = "What it costs in accuracy", shown is None, card.fit.noun
     if public and not card.tells_errors:
         return Section("accuracy", heading, missing=f"Errors are told of {CROWD} {many(noun)} or more.")
-    over = f"Over all steps: {upper(found.rmse, digits)}{unit}"
+    over = f"Over all {many(entry)}: {upper(found.rmse, digits)}{unit}"
     if not public or card.tells_worst:
         over += (
             f"; for the worst {noun} {upper(found.rmse_largest, digits)}{unit}. Budget spent: ρ = "
@@ -97,7 +97,7 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
     if found.answer_mean is not None:
         over += f". Answers average {nearest(found.answer_mean, min(digits, 3))}{unit}"
     says = [
-        f"Error that the mechanism adds at each step, over all {many(noun)} ({where}): root mean square, "
+        f"Error that the mechanism adds at each {entry}, over all {many(noun)} ({where}): root mean square, "
         "expected, and the part of it that always points the same way (bias).",
         f"{over}.",
     ]
@@ -119,9 +119,9 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
             "Measured on this one release: root mean square errors against what came later"
             + (f", of {shown.scope}." if shown.scope else ".")
         )
-    plots: tuple[dict[str, Any], ...] = (lines("Error by step", axis("step"), axis(unit.strip()), drawn),)
+    plots: tuple[dict[str, Any], ...] = (lines(f"Error by {entry}", axis(entry), axis(unit.strip()), drawn),)
     if public and not card.design.by_step:
-        says[0], plots = f"Errors by step are told only where every {noun} is one of {CROWD} or more.", ()
+        says[0], plots = f"Errors by {entry} are told only where every {noun} is one of {CROWD} or more.", ()
     return Section("accuracy", heading, tuple(says), plots)
 
 

@@ -31,6 +31,15 @@ QUESTIONS = {
         "the point forecast, through the mechanism",
         "every model and season, but nothing of the recent history; the forecasting model must be true",
     ),
+    "constant": Question(
+        "the label's own row, through the mechanism",
+        "everything else: the row of every label; nothing is assumed about how rows are distributed",
+    ),
+    "sample": Question(
+        "every row of each label, each through the mechanism",
+        "the laws of every label, which rows are about the same one and how many there are, but nothing more about a "
+        "row; the laws must be true, and the rows of a label independent of each other",
+    ),
     "as_in_paper": Question(
         "the point forecast, accounted for as if it were a draw",
         "no attacker for whom the figures hold: they account for randomness that is not in the release",

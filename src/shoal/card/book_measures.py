@@ -18,9 +18,9 @@ METHOD = "codebook"
 
 
 def book_facts(
-    book: Codebook, *, query: str | None = None, target: float | None = None, labels: Sequence[str], unit: str = OWN
+    book: Codebook, accuracy: Accuracy, *, query: str | None = None, target: float | None = None
 ) -> DesignFacts:
-    """What a codebook promises and costs; errors are those of ``labels``, the ones that are released."""
+    """What a codebook promises and costs; ``accuracy`` is that of the labels that are released."""
     sizes = group_sizes(book.graph)
     certificate, other = book.certificate, book.certified("answer" if book.scope == "table" else "table")
     grid = np.unique([*EPSILONS, book.epsilon, 2 * book.epsilon])
@@ -51,7 +51,7 @@ def book_facts(
         renyi=tuple((order, rows * book.divergence(order)) for order in ORDERS),
         tradeoff=tuple((rate, tpr_bound(rate, curve)) for rate in FALSE_ALARMS),
         naming=Naming(naming_bound(guessing, curve), guessing),
-        accuracy=book_accuracy(book, labels, unit),
+        accuracy=accuracy,
         query=query,
         target=target,
         all_alike=all(count == 1 for count in curves),

@@ -371,7 +371,7 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
         "labels": release.ledger_labels,
         "largest": None
         if worst is None
-        else {"epsilon": worst.epsilon, "spent": up(worst.spent), "budget": worst.budget},
+        else {"epsilon": worst.epsilon, "spent": up(worst.spent), "budget": worst.budget, "mode": worst.mode},
         "head": release.head,
     }
 

@@ -46,11 +46,13 @@ def gather(card: ReleaseCard, shown: Exhibits | None = None, title: str | None =
     found: list[Section | None] = []
     if shown is not None and shown.price:
         found.append(Section("price", "What privacy costs", shown.price_says, shown.price))
+    if shown is not None:
+        found.append(answers.answers(card, shown))
     found.append(privacy.curves(card, shown))
     if shown is not None:
-        if card.design.method != BOOK:  # of a codebook the price by ε says it, and all pairs of a group are alike
-            found += [privacy.frontier_section(card, shown), privacy.edges(shown, card.fit.noun)]
-        found.append(answers.answers(card, shown))
+        found.append(privacy.frontier_section(card, shown))
+        if card.design.method != BOOK:  # all pairs of a group are alike
+            found.append(privacy.edges(shown, card.fit.noun))
     found += [
         answers.accuracy(card, shown),
         evidence.attack(card, shown),

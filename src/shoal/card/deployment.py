@@ -10,6 +10,7 @@ from shoal import __version__
 from shoal.card.assumptions import question
 from shoal.card.card import SHOWN_DIGITS, ReleaseCard
 from shoal.card.digits import many, up, upper
+from shoal.card.facts import ReleaseFacts
 from shoal.card.promise import promise
 from shoal.card.summary import other_scope
 from shoal.errors import InputError
@@ -85,7 +86,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "post_processing": "Rounding to a grid common to all labels",
                 "composition": "Not counted beyond one release"
                 if release is None
-                else f"Exact per pair of labels over all releases; ledger head {release.head}",
+                else f"Per pair of labels over all releases, {_counting(release)}; ledger head {release.head}",
             },
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": "Class laws fitted on the labels' own data; not charged"
@@ -105,6 +106,12 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
         },
     }
     return "\n".join(_yaml(record)) + "\n"
+
+
+def _counting(release: ReleaseFacts) -> str:
+    if release.worst is not None and release.worst.mode == "adaptive":
+        return "by a filter that holds for adaptive choices"
+    return "composed exactly, for a series fixed in advance"
 
 
 def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:

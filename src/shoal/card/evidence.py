@@ -160,7 +160,8 @@ def ledger(card: ReleaseCard, shown: Exhibits | None) -> Section:
         if release.worst is not None:
             worst = release.worst
             says.append(
-                f"The most used account has spent δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}."
+                f"The most used account has spent δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}, "
+                f"{worst.choice}."
             )
         if release.ledger_intact is False:
             says.append("The record is NOT intact.")

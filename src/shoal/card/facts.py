@@ -81,9 +81,11 @@ class FitFacts(Record):
     left_out: int = 0
     repaired: int = 0
     smaller_model: int = 0
+    not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
     reasons: tuple[tuple[str, int], ...] = ()  #: why labels are left out, most common first
     first: str = ""  #: one of the labels: a shard is on record where this one is
     noun: str = "label"
+    entry: str = "step"  #: what an entry of an answer is
     about: tuple[str, ...] = ()  #: sentences on what the answers are
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries
@@ -98,7 +100,9 @@ class FitFacts(Record):
     refitted: int = 0
     drifted: int = 0
     silent: int = 0
-    newcomers: int = 0
+    newcomers: int = 0  #: without a place in a group yet
+    joined: int = 0  #: given a place in a group
+    merged_groups: int = 0  #: that became part of another, for good
     crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
     standing: bool = False  #: groups are kept for releases to come
 
@@ -111,8 +115,8 @@ class FitFacts(Record):
     def merged(cls, parts: Sequence[FitFacts]) -> FitFacts:
         """Of all shards."""
         added = (
-            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "later_known", "shards", "carried",
-            "refitted", "drifted", "silent", "newcomers",
+            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian", "later_known",
+            "shards", "carried", "refitted", "drifted", "silent", "newcomers", "joined", "merged_groups",
         )  # fmt: skip
         reasons: Counter[str] = Counter()
         for part in parts:
@@ -320,6 +324,14 @@ class Spent(Record):
     spent: float
     budget: float
     releases: int  #: about this label
+    mode: str = "fixed"  #: what the budget holds for
+
+    @property
+    def choice(self) -> str:
+        """What the budget holds for, in words."""
+        if self.mode == "adaptive":
+            return "for whatever is asked in the light of earlier answers"
+        return "for a series of releases fixed in advance"
 
 
 @dataclass(frozen=True)

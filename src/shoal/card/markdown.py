@@ -122,9 +122,9 @@ def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
         )
     if card.design.by_step:
         interval = (_interval_head(found),) if found.noise_alone else ()
-        yield _table(("step", "rmse", "bias", *interval), _steps(found))
+        yield _table((card.fit.entry, "rmse", "bias", *interval), _steps(found))
     else:
-        yield f"Errors by step are told only where every {noun} is one of {CROWD} or more."
+        yield f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more."
 
 
 def _interval_head(found: Accuracy) -> str:
@@ -170,7 +170,7 @@ def _assurance(card: ReleaseCard) -> Iterator[str]:
     )
     if release.worst is not None:
         worst = release.worst
-        yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}."
+        yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}, {worst.choice}."
 
 
 def _absent(card: ReleaseCard) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _absent(card: ReleaseCard) -> Iterator[str]:
             ((_text(reason), number) for reason, number in fit.reasons),
         )
     if fit.newcomers:
-        yield f"{counted(fit.newcomers, fit.noun)} new since the groups were fixed: no group would hide them."
+        yield f"{counted(fit.newcomers, fit.noun)} new, without a group yet: nothing was released about them."
     if lost:
         yield "Shards that could not be done:\n\n" + "\n".join(f"- {one.stage} {_code(one.key[:12])}" for one in lost)
 

@@ -329,7 +329,7 @@ def ledger_facts(ledger: Ledger, *, labels: int, name: str = "") -> ReleaseFacts
         head=str(ledger.head),
         releases=spent.releases,
         ledger_labels=len(spent.by_label),
-        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases),
+        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases, worst.mode),
     )
 
 
@@ -372,7 +372,8 @@ def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
 
 
 def _renyi(mechanism: Mechanism) -> tuple[tuple[float, float | None], ...]:
-    found = renyi_curve(mechanism.output, mechanism.graph, np.array(ORDERS), scope=mechanism.scope).divergence_upper
+    released = [mechanism.output] * mechanism.times
+    found = renyi_curve(released, mechanism.graph, np.array(ORDERS), scope=mechanism.scope).divergence_upper
     return tuple(
         (order, float(value) if math.isfinite(value) else None) for order, value in zip(ORDERS, found, strict=True)
     )
@@ -385,10 +386,11 @@ def _tradeoff(
     bounds = {rate: tpr_bound(rate, curve) for rate in FALSE_ALARMS}
     loose = [rate for rate, bound in bounds.items() if bound > (1 + CLOSE) * rate]
     if thorough and loose:
-        loss = mechanism.finite_precision_tv * (2 if mechanism.scope == "table" else 1)
+        released = [mechanism.output] * mechanism.times
+        loss = mechanism.finite_precision_tv * mechanism.times * (2 if mechanism.scope == "table" else 1)
         # Both rates of a test on what is really released are within the loss of those on the ideal answer.
         rates = np.array([min(math.nextafter(rate + loss, 1.0), 1.0) for rate in loose])
-        worst = worst_tpr(mechanism.output, mechanism.graph, rates, scope=mechanism.scope).tolist()
+        worst = worst_tpr(released, mechanism.graph, rates, scope=mechanism.scope).tolist()
         bounds |= {
             rate: min(math.nextafter(tpr + loss, math.inf), bounds[rate])
             for rate, tpr in zip(loose, worst, strict=True)
@@ -400,7 +402,7 @@ def _naming(
     mechanism: Mechanism, curve: Sequence[tuple[float, float]], sizes: NDArray[np.int64], seed: int | None
 ) -> Naming:
     complete = int((sizes * (sizes - 1) // 2).sum()) == mechanism.graph.n_edges
-    if seed is None and complete:
+    if complete and (seed is None or mechanism.times > 1):  # sampling is of one answer about each label
         guessing = len(sizes) / mechanism.graph.n_labels
         return Naming(naming_bound(guessing, curve), guessing)
     found = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)

@@ -67,9 +67,9 @@ def _protected(fit: FitFacts | None, design: DesignFacts | None) -> list[str]:
     ]
     if fit.crowd:
         lines.append(
-            "Groups were formed from the training history, to be kept."
+            "Groups were formed from what is known of their members, to be kept."
             if fit.standing
-            else "Groups were formed by these forecasts and hold for this one release."
+            else "Groups were formed by these answers and hold for this one release."
         )
     if design is not None:
         asked = question(design.query)
@@ -77,8 +77,10 @@ def _protected(fit: FitFacts | None, design: DesignFacts | None) -> list[str]:
     if fit.goes_on:
         lines.append(
             f"Since the last release: {fit.carried} carried on, {fit.refitted} fitted anew ({fit.drifted} of them had "
-            f"changed), {fit.silent} without anything new."
+            f"changed), {fit.joined} joined a group, {fit.silent} without anything new or someone to hide among."
         )
+    if fit.merged_groups:
+        lines.append(f"{counted(fit.merged_groups, 'group')} became part of another for good: too few were left of it.")
     return lines
 
 
@@ -202,7 +204,7 @@ def _spent(release: ReleaseFacts | None, noun: str) -> list[str]:
     worst = release.worst
     lines = [
         f"δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of a budget of {worst.budget:g} for the {noun} with most spent; "
-        f"{counted(worst.releases, 'release')} about it."
+        f"{counted(worst.releases, 'release')} about it. The budget holds {worst.choice}."
     ]
     if release.budget_set:
         lines.append("The ledger had no budget; this one was set. `shoal ledger budget` changes it.")
@@ -220,7 +222,7 @@ def _missing(fit: FitFacts | None, design: DesignFacts | None, release: ReleaseF
             + " Their absence can be seen."
         )  # fmt: skip
     if fit is not None and fit.newcomers:
-        lines.append(f"{counted(fit.newcomers, fit.noun)} new since the groups were fixed: no group would hide them.")
+        lines.append(f"{counted(fit.newcomers, fit.noun)} new, without a group yet: nothing was released about them.")
     lines += [
         f"SHARD LEFT OUT, nothing of it is released: {lost.stage} {lost.key[:12]}: {lost.message}"
         for lost in lost_shards(fit, design, release)

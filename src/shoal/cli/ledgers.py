@@ -13,6 +13,8 @@ from shoal.cli.screen import Outcome, command, counted, up
 
 Target = Annotated[str, typer.Argument(metavar="URL|DIR", help="sqlite:///…, postgresql://…, or the folder of a run.")]
 Label = Annotated[str | None, typer.Option(help="Only this household.")]
+#: What is told of an account.
+NAMES = ("name", "epsilon", "budget", "spent", "remaining", "releases", "mode")
 #: Accounts that are shown.
 SHOWN = 20
 
@@ -60,21 +62,32 @@ def budget(
     epsilon: Annotated[float | None, typer.Option(help="With --delta: set a budget at this ε.")] = None,
     delta: Annotated[float | None, typer.Option(help="With --epsilon: and this δ.")] = None,
     label: Label = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(help="fixed: a series fixed in advance. adaptive: releases may be chosen by earlier answers."),
+    ] = None,
 ) -> Outcome:
     """What is left of every budget; with --epsilon and --delta, set one first (for all households, or for --label).
+
+    Each account says which mode holds. Exact composition counts for a series that was fixed in advance; an adaptive
+    budget holds for any choice made in the light of earlier answers. Decide without looking at answers.
 
     Examples:
 
         shoal ledger budget january
 
         shoal ledger budget january --epsilon 1 --delta 1e-4
+
+        shoal ledger budget january --epsilon 1 --delta 1e-4 --mode adaptive
     """
     if (epsilon is None) != (delta is None):
         raise shoal.InputError("epsilon and delta belong together: a budget is a δ at an ε")
+    if mode is not None and epsilon is None:
+        raise shoal.InputError("mode: give --epsilon and --delta too; a mode is set with its budget")
     setting = epsilon is not None and delta is not None
     with _open(target, create=setting) as ledger:
         if epsilon is not None and delta is not None:
-            ledger.budget(epsilon, delta, label=label)
+            ledger.budget(epsilon, delta, label=label, mode=mode)
         content, lines = _accounts(ledger, label)
     return Outcome({"set": setting, **content}, "\n".join([*(["budget set"] if setting else []), *lines]))
 
@@ -113,7 +126,7 @@ def _open(target: str, *, create: bool = False) -> shoal.Ledger:
 
 
 def _plain(account: Any) -> dict[str, Any]:
-    return {name: getattr(account, name) for name in ("name", "epsilon", "budget", "spent", "remaining", "releases")}
+    return {name: getattr(account, name) for name in NAMES}
 
 
 def _shown(accounts: Iterable[Any], more: int) -> list[str]:

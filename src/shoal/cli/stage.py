@@ -16,15 +16,17 @@ ASKED = ("query", "scale")
 
 
 @command
-@options.of_sections("meters", "forecast", "neighbors", "run", "speed", also=ASKED)
+@options.of_sections("meters", "table", "forecast", "neighbors", "run", "speed", also=ASKED)
 def fit(
-    target: Annotated[Path, typer.Argument(metavar="DIR|METERS", help="Folder of a run; or a meter file, with --out.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run, where METERS is given.")] = None,
+    target: Annotated[
+        Path, typer.Argument(metavar="DIR|FILE", help="Folder of a run; or a meter file or table, with --out.")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run, where FILE is given.")] = None,
     config: options.ConfigFile = None,
     again: options.Again = False,
     **chosen: Any,
 ) -> Outcome:
-    """Read the meters, forecast every household, and group the households.
+    """Read the meters, forecast every household, and group the households; of a table, the labels.
 
     Examples:
 

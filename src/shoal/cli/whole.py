@@ -48,23 +48,35 @@ def demo(
 
 @command
 @options.of_sections(
-    "meters", "forecast", "neighbors", "privacy", "ledger", "audit", "update", "report", "run", "speed"
+    "meters", "table", "forecast", "neighbors", "privacy", "ledger", "audit", "update", "report", "run", "speed"
 )
 def run(
     meters: Annotated[
         Path | None,
-        typer.Argument(metavar="[METERS]", help="CSV or Parquet file, or a folder of them. Not needed to continue."),
+        typer.Argument(
+            metavar="[FILE]",
+            help="CSV or Parquet file of meter readings, or a folder of them; with --label any table, Arrow too. Not "
+            "needed to continue.",
+        ),
     ] = None,
     out: options.Out = Path("shoal-run"),
     config: options.ConfigFile = None,
     plan: Plan = False,
     update: Annotated[
-        bool, typer.Option("--update", help="METERS is a new day: go on from this folder's forecasts; a new release.")
+        bool,
+        typer.Option(
+            "--update",
+            help="FILE is a new day: go on from this folder's forecasts or crowds; a new release. In a new folder: "
+            "begin with standing crowds.",
+        ),
     ] = False,
     again: options.Again = False,
     **chosen: Any,
 ) -> Outcome:
-    """From a meter file to a private forecast with its report; continues where an earlier run stopped.
+    """From a file to a private table with its report; continues where an earlier run stopped.
+
+    From meter readings, a forecast of every household. With --label, any table: one row per label is released as it is,
+    several rows are draws of the label's law, and each of them is released; numeric columns are entries.
 
     A second run on the same folder releases nothing: it says what is there.
 
@@ -77,6 +89,10 @@ def run(
         shoal run meter.csv --out january --household-column Zähler --timestamp-column Zeit --value-column Verbrauch
 
         shoal run --out january
+
+        shoal run voices.parquet --out voices --label speaker --crowd 9
+
+        shoal run forecasts.csv --out tomorrow --label unique_id --timestamp-column ds --value-column AutoARIMA
 
         shoal run meters.parquet --out city --workers processes --plan
 

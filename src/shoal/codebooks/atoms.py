@@ -72,7 +72,7 @@ class LossAtoms:
         one, two = self._coarser(bits), other._coarser(bits)
         steps = (one.steps[:, None] + two.steps[None, :]).ravel()
         odds = (one.probabilities[:, None] * two.probabilities[None, :]).ravel() * (1 + EPS)
-        return _merged(steps, odds, _sum_up(self.largest, other.largest), bits)
+        return _merged(steps, odds, sum_up(self.largest, other.largest), bits)
 
     def times(self, count: int) -> LossAtoms:
         """The loss of ``count`` such releases, made independently."""
@@ -117,10 +117,11 @@ def total(losses: list[LossAtoms]) -> LossAtoms:
     return reduce(LossAtoms.__add__, losses, LossAtoms.nothing())
 
 
-def _sum_up(one: float, two: float) -> float:
-    """one + two, rounded up only where it is not exact: twice ε is 2ε."""
-    rounded = one + two
-    return rounded if Fraction(rounded) >= Fraction(one) + Fraction(two) else math.nextafter(rounded, math.inf)
+def sum_up(*values: float) -> float:
+    """The sum, rounded up only where it is not exact: twice ε is 2ε."""
+    exact = sum(map(Fraction, values), Fraction(0))
+    rounded = float(exact)
+    return rounded if Fraction(rounded) >= exact else math.nextafter(rounded, math.inf)
 
 
 def _merged(steps: NDArray[np.int64], odds: FloatArray, largest: float, bits: int) -> LossAtoms:

@@ -26,7 +26,18 @@ from shoal.certificate import Certificate
 from shoal.classes import GaussianClasses
 from shoal.codebooks import codebook_file
 from shoal.codebooks.atoms import LossAtoms
-from shoal.codebooks.odds import BITS, EXP_BITS, WHOLE, Counts, counts_of, drawn, exp_floor, probabilities, refined
+from shoal.codebooks.odds import (
+    BITS,
+    EXP_BITS,
+    WHOLE,
+    Counts,
+    counts_of,
+    drawn,
+    exp_floor,
+    joining,
+    probabilities,
+    refined,
+)
 from shoal.codebooks.program import best_columns, center_alone
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
@@ -63,6 +74,19 @@ class Group:
     def renewed(self, answers: FloatArray) -> Group:
         """The same odds with the curves of other answers."""
         return replace(self, curves=self.shares @ answers[self.members], lower_bound=0.0)
+
+    def joined(self, member: int, answers: FloatArray, epsilon: float) -> Group:
+        """With one more member: odds that err least within ε of everybody's, and its part in the curves.
+
+        A curve is the mean of the answers weighted by how likely each member draws it: the new one's part is N_ny over
+        the sum of all N_iy.
+        """
+        curves = self.shares @ answers[self.members]
+        row = joining(self.counts, epsilon, ((curves - answers[member]) ** 2).sum(axis=1))
+        counts = np.concatenate([self.counts, row[None]])
+        part = probabilities(row) / probabilities(counts).sum(axis=0)
+        shares = np.concatenate([self.shares * (1 - part)[:, None], part[:, None]], axis=1)
+        return Group(np.append(self.members, member), counts, shares, shares @ answers[[*self.members, member]], 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +226,72 @@ class Codebook:
         """
         rows = _checked_answers(answers, len(self.labels))
         return replace(self, answers=rows, groups=tuple(group.renewed(rows) for group in self.groups))
+
+    def followed(self, graph: NeighborGraph, answers: Any, by: Any = None) -> Codebook:
+        """The codebook of a later day for draws that are kept, with members who joined since.
+
+        Whoever has drawn keeps its odds. A label that joins a group gets odds within ε of all others', those of least
+        error, and draws once. Groups that became one have nothing to draw from any more: from now on all of it gets
+        the group's own curve, the same for everybody. Labels that were in no group get a codebook of their own.
+
+        Args:
+            graph: the groups from now on: labels of one group stay in one group.
+            answers: (n, k) of the graph's labels; the curves are mixtures of these.
+            by: (n, k) what new odds are chosen by; the answers themselves by default.
+
+        Returns:
+            A codebook of the graph's labels.
+
+        >>> import shoal
+        >>> monday = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=2.0)
+        >>> tuesday = monday.followed(shoal.NeighborGraph.complete(["a", "b", "c"]), [[3.0], [2.0], [2.1]])
+        >>> (tuesday.probabilities("a") == monday.probabilities("a")).all()
+        np.True_
+        >>> tuesday.probabilities("c").round(3).tolist(), tuesday.curve(2.0).delta_upper
+        ([0.119, 0.881], 0.0)
+        """
+        rows = _checked_answers(answers, graph.n_labels)
+        basis = rows if by is None else _checked_answers(by, graph.n_labels)
+        weights = np.array([self.weights[self.position(one)] if one in self._places else 1.0 for one in graph.labels])
+        found = []
+        for members in _complete_groups(graph):
+            old = sorted({self._places[graph.labels[i]][0] for i in members if graph.labels[i] in self._places})
+            if not old:
+                group = _group(members, basis, weights, self.answer_epsilon, self.objective, 0.0)
+            elif len(old) > 1:
+                group = _center(members, weights)
+            else:
+                held = self.groups[old[0]]
+                place = {graph.labels[i]: int(i) for i in members}
+                there = [place.get(self.labels[i], -1) for i in held.members]
+                if min(there) < 0:
+                    raise InputError("graph must keep every label of a group in it: a group never loses members")
+                group = replace(held, members=np.array(there, dtype=np.intp))
+                for i in sorted(set(members.tolist()) - set(there)):
+                    group = group.joined(i, basis, self.answer_epsilon)
+            found.append(group.renewed(rows))
+        rows.flags.writeable = weights.flags.writeable = False
+        return replace(self, graph=graph, answers=rows, weights=weights, groups=tuple(found))
+
+    def continues(self, before: Codebook, label: Any) -> bool:
+        """Whether a draw of ``label`` from an earlier codebook may be looked up in this one.
+
+        Everybody of its group then must be in its group now, with the same odds.
+        """
+        (old, _), (new, _) = before.place(label), self.place(label)
+        row = {self.labels[i]: counts.tolist() for i, counts in zip(new.members, new.counts, strict=True)}
+        return all(
+            row.get(before.labels[i]) == counts.tolist() for i, counts in zip(old.members, old.counts, strict=True)
+        )
+
+    def drawn(self, label: Any, released: FloatArray) -> int | None:
+        """Which of :meth:`curves` was released: the first that equals it, None where none does.
+
+        Of equal curves the first stands for all: whichever was drawn, this is a function of what was released.
+        """
+        curves = [curve.tobytes() for curve in self.curves(label)]
+        sought = np.asarray(released, dtype=np.float64).tobytes()
+        return curves.index(sought) if sought in curves else None
 
     @cached_property
     def classes(self) -> GaussianClasses:
@@ -488,6 +578,13 @@ def _group(
     before, after = (one.errors(answers) for one in (center, book))
     gained = float(share @ (before - after)) / float(share @ before) if mean else 1.0 - after.max() / before.max()
     return book if gained >= least_gain else center
+
+
+def _center(members: IndexArray, weights: FloatArray) -> Group:
+    """A group's own curve alone, the same for all; the curve itself comes with answers."""
+    share = weights[members] / math.fsum(weights[members])
+    counts = np.full((len(members), 1), WHOLE, dtype=np.int64)
+    return Group(members, counts, share[None, :], np.zeros((1, 0)), 0.0)
 
 
 def _worst(group: Group, epsilon: float, scope: str) -> tuple[float, int, int]:

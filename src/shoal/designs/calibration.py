@@ -50,6 +50,7 @@ def calibrate(
     seed: int = 0,
     *,
     scope: str = "answer",
+    times: int = 1,
     tolerance: float = 2e-3,
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
@@ -69,7 +70,7 @@ def calibrate(
         delta: the target.
         notion: the δ that is to meet it.
         seed: seed of the search's own randomness.
-        scope: as in :func:`shoal.design`.
+        scope, times: as in :func:`shoal.design`.
         tolerance: relative accuracy of each group's ρ.
         weights, noise_floor, max_bias: as in :func:`shoal.design`.
         time_limit: seconds for all groups together; what was found until then is returned.
@@ -98,7 +99,7 @@ def calibrate(
     if time_limit is not None:
         time_limit = validation.positive(time_limit=time_limit)
     problem = Problem.of(
-        classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope
+        classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope, times
     )
     groups = [members for members in problem.components if len(members) > 1]
     end = math.inf if time_limit is None else time.monotonic() + time_limit
@@ -120,7 +121,8 @@ def calibrate(
         if progress is not None:
             progress(number + 1, len(groups))
     if all(mechanism.method == "none" for _, mechanism in found) and noise_floor == 0:
-        return attained(design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, weights=weights), delta)
+        bare = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times, weights=weights)
+        return attained(bare, delta)
     if len(groups) == 1 and len(groups[0]) == problem.n_labels:
         return attained(found[0][1], delta)
     return attained(joined(method, problem, found), delta)
@@ -166,6 +168,7 @@ class _Group:
             self.part.notion,
             self.seed,
             scope=self.part.scope,
+            times=self.part.times,
             weights=self.weights,
             noise_floor=0.0 if bare else self.part.noise_floor,
             max_bias=self.part.max_bias,

@@ -37,6 +37,7 @@ def design(
     seed: int = 0,
     *,
     scope: str = "answer",
+    times: int = 1,
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
     max_bias: float = 1.0,
@@ -67,6 +68,8 @@ def design(
         notion: the δ to minimize, as in :func:`shoal.privacy_curve`.
         seed: seed of the search's own randomness; equal seeds give equal mechanisms.
         scope: what leaves, as in :func:`shoal.privacy_curve`: one ``"answer"``, or the ``"table"`` of all labels'.
+        times: how many independent answers about each label leave: the certificate is for all of them. Methods that
+            search minimize the δ of one.
         weights: how much each entry's squared error counts, relative to the others.
         noise_floor: least variance of independent noise in every direction, so that protection does not rest on the
             class model alone.
@@ -97,7 +100,7 @@ def design(
     if rho_is_total:
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
-    problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope)
+    problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
     settings = replace(_settings(problem, seed, time_limit, iterations, progress), interruptible=interruptible)
     starts = [start] if isinstance(start, Mechanism) else list(start or [])
     return _solve(problem, method, settings, [as_moves(problem, m) for m in starts])
@@ -250,6 +253,7 @@ def frontier(
     seed: int = 0,
     *,
     scope: str = "answer",
+    times: int = 1,
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
     max_bias: float = 1.0,
@@ -289,6 +293,7 @@ def frontier(
                 notion,
                 seed,
                 scope=scope,
+                times=times,
                 weights=weights,
                 noise_floor=noise_floor,
                 max_bias=max_bias,

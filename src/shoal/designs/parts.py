@@ -67,6 +67,7 @@ def joined(method: str, problem: Problem, found: list[tuple[Any, Mechanism]]) ->
         epsilon=problem.epsilons[:, 0].copy(),
         notion=problem.notion,
         scope=problem.scope,
+        times=problem.times,
         shift=shift,
         gain=gain,
         noise_cov=noise,

@@ -41,6 +41,7 @@ class Problem:
     scale: FloatArray
     original: GaussianClasses
     scope: str = "answer"
+    times: int = 1  #: independent answers about each label that δ is of
 
     @classmethod
     def of(
@@ -54,6 +55,7 @@ class Problem:
         noise_floor: float = 0.0,
         max_bias: float = 1.0,
         scope: str = "answer",
+        times: int = 1,
     ) -> Problem:
         """Check the arguments of :func:`shoal.design` and bring them into one form."""
         if not isinstance(classes, GaussianClasses):
@@ -85,6 +87,7 @@ class Problem:
             scale=scale,
             original=classes,
             scope=scope,
+            times=validation.count(times=times),
         )
 
     @property

@@ -194,6 +194,7 @@ def redesigned(
             found.delta,
             seed=seed,
             scope=old.scope,
+            times=old.times,
             tolerance=TOLERANCE,
             time_limit=None if seconds is None else seconds / len(found.to_redesign),
             iterations=iterations if seconds is None else None,
@@ -278,7 +279,7 @@ def _problem(mechanism: Mechanism, classes: GaussianClasses, graph: NeighborGrap
         if len(several) != 1:
             raise InputError("graph must be left out where the mechanism has an epsilon per edge")
         epsilon = np.full(graph.n_edges, several[0])
-    return Problem.of(classes, graph, epsilon, 1.0, mechanism.notion, scope=mechanism.scope)
+    return Problem.of(classes, graph, epsilon, 1.0, mechanism.notion, scope=mechanism.scope, times=mechanism.times)
 
 
 def _decided(

@@ -47,6 +47,7 @@ def mechanism_of(
             epsilon=problem.epsilons[:, 0].copy(),
             notion=problem.notion,
             scope=problem.scope,
+            times=problem.times,
             shift=inside.shift / scale,
             gain=None if gain is None else gain / scale[:, None] * scale[None, :],
             noise_cov=_symmetric(noise / scale[:, None] / scale[None, :]),

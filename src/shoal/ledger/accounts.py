@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Context
 from typing import Any
 
@@ -23,7 +23,9 @@ class Account:
     """What has been spent of one budget by the worst pair it is held against; δ's are upper ends at the budget's ε.
 
     ``releases`` are those about the label or the members of the group; ``pair`` is the worst pair, None where nothing
-    but claims or finite precision counts.
+    but claims or finite precision counts. ``mode`` says what the budget holds for: ``"fixed"``, a series fixed in
+    advance, whose composed δ is what is spent; or ``"adaptive"``, any way of choosing, and what is spent is what the
+    budget's filter counts, which is within the budget exactly if it is at most δ.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Account:
     spent: float
     releases: int
     pair: tuple[str, str] | None = None
+    mode: str = "fixed"
 
     @property
     def remaining(self) -> float:
@@ -43,7 +46,7 @@ class Account:
         spent, left = round_up(self.spent), round_down(self.remaining)
         worst = "" if self.pair is None else f", worst for {self.pair[0]} and {self.pair[1]}"
         return (
-            f"{self.name}: δ({self.epsilon:g}) ≤ {spent:.4g} of {self.budget:g}, {left:.4g} left, "
+            f"{self.name}: δ({self.epsilon:g}) ≤ {spent:.4g} of {self.budget:g}, {left:.4g} left, {self.mode}, "
             f"{self.releases} release(s){worst}"
         )
 
@@ -98,7 +101,7 @@ class Cost:
     def __repr__(self) -> str:
         verdict = "already answered, free" if self.repeated else "allowed" if self.allowed else "refused"
         lines = [
-            f"  {b.name}: δ({b.epsilon:g}) {round_up(b.spent):.4g} → {round_up(a.spent):.4g} of {b.budget:g}"
+            f"  {b.name}: δ({b.epsilon:g}) {round_up(b.spent):.4g} → {round_up(a.spent):.4g} of {b.budget:g}, {a.mode}"
             for b, a in zip(self.before, self.after, strict=True)
         ]
         return "\n".join([f"Cost({verdict})", *lines])
@@ -141,10 +144,17 @@ def stars(
 def account(composer: Composer, held: Sequence[Star], limit: Limit, lookup: Lookup) -> Account:
     """What the pairs that a limit is held against have spent: the worst of them."""
     grid = np.array([limit.epsilon])
-    found = [composer.curve(star, grid, lookup) for star in held]
+    found = []
+    for star in held:
+        sides = [[side for side in star.sides if limit.filters(side.span) == chosen] for chosen in (False, True)]
+        if sides[0]:
+            found.append(composer.curve(replace(star, sides=tuple(sides[0])), grid, lookup))
+        if sides[1]:
+            found.append(composer.filtered(replace(star, sides=tuple(sides[1])), limit.rule, lookup))
     worst = max(found, key=lambda one: float(one.delta_upper[0]))
     spent = float(worst.delta_upper[0])
-    return Account(limit.name, limit.epsilon, limit.delta, spent, held[0].releases, worst.worst_edge[0])
+    mode = "adaptive" if any(limit.adaptive(side.span) for star in held for side in star.sides) else "fixed"
+    return Account(limit.name, limit.epsilon, limit.delta, spent, held[0].releases, worst.worst_edge[0], mode)
 
 
 def one_graph(limit: Limit, graphs: Callable[[str], frozenset[str]]) -> None:

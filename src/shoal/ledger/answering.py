@@ -40,7 +40,7 @@ def answered(books: Books, tallies: Tallies, writer: Journal, mechanism: Release
     books.refuse_reuse(transaction, mechanism, {str(row[0]) for row in earlier})
     limits = limits_on(books.in_force(transaction), tallies, question.label, question.analyst)
     tv = mechanism.finite_precision_tv
-    books.within(limits, tallies, question.label, (mechanism.digest, tv, 1))
+    books.within(limits, tallies, question.label, (mechanism.digest, tv, 1, question.analyst is not None))
     released = drawn(mechanism, question.values, question.label)
     writer.append("release", content(mechanism, tv, question, released.tolist()))
     tallies.written(question.label, mechanism.digest, tv, question.analyst)
@@ -72,13 +72,14 @@ def again(
 ) -> tuple[FloatArray, dict[str, Any] | None]:
     """The recorded answer, and the entry to write where it is shown to someone new: that counts for them."""
     found = entry.content
-    if found["mechanism"] != mechanism.digest or found["answer"] != question.answer:
+    if found["mechanism"] != mechanism.digest or found.get("answer") != question.answer:
         raise InputError(OTHER_QUESTION)
     shown = None
     if not was_shown(transaction, entry, question.analyst):
         budgets = books.in_force(transaction)
         limits = list(budgets.of_analysts(question.label, question.analyst))
-        books.within(limits, tallies, question.label, (found["mechanism"], found["tv"], 1))
+        named = question.analyst is not None
+        books.within(limits, tallies, question.label, (found["mechanism"], found["tv"], 1, named))
         shown = {"label": question.label, "release": entry.seq, "mechanism": found["mechanism"]}
         if question.analyst is not None:
             shown["analyst"] = question.analyst

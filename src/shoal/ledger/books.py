@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from shoal.accounting.curve import round_up
 from shoal.errors import BudgetError, InputError
 from shoal.ledger import accounts, journal
 from shoal.ledger.accounts import Account, round_down
-from shoal.ledger.bounds import bounded, fits
+from shoal.ledger.bounds import fits, pair_bound
 from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import Entry
-from shoal.ledger.composition import Composer, Lookup, Side, Star
+from shoal.ledger.composition import Composer, Lookup, Side, Span, Star
 from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry, is_random
 from shoal.ledger.storage import Transaction
-from shoal.ledger.tallies import Extra, Memory, Tallies, nothing_more, only
+from shoal.ledger.tallies import Coming, Extra, Memory, Tallies, nothing_more, only
 from shoal.mechanism_reader import Releaser
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
 APART = (
     "labels: two labels that this ledger has recorded as neighbors would be answered under one query_id through "
     "different mechanisms, so that nothing hides them among each other. Keep neighbors in one mechanism"
+)
+CLOSED = (
+    "what was released so far was to nobody in particular, a series fixed in advance; a named analyst may choose in "
+    "its light. Set the budget anew with mode='adaptive', which holds for any choice (decide it without looking at "
+    "answers), or with mode='fixed' if the analyst's releases were planned before"
 )
 
 
@@ -81,23 +88,34 @@ class Books:
         if any(True for _ in journal.matching(tallies.transaction, "label", ("label", "query_id"), gone)):
             raise InputError(APART)
 
-    def within(self, limits: list[Limit], tallies: Tallies, label: str, extra: tuple[str, float, int]) -> None:
+    def within(self, limits: list[Limit], tallies: Tallies, label: str, extra: Coming) -> None:
         """Raise unless every limit holds with the extra release about ``label``.
 
         What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
         """
         lookup = self.lookup(tallies.transaction)
         for limit in limits:
-            held = list(self.undecided(tallies, limit, tallies.stars(limit, only(label, extra))))
+            coming = list(tallies.stars(limit, only(label, extra)))
+            if limit.mode is None and any(limit.closed(side.span) for star in coming for side in star.sides):
+                raise BudgetError(
+                    f"{limit.name}: {CLOSED}. Nothing was released and nothing was charged",
+                    remaining=self.account(tallies, limit, lookup).remaining,
+                    epsilon=limit.epsilon,
+                    limit=limit.name,
+                )
+            held = list(self.undecided(tallies, limit, coming))
             if not held:
                 continue
             spent = accounts.account(self.composer, held, limit, lookup).spent
             if fits(spent, limit.delta):
                 continue
             so_far = self.account(tallies, limit, lookup)
+            chosen = ""
+            if any(limit.adaptive(side.span) for star in held for side in star.sides):
+                chosen = " (adaptive: it holds whatever was chosen in the light of earlier answers)"
             raise BudgetError(
                 f"{limit.name}: this release would raise δ({limit.epsilon:g}) to {round_up(spent):.4g}, above "
-                f"its budget of {limit.delta:g}. Spent so far: {round_up(so_far.spent):.4g}; remaining: "
+                f"its budget of {limit.delta:g}{chosen}. Spent so far: {round_up(so_far.spent):.4g}; remaining: "
                 f"{round_down(so_far.remaining):.4g}. Nothing was released and nothing was charged",
                 remaining=so_far.remaining,
                 epsilon=limit.epsilon,
@@ -116,11 +134,12 @@ class Books:
 
         They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
         """
-        key = (side.about, side.opposite, limit.epsilon)
+        chosen = limit.delta if limit.filters(side.span) else None
+        key = (side.about.bare, side.opposite.bare, limit.epsilon, chosen)
         found = self._uppers.get(key)  # still a bound if more points have become known since
         if found is None:
             transaction = tallies.transaction
-            found = bounded(*key, lambda digest: self.registry.bound(transaction, digest))
+            found = pair_bound(side, limit, lambda digest: self.registry.bound(transaction, digest))
             if found < 1.0:
                 self._uppers.put(key, found, 1000)
         return found
@@ -128,6 +147,33 @@ class Books:
     def account(self, tallies: Tallies, limit: Limit, lookup: Lookup, extra: Extra = nothing_more) -> Account:
         """What has been spent of a limit, with what is about to be released."""
         return accounts.account(self.composer, list(tallies.stars(limit, extra)), limit, lookup)
+
+    def refuse_fixed(self, transaction: Transaction, content: Mapping[str, Any]) -> None:
+        """Refuse a budget for a series fixed in advance where answers may have been chosen in the light of others."""
+        budgets = self.in_force(transaction)
+        scope, names, members = content["scope"], content.get("names", ()), content.get("members", ())
+        analyst = names[0] if scope == "analyst" else None
+        where, parameters = "", {}
+        if scope in ("label", "group"):
+            around = self.tallies(transaction).neighbors
+            labels = {near for name in members or names for near in (name, *around(name))}
+            where = f" AND label IN ({transaction.listed('labels')})"
+            parameters["labels"] = json.dumps(sorted(labels))
+        elif analyst is not None:
+            where, parameters["analyst"] = " AND analyst = :analyst", analyst
+        at = "COALESCE(batch, seq)"
+        for label, first, last, named in transaction.rows(
+            f"SELECT label, MIN({at}), MAX({at}), MIN(CASE WHEN analyst IS NOT NULL THEN {at} END) FROM entries "
+            f"WHERE kind IN ('release', 'declared', 'shown'){where} GROUP BY label",
+            **parameters,
+        ):
+            span = Span(int(first), int(last), int(named or 0))
+            if budgets.was_chosen(content, str(label), span):
+                raise InputError(
+                    "mode: answers were released under a budget for any way of choosing, so that what follows may have "
+                    "been chosen in their light; a series that is fixed in advance is recorded before. Keep "
+                    "mode='adaptive'"
+                )
 
     def lookup(self, transaction: Transaction, extra: Releaser | None = None) -> Lookup:
         def mechanism(digest: str) -> Releaser:
@@ -147,6 +193,7 @@ class Books:
             for row in transaction.rows(
                 "SELECT seq, kind, payload, previous, hash FROM entries WHERE kind = 'budget' ORDER BY seq"
             ):
-                budgets = budgets.after(Entry(*row).content)
+                entry = Entry(*row)
+                budgets = budgets.after(entry.content, entry.seq)
             self._budgets = (str(last), budgets)
         return budgets

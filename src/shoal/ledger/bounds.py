@@ -15,6 +15,9 @@ two at half of ε each. For the second, divergences of independent releases add,
 (compare Canonne, Kamath & Steinke 2020). The least of all these is taken; claims and finite precision are added as the
 exact composition adds them.
 
+Where the filter of a budget is asked instead (:mod:`shoal.accounting.filters`), the same divergences are summed at its
+orders, and each use whose δ is 0 from some ε on has a loss of at most that.
+
 A bound within a budget allows a release. A bound above it decides nothing: then the exact composition does.
 """
 
@@ -30,18 +33,16 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting.curve import privacy_curve
+from shoal.accounting.filters import ORDERS, SLACK, FilterRule
 from shoal.accounting.renyi import renyi_curve
 from shoal.codebooks.codebook import Codebook
 from shoal.errors import CertificationError, InputError
-from shoal.ledger.composition import Charges, covered
+from shoal.ledger.budgets import Limit
+from shoal.ledger.composition import Charges, Side, covered
 from shoal.mechanism_reader import Releaser
 
 #: Parts of ε at which δ is bounded: a few uses that share it evenly, or one that has it all.
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)
-#: Orders at which the divergence is bounded; those where it diverges are left out.
-ORDERS = tuple(1.0 + 2.0 ** (j / 2) for j in range(-2, 17))
-#: Covers the rounding of an exponent formed here, relative to the size of its terms.
-SLACK = 1e-12
 #: Room left for the rounding of another machine, or of another order of edges, when a δ is computed again: what is
 #: stated is above what was computed by as much, so that it still holds when it is verified elsewhere.
 HEADROOM = 1e-9
@@ -192,6 +193,32 @@ def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf
         units += [(bound.delta_at, times - 2 * tables)] if times > 2 * tables else []
     most = min(_shared(units, left), _moments(uses, left)) if uses else 0.0
     return covered(together.claimed_epsilon, together.claimed_delta, together.tv, epsilon, most)
+
+
+def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: BoundOf) -> float:
+    """An upper bound of what a filter counts for any pair with these charges; 1 where too little is known."""
+    together = about.joined(opposite)
+    claimed = covered(Fraction(0), together.claimed_delta, together.tv, rule.epsilon, 0.0)
+    sums = np.zeros(len(rule.orders))
+    largest = together.claimed_epsilon
+    for digest, times in together.used:
+        bound = bound_of(digest)
+        if bound is None:
+            return 1.0
+        known = dict(bound.points("renyi"))
+        sums += times * np.array([known.get(order, math.inf) for order in rule.orders])
+        largest += times * Fraction(min((e for e, d in bound.points("delta") if d == 0.0), default=10**9))
+    sums = (sums + float(together.claimed_epsilon)) * (1 + SLACK)
+    most = float(largest)
+    most = most if Fraction(most) >= largest else math.nextafter(most, math.inf)
+    return float(rule.spent(sums, largest=most, aside=claimed))
+
+
+def pair_bound(side: Side, limit: Limit, bound_of: BoundOf) -> float:
+    """An upper bound of what the pairs of a side have spent of a limit, by its mode."""
+    if limit.filters(side.span):
+        return filtered(side.about, side.opposite, limit.rule, bound_of)
+    return bounded(side.about, side.opposite, limit.epsilon, bound_of)
 
 
 def _deltas(mechanism: Releaser, epsilons: Sequence[float], scope: str) -> dict[float, float]:

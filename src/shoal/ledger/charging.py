@@ -86,7 +86,6 @@ def charged(
     books.refuse_apart(tallies, mechanism, [(q.label, q.query_id) for q in fresh])
     tallies.read(name for q in fresh for name in (q.label, *tallies.neighbors(q.label)))
     tv = mechanism.finite_precision_tv
-    extra = (mechanism.digest, tv, 1)
     coming: list[tuple[str, dict[str, Any]]] = []
     done: dict[tuple[str, str], tuple[str, FloatArray]] = {}
     for question, values, plain in zip(asked, drawn, drawn.tolist(), strict=True):
@@ -105,6 +104,7 @@ def charged(
             continue
         same = (question.label, question.answer)
         books.refuse_reuse(transaction, mechanism, earlier.get(same, ()))
+        extra = (mechanism.digest, tv, 1, question.analyst is not None)
         books.within(limits_on(budgets, tallies, question.label, question.analyst), tallies, question.label, extra)
         coming.append(("release", content(mechanism, tv, question, plain)))
         tallies.add(question.label, mechanism.digest, tv, question.analyst)

@@ -29,27 +29,31 @@ largest Σ τ is added to the largest δ.
 
 A cheaper figure that is never below this one is in :mod:`shoal.ledger.bounds`.
 
-The sum is over the sequence as it happened. It is a guarantee for mechanisms that were not chosen in the light of
-earlier answers about the same pair (sharp edges: adaptive choice).
+The sum is over the sequence as it happened: a guarantee for mechanisms that were not chosen in the light of earlier
+answers about the same pair. For those that may have been, :meth:`Composer.filtered` says how far they are from the
+limit of a budget that holds for every way of choosing (:mod:`shoal.accounting.filters`).
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from shoal.accounting.filters import FilterRule
 from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spectra
+from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.accounting.spectrum import EdgeSpectra
 from shoal.classes import GaussianClasses
-from shoal.codebooks.atoms import total
+from shoal.codebooks.atoms import sum_up, total
 from shoal.codebooks.codebook import Codebook
-from shoal.codebooks.sequence import deltas
+from shoal.codebooks.sequence import book_divergence, deltas, gaussian_deltas
 from shoal.ledger.recent import Recent
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import Releaser
@@ -62,10 +66,27 @@ Lookup = Callable[[str], Releaser]
 
 
 @dataclass(frozen=True)
+class Span:
+    """When charges were made: the first and the last batch, and the first that ``named`` an analyst (0: none did)."""
+
+    first: int
+    last: int
+    named: int = 0
+
+    def joined(self, other: Span | None) -> Span:
+        """Both together."""
+        if other is None:
+            return self
+        named = min((n for n in (self.named, other.named) if n), default=0)
+        return Span(min(self.first, other.first), max(self.last, other.last), named)
+
+
+@dataclass(frozen=True)
 class Charges:
     """What counts against one account: how often each mechanism was used, and what is known of releases elsewhere.
 
-    ``tvs`` holds the total variation of all uses of each mechanism in ``used``, in the same order.
+    ``tvs`` holds the total variation of all uses of each mechanism in ``used``, in the same order. ``span`` says when;
+    nothing that is composed depends on it.
     """
 
     used: tuple[tuple[str, int], ...] = ()
@@ -73,13 +94,19 @@ class Charges:
     claimed_epsilon: Fraction = Fraction(0)
     claimed_delta: Fraction = Fraction(0)
     claims: int = 0
+    span: Span | None = None
 
     def __hash__(self) -> int:
         """Quick: fractions are left out, which equal charges have equal."""
         return hash((self.used, self.tvs, self.claims))
 
     @classmethod
-    def of(cls, used: Iterable[tuple[str, float, int]], claims: Iterable[tuple[float, float, int]] = ()) -> Charges:
+    def of(
+        cls,
+        used: Iterable[tuple[str, float, int]],
+        claims: Iterable[tuple[float, float, int]] = (),
+        span: Span | None = None,
+    ) -> Charges:
         """From (mechanism, total variation, times) and (ε, δ, times)."""
         counts: dict[str, int] = {}
         terms: dict[str, list[float]] = {}
@@ -94,7 +121,7 @@ class Charges:
             number += times
         order = sorted(counts)
         tvs = tuple(_up(math.fsum(terms[digest])) for digest in order)
-        return cls(tuple((digest, counts[digest]) for digest in order), tvs, total[0], total[1], number)
+        return cls(tuple((digest, counts[digest]) for digest in order), tvs, total[0], total[1], number, span)
 
     @property
     def tv(self) -> float:
@@ -106,9 +133,14 @@ class Charges:
         """How many releases are counted, those elsewhere included."""
         return sum(times for _, times in self.used) + self.claims
 
-    def plus(self, mechanism: str, tv: float, times: int = 1) -> Charges:
+    @cached_property
+    def bare(self) -> Charges:
+        """All that what they cost depends on: the same at no time."""
+        return self if self.span is None else replace(self, span=None)
+
+    def plus(self, mechanism: str, tv: float, times: int = 1, span: Span | None = None) -> Charges:
         """The same with another use of a mechanism."""
-        return self.joined(Charges(((mechanism, times),), (_up(tv * times),)))
+        return self.joined(Charges(((mechanism, times),), (_up(tv * times),), span=span))
 
     def joined(self, other: Charges) -> Charges:
         """Both together."""
@@ -125,6 +157,7 @@ class Charges:
             self.claimed_epsilon + other.claimed_epsilon,
             self.claimed_delta + other.claimed_delta,
             self.claims + other.claims,
+            other.span if self.span is None else self.span.joined(other.span),
         )
 
     def through(self, kept: Callable[[str], bool]) -> Charges:
@@ -133,6 +166,8 @@ class Charges:
         if all(stay):
             return self
         used, tvs = tuple(itertools.compress(self.used, stay)), tuple(itertools.compress(self.tvs, stay))
+        if not used and not self.claims:
+            return NOTHING
         return replace(self, used=used, tvs=tvs)
 
 
@@ -151,6 +186,11 @@ class Side:
     opposite: Charges
     names: tuple[str, ...]
     tie: int = 0
+
+    @cached_property
+    def span(self) -> Span | None:
+        """When all of it was released."""
+        return self.opposite.span if self.about.span is None else self.about.span.joined(self.opposite.span)
 
 
 @dataclass(frozen=True)
@@ -213,31 +253,14 @@ class Composer:
         left = [Fraction(float(e)) - claimed_epsilon for e in epsilons]
         value, upper = np.zeros(len(epsilons)), np.zeros(len(epsilons))
         worst: list[tuple[str, str] | None] = [None] * len(epsilons)
-        used = sorted({digest for side in sides for one in (side.about, side.opposite) for digest, _ in one.used})
-        neighbors = sorted(name for side in sides for name in side.names)
-        if used and neighbors:
-            row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
-            about, opposite = np.zeros((2, len(used), len(neighbors)))
-            for side in sides:
-                at = [column[name] for name in side.names]
-                for counts, charged in ((about, side.about), (opposite, side.opposite)):
-                    for digest, times in charged.used:
-                        counts[row[digest], at] = times
-            edges = list(range(len(neighbors)))
+        gaussian, counted = self._laid(star.label, sides, mechanisms)
+        edges = list(range(len(gaussian.labels) - 1))
+        if edges and (gaussian.parts or counted):
             shifted = np.array([max(_down(x), 0.0) for x in left])
-            books = [isinstance(mechanisms(digest), Codebook) for digest in used]
-            laws = [i for i, discrete in enumerate(books) if not discrete]
-            parts = tuple(self._part(used[i], star.label, neighbors, mechanisms) for i in laws)
-            gaussian = IncidentReleases((star.label, *neighbors), parts, about[laws], opposite[laws])
-            if not any(books):
+            if not counted:
                 found = gaussian.curve(shifted, edges)
                 value, upper, worst = found.delta, found.delta_upper, list(found.worst_edge)
             else:
-                counted = [
-                    (book, about[i], opposite[i])
-                    for i, digest in enumerate(used)
-                    if isinstance(book := mechanisms(digest), Codebook)
-                ]
                 upper, worst = _beside_books(gaussian, counted, shifted, edges)
                 value = upper
         claimed = _up_fraction(claimed_delta)
@@ -251,6 +274,73 @@ class Composer:
             worst_edge=tuple(worst),
             releases=star.releases,
         )
+
+    def filtered(self, star: Star, rule: FilterRule, mechanisms: Lookup) -> Composed:
+        """How much of δ the filter of a budget counts for the worst pair of ``star``, in its worse direction."""
+        best, worst = -1.0, None
+        orders = np.array(rule.orders)
+        for sides in _comparable(star):
+            claimed, claimed_delta = _claims(sides[0])
+            tv = max(_sum(side.about.tv, side.opposite.tv) for side in sides)
+            aside = covered(Fraction(0), claimed_delta, tv, rule.epsilon, 0.0)
+            gaussian, books = self._laid(star.label, sides, mechanisms)
+            label, *names = gaussian.labels
+            pairs = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
+            sums = np.zeros((max(len(names), 1), 2, len(orders)))
+            exact = np.full(sums.shape[:2], math.inf)
+            largest = np.full(len(sums), _up_fraction(claimed))
+            if names and gaussian.parts:
+                sums = upper_divergences(gaussian, pairs, orders)
+                equal = equal_covariances(gaussian.spectra(pairs))
+                largest[(gaussian.about + gaussian.opposite).any(axis=0)] = math.inf
+                drawn = sum((about + opposite for _, about, opposite in books), np.zeros(len(names)))
+                rows = np.flatnonzero(equal & (drawn == 0)) if claimed == 0 else ()
+                if len(rows):
+                    exact[rows] = gaussian_deltas(gaussian, pairs[rows], rule.epsilon)
+            for j, other in enumerate(names if books else ()):
+                for direction, (one, two) in enumerate(((label, other), (other, label))):
+                    losses = [
+                        (book.losses(*ends), int(times[j]))
+                        for book, *uses in books
+                        for ends, times in zip(((one, two), (two, one)), uses, strict=True)
+                        if times[j]
+                    ]
+                    if losses:
+                        sums[j, direction] += book_divergence(losses, orders)
+                bounds = (book.answer_epsilon for book, *uses in books for times in uses for _ in range(int(times[j])))
+                largest[j] = sum_up(float(largest[j]), *bounds) if math.isfinite(largest[j]) else math.inf
+            sums = (sums + _up_fraction(claimed)) * (1 + 4 * EPS)
+            spent = rule.spent(sums, gaussian=exact, largest=largest[:, None], aside=aside)
+            at = np.unravel_index(int(np.argmax(spent)), spent.shape)
+            if spent[at] > best:
+                best, worst = float(spent[at]), None
+                if names and (gaussian.parts or books):
+                    worst = (label, names[at[0]]) if at[1] == 0 else (names[at[0]], label)
+        found = np.array([best])
+        return Composed(np.array([rule.epsilon]), found, found, (worst,), star.releases)
+
+    def _laid(
+        self, label: str, sides: list[Side], mechanisms: Lookup
+    ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
+        """What was released about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
+        used = sorted({digest for side in sides for one in (side.about, side.opposite) for digest, _ in one.used})
+        neighbors = sorted(name for side in sides for name in side.names)
+        row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
+        about, opposite = np.zeros((2, len(used), len(neighbors)))
+        for side in sides:
+            at = [column[name] for name in side.names]
+            for counts, charged in ((about, side.about), (opposite, side.opposite)):
+                for digest, times in charged.used:
+                    counts[row[digest], at] = times
+        books = [isinstance(mechanisms(digest), Codebook) for digest in used]
+        laws = [i for i, discrete in enumerate(books) if not discrete]
+        parts = tuple(self._part(used[i], label, neighbors, mechanisms) for i in laws)
+        counted = [
+            (book, about[i], opposite[i])
+            for i, digest in enumerate(used)
+            if isinstance(book := mechanisms(digest), Codebook)
+        ]
+        return IncidentReleases((label, *neighbors), parts, about[laws], opposite[laws]), counted
 
     def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
         """Spectra at the edges to ``neighbors``. Those of all the label's edges in the mechanism are kept."""
@@ -327,9 +417,8 @@ def covered(claimed_epsilon: Fraction, claimed_delta: Fraction, tv: float, epsil
     return min(_up(_up(added) + together) if added > 0 else together, 1.0)
 
 
-def claim(payload: str) -> tuple[float, float, int]:
+def claim(content: Mapping[str, Any]) -> tuple[float, float, int]:
     """(ε, δ, times) of a declared release of which only these are known."""
-    content = json.loads(payload)
     return float(content["epsilon"]), float(content["delta"]), int(content["times"])
 
 

@@ -17,6 +17,8 @@ _INSERT = (
     f"VALUES (:seq, :kind, :payload, :previous, :hash, {', '.join(':' + name for name in COLUMNS)})"
 )
 
+#: Kinds of entries that tell when something was chosen.
+CHOSEN = ("release", "shown", "declared")
 ALTERED = "ledger: the recorded answer was altered; run verify() and restore a backup"
 
 
@@ -26,6 +28,7 @@ class Journal:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._head = checked_head(transaction)
+        self._batch = batch(transaction)
 
     def append(self, kind: str, content: dict[str, Any]) -> None:
         """Add an entry. The time is told, and nothing depends on it."""
@@ -37,6 +40,8 @@ class Journal:
         head, rows = self._head, []
         for kind, content in several:
             stamped = {**content, "time": time}
+            if kind in CHOSEN:
+                stamped["batch"] = self._batch
             entry = follow(head, kind, stamped)
             row = {name: stamped.get(name) for name in COLUMNS}
             row |= {"seq": entry.seq, "kind": kind, "payload": entry.payload}
@@ -47,6 +52,13 @@ class Journal:
             self._transaction.run_many(_INSERT, rows)
             self._transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
             self._head = head
+
+
+def batch(transaction: Transaction) -> int:
+    """The number of this transaction: what it writes was chosen together, before any of it was shown."""
+    if transaction.first is None:
+        transaction.first = head(transaction).seq + 1
+    return transaction.first
 
 
 def begin(transaction: Transaction, content: dict[str, Any]) -> None:
@@ -91,29 +103,44 @@ def entries(transaction: Transaction) -> Iterator[tuple[Entry, dict[str, Any]]]:
 
 
 def recorded(transaction: Transaction, label: str, query_id: str) -> Entry | None:
-    """The release that answered a question about a label, if there is one."""
-    row = transaction.one(
-        f"SELECT {_FIELDS} FROM entries WHERE kind = 'release' AND label = :label AND query_id = :query_id",
-        label=label,
-        query_id=query_id,
-    )
-    if row is None:
-        return None
-    entry = Entry(*row)
-    if not entry.intact:
-        raise LedgerError(ALTERED)
-    return entry
+    """The release or the renewal that answered a question about a label, if there is one."""
+    return recorded_many(transaction, [(label, query_id)]).get((label, query_id))
 
 
 def recorded_many(transaction: Transaction, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
-    """The releases that answered questions (label, query_id), where there are any."""
+    """The releases that answered questions (label, query_id), or renewed an answer, where there are any."""
     found = {}
     for row in matching(transaction, f"label, query_id, {_FIELDS}", ("label", "query_id"), asked):
-        entry = Entry(*row[2:])
-        if not entry.intact:
-            raise LedgerError(ALTERED)
-        found[str(row[0]), str(row[1])] = entry
+        found[str(row[0]), str(row[1])] = _intact(Entry(*row[2:]))
+    wanted = {name for name in asked if name not in found}
+    for label, entries in _about(transaction, "renewed", list(dict.fromkeys(label for label, _ in wanted))).items():
+        found |= {
+            (label, one.content["query_id"]): one for one in entries if (label, one.content["query_id"]) in wanted
+        }
     return found
+
+
+def releases_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, list[Entry]]:
+    """All releases about some labels, in their order."""
+    return _about(transaction, "release", labels)
+
+
+def _about(transaction: Transaction, kind: str, labels: Sequence[str]) -> dict[str, list[Entry]]:
+    found: dict[str, list[Entry]] = {}
+    for start in range(0, len(labels), CHUNK):
+        for row in transaction.rows(
+            f"SELECT label, {_FIELDS} FROM entries WHERE kind = '{kind}' AND label IN "
+            f"({transaction.listed('labels')}) ORDER BY seq",
+            labels=json.dumps(list(labels[start : start + CHUNK])),
+        ):
+            found.setdefault(str(row[0]), []).append(_intact(Entry(*row[1:])))
+    return found
+
+
+def _intact(entry: Entry) -> Entry:
+    if not entry.intact:
+        raise LedgerError(ALTERED)
+    return entry
 
 
 def matching(

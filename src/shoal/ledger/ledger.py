@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 import shoal
 from shoal import validation
 from shoal.classes import GaussianClasses
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal, schema
@@ -38,7 +39,9 @@ from shoal.ledger.declared import as_mechanism, declaration
 from shoal.ledger.journal import Journal
 from shoal.ledger.overview import Overview, overviewed
 from shoal.ledger.questions import known_label, known_labels, questions, repeated, word
+from shoal.ledger.renewals import renewed
 from shoal.ledger.storage import Storage, Transaction
+from shoal.ledger.tallies import Coming
 from shoal.ledger.verification import Verification, verified
 from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
@@ -89,6 +92,16 @@ class Ledger:
             storage.close()
             raise
 
+    @property
+    def storage(self) -> Storage:
+        """The database, for whoever keeps tables of their own beside the chain."""
+        return self._storage
+
+    @property
+    def secret(self) -> bytes:
+        """The key of this ledger's digests; it never leaves the data owner."""
+        return self._key
+
     def close(self) -> None:
         """Give the database connections back."""
         self._storage.close()
@@ -110,6 +123,8 @@ class Ledger:
         group: str | None = None,
         members: Sequence[Any] | None = None,
         analyst: str | None = None,
+        mode: str | None = None,
+        plan: str | None = None,
     ) -> None:
         """Set the budget δ(``epsilon``) ≤ ``delta`` from here on, for every label or as far as named.
 
@@ -121,6 +136,12 @@ class Ledger:
             group: a name for ``members``; what is released about any of them counts as if about each of them.
             members: the labels of ``group``.
             analyst: what this analyst is shown about a label, for every label.
+            mode: ``"fixed"`` for a series that is fixed in advance, whose exact composition counts; ``"adaptive"`` for
+                releases that may be chosen in the light of earlier answers, by a filter that holds for any choice and
+                lets through somewhat less. Not said, it stays what it was; at first an analyst's budget is adaptive,
+                and others are fixed as long as releases are to nobody in particular (docs/howto.md). Set it without
+                looking at answers, ``"fixed"`` before the first.
+            plan: a sentence on what is fixed in advance, kept on record.
 
         >>> import tempfile
         >>> import shoal
@@ -134,8 +155,10 @@ class Ledger:
         ...     before, ledger.cost(mechanism, "a").allowed
         (True, False)
         """
-        content = as_entry(epsilon, delta, label, group, members, analyst)
+        content = as_entry(epsilon, delta, label, group, members, analyst, mode, plan)
         with self._storage.writing() as transaction:
+            if mode == "fixed":
+                self._books.refuse_fixed(transaction, content)
             Journal(transaction).append("budget", content)
 
     def spent(self, label: Any = None, analyst: str | None = None) -> Spent:
@@ -186,7 +209,10 @@ class Ledger:
         return tuple(name for name in map(str, labels) if not budgets.cover(name))
 
     def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> Composed:
-        """The composed δ(ε) of the worst pair of a label, or of what an analyst was shown about its pairs."""
+        """The composed δ(ε) of the worst pair of a label, or of what an analyst was shown about its pairs.
+
+        It is that of the sequence as it happened: a guarantee if the sequence was fixed in advance.
+        """
         grid, _ = validation.grid(epsilon=epsilon)
         name = str(label)
         with self._storage.reading() as transaction:
@@ -296,14 +322,75 @@ class Ledger:
             bounds: what the mechanism costs at most. Without it, the bound is computed here if most of the mechanism's
                 labels are asked about, and otherwise every label is composed exactly.
         """
+        ready = self.ready(mechanism, answers, drawn, labels, query_ids=query_ids, analyst=analyst, bounds=bounds)
+        with self._storage.writing() as transaction:
+            return ready(transaction)
+
+    def ready(
+        self,
+        mechanism: Releaser | bytes,
+        answers: Any,
+        drawn: Any,
+        labels: Sequence[Any],
+        *,
+        query_ids: str | Sequence[str],
+        analyst: str | None = None,
+        bounds: MechanismBound | None = None,
+    ) -> Callable[[Transaction], FloatArray]:
+        """A charge with all that can be done before anything is locked, to be made in a transaction of the caller's.
+
+        What it returns there may be shown once that transaction is committed. Everything else is as in :meth:`charge`.
+        """
         books = self._books
         own = books.registry.trusted(mechanism)
         asked = questions(own, answers, labels, repeated(query_ids, len(labels)), analyst, self._key)
         values = released_values(own, drawn, len(asked))
         with self._storage.reading() as transaction:
             bound = bound_for(books, transaction, own, asked, bounds)
+        return lambda transaction: charged(books, transaction, Journal(transaction), own, asked, values, bound)
+
+    def renew(
+        self,
+        book: Codebook | bytes,
+        labels: Sequence[Any],
+        *,
+        query_ids: str | Sequence[str],
+        analyst: str | None = None,
+    ) -> list[FloatArray | None]:
+        """The day's answers for labels whose draw is kept, free of charge: their curves in a codebook that goes on.
+
+        Whoever drew from a codebook that ``book`` continues (:meth:`Codebook.followed`) gets that draw's curve of
+        today, which tells nothing new about whose it is (docs/theory.md, section 11.4). It is recorded as a renewal of
+        the release that was charged. A question on record gets its recorded answer.
+
+        Args:
+            book: the codebook of the day, or the content of its file.
+            labels: whom the answers are about.
+            query_ids: one name per answer, or one for all.
+            analyst: who is shown the answers; None means anyone. Draws that were shown to others only are not renewed.
+
+        Returns:
+            One answer per label, None where no draw is kept: that one is to be drawn, and charged.
+
+        >>> import tempfile
+        >>> import shoal
+        >>> monday = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=1.0)
+        >>> tuesday = monday.renewed([[3.0], [2.0]])
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     ledger.budget(2.0, 0.0)
+        ...     first = ledger.release_many(monday, monday.answers, ["a", "b"], query_ids=["monday", "monday"])
+        ...     renewed = ledger.renew(tuesday, ["a", "b"], query_ids="tuesday")
+        ...     ledger.spent("a").largest.releases, [one is None for one in renewed]
+        (1, [False, False])
+        """
+        own = self._books.registry.trusted(book)
+        if not isinstance(own, Codebook):
+            raise InputError("book must be a Codebook: only draws are kept")
+        ids = repeated(query_ids, len(labels))
+        asked = [(name, word(query_id=query_id)) for name, query_id in zip(known_labels(own, labels), ids, strict=True)]
+        who = None if analyst is None else word(analyst=analyst)
         with self._storage.writing() as transaction:
-            return charged(books, transaction, Journal(transaction), own, asked, values, bound)
+            return renewed(self._books, transaction, Journal(transaction), own, asked, who)
 
     def recorded(
         self, labels: Sequence[Any], query_ids: str | Sequence[str], *, analyst: str | None = None
@@ -336,7 +423,8 @@ class Ledger:
         Args:
             mechanism, query_id, analyst: as in :meth:`release`.
             label: whom it is about; several labels for a table, released together.
-            times: how many independent releases about each.
+            times: how many independent releases about each, all at once: an adaptive budget lets through less if they
+                are asked for one after the other.
 
         Returns:
             Whether it would be allowed, whether it is free because it is on record, and every account before and after.
@@ -379,13 +467,17 @@ class Ledger:
             counted = [limit for name, held in limits if name in fresh or name in unseen for limit in held]
             uses = (mechanism.digest, mechanism.finite_precision_tv)
 
-            def extra(shown_to: str | None) -> dict[str, tuple[str, float, int]]:
-                seen = {} if shown_to is None else dict.fromkeys(unseen, (*uses, 1))
-                return seen | dict.fromkeys(fresh, (*uses, times))
+            named = analyst is not None
+
+            def extra(shown_to: str | None) -> dict[str, Coming]:
+                seen = {} if shown_to is None else dict.fromkeys(unseen, (*uses, 1, named))
+                return seen | dict.fromkeys(fresh, (*uses, times, named))
 
             before = tuple(self._books.account(tallies, limit, lookup) for limit in counted)
             after = tuple(self._books.account(tallies, limit, lookup, extra) for limit in counted)
-            return Cost(all(fits(a.spent, a.budget) for a in after), False, before, after)
+            spans = [(one, side.span) for one in counted for star in tallies.stars(one, extra) for side in star.sides]
+            closed = any(limit.closed(span) for limit, span in spans)
+            return Cost(not closed and all(fits(a.spent, a.budget) for a in after), False, before, after)
 
     def register(self, mechanism: Releaser) -> None:
         """Record a mechanism and its graph without releasing anything."""

@@ -12,7 +12,7 @@ from shoal.accounting.curve import round_up
 from shoal.ledger import journal
 from shoal.ledger.accounts import Account
 from shoal.ledger.books import Books
-from shoal.ledger.bounds import bounded, mechanism_bound
+from shoal.ledger.bounds import mechanism_bound, pair_bound
 from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import Side, Star
 from shoal.ledger.storage import CHUNK, Transaction
@@ -145,8 +145,6 @@ def _upper(books: Books, tallies: Tallies, star: Star, limit: Limit) -> float:
                 registry.remember(mechanism_bound(registry.mechanism(transaction, digest), limit.epsilon))
                 missing = True
         if missing:
-            upper = bounded(
-                side.about, side.opposite, limit.epsilon, lambda digest: registry.bound(transaction, digest)
-            )
+            upper = pair_bound(side, limit, lambda digest: registry.bound(transaction, digest))
         found = max(found, upper)
     return found

@@ -14,6 +14,7 @@ never edited: what changes is a new one at the end.
 | members | the graphs that each label belongs to |
 | outgrown | graphs that lack an edge recorded since between two of their labels: nothing is released through them |
 | bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
+| people, keys, sessions, grants, requests, asked | who may ask what through the service; no part of the chain |
 """
 
 from __future__ import annotations
@@ -107,6 +108,31 @@ def _pairs(transaction: Transaction) -> None:
     transaction.run("DELETE FROM bounds")  # made without headroom and without tables; derived, and made again
 
 
+def _service(transaction: Transaction) -> None:
+    """Version 7: whom the service knows. Grants and receipts are in the chain as well; these rows may change."""
+    for statement in (
+        "CREATE TABLE people (id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, created TEXT NOT NULL)",
+        "CREATE UNIQUE INDEX people_name ON people (role, name)",
+        """CREATE TABLE keys (
+            digest TEXT PRIMARY KEY, person TEXT NOT NULL, hint TEXT NOT NULL, created TEXT NOT NULL,
+            expires TEXT, revoked TEXT, for_grant TEXT)""",
+        "CREATE INDEX keys_person ON keys (person)",
+        """CREATE TABLE sessions (
+            digest TEXT PRIMARY KEY, person TEXT NOT NULL, key_digest TEXT, expires TEXT NOT NULL)""",
+        """CREATE TABLE grants (
+            id TEXT PRIMARY KEY, person TEXT NOT NULL, questions TEXT NOT NULL, epsilon DOUBLE PRECISION NOT NULL,
+            delta DOUBLE PRECISION NOT NULL, expires TEXT, days DOUBLE PRECISION, window_epsilon DOUBLE PRECISION,
+            window_delta DOUBLE PRECISION, created TEXT NOT NULL, revoked TEXT)""",
+        "CREATE INDEX grants_person ON grants (person)",
+        """CREATE TABLE requests (
+            id TEXT PRIMARY KEY, person TEXT NOT NULL, question TEXT NOT NULL, reason TEXT NOT NULL,
+            state TEXT NOT NULL, answer TEXT NOT NULL, decided_by TEXT, created TEXT NOT NULL)""",
+        """CREATE TABLE asked (
+            person TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (person, name))""",
+    ):
+        transaction.run(statement)
+
+
 def _growth(transaction: Transaction) -> None:
     """Version 5: a label may belong to several graphs; readings that answers were made from are recognized."""
     transaction.run("CREATE TABLE members (label TEXT NOT NULL, graph TEXT NOT NULL, PRIMARY KEY (label, graph))")
@@ -128,7 +154,25 @@ def _growth(transaction: Transaction) -> None:
         _append_only(transaction, table)
 
 
-MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (_tables, _guards, _bounds, _pairs, _growth)
+def _batches(transaction: Transaction) -> None:
+    """Version 6: what was chosen together is told from what was chosen in the light of earlier answers."""
+    transaction.run("ALTER TABLE entries ADD COLUMN batch BIGINT")
+    transaction.run("DROP INDEX entries_account")
+    transaction.run("DROP INDEX entries_answer")
+    transaction.run("CREATE INDEX entries_account ON entries (label, kind, mechanism, tv, times, batch, analyst, seq)")
+    transaction.run("CREATE INDEX entries_answer ON entries (label, answer) WHERE kind = 'release'")
+    transaction.run("DELETE FROM bounds")  # divergences are rounded further up; derived, and made again
+
+
+MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
+    _tables,
+    _guards,
+    _bounds,
+    _pairs,
+    _growth,
+    _batches,
+    _service,
+)
 #: What accounts are kept for, as the chain says it.
 ACCOUNTS = "pairs"
 #: The version this shoal writes.

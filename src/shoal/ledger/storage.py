@@ -56,6 +56,8 @@ class Transaction:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.postgres = connection.dialect.name == "postgresql"
+        #: The entry that would be, or was, the first of this transaction; known once somebody asked.
+        self.first: int | None = None
 
     def rows(self, statement: str, **parameters: Any) -> Sequence[Any]:
         from sqlalchemy import text
@@ -134,13 +136,16 @@ class Storage:
             yield transaction
 
     @contextlib.contextmanager
-    def writing(self, *, migrating: bool = False) -> Iterator[Transaction]:
-        """The only writer until the block ends; committed durably if it ends well, undone if it raises."""
+    def writing(self, *, migrating: bool = False, chain: bool = True) -> Iterator[Transaction]:
+        """The only writer until the block ends; committed durably if it ends well, undone if it raises.
+
+        Without ``chain``, for tables beside the chain: PostgreSQL then lets several write at once.
+        """
         undone = "Nothing was recorded by this step; what was recorded before stands"
         with self._transaction("BEGIN" if self.postgres else "BEGIN IMMEDIATE", undone) as transaction:
             if self.postgres and migrating:
                 transaction.run("SELECT pg_advisory_xact_lock(:key)", key=ADVISORY)
-            elif self.postgres:
+            elif self.postgres and chain:
                 transaction.run("SELECT seq FROM head WHERE only_row = 1 FOR UPDATE")
             yield transaction
 
@@ -266,6 +271,8 @@ def _postgres(address: URL, timeout: float) -> Engine:
         isolation_level="AUTOCOMMIT",
         hide_parameters=True,
         pool_pre_ping=True,
+        pool_size=10,
+        max_overflow=20,
         connect_args={"client_encoding": "utf8", "connect_timeout": max(2, int(timeout))},
     )
 

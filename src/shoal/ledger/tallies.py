@@ -12,7 +12,7 @@ from shoal.ledger import journal
 from shoal.ledger.accounts import one_graph, stars
 from shoal.ledger.budgets import Limit
 from shoal.ledger.chain import Head
-from shoal.ledger.composition import Charges, Star, claim
+from shoal.ledger.composition import Charges, Span, Star, claim
 from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry
 from shoal.ledger.storage import CHUNK, Transaction
@@ -21,17 +21,18 @@ from shoal.mechanism_reader import Releaser
 
 #: Entries since the last look from which on reading everything again is less work than telling what changed.
 FORGET = 5000
-#: (mechanism, total variation, times) of what is about to be released, by label, as an analyst (None: anyone) will
-#: count it.
-Extra = Callable[[str | None], Mapping[str, tuple[str, float, int]]]
+#: Mechanism, total variation, times, and whether it is for a named analyst, of what is about to be released.
+Coming = tuple[str, float, int, bool]
+#: What is about to be released, by label, as an analyst (None: anyone) will count it.
+Extra = Callable[[str | None], Mapping[str, Coming]]
 
 
-def nothing_more(_analyst: str | None) -> Mapping[str, tuple[str, float, int]]:
+def nothing_more(_analyst: str | None) -> Mapping[str, Coming]:
     """No release is coming."""
     return {}
 
 
-def only(label: str, extra: tuple[str, float, int]) -> Extra:
+def only(label: str, extra: Coming) -> Extra:
     """One release is coming, which counts for everyone."""
     return lambda _: {label: extra}
 
@@ -40,6 +41,12 @@ def only(label: str, extra: tuple[str, float, int]) -> Extra:
 class _Tally:
     used: list[tuple[str, float, int]] = field(default_factory=list)
     claims: list[tuple[float, float, int]] = field(default_factory=list)
+    span: Span | None = None
+
+    def seen(self, first: int, last: int, named: int | None) -> None:
+        """Count batches."""
+        span = Span(int(first), int(last), int(named or 0))
+        self.span = span.joined(self.span)
 
 
 class Memory:
@@ -107,6 +114,7 @@ class Tallies:
         self._registry, self._own = registry, coming
         self._own_graph = "" if coming is None else registry.graph_name(transaction, coming)
         self._memory, self._head = memory, memory.moved(transaction)
+        self._batch = journal.batch(transaction)
         self._graphs: dict[str, frozenset[str]] = {}
         self._ties: dict[str, tuple[Tie, ...]] = {}
         self._charges: dict[str | None, dict[str, Charges]] = {}
@@ -178,7 +186,7 @@ class Tallies:
             part = {label: _Tally() for label in wanted[start : start + CHUNK]}
             self._fetch(part, analyst)
             for label, tally in part.items():
-                recorded = Charges.of(tally.used, tally.claims)
+                recorded = Charges.of(tally.used, tally.claims, tally.span)
                 self._memory.put(self._head, label, analyst, recorded)
                 known[label] = self._now(label, analyst, recorded)
 
@@ -195,7 +203,9 @@ class Tallies:
         self.read((*limit.counted, *(name for label in limit.at for name in self.neighbors(label))), limit.analyst)
         known = self._charges[limit.analyst]
         coming = {
-            label: self._same(known[label].plus(*one)) for label, one in extra(limit.analyst).items() if label in known
+            label: self._same(known[label].plus(digest, tv, times, self._now_in(named)))
+            for label, (digest, tv, times, named) in extra(limit.analyst).items()
+            if label in known
         }
         if len(limit.counted) > 1 and any((coming.get(label) or known[label]).used for label in limit.counted):
             one_graph(limit, self.graphs)
@@ -214,7 +224,7 @@ class Tallies:
     def _count(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         for reader, known in self._charges.items():
             if label in known and _counts(analyst, reader):
-                known[label] = self._same(known[label].plus(digest, tv))
+                known[label] = self._same(known[label].plus(digest, tv, 1, self._now_in(analyst is not None)))
 
     def clear(self) -> None:
         """Forget everything: what was coming has been written, and may still be undone."""
@@ -226,8 +236,12 @@ class Tallies:
         """Charges on record with those that are coming."""
         for digest, tv, shown_to in self._coming.get(label, ()):
             if _counts(shown_to, analyst):
-                charges = charges.plus(digest, tv)
+                charges = charges.plus(digest, tv, 1, self._now_in(shown_to is not None))
         return self._same(charges)
+
+    def _now_in(self, named: bool) -> Span:
+        """The span of a release in this transaction."""
+        return Span(self._batch, self._batch, self._batch if named else 0)
 
     def _same(self, charges: Charges) -> Charges:
         return self._one.setdefault(charges, charges)
@@ -236,22 +250,35 @@ class Tallies:
         parameters = {"labels": json.dumps(list(into))}
         these = self.transaction.listed("labels")
         where = f"label IN ({these}) AND kind IN ('release', 'declared')"
+        at = "COALESCE(batch, seq)"
         if analyst is not None:
             parameters["analyst"] = analyst
-            where += (
-                " AND (analyst = :analyst OR analyst IS NULL OR seq IN (SELECT release FROM entries WHERE "
-                f"kind = 'shown' AND label IN ({these}) AND (analyst = :analyst OR analyst IS NULL)))"
-            )
-        for label, digest, tv, times in self.transaction.rows(
-            f"SELECT label, mechanism, COALESCE(tv, 0), SUM(COALESCE(times, 1)) FROM entries WHERE {where} "
+            direct = "(analyst = :analyst OR analyst IS NULL)"
+            shown = f"FROM entries WHERE kind = 'shown' AND label IN ({these}) AND {direct}"
+            where += f" AND ({direct} OR seq IN (SELECT release {shown}))"
+            # What was shown later counts from then on: that it was shown may have been chosen.
+            for label, first, last in self.transaction.rows(
+                f"SELECT label, MIN({at}), MAX({at}) {shown} GROUP BY label", **parameters
+            ):
+                into[str(label)].seen(first, last, None)
+            at = f"CASE WHEN {direct} THEN {at} END"
+        batches = f"MIN({at}), MAX({at}), MIN(CASE WHEN analyst IS NOT NULL THEN {at} END)"
+        for label, digest, tv, times, first, last, named in self.transaction.rows(
+            f"SELECT label, mechanism, COALESCE(tv, 0), SUM(COALESCE(times, 1)), {batches} FROM entries WHERE {where} "
             "AND mechanism IS NOT NULL GROUP BY label, mechanism, COALESCE(tv, 0)",
             **parameters,
         ):
-            into[str(label)].used.append((str(digest), float(tv), int(times)))
-        for label, payload in self.transaction.rows(
-            f"SELECT label, payload FROM entries WHERE {where} AND mechanism IS NULL", **parameters
+            tally = into[str(label)]
+            tally.used.append((str(digest), float(tv), int(times)))
+            if first is not None:
+                tally.seen(first, last, named)
+        for label, payload, seq in self.transaction.rows(
+            f"SELECT label, payload, COALESCE(batch, seq) FROM entries WHERE {where} AND mechanism IS NULL",
+            **parameters,
         ):
-            into[str(label)].claims.append(claim(payload))
+            content = json.loads(payload)
+            into[str(label)].claims.append(claim(content))
+            into[str(label)].seen(seq, seq, seq if "analyst" in content else None)
 
 
 def _counts(shown_to: str | None, analyst: str | None) -> bool:

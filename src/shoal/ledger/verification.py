@@ -21,17 +21,21 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal
 from shoal.ledger.accounts import account, one_graph, stars
-from shoal.ledger.bounds import HEADROOM, POINTS, MechanismBound, bound_at, bounded
+from shoal.ledger.bounds import HEADROOM, POINTS, MechanismBound, bound_at, pair_bound
 from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import START, Entry, Head
-from shoal.ledger.composition import NOTHING, Charges, Composer, Star
+from shoal.ledger.composition import NOTHING, Charges, Composer, Side, Span, Star, claim
+from shoal.ledger.notes import KINDS as NOTES
 from shoal.ledger.registry import graph_digest, restored, stored_bound
+from shoal.ledger.renewals import looked_up
 from shoal.ledger.schema import ACCOUNTS
 from shoal.ledger.storage import Transaction
 from shoal.ledger.ties import Tie, changes, ties
@@ -68,9 +72,11 @@ class _Broken(Exception):
 
 @dataclass
 class _Charge:
+    """``shown`` says to whom (None: anyone), and in which batch first."""
+
     seq: int
     content: dict[str, Any]
-    shown: set[str | None]
+    shown: dict[str | None, int]
 
 
 @dataclass
@@ -99,11 +105,15 @@ class _Replay:
     lines: dict[str, _Line] = field(default_factory=dict)
     releases: dict[int, _Charge] = field(default_factory=dict)
     questions: set[tuple[str, str]] = field(default_factory=set)
+    receipts: set[tuple[str, str]] = field(default_factory=set)
     #: (label, analyst, whether the label itself was charged) -> entries since the budgets last changed
     pending: dict[tuple[str, str | None, bool], list[int]] = field(default_factory=dict)
     #: Equal charges as one object, and what is known of pairs of them: both only save work.
     one: dict[Charges, Charges] = field(default_factory=lambda: {NOTHING: NOTHING})
-    uppers: dict[tuple[Charges, Charges, float], float] = field(default_factory=dict)
+    uppers: dict[tuple[Any, ...], float] = field(default_factory=dict)
+    #: The last batch and its last entry so far; the first entry with a batch.
+    batched: tuple[int, int] | None = None
+    modes: float = math.inf
     tied: dict[str, tuple[Tie, ...]] = field(default_factory=dict)
     cuts: dict[tuple[Charges, frozenset[str]], Charges] = field(default_factory=dict)
 
@@ -139,8 +149,9 @@ class _Replay:
             return line.totals[number - 1]
         total = NOTHING
         for charge in line.charges[:number]:
-            if charge.shown & {None, analyst}:
-                total = _added(total, charge.content)
+            batches = [charge.shown[who] for who in (None, analyst) if who in charge.shown]
+            if batches:
+                total = _added(total, charge.content, min(batches))
         return self.one.setdefault(total, total)
 
     def held(self, limit: Limit, until: int) -> Iterator[Star]:
@@ -151,19 +162,21 @@ class _Replay:
             limit, lambda label: self.charged(label, limit.analyst, until), self.ties, self.cut, pairs=self.pairs
         )
 
-    def upper(self, about: Charges, opposite: Charges, epsilon: float) -> float:
-        key = (about, opposite, epsilon)
+    def upper(self, side: Side, limit: Limit) -> float:
+        chosen = limit.delta if limit.filters(side.span) else None
+        key = (side.about.bare, side.opposite.bare, limit.epsilon, chosen)
         if key not in self.uppers:
-            self.uppers[key] = bounded(about, opposite, epsilon, self.bounds.get)
+            self.uppers[key] = pair_bound(side, limit, self.bounds.get)
         return self.uppers[key]
 
 
-def _added(total: Charges, content: dict[str, Any]) -> Charges:
+def _added(total: Charges, content: dict[str, Any], batch: int) -> Charges:
     """Charges with those of another entry."""
     times = int(content.get("times", 1))
+    span = Span(batch, batch, batch if "analyst" in content else 0)
     if "mechanism" in content:
-        return total.plus(content["mechanism"], float(content.get("tv", 0.0)), times)
-    return total.joined(Charges.of([], [(float(content["epsilon"]), float(content["delta"]), times)]))
+        return total.plus(content["mechanism"], float(content.get("tv", 0.0)), times, span)
+    return total.joined(Charges.of([], [claim(content)], span))
 
 
 def verified(transaction: Transaction, composer: Composer, seal: Head | None) -> Verification:
@@ -234,7 +247,8 @@ def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, ent
         replay.pairs = True
     elif entry.kind == "budget":
         _flush(composer, replay)
-        replay.budgets = replay.budgets.after(content)
+        _planned(replay, entry)
+        replay.budgets = replay.budgets.after(content, entry.seq)
     elif entry.kind == "graph":
         replay.announced = content["graph"]
     elif entry.kind == "mechanism":
@@ -245,9 +259,17 @@ def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, ent
         charge = replay.releases.get(content["release"])
         if charge is None or charge.content["label"] != content["label"]:
             raise _Broken(entry.seq, "it shows an answer that was not released")
-        charge.shown.add(content.get("analyst"))
+        charge.shown.setdefault(content.get("analyst"), _batch(replay, entry))
         key_ = (content["label"], content.get("analyst"), False)
         replay.pending.setdefault(key_, []).append(entry.seq)
+    elif entry.kind in NOTES:
+        if entry.kind == "receipt":
+            given = (content["analyst"], content["query_id"])
+            if given in replay.receipts:
+                raise _Broken(entry.seq, "its question had been given to the analyst before")
+            replay.receipts.add(given)
+    elif entry.kind == "renewed":
+        _renewed(replay, entry)
     else:
         raise _Broken(entry.seq, "its kind is unknown")
 
@@ -305,7 +327,8 @@ def _rebounded(seq: int, mechanism: Releaser, stated: MechanismBound) -> Mechani
 def _charged(replay: _Replay, entry: Entry) -> None:
     content = entry.content
     label = content["label"]
-    charge = _Charge(entry.seq, content, {content.get("analyst")})
+    batch = _batch(replay, entry)
+    charge = _Charge(entry.seq, content, {content.get("analyst"): batch})
     if "mechanism" in content:
         mechanism = replay.mechanisms.get(content["mechanism"])
         if mechanism is None or label not in mechanism.classes.labels:
@@ -325,10 +348,60 @@ def _charged(replay: _Replay, entry: Entry) -> None:
         replay.releases[entry.seq] = charge
         replay.pending.setdefault((label, content.get("analyst"), True), []).append(entry.seq)
     line = replay.lines.setdefault(label, _Line())
-    total = _added(line.totals[-1] if line.totals else NOTHING, content)
+    total = _added(line.totals[-1] if line.totals else NOTHING, content, batch)
     line.charges.append(charge)
     line.seqs.append(entry.seq)
     line.totals.append(replay.one.setdefault(total, total))
+
+
+def _batch(replay: _Replay, entry: Entry) -> int:
+    """When an entry was chosen. Older ones do not say: each is then taken for a choice of its own."""
+    stated = entry.content.get("batch")
+    if stated is None:
+        if replay.batched:
+            raise _Broken(entry.seq, "it does not say what it was chosen with")
+        return entry.seq
+    number = int(stated)
+    batch, last = replay.batched or (0, 0)
+    if number > entry.seq or (number != batch and number <= last):
+        raise _Broken(entry.seq, "it says that it was chosen with an entry that was shown before")
+    replay.modes = replay.modes if replay.modes < math.inf else entry.seq
+    replay.batched = (number, entry.seq)
+    return number
+
+
+def _planned(replay: _Replay, entry: Entry) -> None:
+    """A budget for a series fixed in advance must not come after choices."""
+    content = entry.content
+    if content.get("mode") != "fixed":
+        return
+    analyst = content["names"][0] if content["scope"] == "analyst" else None
+    labels = content.get("members") or content.get("names", ())
+    for label, line in replay.lines.items():
+        if content["scope"] in ("label", "group") and label not in labels:
+            continue
+        found = [charge for charge in line.charges if analyst is None or analyst in charge.shown]
+        spans = [Span(b, b, b if "analyst" in charge.content else 0) for charge in found for b in charge.shown.values()]
+        if spans and replay.budgets.was_chosen(content, label, reduce(Span.joined, spans)):
+            raise _Broken(entry.seq, "it calls a series fixed in advance whose releases may have been chosen")
+
+
+def _renewed(replay: _Replay, entry: Entry) -> None:
+    """A renewal is free: it must be the curve of a draw that was charged, in a codebook that goes on."""
+    content = entry.content
+    first, book = replay.releases.get(content["release"]), replay.mechanisms.get(content["mechanism"])
+    before = None if first is None else replay.mechanisms.get(first.content["mechanism"])
+    label, question = content["label"], (content["label"], content["query_id"])
+    if first is None or first.content["label"] != label or not first.shown.keys() & {None, content.get("analyst")}:
+        raise _Broken(entry.seq, "it renews an answer that was not released, or not to this analyst")
+    if question in replay.questions:
+        raise _Broken(entry.seq, "its question had been answered before")
+    replay.questions.add(question)
+    if not isinstance(book, Codebook) or not isinstance(before, Codebook):
+        raise _Broken(entry.seq, "it renews an answer of a mechanism that has no draws to keep")
+    answer = looked_up(book, before, label, first.content["released"])
+    if answer is None or answer.tolist() != content["released"]:
+        raise _Broken(entry.seq, "its answer is not the curve of the draw that was charged")
 
 
 def _flush(composer: Composer, replay: _Replay) -> None:
@@ -342,6 +415,10 @@ def _flush(composer: Composer, replay: _Replay) -> None:
         else:
             limits = list(replay.budgets.of_analysts(label, analyst))
         for limit in limits:
+            if any(limit.closed(side.span) for star in replay.held(limit, entries[-1]) for side in star.sides):
+                late = [seq for seq in entries if seq >= replay.modes]
+                if late:
+                    found.append((late[0], f"an analyst is named in the fixed series of {limit.name}"))
             if _exceeds(composer, replay, limit, entries[-1]):
                 first = next(seq for seq in entries if _exceeds(composer, replay, limit, seq))
                 found.append((first, f"it exceeds the budget of {limit.name}"))
@@ -352,11 +429,11 @@ def _flush(composer: Composer, replay: _Replay) -> None:
 
 def _exceeds(composer: Composer, replay: _Replay, limit: Limit, until: int) -> bool:
     """Whether a limit was exceeded right after entry ``until``."""
+    if until < replay.modes:  # made when sequences were composed as if all were fixed in advance
+        limit = replace(limit, mode="fixed")
     held = []
     for star in replay.held(limit, until):
-        sides = tuple(
-            side for side in star.sides if replay.upper(side.about, side.opposite, limit.epsilon) > limit.delta
-        )
+        sides = tuple(side for side in star.sides if replay.upper(side, limit) > limit.delta)
         if sides:
             held.append(replace(star, sides=sides))
     if not held:

@@ -94,18 +94,37 @@ def habits(forecasts: Forecasts) -> FloatArray:
     The root weighs small and large homes by what an error costs either. The hours that the forecast covers count as
     much as the whole day: releases go on at the same hours. Hours without any reading take the household's mean.
     """
+    times, kw = _past(forecasts, 'by="profile"')
+    width = max(int(timedelta(hours=1) / forecasts.step), 1)
+    slot, ahead = (phases(when, "day", forecasts.step) // width for when in (times, forecasts.timestamps))
+    return day_habits(np.sqrt(np.maximum(kw, 0)), slot, ahead)
+
+
+def usual(forecasts: Forecasts) -> FloatArray:
+    """(n, h) mean kW at the times of the day that are forecast, in the training window: what lasts of a forecast."""
+    times, kw = _past(forecasts, "what is usual")
+    slot, ahead = (phases(when, "day", forecasts.step) for when in (times, forecasts.timestamps))
+    return means_by_time(kw, slot)[:, np.searchsorted(np.unique(slot), ahead)]
+
+
+def _past(forecasts: Forecasts, what: str) -> tuple[pl.Series, FloatArray]:
+    """Instants of the training window, and (n, T) what the households used then."""
     past = forecasts.history
     if past is None:
-        raise InputError('by="profile" needs forecasts that come with their training window')
+        raise InputError(f"{what} needs forecasts that come with their training window")
     place = {name: i for i, name in enumerate(past.households)}
-    kw = past.kw[[place[name] for name in forecasts.households]]
-    width = max(int(timedelta(hours=1) / forecasts.step), 1)
-    slot, ahead = (phases(when, "day", forecasts.step) // width for when in (past.timestamps, forecasts.timestamps))
-    return day_habits(np.sqrt(np.maximum(kw, 0)), slot, ahead)
+    return past.timestamps, past.kw[[place[name] for name in forecasts.households]]
 
 
 def day_habits(values: FloatArray, slot: NDArray[np.int64], ahead: NDArray[np.int64]) -> FloatArray:
     """Means of (n, T) values by time of the day, (T,), and once more at the times ``ahead``; both count alike."""
+    mean, times = means_by_time(values, slot), np.unique(slot)
+    covered = mean[:, np.isin(times, ahead)]
+    return np.concatenate([mean / np.sqrt(len(times)), covered / np.sqrt(max(covered.shape[1], 1))], axis=1)
+
+
+def means_by_time(values: FloatArray, slot: NDArray[np.int64]) -> FloatArray:
+    """(n, times) means of (n, T) values by time, (T,), in order; a time without any takes the mean of all."""
     seen = np.isfinite(values)
     overall = np.where(seen, values, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
     times = np.unique(slot)
@@ -115,8 +134,7 @@ def day_habits(values: FloatArray, slot: NDArray[np.int64], ahead: NDArray[np.in
         count = seen[:, here].sum(axis=1)
         total = np.where(seen[:, here], values[:, here], 0).sum(axis=1)
         mean[:, column] = np.where(count > 0, total / np.maximum(count, 1), overall)
-    covered = mean[:, np.isin(times, ahead)]
-    return np.concatenate([mean / np.sqrt(len(times)), covered / np.sqrt(max(covered.shape[1], 1))], axis=1)
+    return mean
 
 
 def cluster_graph(

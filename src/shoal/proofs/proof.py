@@ -197,6 +197,11 @@ def prove(
     if not isinstance(released, (GaussianClasses, Mechanism)):
         raise InputError("released must be a Mechanism or GaussianClasses")
     mechanism = released if isinstance(released, Mechanism) else None
+    if mechanism is not None and mechanism.times > 1:
+        raise InputError(
+            f"released: this mechanism's certificate is for {mechanism.times} answers about each label, and a proof is "
+            "of one; prove its output laws, and compose"
+        )
     default = "answer" if mechanism is None else mechanism.scope
     scope = validation.choice(SCOPES, scope=default if scope is None else scope)
     classes = released.classes if isinstance(released, Mechanism) else released

@@ -47,6 +47,17 @@ class Config:
     value_column: str | None = _setting("meters", None, "column of readings, if its name does not tell")
     only: tuple[str, ...] = _setting("meters", (), "use only this household, repeat for more; by default all", "household")  # fmt: skip # noqa: E501
 
+    label: str | None = _setting(
+        "table", None, "column of labels: the file is a table with a row per answer, not one of meter readings"
+    )
+    columns: tuple[str, ...] = _setting(
+        "table", (), "columns that are released, with commas between them; by default every column of numbers"
+    )
+    drop: tuple[str, ...] = _setting("table", (), "columns that are not released")
+    weights: tuple[str, ...] = _setting(
+        "table", (), "what an error in a column costs, COLUMN=NUMBER; by default one over the column's spread"
+    )
+
     train_days: int = _setting("forecast", 15, "days of training before the origin")
     horizon: int = _setting("forecast", 12, "steps to forecast")
     order: tuple[int, ...] = _setting("forecast", (6, 5), "order (p, q) of the ARMA models")
@@ -58,7 +69,7 @@ class Config:
     crowd: int = _setting("neighbors", 10, "every household hides among at least so many, itself included")
     crowds: str | None = _setting(
         "neighbors", None, '"once": by this release\'s forecasts, for one release (the default); "standing": by the '
-        "training history, to be kept for releases to come"
+        "training history, to be kept for releases to come (the default of a folder begun with --update)"
     )  # fmt: skip
     largest_share: float | None = _setting(
         "neighbors", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
@@ -160,6 +171,19 @@ class Config:
             raise InputError("table and column belong together: the file, and the column to group by")
         if len(self.order) != 2:
             raise InputError("order must be two whole numbers (p, q)")
+        self._check_table()
+
+    def _check_table(self) -> None:
+        """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
+        if self.label is None:
+            given = next((name for name in ("columns", "drop", "weights") if getattr(self, name)), None)
+            if given is not None:
+                raise InputError(f"{given} is for tables: name the column of their labels too (--label)")
+            return
+        if self.query != "point" or self.scale != "kw":
+            raise InputError("query and scale are for forecasts from meters; rows of a table are released as they are")
+        if self.largest_share is not None:
+            raise InputError("largest_share is about the load of meters; rows of a table have none")
 
     @property
     def target(self) -> float | None:
@@ -174,8 +198,7 @@ class Config:
         mean, or its center where the worst error counts.
         """
         found = self.method or ("auto" if self.rho is None else "transport")
-        if found == "auto" and not (self.discrete and not self.standing):
-            # A codebook pays ε for every release; the crowd's own curve is the same for all, day after day.
+        if found == "auto" and not self.discrete:
             found = "center"
         return "mean" if found == "center" and self.objective == "mean" else found
 
@@ -200,8 +223,8 @@ class Config:
         return self.season if self.season != "auto" else "week" if self.train_days >= 28 else "day"
 
     @property
-    def columns(self) -> dict[str, str]:
-        """Columns that were named."""
+    def named_columns(self) -> dict[str, str]:
+        """Columns of a meter file that were named."""
         named = {"household": self.household_column, "timestamp": self.timestamp_column, "value": self.value_column}
         return {role: column for role, column in named.items() if column is not None}
 
@@ -329,6 +352,8 @@ def typed(name: str, kind: Any, value: Any, where: str) -> Any:
         return None
     if typing.get_origin(kind) is tuple:
         texts = wanted[0] is str
+        if texts and isinstance(value, Mapping):
+            value = [f"{key}={number!r}" for key, number in value.items()]
         if not isinstance(value, (list, tuple)) or not all(type(one) is wanted[0] for one in value):
             raise InputError(f"{where}: {name} must be a list of {'texts' if texts else 'whole numbers'}")
         return tuple(value)

@@ -17,7 +17,7 @@ from shoal.workers.executor import Executor, open_executor
 #: Lists of the shards that stages made.
 FIT, DESIGN, RELEASE = "fit.json", "design.json", "release.json"
 #: Folders of shards, by role; what they are made from lies under ``shards``.
-FORECASTS, MECHANISM, RELEASED, SHARDS = "forecasts", "mechanism", "released", "shards"
+FORECASTS, LAWS, MECHANISM, RELEASED, SHARDS = "forecasts", "laws", "mechanism", "released", "shards"
 
 
 @dataclass(frozen=True)

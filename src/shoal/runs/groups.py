@@ -11,9 +11,11 @@ joined, also a mean profile of each cluster.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +25,11 @@ from shoal.card.facts import Record
 from shoal.cells import cut
 from shoal.errors import InputError
 from shoal.runs.exchange import gather
-from shoal.runs.profiles import profile_array
+from shoal.runs.profiles import profile_array, read_profiles
 from shoal.runs.shards import write_frame
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Households whose profiles are in memory at a time, where clusters are smaller.
 BLOCK = 65_536
@@ -43,6 +48,16 @@ class GroupsTask:
     floor: int
     shard_size: int
     join: bool  #: clusters below the smallest size of a group join the nearest
+    out: str
+
+
+@dataclass(frozen=True)
+class PlacesTask:
+    """All profiles of a later day, the assignment so far, numbers of the households' values if any, where to write."""
+
+    profiles: tuple[str, ...]
+    assignment: str
+    values: str | None
     out: str
 
 
@@ -130,14 +145,73 @@ def form_groups(
     shard = pack(sizes, size)
     frame = pl.DataFrame({"household": household, "group": group, "shard": shard[group]}).sort("household")
     write_frame(out, frame)
+    return _grouping(frame, len(guests))
+
+
+def places_given(task: PlacesTask) -> Grouping:
+    """Write the assignment with the households that are new: each in the group whose mean profile is nearest.
+
+    Where values decide, of the groups whose members have the household's value, most of them; a value that no group has
+    becomes a group of its own, in the shard with the fewest households. Nobody who had a group changes it.
+    """
+    import polars as pl
+
+    known = pl.read_parquet(task.assignment)
+    value_of: dict[int, int] = {}
+    value = pl.DataFrame(schema={"household": pl.String, "value": pl.Int64})
+    if task.values is not None:
+        value = pl.read_parquet(task.values).rename({"cluster": "value"})
+        counted = known.join(value, on="household").group_by("group", "value").len()
+        ordered = counted.sort("group", "len", "value", descending=[False, True, False])
+        value_of = dict(ordered.unique("group", keep="first").select("group", "value").iter_rows())
+    sums: dict[int, NDArray[np.float64]] = {}
+    count: Counter[int] = Counter()
+    new: list[tuple[str, int, NDArray[np.float64]]] = []
+    for path in task.profiles:
+        names, points = read_profiles(path)
+        frame = names.to_frame("household").join(known, on="household", how="left", maintain_order="left")
+        frame = frame.join(value, on="household", how="left", maintain_order="left")
+        for (name, group, _, own), point in zip(frame.iter_rows(), points.astype(np.float64), strict=True):
+            if group is None and own is None and task.values is not None:
+                raise InputError(
+                    "table has no row for at least one household that is new; add its row, and update again"
+                )
+            if group is None:
+                new.append((name, -1 if own is None else own, point))
+            else:
+                sums[group] = sums.get(group, 0.0) + point
+                count[group] += 1
+    there = sorted(sums)
+    centers = np.array([sums[group] / count[group] for group in there])
+    values = np.array([value_of.get(group, -1) for group in there])
+    shard_of = dict(known.select("group", "shard").unique().iter_rows())
+    filled = Counter(known["shard"].to_list())
+    rows = []
+    for name, own, point in new:
+        fitting = np.flatnonzero(values == own)
+        if len(fitting):
+            group = there[fitting[np.argmin(((centers[fitting] - point) ** 2).sum(axis=1))]]
+        else:
+            group = next((one for one, held in value_of.items() if held == own), max(shard_of) + 1)
+            value_of[group] = own
+            shard_of.setdefault(group, min(filled, key=lambda shard: (filled[shard], shard)))
+        filled[shard_of[group]] += 1
+        rows.append((name, group, shard_of[group]))
+    frame = pl.concat([known, pl.DataFrame(rows, schema=known.schema, orient="row")]).sort("household")
+    write_frame(task.out, frame)
+    return _grouping(frame, 0)
+
+
+def _grouping(frame: pl.DataFrame, joined: int) -> Grouping:
+    sizes = np.bincount(frame["group"].to_numpy())
     return Grouping(
-        households=total,
-        groups=groups,
-        shards=int(shard[-1]) + 1,
+        households=len(frame),
+        groups=len(sizes),
+        shards=int(frame["shard"].to_numpy().max()) + 1,
         smallest=int(sizes.min()),
         largest=int(sizes.max()),
         edges=int((sizes * (sizes - 1) // 2).sum()),
-        joined=len(guests),
+        joined=joined,
     )
 
 

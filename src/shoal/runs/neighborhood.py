@@ -42,7 +42,6 @@ class Grouped:
     ends: dict[int, int]  #: last instant in microseconds -> households that end there
     step_us: int
     time_zone: str | None
-    newcomers: int  #: households that joined after the groups were fixed
     unusable: list[Path]  #: quality tables that name households whose readings could not be used
 
 
@@ -54,7 +53,9 @@ def grouped_readings(
     later = assignment is not None
     if assignment is None:
         assignment, more = assigned(executor, root, readings, config, tell)
-        failed = failed + more
+    else:
+        assignment, more = extended(executor, root, readings, assignment, config, tell)
+    failed = failed + more
     shards, lost = regrouped(executor, root, readings, assignment, tell, known_only=later)
     told = [shard.told(partition.ShardFacts) for shard in readings]
     ends: Counter[int] = Counter()
@@ -63,10 +64,8 @@ def grouped_readings(
     zones, steps = {facts.time_zone for facts in told}, {facts.step_us for facts in told}
     if len(zones) > 1 or len(steps) > 1:
         raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
-    came, kept = (sum(shard.households for shard in parts) for parts in (readings, shards))
-    newcomers = came - kept if later and not lost else 0
     unusable = [quality_path(part.path) for part, facts in zip(readings, told, strict=True) if facts.left_out]
-    return Grouped(shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), newcomers, unusable)
+    return Grouped(shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), unusable)
 
 
 # ------------------------------------------------------------------ partition
@@ -125,7 +124,7 @@ def _sorted(executor: Executor, source: Source, config: Config, folder: Path) ->
             shard_size=config.shard_size,
             unit=config.unit,
             time_zone=config.time_zone,
-            columns=config.columns or None,
+            columns=config.named_columns or None,
             max_kw=config.max_kw,
             only=config.only,
         )
@@ -151,20 +150,22 @@ def assigned(
     executor: Executor, root: Path, readings: list[Part], config: Config, tell: Tell
 ) -> tuple[Part, list[Lost]]:
     """Which household belongs to which group, and which group to which shard."""
-    jobs = []
-    for shard in readings:
-        out = out_path(root, "profile", "parquet", {}, [shard])
-        jobs.append(Job(profiles.make_profiles, profiles.ProfileTask(shard.path, out), out, (shard,)))
-    made, failed = run_jobs(executor, "profiles of the day", jobs, tell, for_good=True)
+    made, failed = _profiled(executor, root, readings, tell)
+    assignment, more = cells_of_profiles(executor, root, made, config, tell, config.shard_size, config.cell)
+    return assignment, failed + more
 
+
+def cells_of_profiles(
+    executor: Executor, root: Path, made: list[Part], config: Config, tell: Tell, shard_size: int, cell: int
+) -> tuple[Part, list[Lost]]:
+    """Cells of at most ``cell`` alike profiles, and which shard of about ``shard_size`` each belongs to."""
     total = sum(shard.households for shard in made)
     if config.table is not None and config.column is not None:
         settings: dict[str, Any] = {"table": _table_digest(config.table), "column": config.column}
-        out = out_path(root, "values", "parquet", settings)
-        known = here(Job(clusters.values_known, clusters.ValuesTask(config.table, config.column, out), out))
+        known = _values(root, config.table, config.column)
         work: Callable[[clusters.ClusterTask], clusters.Clustered] = clusters.assign_by_value
     else:
-        count = clusters.cluster_count(total, config.cell)
+        count = clusters.cluster_count(total, cell)
         settings = {"clusters": count, "seed": config.seed}
         out = out_path(root, "centers", "npy", settings, made)
         tell("clusters of profiles", 0, 0)
@@ -181,14 +182,50 @@ def assigned(
     counts: Counter[int] = Counter()
     for shard in sorted_shards:
         counts.update(dict(shard.told(clusters.Clustered).counts))
-    settings = {"cap": config.cell, "floor": config.crowd, "shard_size": config.shard_size}
+    settings = {"cap": cell, "floor": config.crowd, "shard_size": shard_size}
     out = out_path(root, "groups", "parquet", settings, sorted_shards)
     tell("forming cells", 0, 0)
     paths = tuple(s.path for s in sorted_shards)
     found = tuple(sorted(counts.items()))
     join = config.table is None
-    forming = groups.GroupsTask(paths, found, config.cell, config.crowd, config.shard_size, join, out)
-    return here(Job(groups.groups_formed, forming, out)), failed + more
+    forming = groups.GroupsTask(paths, found, cell, config.crowd, shard_size, join, out)
+    return here(Job(groups.groups_formed, forming, out)), more
+
+
+def extended(
+    executor: Executor, root: Path, readings: list[Part], assignment: Part, config: Config, tell: Tell
+) -> tuple[Part, list[Lost]]:
+    """The assignment of an earlier day with the households that came since; the same one where none did."""
+    import polars as pl
+
+    known = pl.scan_parquet(assignment.path).select("household")
+    came = pl.concat([pl.scan_parquet(part.path).select("household") for part in readings])
+    if not came.join(known, on="household", how="anti").select(pl.len()).collect(engine="streaming").item():
+        return assignment, []
+    made, failed = _profiled(executor, root, readings, tell)
+    inputs = [assignment, *made]
+    values = None
+    if config.table is not None and config.column is not None:
+        values = _values(root, config.table, config.column)
+        inputs.append(values)
+    out = out_path(root, "groups", "parquet", {}, inputs)
+    paths = tuple(part.path for part in made)
+    task = groups.PlacesTask(paths, assignment.path, None if values is None else values.path, out)
+    return here(Job(groups.places_given, task, out, tuple(inputs))), failed
+
+
+def _profiled(executor: Executor, root: Path, readings: list[Part], tell: Tell) -> tuple[list[Part], list[Lost]]:
+    jobs = []
+    for shard in readings:
+        out = out_path(root, "profile", "parquet", {}, [shard])
+        jobs.append(Job(profiles.make_profiles, profiles.ProfileTask(shard.path, out), out, (shard,)))
+    return run_jobs(executor, "profiles of the day", jobs, tell, for_good=True)
+
+
+def _values(root: Path, table: str, column: str) -> Part:
+    """The number of each household's value in a household table."""
+    out = out_path(root, "values", "parquet", {"table": _table_digest(table), "column": column})
+    return here(Job(clusters.values_known, clusters.ValuesTask(table, column, out), out))
 
 
 def _table_digest(table: str) -> str:

@@ -105,6 +105,8 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
         raise InputError("meters: name the meter file to plan for")
     chosen, speed = shared(settings)
     config = (config or Config()).changed(**chosen)
+    if config.label is not None:
+        raise InputError("label: a plan is measured for runs on meter files; try a table with fewer rows first")
     read = Source.of(source)
     households, steps = _extent(read, config)
     units = measured(config, simulated=read.simulated is not None)
@@ -257,7 +259,7 @@ def _extent(source: Source, config: Config) -> tuple[int, int]:
         return source.simulated.households, source.simulated.days * 1440 // source.simulated.step_minutes
     from shoal.runs.pieces import extent
 
-    households, rows = extent(source.path, config.columns or None)
+    households, rows = extent(source.path, config.named_columns or None)
     return households, max(rows // max(households, 1), 1)
 
 

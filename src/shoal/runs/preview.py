@@ -15,7 +15,7 @@ from shoal.errors import InputError, ShoalError
 from shoal.mechanism_reader import Releaser, load
 from shoal.runs.context import DESIGN, FIT
 from shoal.runs.folder import Folder
-from shoal.runs.stages import design_stage, fit_stage, release_stage
+from shoal.runs.stages import design_stage, first_stage, release_stage
 
 if TYPE_CHECKING:
     from shoal.runs.run import Run
@@ -67,7 +67,7 @@ def _hardest(run: Run) -> Releaser:
         else:
             if run.state.previous is not None:
                 raise InputError("the forecasts of a day that goes on from another are made anew only with the release")
-            fit_stage.stage(replace(context, groups_fixed=False))
+            first_stage.stage(replace(context, groups_fixed=False))
         design_stage.stage(context)
         return load(design_stage.hardest(context.listing(DESIGN)).path)
     finally:

@@ -19,6 +19,8 @@ something changed: that takes ``again=True``, and is charged. Who works on the t
 
 from __future__ import annotations
 
+import hashlib
+import io
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,11 +38,12 @@ from shoal.files import digest_of
 from shoal.runs import preview
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
-from shoal.runs.context import DESIGN, Context, Made
+from shoal.runs.context import DESIGN, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
-from shoal.runs.sources import Source
-from shoal.runs.stages import audit_stage, card_stage, design_stage, fit_stage, release_stage, report_stage
+from shoal.runs.sources import FRAME, MeterFile, Source, frame_of
+from shoal.runs.stages import audit_stage, card_stage, design_stage, first_stage, fit_stage, release_stage, report_stage
+from shoal.runs.store import put_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,18 +62,16 @@ NEEDS = {
 }
 #: The order in which a whole run takes them: nothing is charged before all that can fail has been seen to work.
 ORDER = ("fit", "design", "audit", "release", "card", "report")
-#: Stage -> the settings that it depends on.
+#: Stage after the first -> the settings that it depends on.
 SETTINGS = {
-    "fit": fit_stage.SETTINGS,
     "design": design_stage.SETTINGS,
     "release": release_stage.SETTINGS,
     "audit": audit_stage.SETTINGS,
     "card": card_stage.SETTINGS,
     "report": report_stage.SETTINGS,
 }
-#: Stage -> what it is doing, in words.
+#: Stage after the first -> what it is doing, in words.
 DOING = {
-    "fit": "reading meters",
     "design": "designing mechanisms",
     "release": "releasing through the ledger",
     "audit": "attacking released answers",
@@ -92,17 +93,19 @@ def run(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Run:
-    """All that the command ``shoal run`` does: from a meter file to a private forecast with its card and its report.
+    """All that the command ``shoal run`` does: from a file to a private table with its card and its report.
 
     Where ``out`` holds a run, it is continued; a second call releases nothing.
 
     Args:
-        source: a CSV or Parquet file of readings, a folder of them, or :class:`shoal.SimulatedMeters`; None continues
-            with the readings of the folder.
+        source: a CSV or Parquet file of readings, a folder of them, or :class:`shoal.SimulatedMeters`; with ``label``,
+            a file (Arrow too) or a frame of polars or pandas with a row per answer; None continues with what the folder
+            was made from.
         out: folder of the run: new, empty, or a run to continue.
         config: settings; by default those of the folder, or the defaults.
         again: make a new release although there is one; it is charged.
-        update: the readings are a new day: go on from this folder's forecasts; a new release.
+        update: the source is a new day: go on from this folder's forecasts, or its crowds; a new release. In a new
+            folder, the first of such releases, whose crowds are standing.
         progress: called with (stage, what is happening, done, total).
         settings: fields of :class:`shoal.Config` and of :class:`shoal.Speed`, on top of ``config``.
 
@@ -111,6 +114,7 @@ def run(
 
     >>> run = shoal.run("meters.csv", out="january", epsilon=1.0, delta=1e-6)  # doctest: +SKIP
     >>> run.released  # doctest: +SKIP
+    >>> shoal.run(frame, out="voices", label="speaker", crowd=9).card  # doctest: +SKIP
     """
     chosen, speed = shared(settings)
     going = Run(out, source, config, speed, progress, **chosen)
@@ -146,14 +150,26 @@ class Run:
         self._depth = 0
         self._saved = self.folder.state() if self.folder.is_run else None
         if self._saved is None and source is None:
-            raise InputError(f"meters: {self.folder.path.name} is not a shoal run yet; name a meter file")
+            raise InputError(f"file: {self.folder.path.name} is not a shoal run yet; name a meter file, or a table")
         base = config or (Config() if self._saved is None else self._saved.config)
-        read = Source.of(source) if source is not None else None
+        settled = base.changed(**chosen)
+        self._frame = frame_of(source) if settled.label is not None else None
+        read = self._read(source, settled) if source is not None else None
         if self._saved is not None:
-            self.state = replace(self._saved, source=read or self._saved.source, config=base.changed(**chosen))
+            self.state = replace(self._saved, source=read or self._saved.source, config=settled)
         else:
             assert read is not None
-            self.state = State(read, base.changed(**chosen), created=_now(), run=uuid.uuid4().hex)
+            self.state = State(read, settled, created=_now(), run=uuid.uuid4().hex)
+
+    def _read(self, source: Any, config: Config) -> Source:
+        """The source that was named; a frame is kept in the folder, as a file that is written when a stage is done."""
+        if self._frame is None:
+            return Source.of(source, table=config.label is not None)
+        content = io.BytesIO()
+        self._frame.write_parquet(content)
+        digest = hashlib.sha256(content.getvalue()).hexdigest()
+        path = self.folder.path.resolve() / SHARDS / "source" / f"{digest[:32]}.parquet"
+        return Source(digest, str(path), (MeterFile(FRAME, digest, len(content.getvalue())),), table=True)
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
@@ -192,6 +208,10 @@ class Run:
                     raise InputError(f"out: another shoal has worked in {self.path.name} meanwhile; run again")
                 if now is None:
                     self._remember(self.state)  # from here on the folder is a run, however it ends
+                if self._frame is not None:
+                    frame, path = self._frame, Path(self.state.source.path)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    put_whole(path, lambda rough: frame.write_parquet(rough))
                 yield self
         finally:
             self._depth -= 1
@@ -206,7 +226,11 @@ class Run:
 
     @property
     def released(self) -> pl.DataFrame:
-        """Everyone's released figures: household, step, timestamp, released_kw."""
+        """What was released, with whose it is.
+
+        Of meters: household, group, row, step, timestamp, released_kw. Of a table: source_row, label, group, row and
+        its columns.
+        """
         import polars as pl
 
         self._demand("release")
@@ -214,7 +238,7 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """The page for the data owner; it shows true forecasts."""
+        """The page for the data owner; it shows true answers."""
         self._demand("report")
         return self.folder / report_stage.REPORT
 
@@ -281,26 +305,28 @@ class Run:
     def go_on(self) -> None:
         """Take the readings that were named for a new day: put the last release aside and go on from its forecasts.
 
-        Asked for again with the same readings, as after an interruption, it changes nothing.
+        In a new folder it begins: with crowds that are made to be kept. Asked for again with the same readings, as
+        after an interruption, it changes nothing.
         """
         with self.held():
             self._go_on()
 
     def _go_on(self) -> None:
         before = self._saved
-        if before is not None and before.previous and before.source.digest == self.state.source.digest:
+        assert before is not None  # the folder is held
+        if not before.stages and not before.previous and not self.has_released:
+            self._begin_standing()
             return
-        if before is None or "design" not in before.stages:
-            raise InputError("update: this folder has no forecasts and design to go on from; run it without --update")
-        if before.source.digest == self.state.source.digest:
-            raise InputError("update: name the file with the new readings")
+        same = before.source.digest == self.state.source.digest
+        if same and (before.previous or before.config.standing):
+            return
         if "release" not in before.stages:
             raise InputError("update: the last release of this folder is not finished; finish it without --update")
         self._refuse_dependent()
         self._refuse_once()
         now, old = self.config.to_dict(), before.config.to_dict()
-        daily = fit_stage.DAILY
-        fixed = [name for name in SETTINGS["fit"] if name not in daily and now[name] != old[name]]
+        daily = first_stage.daily(self.state.source)
+        fixed = [name for name in self._settings("fit") if name not in daily and now[name] != old[name]]
         if fixed:
             raise InputError(
                 f"update: {fixed[0]} differs from that of the last release; forecasts go on and groups stay as they "
@@ -314,6 +340,15 @@ class Run:
         state = replace(self.state, config=config, stages={}, release=self.state.release + 1, releasing=None)
         self._remember(replace(state, previous=aside))
 
+    def _begin_standing(self) -> None:
+        """The first of the releases that go on from each other: its crowds are made to be kept."""
+        if self.config.crowds == "once":
+            raise InputError(
+                "crowds: with --update releases go on from each other, and crowds chosen for one release hold for that "
+                "one; leave out --crowds once, or --update"
+            )
+        self._remember(replace(self.state, config=self.config.changed(crowds="standing")))
+
     @property
     def release_name(self) -> str:
         """The name under which the ledger is asked: that of this release of this folder."""
@@ -326,7 +361,7 @@ class Run:
         made_from: dict[str, Any] = {
             "stage": stage,
             "shoal": shoal.__version__,
-            "settings": self.config.part(*SETTINGS[stage]),
+            "settings": self.config.part(*self._settings(stage)),
         }
         if stage in ("design", "release"):
             # Lists of shards change when a failed one is mended; what each shard is made from is in its own name.
@@ -340,6 +375,10 @@ class Run:
         if stage == "release":
             made_from["release"] = self.state.release
         return digest_of(made_from)
+
+    def _settings(self, stage: str) -> tuple[str, ...]:
+        """Settings that a stage depends on."""
+        return first_stage.settings(self.state.source) if stage == "fit" else SETTINGS[stage]
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage and all that it rests on are done, as now configured, and their files intact."""
@@ -455,7 +494,7 @@ class Run:
     def _work(self, stage: str) -> Made:
         context = self.context(stage)
         simple: Mapping[str, Callable[[Context], Made]] = {
-            "fit": fit_stage.stage,
+            "fit": first_stage.stage,
             "design": design_stage.stage,
             "release": release_stage.stage,
             "audit": audit_stage.stage,
@@ -467,7 +506,7 @@ class Run:
         return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
 
     def _stage(self, stage: str) -> None:
-        text = DOING[stage]
+        text = first_stage.doing(self.state.source) if stage == "fit" else DOING[stage]
         if self.is_done(stage):
             self._tell(stage, "already done", 1, 1)
             return
@@ -538,7 +577,8 @@ class Run:
             raise InputError(
                 f"crowds: those of {self.path.name} were chosen by the forecasts of its release, for that one release. "
                 "Crowds of another day would differ, and whoever is in both would hide only among those that they "
-                "share. Nothing was changed. To release again and again, start a new folder with --crowds standing"
+                "share. Nothing was changed. To release again and again, start a new folder with --crowds standing, or "
+                "with --update from the first release on"
             )
 
     def _put_aside(self) -> None:
@@ -562,12 +602,12 @@ class Run:
 
 #: Files that a user looks for, and what they are.
 FILES = {
-    report_stage.REPORT: "the report, for the data owner: it shows true forecasts",
-    report_stage.PUBLIC: "the report to pass on: what the card says, without names and true forecasts",
+    report_stage.REPORT: "the report, for the data owner: it shows true answers",
+    report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
     release_stage.PUBLIC: "the released figures, to pass on: no names, rows of a group in a drawn order",
-    release_stage.CSV: "the same with the household of each row: your key, keep it private (also .parquet)",
+    release_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json, .yaml)",
-    fit_stage.LEFT_OUT: "households without a forecast, and why",
+    fit_stage.LEFT_OUT: "who has no row in it, and why",
     LEDGER: "what was spent; keep it, and keep it private",
 }
 

@@ -1,13 +1,21 @@
-"""Where a run's readings come from: meter files, or households that do not exist."""
+"""Where a run's rows come from: meter files, households that do not exist, or a table of any classes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
+from shoal.meters.quality import from_pandas, is_pandas
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+#: Name of a table that came as a frame of Python.
+FRAME = "a frame"
 
 
 @dataclass(frozen=True)
@@ -41,21 +49,32 @@ class Source:
     path: str = ""
     files: tuple[MeterFile, ...] = ()
     simulated: SimulatedMeters | None = None
+    table: bool = False  #: a row per answer, with a label
 
     @classmethod
-    def of(cls, source: Any) -> Source:
-        """A meter file, a folder of them, or a :class:`SimulatedMeters`."""
+    def of(cls, source: Any, *, table: bool = False) -> Source:
+        """A meter file, a folder of them, or a :class:`SimulatedMeters`; with ``table``, a class table in a file."""
         if isinstance(source, Source):
             return source
         if isinstance(source, SimulatedMeters):
             return cls(digest_of(vars(source)), simulated=source)
         if not isinstance(source, (str, Path)):
-            raise InputError("source must be a meter file, a folder of meter files or shoal.SimulatedMeters(...)")
+            raise InputError(
+                "source must be a file, a folder of files or shoal.SimulatedMeters(...); a frame needs a label, the "
+                "name of the column that says whose row it is"
+            )
         from shoal.meters.readings import meter_files
 
         files = tuple(MeterFile(f.name, file_digest(f), f.stat().st_size) for f in meter_files(source))
         where = str(Path(source).resolve()) if Path(source).exists() else str(source)
-        return cls(digest_of([[one.name, one.digest] for one in files]), where, files)
+        return cls(digest_of([[one.name, one.digest] for one in files]), where, files, table=table)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, where they were found."""
+        from shoal.meters.readings import meter_files
+
+        return meter_files(self.path)
 
     @classmethod
     def from_json(cls, content: Any) -> Source:
@@ -66,13 +85,25 @@ class Source:
             content["path"],
             tuple(MeterFile(**one) for one in content["files"]),
             None if made_up is None else SimulatedMeters(**made_up),
+            bool(content.get("table", False)),
         )
 
     def __str__(self) -> str:
         if self.simulated is not None:
             one = self.simulated
             return f"{one.households} simulated households, {one.days} days (nobody real is behind them)"
-        return Path(self.path).name
+        return FRAME if self.files and self.files[0].name == FRAME else Path(self.path).name
+
+
+def frame_of(source: Any) -> pl.DataFrame | None:
+    """A frame of polars or pandas as one of polars; None for anything else."""
+    import polars as pl
+
+    if is_pandas(source):
+        return from_pandas(source, "source")
+    if isinstance(source, pl.LazyFrame):
+        return source.collect()
+    return source if isinstance(source, pl.DataFrame) else None
 
 
 def in_words_of_a_run(error: InputError) -> InputError:

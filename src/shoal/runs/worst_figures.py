@@ -10,9 +10,8 @@ from shoal.codebooks.codebook import Codebook
 from shoal.designs.design import frontier
 from shoal.errors import InputError
 from shoal.mechanism_reader import load
-from shoal.meters.forecast import Forecasts
 from shoal.runs.context import DESIGN, Context
-from shoal.runs.stages.design_stage import laws
+from shoal.runs.fitted import fitted
 from shoal.workers.executor import Failure
 
 
@@ -63,12 +62,13 @@ def frontier_of(task: FrontierTask) -> dict[str, list[float]]:
     """One shard's."""
     mechanism = load(task.mechanism)
     graph = mechanism.graph
-    forecasts = Forecasts.load(task.forecasts)
-    if tuple(forecasts.households) != graph.labels:
+    shard = fitted(task.forecasts, task.query, task.unit)
+    if shard.labels != graph.labels:
         raise InputError("dir: some households have no forecast today; ask again after a day when all are there")
     found = frontier(
-        laws(forecasts, task.query, task.unit), graph, task.methods, task.epsilon, task.rho, seed=task.seed,
+        shard.laws(), graph, task.methods, task.epsilon, task.rho, seed=task.seed,
         iterations=task.iterations, scope=mechanism.scope,
+        times=1 if isinstance(mechanism, Codebook) else mechanism.times,
     )  # fmt: skip
     return {name: [float(one) for one in found.delta_upper[name]] for name in task.methods}
 

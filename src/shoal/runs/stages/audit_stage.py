@@ -14,7 +14,6 @@ import numpy as np
 
 from shoal.audits.audit import audit
 from shoal.audits.book_audit import audit_book
-from shoal.audits.guard import model_guard
 from shoal.card.book_measures import book_audit_facts
 from shoal.card.facts import AuditFacts, DesignFacts
 from shoal.card.measures import audit_facts
@@ -23,8 +22,8 @@ from shoal.designs.design import design
 from shoal.designs.parts import part_of
 from shoal.errors import InputError
 from shoal.mechanism_reader import load
-from shoal.meters.forecast import Forecasts
 from shoal.runs.context import DESIGN, Context, Made
+from shoal.runs.fitted import fitted
 from shoal.runs.jobs import Listing, Part
 from shoal.runs.stages.design_stage import hardest
 from shoal.workers.executor import Failure
@@ -48,6 +47,7 @@ class AuditTask:
     forecasts: str
     component: int
     query: str
+    unit: str
     samples: int
     confidence: float
     seed: int
@@ -71,18 +71,16 @@ def do(task: AuditTask) -> AuditFacts:
         seed=task.seed,
         progress=tick,
     )
-    everyone = Forecasts.load(task.forecasts)
-    place = {name: i for i, name in enumerate(everyone.households)}
+    everyone = fitted(task.forecasts, task.query, task.unit)
     guard = None
-    if all(name in place for name in members):  # in a run that goes on, a member may have no forecast today
-        forecasts = everyone.take([place[name] for name in members], {})
-        guard = model_guard(
-            group, forecasts, query=task.query, fitted_on_private_data=True, n_draws=DRAWS, seed=task.seed
-        )
+    if set(members) <= set(everyone.labels):  # in a run that goes on, a member may have no answer today
+        guard = everyone.take(members).guard(group, DRAWS, task.seed)
     rho = float(group.rho.mean())
     equal = None
     if rho > 0:
-        noisy = design(group.classes, group.graph, "white", float(group.epsilon.max()), rho, scope=group.scope)
+        noisy = design(
+            group.classes, group.graph, "white", float(group.epsilon.max()), rho, scope=group.scope, times=group.times
+        )
         equal = noisy.certificate.delta_upper
     return audit_facts(attacked, guard=guard, equal_noise_delta=equal)
 
@@ -101,7 +99,14 @@ def stage(context: Context) -> Made:
     forecasts = {part.key: made_of for part, made_of in listing.pairs}
     tasks = [
         AuditTask(
-            part.path, forecasts[part.key].path, component, config.query, config.audit_samples, confidence, config.seed
+            part.path,
+            forecasts[part.key].path,
+            component,
+            config.query,
+            config.answers,
+            config.audit_samples,
+            confidence,
+            config.seed,
         )
         for part, component in chosen
     ]

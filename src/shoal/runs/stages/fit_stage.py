@@ -6,12 +6,15 @@ what was metered later, in kW; and in a run that goes on from day to day ``<key>
 today.
 
 Crowds are formed of those who have a forecast, and stay: in a run that goes on, those who are silent count as members
-of their crowd, and a crowd of which fewer than the least number have something new is left out that day as a whole.
-Who is silent can be seen; what anybody consumed plays no part in it.
+of their crowd, who joins is given one (:mod:`shoal.runs.members`), and a crowd of which fewer than the least number
+have something new is left out that day as a whole. Who is silent can be seen; what anybody consumed plays no part in
+it. A limit on the largest share of a crowd's load is held at every release: a crowd that is above it that day is left
+out, which says so much about its load.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,13 +28,15 @@ from shoal.card.facts import LISTED, FitFacts
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters import clock, window
+from shoal.meters.answered import TRUTH, off_by
 from shoal.meters.forecast import Forecasts, forecast
-from shoal.meters.neighborhoods import crowd_graph
+from shoal.meters.neighborhoods import crowd_graph, habits
 from shoal.meters.quality import Readings
 from shoal.meters.update import ABSENT, update_forecasts
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, FORECASTS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.members import Roster
 from shoal.runs.neighborhood import READING, Grouped, grouped_readings
 from shoal.runs.regroup import Received
 from shoal.runs.shards import read_shard, readings_of, write_frame
@@ -48,10 +53,11 @@ DAILY = ("origin", "refit_days", "drift_level")
 
 QUALITY_TABLE, LEFT_OUT = "quality.csv", "left_out.csv"
 #: Suffixes of a shard's files.
-ALL, QUALITY, LEFT, TRUTH, CROWDS = "all.zip", "quality.parquet", "left.parquet", "truth.npy", "crowds.parquet"
-LATE = "joined after the crowds were fixed: no crowd would hide it"
+ALL, QUALITY, LEFT, CROWDS = "all.zip", "quality.parquet", "left.parquet", "crowds.parquet"
+LATE = "joined later, and no crowd has room yet: it waits for one, or for as many others as a crowd takes"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"
 THIN = "too few of its crowd have new readings: they would not hide it"
+SHARE = "a member of its crowd has more than the largest share allowed of the crowd's load"
 
 
 @dataclass(frozen=True)
@@ -73,16 +79,16 @@ class FitTask:
 
 @dataclass(frozen=True)
 class UpdateTask:
-    """Yesterday's forecasts with what was told about them, the readings since, and where to write today's."""
+    """Yesterday's forecasts, the readings since, and where to write today's."""
 
     forecasts: str
-    before: FitFacts
     readings: str
     out: str
     origin: str
     refit_days: int
     drift_level: float
     crowd: int
+    largest_share: float | None
 
 
 def do(task: FitTask) -> FitFacts:
@@ -99,63 +105,75 @@ def do(task: FitTask) -> FitFacts:
     )
     graph, forecasts = crowded(made, cells_of(task.readings), task)
     crowds = dict(zip(graph.labels, graph.components.tolist(), strict=True))
-    return _written(task.out, readings, forecasts, graph, crowds)
+    return _written(task.out, readings, forecasts, graph, Roster(crowds))
 
 
 def update(task: UpdateTask) -> FitFacts:
-    """Write the forecasts of a new day, of the households that were there the day before and have new readings.
+    """Write the forecasts of a new day, of the households that have a crowd and new readings.
 
-    A household that joins later has no place in a group that the ledger has fixed: it is left out with that reason.
-    One without new readings is left out today, since there is nothing new to release about it; it is kept beside the
-    others, so that it is back when its readings are. So is one whose crowd is too thin today.
+    A household that joins is given a crowd, or waits for one with that reason. One without new readings is left out
+    today, since there is nothing new to release about it; it is kept beside the others, so that it is back when its
+    readings are. So is one whose crowd is too thin today.
     """
     everyone = Path(task.forecasts).with_suffix(f".{ALL}")
     before = Forecasts.load(everyone if everyone.is_file() else task.forecasts)
     readings = readings_of(task.readings)
-    made, report = update_forecasts(
+    whole, report = update_forecasts(
         before,
         readings,
         origin=datetime.fromisoformat(task.origin),
         refit_days=task.refit_days,
         drift_level=task.drift_level,
     )
-    known = set(before.households)
-    late = {name: LATE for name in made.households if name not in known}
-    whole = made.take([i for i, name in enumerate(made.households) if name in known], late)
     heard = _heard(readings, before)
-    crowds = crowds_of(task.forecasts)
-    present = Counter(crowds[name] for name in whole.households if name in heard)
-    absent = {name: ABSENT for name in whole.households if name not in heard}
-    absent |= {name: THIN for name in whole.households if name in heard and present[crowds[name]] < task.crowd}
-    if len(absent) == len(whole.households):
+    names = whole.households
+    old = roster_of(task.forecasts)
+    roster = old.renewed(names, habits(whole), heard, cells_of(task.readings), task.crowd)
+    crowds = roster.crowds
+    present = Counter(crowds[name] for name in names if name in heard and name in crowds)
+    absent = {name: LATE for name in names if name not in crowds}
+    absent |= {name: ABSENT for name in names if name not in heard}
+    absent |= {name: THIN for name in names if name not in absent and present[crowds[name]] < task.crowd}
+    heavy = _above_share([name for name in names if name not in absent], whole, crowds, task.largest_share)
+    absent |= {name: SHARE for name in names if name not in absent and crowds[name] in heavy}
+    if len(absent) == len(names):
         raise InputError(f"readings: no crowd of this shard has {task.crowd} households with new readings")
-    forecasts = whole.take([i for i, name in enumerate(whole.households) if name not in absent], absent)
+    forecasts = whole.take([i for i, name in enumerate(names) if name not in absent], absent)
     if absent:
         put_whole(Path(task.out).with_suffix(f".{ALL}"), whole.save)
     drifted = heard.intersection(report.drifted)
-    groups = task.before
     graph = group_graph(forecasts.households, crowds)
     return replace(
-        _written(task.out, readings, forecasts, graph, crowds),
-        groups=groups.groups,
-        smallest_group=min(present[c] for c in set(present) if present[c] >= task.crowd),
-        largest_group=groups.largest_group,
-        edges=groups.edges,
+        _written(task.out, readings, forecasts, graph, roster),
         goes_on=True,
         carried=len(heard.intersection(report.carried)),
         refitted=len(heard.intersection(report.scheduled)) + len(drifted),
         drifted=len(drifted),
-        silent=len(known - set(forecasts.households)),
+        silent=len(old.crowds.keys() - set(forecasts.households)),
+        newcomers=sum(why == LATE for why in absent.values()),
+        joined=len(roster.joined),
+        merged_groups=roster.merged,
     )
+
+
+def _above_share(
+    names: Sequence[str], forecasts: Forecasts, crowds: Mapping[str, int], largest_share: float | None
+) -> set[int]:
+    """Crowds of which a member has more than the largest share of the total of these forecasts."""
+    if largest_share is None:
+        return set()
+    load = dict(zip(forecasts.households, forecasts.power.sum(axis=1).tolist(), strict=True))
+    of: dict[int, list[float]] = {}
+    for name in names:
+        of.setdefault(crowds[name], []).append(load[name])
+    return {crowd for crowd, loads in of.items() if max(loads) > largest_share * math.fsum(loads)}
 
 
 def merge(parts: Sequence[FitFacts]) -> FitFacts:
     return FitFacts.merged(parts)
 
 
-def _written(
-    out: str, readings: Readings, forecasts: Forecasts, graph: NeighborGraph, crowds: Mapping[str, int]
-) -> FitFacts:
+def _written(out: str, readings: Readings, forecasts: Forecasts, graph: NeighborGraph, roster: Roster) -> FitFacts:
     """Write a shard's files, the forecasts last; what to tell about them."""
     import polars as pl
 
@@ -164,20 +182,11 @@ def _written(
     path = Path(out)
     write_frame(path.with_suffix(f".{QUALITY}"), forecasts.quality)
     write_frame(path.with_suffix(f".{LEFT}"), pl.DataFrame(left, schema={"household": pl.String, "reason": pl.String}))
-    members = {"household": list(crowds), "crowd": list(crowds.values())}
-    write_frame(
-        path.with_suffix(f".{CROWDS}"), pl.DataFrame(members, schema={"household": pl.String, "crowd": pl.Int64})
-    )
+    write_roster(path, roster)
     put_whole(path.with_suffix(f".{TRUTH}"), lambda rough: save_array(rough, truth))
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
     return replace(forecasts.facts(graph), first=forecasts.households[0], later_known=known, later_absolute=off)
-
-
-def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
-    """Entries whose truth is known, and the sum of the absolute errors there."""
-    known = np.isfinite(truth) & np.isfinite(power)
-    return int(known.sum()), float(np.abs(power - truth)[known].sum())
 
 
 def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
@@ -205,16 +214,30 @@ def cells_of(readings: str | Path) -> dict[str, int]:
     return dict(zip(frame["household"].to_list(), frame["group"].to_list(), strict=True))
 
 
-def crowds_of(forecasts: str | Path) -> dict[str, int]:
-    """Household -> crowd, as they lie beside a shard of forecasts: everyone's, the silent ones' too."""
+def write_roster(shard: Path, roster: Roster) -> None:
+    """Write who is in which crowd beside a shard."""
+    import polars as pl
+
+    members = [(name, crowd, roster.thin.get(crowd, 0)) for name, crowd in roster.crowds.items()]
+    schema = {"household": pl.String, "crowd": pl.Int64, "thin": pl.Int64}
+    write_frame(shard.with_suffix(f".{CROWDS}"), pl.DataFrame(members, schema=schema, orient="row"))
+
+
+def roster_of(forecasts: str | Path) -> Roster:
+    """Who is in which crowd, as it lies beside a shard of forecasts: everyone, the silent ones too."""
     import polars as pl
 
     path = Path(forecasts).with_suffix(f".{CROWDS}")
     try:
-        frame = pl.read_parquet(path)
-        return dict(zip(frame["household"].to_list(), frame["crowd"].to_list(), strict=True))
+        rows = list(pl.read_parquet(path).select("household", "crowd", "thin").iter_rows())
     except (pl.exceptions.PolarsError, OSError):
         raise InputError(f"shard: {path.name} is missing or damaged; remove the shard, and fit again") from None
+    return Roster({name: crowd for name, crowd, _ in rows}, {crowd: thin for _, crowd, thin in rows if thin})
+
+
+def crowds_of(forecasts: str | Path) -> dict[str, int]:
+    """Household -> crowd, everyone's."""
+    return roster_of(forecasts).crowds
 
 
 def group_graph(households: Sequence[str], groups: Mapping[str, int]) -> NeighborGraph:
@@ -283,7 +306,7 @@ def stage(context: Context) -> Made:
         origin = _origin(grouped, config.origin)
         shards = grouped.shards
         if context.groups_fixed:
-            _refuse_other_groups(context, shards)
+            refuse_other_groups(context, shards)
         if before is not None:
             shards = [shard for shard in shards if shard.told(Received).number in before.forecasts]
         jobs = [fit_job(context.home, shard, config, origin, before) for shard in shards]
@@ -306,7 +329,6 @@ def stage(context: Context) -> Made:
         origin=origin,
         step_minutes=grouped.step_us / 60e6,
         failed=failed[:LISTED],
-        newcomers=grouped.newcomers,
         crowd=config.crowd,
         standing=config.standing,
     )
@@ -345,9 +367,8 @@ def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Yester
         old = before.forecasts[shard.told(Received).number]
         settings = {**config.part("refit_days", "drift_level"), "origin": origin}
         out = out_path(home, FORECASTS, "zip", settings, [old, shard])
-        told = old.told(FitFacts)
         going_on = UpdateTask(
-            old.path, told, shard.path, out, origin, config.refit_days, config.drift_level, config.crowd
+            old.path, shard.path, out, origin, config.refit_days, config.drift_level, config.crowd, config.largest_share
         )
         return Job(update, going_on, out, (old, shard))
     settings = {
@@ -385,7 +406,7 @@ def _origin(grouped: Grouped, asked: str | None) -> str:
     raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
 
 
-def _refuse_other_groups(context: Context, shards: Sequence[Part]) -> None:
+def refuse_other_groups(context: Context, shards: Sequence[Part]) -> None:
     """Once answers have left, groups stay as they were: a household's neighbors are fixed by the ledger."""
     if not (context.folder / FIT).is_file():
         return  # the ledger itself refuses other neighbors

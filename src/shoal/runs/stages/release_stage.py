@@ -13,8 +13,9 @@ answers has no table to pass on.
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,14 +30,15 @@ from shoal.graph import NeighborGraph
 from shoal.ledger.ledger import Ledger
 from shoal.ledger.overview import Overview
 from shoal.mechanism_reader import Releaser, load
-from shoal.meters.forecast import Forecasts
+from shoal.meters.answered import NAMES
 from shoal.noise.source import standard_normals
 from shoal.runs.config import DELTA, Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
+from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.folder import LEDGER, Folder
 from shoal.runs.jobs import Listing, Part, done, out_path, receipted
 from shoal.runs.stages.design_stage import bound_of, hardest
-from shoal.runs.stages.fit_stage import TRUTH, off_by, save_array
+from shoal.runs.stages.fit_stage import save_array
 from shoal.runs.store import Store, put_whole
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, Failure
@@ -46,10 +48,8 @@ if TYPE_CHECKING:
 
 SETTINGS = ("query", "scale", "ledger")
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
-#: Times the largest forecast of its group that a household's expected error may be: above any load there is.
+#: Times the largest answer of its group that a label's expected error may be: above any load there is.
 PLAUSIBLE = 10.0
-#: Column of names in the owner's tables.
-NAMES = "household"
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class Shown(Record):
     mechanism: str
     later_known: int
     later_absolute: float
+    owner_columns: tuple[str, ...] = (NAMES,)  #: those that stay with the owner
 
 
 def do(task: DrawTask) -> Drawn:
@@ -90,9 +91,9 @@ def do(task: DrawTask) -> Drawn:
     for part in (task.mechanism, task.forecasts):
         part.check()
     mechanism = load(task.mechanism.path)
-    forecasts = Forecasts.load(task.forecasts.path)
-    answers = true_answers(forecasts, task.query, task.unit, task.normals)
-    labels = forecasts.households
+    shard = fitted(task.forecasts.path, task.query, task.unit)
+    answers = true_answers(shard, task.normals)
+    labels = shard.owners
     if isinstance(mechanism, Codebook):
         return Drawn(labels, answers, mechanism.release(list(labels)))
     return Drawn(labels, answers, mechanism.release(answers, list(labels)))
@@ -102,43 +103,33 @@ def merge(parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
     return ReleaseFacts.merged(parts)
 
 
-def true_answers(forecasts: Forecasts, query: str, unit: str, normals: str | None) -> FloatArray:
+def true_answers(shard: Fitted, normals: str | None) -> FloatArray:
     """What is asked: the answers before the mechanism. A trajectory is drawn once and kept before it is used."""
-    if query != "trajectory":
-        return forecasts.answer(query, unit=unit)
+    if not shard.drawn:
+        return shard.answers()
     path = Path(normals or "")
     if not path.is_file():
-        values = np.array([z / 2.0**120 for z in standard_normals(forecasts.log_mean.size)])
-        put_whole(path, lambda rough: save_array(rough, values.reshape(forecasts.log_mean.shape)))
-    return forecasts.answer(query, np.load(path, allow_pickle=False))
+        shape = shard.laws().means.shape
+        values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
+        put_whole(path, lambda rough: save_array(rough, values.reshape(shape)))
+    return shard.answers(np.load(path, allow_pickle=False))
 
 
-def released_table(forecasts: Forecasts, graph: NeighborGraph, released: FloatArray) -> pl.DataFrame:
-    """household, group, row, step, timestamp, released_kw, sorted by group and row, of (n, h) ``released`` in kW.
+def released_table(shard: Fitted, graph: NeighborGraph, released: FloatArray) -> pl.DataFrame:
+    """(m, k) released answers as they are written, sorted by group and row.
 
     The rows of a group are numbered in an order from the cryptographic source.
     """
-    import polars as pl
-
-    n, h = released.shape
+    n = len(released)
     group_of = dict(zip(graph.labels, graph.components.tolist(), strict=True))
-    groups = np.array([group_of[name] for name in forecasts.households], dtype=np.int64)
+    groups = np.array([group_of[name] for name in shard.owners], dtype=np.int64)
     drawn = list(range(n))
     secrets.SystemRandom().shuffle(drawn)
     order = np.array(drawn)[np.argsort(groups[drawn], kind="stable")]
     groups = groups[order]
     first = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1])
     rows = np.arange(n) - np.repeat(first, np.diff(np.append(first, n))) + 1
-    return pl.DataFrame(
-        {
-            NAMES: pl.Series(forecasts.households, dtype=pl.String).gather(np.repeat(order, h)),
-            "group": np.repeat(groups + 1, h),
-            "row": np.repeat(rows, h),
-            "step": np.tile(np.arange(1, h + 1), n),
-            "timestamp": forecasts.timestamps.gather(np.tile(np.arange(h), n)),
-            "released_kw": released[order].ravel(),
-        }
-    )
+    return shard.table(order, groups + 1, rows, released)
 
 
 # ------------------------------------------------------------------ the stage
@@ -165,7 +156,7 @@ def stage(context: Context) -> Made:
         raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
     context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
     together = config.scope == "table"
-    _tables(context.folder, [part.path for part in given], together)
+    _tables(context.folder, given, together)
     facts = merge([_facts(part, name, head, config, overview) for part in given])
     written = (RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ()))
     return Made(written, replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
@@ -174,14 +165,14 @@ def stage(context: Context) -> Made:
 def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
     """Shards that were released, now or before, and those that could not be."""
     name, home, text = context.release_name, context.home, "releasing through the ledger"
-    unit = context.config.answers
+    asked = context.config
     finished: dict[int, Part] = {}
     failed: list[Lost] = []
     outs = [out_path(home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
     waiting = []
     for number, (mechanism, forecast) in enumerate(listing.pairs):
         try:
-            found = _released_before(ledger, name, mechanism, forecast, outs[number], unit)
+            found = _released_before(ledger, name, mechanism, forecast, outs[number], asked)
         except InputError as error:
             failed.append(Lost(RELEASED, mechanism.key, str(error)))
             continue
@@ -194,9 +185,9 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
     for number in waiting:
         mechanism, forecast = listing.pairs[number]
         normals = None
-        if context.config.query == "trajectory":
+        if asked.query == "trajectory":
             normals = out_path(home / SHARDS, "draws", "npy", {"name": name}, [mechanism])
-        tasks.append(DrawTask(mechanism, forecast, context.config.query, unit, normals))
+        tasks.append(DrawTask(mechanism, forecast, asked.query, asked.answers, normals))
     for position, result in executor.run(do, tasks):
         number = waiting[position]
         mechanism, forecast = listing.pairs[number]
@@ -204,7 +195,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             failed.append(Lost(RELEASED, mechanism.key, result.message))
             continue
         try:
-            finished[number] = _charged(ledger, name, mechanism, forecast, result, outs[number], unit)
+            finished[number] = _charged(ledger, name, mechanism, forecast, result, outs[number], asked)
         except BudgetError as error:
             so_far = sum(part.households for part in finished.values())
             others = f". {so_far} household(s) of other shards had been released and charged before"
@@ -216,7 +207,9 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
     return [finished[number] for number in sorted(finished)], failed
 
 
-def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str, unit: str) -> Part | None:
+def _released_before(
+    ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str, asked: Config
+) -> Part | None:
     """A shard that was charged before the run was interrupted; where it is not written yet, it is from the record."""
     written = done(out)
     if ledger.recorded([forecast.told(FitFacts).first], name)[0] is None:  # a shard is charged as a whole
@@ -229,50 +222,59 @@ def _released_before(ledger: Ledger, name: str, mechanism: Part, forecast: Part,
     if written is not None:
         return written
     forecast.check()
-    forecasts = Forecasts.load(forecast.path)
-    answers = ledger.recorded(list(forecasts.households), name)
+    shard = fitted(forecast.path, asked.query, asked.answers)
+    answers = ledger.recorded(list(shard.owners), shard.questions(name))
     known = [answer for answer in answers if answer is not None]
     if len(known) != len(answers):
         return None  # the ledger decides: it gives recorded answers again and refuses another question
-    return _written(mechanism, forecast, forecasts, np.array(known), out, unit)
+    return _written(mechanism, shard, np.array(known), out)
 
 
-def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str, unit: str) -> Part:
-    shown = ledger.charge(
-        Path(mechanism.path).read_bytes(),
-        drawn.answers,
-        drawn.drawn,
-        drawn.labels,
-        query_ids=name,
-        bounds=bound_of(mechanism),
-    )
-    return _written(mechanism, forecast, Forecasts.load(forecast.path), shown, out, unit)
+def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str, asked: Config) -> Part:
+    shard = fitted(forecast.path, asked.query, asked.answers)
+    content, ids = Path(mechanism.path).read_bytes(), shard.questions(name)
+    shown = drawn.drawn.copy()
+    left = np.arange(len(drawn.labels))
+    if asked.standing and isinstance(load(mechanism.path), Codebook):
+        # Whose draw is kept gets its curve of the day; what was drawn for it now is thrown away.
+        kept = ledger.renew(content, drawn.labels, query_ids=ids)
+        for i, answer in enumerate(kept):
+            if answer is not None:
+                shown[i] = answer
+        left = np.array([i for i in left if kept[i] is None], dtype=np.intp)
+    if len(left):
+        shown[left] = ledger.charge(
+            content,
+            drawn.answers[left],
+            drawn.drawn[left],
+            [drawn.labels[i] for i in left],
+            query_ids=[ids[i] for i in left],
+            bounds=bound_of(mechanism),
+        )
+    return _written(mechanism, shard, shown, out)
 
 
-def _written(mechanism: Part, forecast: Part, forecasts: Forecasts, released: FloatArray, out: str, unit: str) -> Part:
+def _written(mechanism: Part, shard: Fitted, released: FloatArray, out: str) -> Part:
     """The released shard, after its charge."""
-    power = released if unit == "kw" else forecasts.to_power(released)
-    table = released_table(forecasts, load(mechanism.path).graph, power)
+    table = released_table(shard, load(mechanism.path).graph, released)
     put_whole(out, lambda rough: table.write_parquet(rough))
-    truth = np.load(forecast.beside(TRUTH), allow_pickle=False)
-    known, off = off_by(truth, power)
-    return receipted(out, Shown(len(forecasts.households), mechanism.key, known, off))
+    return receipted(out, Shown(len(shard.labels), mechanism.key, *shard.off(released), shard.owner_columns))
 
 
-def _tables(folder: Folder, paths: Iterable[str], together: bool) -> None:
+def _tables(folder: Folder, parts: Sequence[Part], together: bool) -> None:
     """Everyone's figures in one table: with names for the owner, without them to pass on if they may leave together."""
     import polars as pl
 
     shards, groups = [], 0
-    for path in paths:
-        shard = pl.scan_parquet(path)
+    for part in parts:
+        shard = pl.scan_parquet(part.path)
         shards.append(shard.with_columns(pl.col("group") + groups))
         groups += int(shard.select(pl.col("group").max()).collect().item())
     every = pl.concat(shards)
     folder.write(CSV, lambda path: every.sink_csv(path))
     folder.write(PARQUET, lambda path: every.sink_parquet(path))
     if together:
-        folder.write(PUBLIC, lambda path: every.drop(NAMES).sink_csv(path))
+        folder.write(PUBLIC, lambda path: every.drop(parts[0].told(Shown).owner_columns).sink_csv(path))
 
 
 def _facts(part: Part, name: str, head: str, config: Config, overview: Overview) -> ReleaseFacts:
@@ -285,7 +287,7 @@ def _facts(part: Part, name: str, head: str, config: Config, overview: Overview)
         head=head,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases),
+        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases, worst.mode),
         later_known=told.later_known,
         later_absolute=told.later_absolute,
     )

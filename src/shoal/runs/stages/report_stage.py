@@ -29,13 +29,11 @@ from shoal.errors import InputError, ShoalError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import Releaser, load
-from shoal.meters.forecast import Forecasts
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
+from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.jobs import Part
 from shoal.runs.prices import prices
-from shoal.runs.stages.design_stage import laws
-from shoal.runs.stages.fit_stage import TRUTH
 from shoal.runs.stages.release_stage import Shown, open_ledger
 from shoal.validation import FloatArray
 
@@ -48,7 +46,6 @@ LABELS, ACCOUNTS, ENTRIES = 60, 20, 50_000
 SHARES, STEPS = (0.1, 0.25, 0.5, 0.8, 1.0 + 1e-7), 3
 #: ε of one answer, and crowds, that errors at equal ε are shown for.
 EPSILONS, CROWDS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0), 4
-OTHERS = "in another group, which is not on this page"
 
 
 @dataclass(frozen=True)
@@ -77,14 +74,18 @@ def stage(
     """Write the page, with other designs beside the one that was used; and, if wanted, the one to pass on."""
     config, text = context.config, "writing the report"
     shard = _hardest(context)
-    mechanism, forecasts, truth, released, groups = _shown(shard)
+    mechanism, answers, released, groups = _shown(shard, config)
     context.tell(text, 1, 4)
     compared: dict[str, Mechanism] = {}
     line = None
+    cost: dict[str, Any] = {}
+    # What cannot be designed or priced here is not shown: the release stands without it.
+    with suppress(ShoalError):
+        cost = _price(shard, config)
     if isinstance(mechanism, Mechanism):
         for method in ("none", "white", "paper"):
             if method != mechanism.method and mechanism.rho.mean() > 0:
-                with suppress(ShoalError):  # what cannot be designed here is not shown: the release stands without it
+                with suppress(ShoalError):
                     compared[method] = design(
                         mechanism.classes,
                         mechanism.graph,
@@ -92,14 +93,13 @@ def stage(
                         config.epsilon,
                         float(mechanism.rho.mean()),
                         scope=mechanism.scope,
+                        times=mechanism.times,
                     )
         context.tell(text, 2, 4)
-        with suppress(ShoalError):
-            line = _frontier(context, mechanism, forecasts)
-    cost: dict[str, Any] = {}
-    if config.query == "point" and config.scale == "kw":
-        with suppress(ShoalError):
-            cost = _price(shard, config)
+        # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
+        if not (cost and facts[1].all_alike):
+            with suppress(ShoalError):
+                line = _frontier(context, mechanism, answers)
     context.tell(text, 3, 4)
     verification = None
     with open_ledger(context.folder, config) as ledger:
@@ -108,9 +108,7 @@ def stage(
             verification = ledger.verify()
     total = facts[1].groups
     shown = replace(
-        forecasts.exhibits(
-            _laws_alone(mechanism, forecasts), released, truth if np.isfinite(truth).any() else None, unit="kw"
-        ),
+        answers.exhibits(_laws_alone(mechanism, answers), released),
         alternatives=compared,
         frontier=line,
         accounts=overview.worst,
@@ -127,15 +125,16 @@ def stage(
         context.folder.write(PUBLIC, lambda path: write_page(path, card, title=config.title, made=made))
     intact = None if verification is None else bool(verification.ok)
     written = (REPORT, PUBLIC) if config.public else (REPORT,)
-    return Made(written, ReportFacts(len(forecasts.households), intact))
+    return Made(written, ReportFacts(len(answers.labels), intact))
 
 
 def _price(shard: Shard, config: Config) -> dict[str, Any]:
     """Error of crowds' curves on this shard's households, by size of crowd and of population."""
-    forecasts = Forecasts.load(shard.forecasts.path)
-    found = prices(
-        forecasts.power, np.load(shard.forecasts.beside(TRUTH), allow_pickle=False), config.crowd, config.seed
-    )
+    known = fitted(shard.forecasts.path, config.query, config.answers).priced()
+    if known is None:
+        return {}
+    power, truth = known
+    found = prices(power, truth, config.crowd, config.seed)
     what = "more error than without protection, %" if found.metered else "error, % of the mean forecast"
     plots = []
     for name, line, x in (
@@ -147,29 +146,32 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
             plots.append(
                 lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, dots=True)])
             )
-    plots.append(_by_epsilon(forecasts.power, config))
     said = "against what was metered later" if found.metered else "against the forecast it stands for"
     return {
         "price": tuple(plots),
         "price_says": (
             f"Everybody gets the curve of a crowd: its error {said}, for crowds formed by these forecasts from the "
-            f"{len(forecasts.households)} households of one shard. Small crowds and large populations cost least; this "
+            f"{len(power)} households of one shard. Small crowds and large populations cost least; this "
             f"release has crowds of at least {config.crowd}.",
-            "A larger ε buys less error with a codebook, one of a few curves of the crowd for each household, and "
-            "nothing that is ε-private errs less than the least points. Equal noise is shown at a weaker guarantee, "
-            "δ = 1e-5.",
+        ),
+        "equal_epsilon": _by_epsilon(power, config),
+        "equal_epsilon_says": (
+            f"What an ε costs, by method, in {CROWDS} crowds of these forecasts. The crowd's own curve is the same for "
+            "all and has one error at every ε. A larger ε errs less with a codebook, one of a few curves of the crowd "
+            "for each household, and nothing that is ε-private errs less than the dashed line. Equal noise is shown at "
+            "a weaker guarantee, δ = 1e-5.",
         ),
     }
 
 
-def _laws_alone(mechanism: Releaser, forecasts: Forecasts) -> Mechanism:
+def _laws_alone(mechanism: Releaser, answers: Fitted) -> Mechanism:
     """A mechanism of the labels on the page that names them: of a codebook, the answers as they are."""
     if isinstance(mechanism, Mechanism):
         return mechanism
     group_of = dict(zip(mechanism.graph.labels, mechanism.graph.components.tolist(), strict=True))
-    names = forecasts.households
+    names = answers.labels
     graph = NeighborGraph.within_groups(names, [group_of[name] for name in names])
-    return design(forecasts.classes("point", unit="kw"), graph, "none", mechanism.epsilon, 1.0)
+    return design(answers.laws(), graph, "none", mechanism.epsilon, 1.0)
 
 
 def _by_epsilon(power: FloatArray, config: Config) -> Plot:
@@ -216,12 +218,10 @@ def _hardest(context: Context) -> Shard:
     raise InputError("dir: nothing was released that a page could show; run `shoal release` first")
 
 
-def _shown(shard: Shard) -> tuple[Releaser, Forecasts, FloatArray, FloatArray, int]:
-    """Mechanism, forecasts, what came later and what was released, of the groups on the page; how many these are."""
-    import polars as pl
-
-    whole, everyone = load(shard.mechanism.path), Forecasts.load(shard.forecasts.path)
-    place = {name: i for i, name in enumerate(everyone.households)}
+def _shown(shard: Shard, config: Config) -> tuple[Releaser, Fitted, FloatArray, int]:
+    """Mechanism, answers and what was released, of the groups on the page; how many these are."""
+    whole, everyone = load(shard.mechanism.path), fitted(shard.forecasts.path, config.query, config.answers)
+    place = set(everyone.labels)
     labels, component = whole.graph.labels, whole.graph.components
     first = int(component[labels.index(whole.certificate.worst_edge[0])])
     members: list[str] = []
@@ -233,22 +233,15 @@ def _shown(shard: Shard) -> tuple[Releaser, Forecasts, FloatArray, FloatArray, i
             break
         if len(group) > 1 or not members:
             members, groups = members + group, groups + 1
-    rows = [place[name] for name in members]
-    gone = {name: OTHERS for name in everyone.households if name not in set(members)}
-    forecasts = everyone.take(rows, gone)
-    truth = np.load(shard.forecasts.beside(TRUTH), allow_pickle=False)[rows]
-    table = pl.read_parquet(shard.released.path).filter(pl.col("household").is_in(members))
-    order = pl.DataFrame({"household": members})
-    values = order.join(table.sort("step"), on="household", how="left", maintain_order="left_right")["released_kw"]
-    released = values.to_numpy().reshape(len(members), forecasts.horizon)
-    mechanism = whole if isinstance(whole, Codebook) else part_of(whole, members)
-    return mechanism, forecasts, truth, released, groups
+    answers = everyone.take(members)
+    released = answers.released(shard.released.path)
+    return whole if isinstance(whole, Codebook) else part_of(whole, members), answers, released, groups
 
 
-def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> Frontier:
+def _frontier(context: Context, mechanism: Mechanism, answers: Fitted) -> Frontier:
     """δ against ρ of equal noise and of the method in use, by a short search where that searches."""
     config = context.config
-    classes = laws(forecasts, config.query, config.answers)
+    classes = answers.laws()
     price = perfect_rho(classes, mechanism.graph, METHODS[mechanism.method].price or "transport")
     budgets = [price * share for share in SHARES]
     return frontier(
@@ -259,5 +252,6 @@ def _frontier(context: Context, mechanism: Mechanism, forecasts: Forecasts) -> F
         budgets,
         seed=config.seed,
         scope=mechanism.scope,
+        times=mechanism.times,
         iterations=STEPS,
     )

@@ -1,0 +1,72 @@
+"""``shoal serve`` as a process that can be killed, and a small run for it to offer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import shoal
+
+#: A small neighborhood with codebooks, so that a release costs something.
+SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "season": "day", "crowd": 4, "epsilon": 2.0}
+
+
+def designed(folder: Path, households: int = 16) -> Path:
+    """A run in ``folder`` that has a design and has released nothing."""
+    run = shoal.Run(folder, shoal.SimulatedMeters(households, 8, 60), method="codebook", **SETTINGS)
+    run.do("fit")
+    run.do("design")
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Service:
+    """``shoal serve`` as a process of its own; ``key`` is the first owner's, where it was printed."""
+
+    def __init__(self, folder: Path, ledger: str, port: int | None = None) -> None:
+        self.port = port or free_port()
+        self.address = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, "-m", "shoal", "serve", str(folder), "--port", str(self.port), "--ledger", ledger]
+        quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=quiet
+        )
+        self.key, self.log = "", []
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            found = re.search(r"shoal_o_\S+", line)
+            self.key = found[0] if found else self.key
+            if '"started"' in line:
+                break
+        threading.Thread(target=self._read, daemon=True).start()
+        for _ in range(400):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            time.sleep(0.05)
+        raise TimeoutError("the service does not listen")
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.log.append(line)
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(20)
+
+    def stop(self) -> int:
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(30)

@@ -1,0 +1,260 @@
+"""A table with a label in every row: CSV, Parquet or Arrow, read in batches; text never reaches a message.
+
+| what is found | what is done |
+| --- | --- |
+| a column that is not numeric, and was not named | is no entry: it is left out |
+| a cell without a value | its row is left out, and counted |
+| text, NaN or an infinity in an entry | refused: somebody has to say what it stands for |
+| a row without a label | refused |
+| a column with one value in all rows | is left out: it tells nobody apart |
+
+A long table (label, time, value) is turned into one row per label, an entry per time; every label must have a value at
+each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.errors import InputError
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Entries taken from the input at a time.
+BATCH = 4_000_000
+#: Rows of a CSV file that its numeric columns are recognized by.
+LOOKED_AT = 1000
+#: Columns of the released table that are shoal's own.
+SOURCE_ROW, LABEL, GROUP, ROW = "source_row", "label", "group", "row"
+OWN = (SOURCE_ROW, LABEL, GROUP, ROW)
+ARROW = (".arrow", ".ipc", ".feather")
+#: Column of entries in a batch.
+VALUES = "values"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of a table are what. ``time`` and ``value`` are those of a long table."""
+
+    label: str
+    entries: tuple[str, ...]
+    left_out: tuple[str, ...] = ()  #: columns that are neither
+    time: str | None = None
+    value: str | None = None
+
+
+@dataclass
+class Extent:
+    """What a pass over a table has seen: rows taken and left out, and of every entry its center, spread and ends."""
+
+    entries: int
+    rows: int = 0
+    incomplete: int = 0
+    mean: FloatArray = field(init=False)
+    scatter: FloatArray = field(init=False)
+    low: FloatArray = field(init=False)
+    high: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mean, self.scatter = np.zeros((2, self.entries))
+        self.low, self.high = np.full(self.entries, np.inf), np.full(self.entries, -np.inf)
+
+    def add(self, values: FloatArray) -> None:
+        """Means and sums of squares of two sets of rows combined (Chan, Golub & LeVeque 1979)."""
+        count = len(values)
+        if not count:
+            return
+        with np.errstate(over="ignore"):
+            mean = values.mean(axis=0)
+            apart = mean - self.mean
+            total = self.rows + count
+            self.scatter += ((values - mean) ** 2).sum(axis=0) + apart**2 * (self.rows * count / total)
+        self.mean += apart * (count / total)
+        self.low, self.high = np.minimum(self.low, values.min(axis=0)), np.maximum(self.high, values.max(axis=0))
+        self.rows = total
+
+    @property
+    def constant(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        return np.asarray(self.low == self.high)
+
+    @property
+    def spread(self) -> FloatArray:
+        """Standard deviation of every entry over all rows."""
+        return np.asarray(np.sqrt(self.scatter / max(self.rows, 1)))
+
+
+def open_table(files: Sequence[Path]) -> pl.LazyFrame:
+    """The rows of files of one layout, one after the other; the columns of CSV files stay text."""
+    import polars as pl
+
+    try:
+        parts = [_open(file) for file in files]
+        schemas = [part.collect_schema() for part in parts]
+    except (pl.exceptions.PolarsError, OSError, UnicodeError):  # their texts may quote the data
+        raise InputError("table: it is empty, or cannot be read as CSV, Parquet or Arrow") from None
+    if any(schema != schemas[0] for schema in schemas[1:]):
+        raise InputError("table: its files differ in their columns; give files of one layout")
+    return pl.concat(parts) if len(parts) > 1 else parts[0]
+
+
+def _open(file: Path) -> pl.LazyFrame:
+    import polars as pl
+
+    name = file.name.lower()
+    if name.endswith((".parquet", ".pq")):
+        return pl.scan_parquet(file)
+    if name.endswith(ARROW):
+        return pl.scan_ipc(file)
+    separator = ","
+    if not name.endswith(".gz"):
+        with file.open(encoding="utf-8-sig") as handle:
+            header = handle.readline()
+        separator = max(",;\t", key=header.count)
+    return pl.scan_csv(file, separator=separator, infer_schema=False)
+
+
+def layout_of(
+    raw: pl.LazyFrame,
+    label: str,
+    columns: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    time: str | None = None,
+    value: str | None = None,
+) -> Layout:
+    """Which columns are entries: those named, or all numeric ones but the label and what is dropped."""
+    schema = raw.collect_schema()
+    found = list(schema)
+    for name, setting in ((label, "label"), (time, "timestamp_column"), (value, "value_column")):
+        if name is not None and name not in schema:
+            raise InputError(f"{setting}: the table has no column {name!r}; its columns are {_listed(found)}")
+    if (time is None) != (value is None):
+        raise InputError("timestamp_column and value_column belong together: a long table has a time and a value")
+    if time is not None:
+        if columns or drop:
+            raise InputError("columns and drop are for tables with an entry per column, not for long ones")
+        return Layout(label, (), tuple(c for c in found if c not in (label, time, value)), time, value)
+    named, dropped = _named(columns, found, "columns"), _named(drop, found, "drop")
+    if label in named or label in dropped:
+        raise InputError("label: the column of labels can be neither an entry nor dropped")
+    numeric = _numeric(raw, schema)
+    if named:
+        odd = [c for c in named if c not in numeric]
+        if odd:
+            raise InputError(f"columns: {odd[0]!r} holds text or dates; entries are numbers. Leave it out of --columns")
+        entries = tuple(c for c in named if c not in dropped)
+    else:
+        entries = tuple(c for c in found if c in numeric and c != label and c not in dropped)
+    if not entries:
+        raise InputError("columns: no numeric column is left for the entries; name them with --columns")
+    taken = [c for c in entries if c in OWN]
+    if taken:
+        raise InputError(f"columns: {taken[0]!r} is a column of the released table itself; rename yours, or --drop it")
+    return Layout(label, entries, tuple(c for c in found if c != label and c not in entries))
+
+
+def _named(given: Sequence[str], found: Sequence[str], setting: str) -> list[str]:
+    """Columns as they were named, each for itself or several with commas between them."""
+    names: list[str] = []
+    for text in given:
+        names += [text] if text in found else [part.strip() for part in text.split(",")]
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InputError(f"{setting}: the table has no column {missing[0]!r}; its columns are {_listed(found)}")
+    return list(dict.fromkeys(names))
+
+
+def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
+    """Columns of numbers; of text columns those whose first rows are numbers, or empty with one number at least."""
+    import polars as pl
+
+    texts = [name for name, kind in schema.items() if kind == pl.String]
+    numbers = {name for name, kind in schema.items() if kind.is_numeric()}
+    if texts:
+        try:
+            head = raw.select(texts).head(LOOKED_AT).collect()
+        except pl.exceptions.PolarsError:
+            raise InputError("table: it is empty, or its rows do not have the columns of its header") from None
+        for name in texts:
+            cells = head[name].str.strip_chars()
+            cells = cells.filter(cells.is_not_null() & (cells != ""))
+            if len(cells) and not cells.cast(pl.Float64, strict=False).null_count():
+                numbers.add(name)
+    return numbers
+
+
+def batches(raw: pl.LazyFrame, layout: Layout) -> Iterator[pl.DataFrame]:
+    """Rows as label, source_row (from 1 on) and one column of numbers per entry, null where a cell is empty."""
+    import polars as pl
+
+    rows = max(BATCH // max(len(layout.entries), 1), 1)
+    indexed = raw.with_row_index(SOURCE_ROW, 1) if SOURCE_ROW not in raw.collect_schema() else raw.drop(SOURCE_ROW).with_row_index(SOURCE_ROW, 1)  # fmt: skip # noqa: E501
+    chosen = indexed.select(
+        pl.col(layout.label).cast(pl.String).alias(LABEL),
+        pl.col(SOURCE_ROW).cast(pl.Int64),
+        *(pl.col(name) for name in layout.entries),
+    )
+    try:
+        for batch in chosen.collect_batches(chunk_size=rows, maintain_order=True):
+            yield _checked(batch, layout.entries)
+    except (pl.exceptions.PolarsError, OSError, UnicodeError):
+        raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
+
+
+def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
+    import polars as pl
+
+    names = batch[LABEL].str.strip_chars()
+    if names.null_count() or (names == "").any():
+        raise InputError(f"label: {int((names.fill_null('') == '').sum())} row(s) have no label; give every row one")
+    found = [names, batch[SOURCE_ROW]]
+    for name in entries:
+        column = batch[name]
+        if column.dtype == pl.String:
+            cells = column.str.strip_chars()
+            cells = cells.set(cells == "", None)
+            column = cells.cast(pl.Float64, strict=False)
+            if column.null_count() > cells.null_count():
+                raise InputError(
+                    f"columns: {name!r} holds text in some row(s); entries are numbers. --drop it, or mend it"
+                )
+        else:
+            column = column.cast(pl.Float64)
+        if not column.drop_nulls().is_finite().all():
+            raise InputError(
+                f"columns: {name!r} holds NaN or an infinity in some row(s). Leave those cells empty, which leaves "
+                "their rows out, or put in what they stand for"
+            )
+        found.append(column)
+    return pl.DataFrame(found)
+
+
+def pivoted(raw: pl.LazyFrame, layout: Layout) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """A long table as one row per label, in order of appearance; its entries are the times, in order."""
+    import polars as pl
+
+    time, value = str(layout.time), str(layout.value)
+    try:
+        long = raw.select(pl.col(layout.label).cast(pl.String).alias(LABEL), time, value).collect()
+    except (pl.exceptions.PolarsError, OSError, UnicodeError):
+        raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
+    long = _checked(long.select(LABEL, pl.int_range(pl.len()).alias(SOURCE_ROW), value), [value]).with_columns(
+        long[time].alias("time").cast(pl.String)
+    )
+    times = long["time"].unique().sort()
+    if times.null_count():
+        raise InputError(f"timestamp_column: some row(s) have no {time!r}")
+    if long.select(LABEL, "time").n_unique() != len(long):
+        raise InputError("timestamp_column: some label has two rows for one time; a long table has one value for each")
+    wide = long.pivot(on="time", index=LABEL, values=value, on_columns=times, maintain_order=True)
+    return wide.with_row_index(SOURCE_ROW, 1).with_columns(pl.col(SOURCE_ROW).cast(pl.Int64)), tuple(times)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

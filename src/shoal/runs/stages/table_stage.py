@@ -1,0 +1,281 @@
+"""The first stage of a class table: rows to class laws, in shards of whole crowds.
+
+A shard is ``<key>.table``; beside it ``<key>.crowds.parquet``, who is in which crowd, and ``<key>.left.parquet``, who
+is left out and why.
+
+Crowds are formed of labels whose rows are alike in the units in which errors cost: by the constants, or by the means
+and spreads of their rows. They are those of the first table; where they are kept, a later table of the same labels is
+released in them, and a crowd of which fewer than the least number have rows is left out as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from shoal.card.digits import counted
+from shoal.card.facts import LISTED, FitFacts
+from shoal.card.measures import group_sizes
+from shoal.classdata.class_table import SUFFIX, ClassTable, label_means
+from shoal.classdata.sample_laws import sample_laws
+from shoal.classdata.table_file import LABEL, SOURCE_ROW
+from shoal.crowds import crowds
+from shoal.errors import InputError
+from shoal.graph import NeighborGraph
+from shoal.runs.config import Config
+from shoal.runs.context import FIT, LAWS, SHARDS, Context, Made
+from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.members import Roster
+from shoal.runs.regroup import Received
+from shoal.runs.shards import write_frame
+from shoal.runs.stages.fit_stage import (
+    FEW,
+    LEFT,
+    LEFT_OUT,
+    THIN,
+    Yesterday,
+    crowds_of,
+    group_graph,
+    refuse_other_groups,
+    write_roster,
+    yesterday,
+)
+from shoal.runs.store import Store, put_whole
+from shoal.runs.table_rows import READING, GroupedRows, grouped_rows, values_of
+from shoal.validation import FloatArray, IndexArray
+
+SETTINGS = (*READING, "crowd", "crowds", "table", "column", "cell", "shard_size", "seed")
+#: Those that may differ from table to table.
+DAILY = ()
+#: Rows of every label from which on crowds look at their spreads too.
+SPREAD = 10
+MIXED = "table: the last one had one row per label, or several; this one does not, and takes a new folder"
+
+
+@dataclass(frozen=True)
+class TableTask:
+    """Which rows to fit, and where to write. ``before`` is the shard of the table before, whose crowds are kept."""
+
+    rows: str
+    out: str
+    columns: tuple[str, ...]
+    exponents: tuple[int, ...]
+    crowd: int
+    constant: bool
+    by_spread: bool
+    before: str | None = None
+
+
+def do(task: TableTask) -> FitFacts:
+    """Write the laws of a shard."""
+    import polars as pl
+
+    frame = pl.read_parquet(task.rows)
+    labels = frame[LABEL].unique().sort()
+    owner = labels.search_sorted(frame[LABEL]).to_numpy().astype(np.intp)
+    names = tuple(labels.to_list())
+    table = ClassTable(
+        names,
+        task.columns,
+        np.array(task.exponents, dtype=np.int64),
+        values_of(frame),
+        owner,
+        frame[SOURCE_ROW].to_numpy(),
+    )
+    if task.before is None:
+        cells = dict(zip(frame[LABEL].to_list(), frame["group"].to_list(), strict=True))
+        inside = Counter(cells.values())
+        gone = {name: FEW for name in names if inside[cells[name]] < task.crowd}
+        _refuse_nobody(names, gone, task.crowd)
+        table = table.take([name for name in names if name not in gone])
+        member = crowds(
+            features(table, task.by_spread), task.crowd, boundaries=[cells[name] for name in table.labels]
+        ).tolist()
+        hiding = dict(zip(table.labels, member, strict=True))
+    else:
+        hiding = crowds_of(task.before)
+        present = Counter(hiding[name] for name in names)
+        gone = {name: THIN for name in names if present[hiding[name]] < task.crowd}
+        _refuse_nobody(names, gone, task.crowd)
+        table = table.take([name for name in names if name not in gone])
+    graph = group_graph(table.labels, hiding)
+    strange = 0
+    if not task.constant:
+        table, strange = _with_laws(table, graph)
+    return replace(_written(task, table, graph, hiding, gone), not_gaussian=strange)
+
+
+def features(table: ClassTable, by_spread: bool) -> FloatArray:
+    """(n, d) what crowds are formed by: mean rows, and with ``by_spread`` the standard deviations around them.
+
+    Laws with the same correlations are apart by the squared distance of these (Bures & Wasserstein).
+    """
+    means = table.means
+    if not by_spread:
+        return means
+    squares = label_means((table.values - means[table.owner]) ** 2, table.owner, len(table.labels))
+    return np.concatenate([means, np.sqrt(squares)], axis=1)
+
+
+def _with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int]:
+    """The table with covariances, and how many labels' rows are not Gaussian.
+
+    Each crowd is fitted for itself: no law depends on who else is in the shard.
+    """
+    n, k = table.means.shape
+    covs, degrees, strange = np.empty((n, k, k)), np.empty(n), 0
+    group: IndexArray = np.asarray(graph.components, dtype=np.intp)
+    for one in range(int(group.max()) + 1):
+        members = np.flatnonzero(group == one)
+        part = table.take([table.labels[i] for i in members])
+        laws = sample_laws(part.values, part.owners, table.columns)
+        place = {name: i for i, name in enumerate(laws.labels)}
+        rows = [place[table.labels[i]] for i in members]
+        covs[members] = laws.covs[rows]
+        degrees[members] = laws.observations(laws.labels)[1][rows]
+        strange += int((~laws.checks().gaussian).sum())
+    return replace(table, covs=covs, degrees=degrees), strange
+
+
+def _refuse_nobody(names: Sequence[str], gone: Mapping[str, str], crowd: int) -> None:
+    if len(gone) == len(names):
+        raise InputError(
+            f"crowd: nowhere are there {crowd} labels with rows to form a crowd; choose a smaller --crowd, or have "
+            "more labels"
+        )
+
+
+def _written(
+    task: TableTask, table: ClassTable, graph: NeighborGraph, hiding: Mapping[str, int], gone: Mapping[str, str]
+) -> FitFacts:
+    """Write a shard's files, the table last; what to tell about it."""
+    import polars as pl
+
+    path = Path(task.out)
+    schema = {"household": pl.String, "reason": pl.String}
+    left = pl.DataFrame({"household": list(gone), "reason": list(gone.values())}, schema=schema)
+    write_frame(path.with_suffix(f".{LEFT}"), left)
+    write_roster(path, Roster(dict(hiding)))
+    put_whole(path, table.save)
+    sizes = group_sizes(graph)
+    return FitFacts(
+        source="",
+        labels=len(table.labels),
+        groups=len(sizes),
+        smallest_group=int(sizes.min()),
+        largest_group=int(sizes.max()),
+        edges=graph.n_edges,
+        left_out=len(gone),
+        reasons=tuple(Counter(gone.values()).most_common(LISTED)),
+        first=table.labels[0],
+        entry="column",
+        goes_on=task.before is not None,
+        silent=0 if task.before is None else len(set(hiding) - set(table.labels)),
+        carried=0 if task.before is None else len(table.labels),
+    )
+
+
+# ------------------------------------------------------------------ the stage
+
+
+def stage(context: Context) -> Made:
+    """Laws of every label, in shards of whole crowds."""
+    import polars as pl
+
+    config, tell = context.config, context.tell
+    root = context.home / SHARDS
+    before = yesterday(context)
+    for store in (root, context.home):
+        Store(str(store)).sweep()
+    known = None if before is None else _units(before)
+    with context.workers() as executor:
+        held = None if before is None else before.assignment
+        rows = grouped_rows(executor, root, context.source, config, tell, held, known)
+        executor.expect(len(rows.shards))
+        shards = rows.shards
+        if context.groups_fixed:
+            refuse_other_groups(context, shards)
+        if before is not None:
+            shards = [shard for shard in shards if shard.told(Received).number in before.forecasts]
+        jobs = [table_job(context.home, shard, config, rows, before) for shard in shards]
+        made, lost = run_jobs(executor, "laws of the labels", jobs, tell)
+    inputs = {job.out: shard for job, shard in zip(jobs, shards, strict=True)}
+    failed = (*rows.failed, *lost)
+    context.put(FIT, Listing(tuple(made), tuple(inputs[part.path] for part in made), failed, rows.assignment))
+    left = pl.concat([pl.read_parquet(part.beside(LEFT)) for part in made]).sort("household")
+    context.folder.write(LEFT_OUT, lambda path: left.write_csv(path))
+    merged = FitFacts.merged([part.told(FitFacts) for part in made])
+    facts = replace(
+        merged,
+        source=str(context.source),
+        noun=noun_of(str(config.label)),
+        about=_about(rows, merged),
+        failed=failed[:LISTED],
+        newcomers=rows.newcomers,
+        crowd=config.crowd,
+        standing=config.standing,
+    )
+    return Made((FIT, LEFT_OUT), facts)
+
+
+def table_job(home: Path, shard: Part, config: Config, rows: GroupedRows, before: Yesterday | None) -> Job:
+    """One shard's laws."""
+    constant, by_spread = rows.most == 1, rows.fewest >= SPREAD
+    old = None if before is None else before.forecasts[shard.told(Received).number]
+    if old is not None and ClassTable.load(old.path).constant != constant:
+        raise InputError(MIXED)
+    inputs = [shard] if old is None else [old, shard]
+    settings = {"crowd": config.crowd, "constant": constant, "by_spread": by_spread}
+    out = out_path(home, LAWS, SUFFIX, settings, inputs)
+    task = TableTask(
+        shard.path,
+        out,
+        rows.table.entries,
+        rows.table.exponents,
+        config.crowd,
+        constant,
+        by_spread,
+        None if old is None else old.path,
+    )
+    return Job(do, task, out, tuple(inputs))
+
+
+def noun_of(column: str) -> str:
+    """A label in words: what its column is called, where that is a word."""
+    return column.lower() if re.fullmatch("[A-Za-z]{4,}", column) and not column.endswith("s") else "label"
+
+
+def _units(before: Yesterday) -> dict[str, int]:
+    """Entries of the table before, with the exponents of their units."""
+    old = ClassTable.load(next(iter(before.forecasts.values())).path)
+    return dict(zip(old.columns, old.exponents.tolist(), strict=True))
+
+
+def _about(rows: GroupedRows, facts: FitFacts) -> tuple[str, ...]:
+    table, k = rows.table, counted(len(rows.table.entries), "column")
+    span = f"{rows.fewest}" if rows.fewest == rows.most else f"{rows.fewest} to {rows.most}"
+    said = [
+        f"A table of one row per label, {k}."
+        if rows.most == 1
+        else f"A table of {table.rows} rows, {span} per label, {k}: every row is released, and the promise is about "
+        "all rows of a label together.",
+        "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
+        "weight.",
+    ]
+    if facts.not_gaussian:
+        said.append(
+            f"THE LAW IS DOUBTFUL: the rows of {facts.not_gaussian} of {counted(facts.labels, 'label')} do not look "
+            "Gaussian. The promise rests on Gaussian laws; who knows what the rows look like instead may tell more "
+            "than it says."
+        )
+    gone = [
+        *([f"{counted(table.incomplete, 'row')} with an empty cell"] if table.incomplete else []),
+        *([f"{counted(len(table.text), 'column')} that were not asked for or are no numbers"] if table.text else []),
+        *([f"{counted(len(table.constant), 'column')} with one value in all rows"] if table.constant else []),
+    ]
+    return (*said, *([f"Not in it: {'; '.join(gone)}."] if gone else []))

@@ -1,0 +1,304 @@
+"""Runs on class tables: constants and samples through the same stages, charged, carded, resumed and gone on with."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from small_run import charged, listing
+
+import shoal
+from shoal.classdata.class_table import ClassTable
+from shoal.runs.config import Config
+from shoal.runs.run import Run
+from shoal.runs.stages import release_stage
+
+CONSTANTS = Config(
+    label="customer", crowd=4, cell=9, shard_size=12, crowds="standing", audit_groups=2, audit_samples=100
+)
+SAMPLES = Config(label="speaker", crowd=3, audit_groups=1, audit_samples=100)
+STAGES = ("fit", "design", "release", "audit", "card")
+COLUMNS = ["kg", "money", "tiny"]
+
+
+def constants(n: int = 26, seed: int = 0) -> pl.DataFrame:
+    """Columns whose scales are up to 1e12 apart, text, and a column with one value."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(n, 3)) * [1.0, 1e9, 1e-3] + [5.0, 3e9, 0.0]
+    return pl.DataFrame(
+        {
+            "customer": [f"C{i:02d}" for i in range(n)],
+            **dict(zip(COLUMNS, values.T, strict=True)),
+            "comment": ["none"] * n,
+            "one": [1] * n,
+        }
+    )
+
+
+def samples(labels: int = 4, rows: int = 20, seed: int = 0) -> pl.DataFrame:
+    """Gaussian rows, a few more of each label than of the one before."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        pl.DataFrame({"speaker": [f"s{i}"] * (rows + i), "x": x[:, 0], "y": 1e6 * x[:, 1]})
+        for i in range(labels)
+        for x in [rng.normal(size=(rows + i, 2)) @ rng.normal(size=(2, 2)) + 2 * rng.normal(size=2)]
+    ]
+    return pl.concat(parts).sample(fraction=1.0, shuffle=True, seed=1)
+
+
+def go(out: Path, source: Any, config: Config, until: str = "card", *, update: bool = False) -> Run:
+    run = Run(out, source, config, workers="serial")
+    with run.held():
+        if update:
+            run.go_on()
+        for stage in STAGES[: STAGES.index(until) + 1]:
+            run.do(stage)
+    return run
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    constants().write_csv(folder / "customers.csv")
+    go(folder / "constants", folder / "customers.csv", CONSTANTS)
+    go(folder / "samples", samples(), SAMPLES)
+    return folder
+
+
+@pytest.fixture
+def copied(once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(once, tmp_path / "copy"))
+
+
+def assert_released_as_charged(out: Path) -> pl.DataFrame:
+    """Every row left once and is on record; what may be passed on names nobody and has the same figures."""
+    owned, public = pl.read_parquet(out / "released.parquet"), pl.read_csv(out / "public" / "released.csv")
+    assert public.equals(owned.drop("source_row", "label").with_columns(public["group"], public["row"]))
+    columns = [c for c in owned.columns if c not in ("source_row", "label", "group", "row")]
+    name, answers, seen = Run.open(out).release_name, charged(out), Counter[str]()
+    exponents = ClassTable.load(listing(out, "fit").parts[0].path).exponents
+    for row in owned.sort("source_row").iter_rows(named=True):
+        seen[row["label"]] += 1
+        query = name if seen[row["label"]] == 1 else f"{name} row {seen[row['label']]}"
+        recorded = np.ldexp(answers[row["label"], query], -exponents)
+        assert recorded.tolist() == [row[c] for c in columns]
+    assert sum(seen.values()) == sum(query.startswith(name) for _, query in answers)
+    for _, rows in owned.group_by("group"):
+        assert sorted(rows["row"]) == list(range(1, len(rows) + 1))
+    return owned
+
+
+def test_constants_become_the_answer_of_their_crowd(once: Path) -> None:
+    out, true = once / "constants", constants()
+    owned = assert_released_as_charged(out)
+    assert owned.columns == ["source_row", "label", "group", "row", *COLUMNS]
+    assert sorted(owned["source_row"]) == list(range(1, 27))
+    both = owned.join(true, left_on="label", right_on="customer")
+    for name in COLUMNS:
+        spread = float(true[name].std())  # type: ignore[arg-type]
+        for _, rows in both.group_by("group"):
+            assert len(rows) >= CONSTANTS.crowd
+            mean = rows[f"{name}_right"].mean()
+            np.testing.assert_allclose(rows[name].to_numpy(), mean, atol=1e-2 * spread)
+
+
+def test_the_card_speaks_of_columns(once: Path) -> None:
+    run = Run.open(once / "constants")
+    text = run.card.to_markdown()
+    assert run.card.design.query == "constant"
+    assert run.card.design.delta < 1e-20
+    for words in ("customer", "1 column", "units of the columns", "Errors by column"):
+        assert words in text, words
+    for words in ("kW", "household", "forecast", "| step |"):
+        assert words not in text, words
+    assert not any(name in text for name in true_names(once / "constants"))
+
+
+def true_names(out: Path) -> set[str]:
+    return set(pl.read_parquet(out / "released.parquet")["label"])
+
+
+def test_one_shard_and_many_are_the_same(once: Path, tmp_path: Path) -> None:
+    whole = go(tmp_path / "whole", constants(), replace(CONSTANTS, shard_size=1000), "design")
+    parts = Run.open(once / "constants")
+    assert len(listing(once / "constants", "design").parts) > 1
+    assert len(listing(tmp_path / "whole", "design").parts) == 1
+    one, many = whole.design, parts.design
+    assert one is not None
+    assert many is not None
+    assert one.graph_digest == many.graph_digest
+    assert one.delta == pytest.approx(many.delta, rel=1e-9)
+    assert one.accuracy.rho == pytest.approx(many.accuracy.rho, rel=1e-9)
+
+
+def test_the_promise_covers_all_rows_of_a_label(once: Path) -> None:
+    out = once / "samples"
+    owned = assert_released_as_charged(out)
+    run, counts = Run.open(out), Counter(owned["label"].to_list())
+    (part,) = listing(out, "design").parts
+    mechanism = shoal.Mechanism.load(part.path)
+    assert mechanism.times == max(counts.values()) == 23
+    stated = run.card.design.delta
+    assert stated <= 1e-5
+    composed = shoal.privacy_curve([mechanism.output] * 23, mechanism.graph, 1.0, scope="table")
+    assert composed.delta_upper <= stated
+    with shoal.Ledger.open(out / "ledger.db", create=False) as ledger:
+        spent = ledger.spent()
+        assert {name: spent[name].releases for name in counts} == dict(counts)
+        assert max(spent[name].spent for name in counts) <= stated
+    assert run.card.design.query == "sample"
+    assert run.card.guard is not None
+    assert run.card.guard.rests_on_model
+
+
+def test_killed_between_charge_and_file(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was charged is written from the record, and nothing is charged again."""
+    source = copied / "customers.csv"
+    go(copied / "again", source, replace(CONSTANTS, crowds="once"), "design")
+
+    def killed(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(release_stage, "_written", killed)
+        with pytest.raises(KeyboardInterrupt):
+            go(copied / "again", None, replace(CONSTANTS, crowds="once"), "release")
+    before = charged(copied / "again")
+    assert before
+    run = Run(copied / "again", workers="serial")
+    run.do("release")
+    assert before.items() <= charged(copied / "again").items()
+    assert len(charged(copied / "again")) == 26
+    assert_released_as_charged(copied / "again")
+
+
+def test_a_second_call_releases_nothing(copied: Path) -> None:
+    out = copied / "samples"
+    before = (out / "released.csv").read_bytes()
+    run = go(out, samples(), SAMPLES)
+    assert run.did == []
+    assert (out / "released.csv").read_bytes() == before
+    with pytest.raises(shoal.InputError, match="those of samples were chosen by"):
+        go(out, samples(seed=1), SAMPLES)
+
+
+def test_a_new_table_of_the_same_labels(copied: Path) -> None:
+    """Crowds stay, somebody is silent, somebody is new; units of columns stay as well."""
+    out = copied / "constants"
+    groups = Run.open(out).card.design.graph_digest
+    later = constants(27, seed=1).with_columns(pl.col("money") * 3).filter(pl.col("customer") != "C03")
+    run = go(out, later, CONSTANTS, update=True)
+    assert run.fit is not None
+    assert run.fit.newcomers == 1
+    assert run.fit.silent >= 1
+    assert run.card.design.graph_digest == groups
+    owned = assert_released_as_charged(out)
+    assert {"C03", "C26"}.isdisjoint(owned["label"])
+    assert Counter(query for _, query in charged(out))[run.release_name] == len(owned)
+
+
+def test_the_report_shows_columns(copied: Path) -> None:
+    run = Run(copied / "samples", workers="serial")
+    run.do("report")
+    page = run.report.read_text()
+    assert "The first row that was released" in page
+    assert "kW" not in page
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "arrow", "pandas"])
+def test_every_form_of_a_table_reads_the_same(form: str, once: Path, tmp_path: Path) -> None:
+    frame, source = samples(), tmp_path / f"table.{form}"
+    if form == "csv":
+        frame.write_csv(source, separator=";")
+    elif form == "parquet":
+        frame.write_parquet(source)
+    elif form == "arrow":
+        frame.write_ipc(source)
+    given = frame.to_pandas() if form == "pandas" else source
+    go(tmp_path / "out", given, SAMPLES, "fit")
+    one, two = (ClassTable.load(listing(out, "fit").parts[0].path) for out in (tmp_path / "out", once / "samples"))
+    assert one.labels == two.labels
+    np.testing.assert_array_equal(one.values, two.values)
+    np.testing.assert_array_equal(one.source_row, two.source_row)
+    np.testing.assert_array_equal(one.covs, two.covs)
+
+
+def test_a_long_table_has_an_entry_per_time(tmp_path: Path) -> None:
+    """As forecasts come: one row per label and time."""
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(8, 3))
+    long = pl.DataFrame(
+        {
+            "unique_id": np.repeat([f"m{i}" for i in range(8)], 3),
+            "ds": ["2024-01-01 02:00", "2024-01-01 00:00", "2024-01-01 01:00"] * 8,
+            "Model": wide[:, [2, 0, 1]].ravel(),
+        }
+    )
+    config = Config(label="unique_id", timestamp_column="ds", value_column="Model", crowd=4)
+    go(tmp_path / "out", long, config, "fit")
+    table = ClassTable.load(listing(tmp_path / "out", "fit").parts[0].path)
+    assert table.columns == ("2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 02:00")
+    np.testing.assert_array_equal(np.ldexp(table.values, -table.exponents), wide)
+
+
+BAD = {
+    "another column": ({"label": "nobody"}, lambda f: f, "the table has no column 'nobody'"),
+    "text": ({"columns": ("kg", "comment")}, lambda f: f, "'comment' holds text"),
+    "NaN": ({}, lambda f: f.with_columns(kg=pl.Series([float("nan"), *[1.5] * 25])), "'kg' holds NaN"),
+    "infinity": ({}, lambda f: f.with_columns(kg=pl.Series([float("inf"), *[1.5] * 25])), "'kg' holds NaN or an inf"),
+    "one label": ({}, lambda f: f.with_columns(customer=pl.lit("secret")), "all rows have one label"),
+    "no label": ({}, lambda f: f.with_columns(customer=pl.lit(None, dtype=pl.String)), "26 row\\(s\\) have no label"),
+    "no rows": ({}, lambda f: f.head(0), "no row has a number in every entry"),
+    "no numbers": ({}, lambda f: f.select("customer", "comment"), "no numeric column"),
+    "nothing differs": ({}, lambda f: f.select("customer", "one"), "one value in all rows"),
+    "few": ({"crowd": 14, "cell": 100}, lambda f: f.head(9), "9 usable"),
+    "own name": ({}, lambda f: f.rename({"kg": "group"}), "'group' is a column of the released table"),
+    "weights": ({"weights": ("kg=-1",)}, lambda f: f, "weights must be numbers above 0"),
+    "odd weights": ({"weights": ("lb=1",)}, lambda f: f, "'lb' is not an entry"),
+    "forecasts": ({"query": "trajectory"}, lambda f: f, "query and scale are for forecasts"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_tables_are_refused(case: str, tmp_path: Path) -> None:
+    settings, change, words = BAD[case]
+    frame = change(constants())
+    with pytest.raises(shoal.InputError, match=words) as caught:
+        go(tmp_path / "out", frame, CONSTANTS.changed(**settings), "release")  # type: ignore[arg-type]
+    assert "C0" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert not (tmp_path / "out" / "released.csv").exists()
+    assert not (tmp_path / "out" / "ledger.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.with_columns(z=2 * pl.col("x") - pl.col("y")), "is a combination of other columns"),
+        (lambda f: f.with_columns(z=pl.col("speaker").str.tail(1).cast(pl.Int64)), "'z' is the same in all rows"),
+        (lambda f: f.group_by("speaker").head(2), "too few for laws of 2 columns"),
+    ],
+    ids=["collinear", "constant within labels", "few rows"],
+)
+def test_samples_without_a_law_are_refused(change: Any, words: str, tmp_path: Path) -> None:
+    frame = change(samples())
+    if words.startswith("too few"):
+        frame = frame.filter(pl.int_range(pl.len()).over("speaker") < 1 + (pl.col("speaker") == "s0").cast(pl.Int64))
+    with pytest.raises(shoal.InputError, match=words):
+        go(tmp_path / "out", frame, SAMPLES, "fit")
+
+
+def test_rows_with_an_empty_cell_are_left_out(tmp_path: Path) -> None:
+    frame = constants().with_columns(kg=pl.when(pl.col("customer") == "C07").then(None).otherwise(pl.col("kg")))
+    run = go(tmp_path / "out", frame, replace(CONSTANTS, weights=("kg=8", "tiny=1"), drop=("one",)), "fit")
+    table = [ClassTable.load(part.path) for part in listing(tmp_path / "out", "fit").parts]
+    assert "C07" not in {name for part in table for name in part.labels}
+    assert run.fit is not None
+    assert any("1 row with an empty cell" in line for line in run.fit.about)
+    assert table[0].exponents[[0, 2]].tolist() == [3, 0]

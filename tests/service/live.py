@@ -1,0 +1,38 @@
+"""A running service: in a thread of this process, or as the process that benchmarks kill."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_spec = importlib.util.spec_from_file_location(
+    "bench_service", Path(__file__).parents[2] / "benchmarks" / "_service.py"
+)
+assert _spec is not None
+assert _spec.loader is not None
+_module = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = _module
+_spec.loader.exec_module(_module)
+Service, designed, free_port = _module.Service, _module.designed, _module.free_port
+
+
+@contextlib.contextmanager
+def threaded(app: Any) -> Iterator[str]:
+    """The address of an application that runs in a thread."""
+    import uvicorn
+
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(10)

@@ -1,0 +1,103 @@
+"""The pages in Chromium: from the first key to an approved answer, by keyboard, on a phone, without findings of axe."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live import threaded
+
+from shoal.service.application import application
+from shoal.service.desk import Desk
+from shoal.service.pages import pages
+
+By = pytest.importorskip("selenium.webdriver.common.by").By
+Keys = pytest.importorskip("selenium.webdriver").Keys
+AXE = pytest.importorskip("axe_core_python.base", reason="axe-core-python is not installed").AXE_FILE_PATH
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def chrome() -> Iterator[Any]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("no Chromium: apt-get install chromium chromium-driver")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    one = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
+    yield one
+    one.quit()
+
+
+def test_from_key_to_answer(chrome: Any, desk: Desk, tmp_path: Path) -> None:
+    pictures = ROOT / "docs" / "pictures" if os.environ.get("SHOAL_SCREENSHOTS") == "1" else tmp_path
+    axe = Path(AXE).read_text()
+
+    def sign_in(key: str) -> None:
+        chrome.delete_all_cookies()
+        chrome.get(f"{address}/")
+        field = chrome.find_element(By.ID, "key")
+        field.send_keys(key)
+        field.send_keys(Keys.ENTER)
+
+    def sized(width: int, height: int) -> None:
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def looked(name: str) -> None:
+        """No findings, no horizontal scrolling, at both widths; a picture of each."""
+        for width, kind in ((1100, "desktop"), (390, "phone")):
+            sized(width, 900)
+            chrome.execute_script(axe)
+            found = chrome.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+            assert [one["id"] for one in found["violations"]] == [], (name, kind)
+            assert chrome.execute_script("return document.documentElement.scrollWidth") <= width, (name, kind)
+            height = min(chrome.execute_script("return document.documentElement.scrollHeight"), 2000)
+            sized(width, height)
+            chrome.save_screenshot(str(pictures / f"service-{name}-{kind}.png"))
+
+    first = desk.register.founded()
+    assert first is not None
+    with threaded(application(desk, pages=pages)) as address:
+        chrome.get(f"{address}/")
+        looked("sign-in")
+        sign_in("shoal_o_wrong")
+        assert "not a key" in chrome.find_element(By.CSS_SELECTOR, ".notice").text
+        sign_in(first.text)
+        chrome.find_element(By.ID, "name").send_keys("ada")
+        chrome.find_element(By.ID, "name").send_keys(Keys.ENTER)
+        key = chrome.find_element(By.CSS_SELECTOR, ".key").text
+        looked("owner")
+        sign_in(key)
+        why = chrome.find_element(By.NAME, "reason")
+        why.send_keys("peak load of the feeder")
+        why.send_keys(Keys.ENTER)
+        assert "pending" in chrome.find_element(By.TAG_NAME, "main").text
+        looked("analyst")
+        sign_in(first.text)
+        epsilon = chrome.find_element(By.NAME, "epsilon")
+        assert "peak load of the feeder" in chrome.find_element(By.TAG_NAME, "main").text
+        epsilon.clear()
+        epsilon.send_keys("4")
+        chrome.find_element(By.CSS_SELECTOR, "button[value=approve]").click()
+        sign_in(key)
+        chrome.find_element(By.CSS_SELECTOR, "article h3 a").click()
+        assert "costs" in chrome.find_element(By.TAG_NAME, "main").text
+        chrome.find_element(By.CSS_SELECTOR, "button.main").click()
+        assert "Answer for" in chrome.find_element(By.ID, "answer").text
+        looked("answer")
+        sign_in(desk.register.person("olga", "auditor").text)
+        chrome.find_element(By.PARTIAL_LINK_TEXT, "Verify").click()
+        assert "intact" in chrome.find_element(By.CSS_SELECTOR, ".notice").text
+        looked("ledger")
+    errors = [line for line in chrome.get_log("browser") if line["level"] == "SEVERE" and "401" not in line["message"]]
+    assert errors == []

@@ -1,0 +1,64 @@
+"""The process killed while many ask: every answer shown is on record, none is charged twice, none is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import httpx
+from live import Service
+
+import shoal
+
+
+def test_killed_while_many_ask(runs: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with shoal.Ledger.open(url) as ledger:
+        ledger.budget(20.0, 1e-3)
+    service = Service(runs, url)
+    owner = {"Authorization": f"Bearer {service.key}"}
+    (question,) = httpx.get(f"{service.address}/v1/questions", headers=owner).json()
+    keys = []
+    for number in range(4):
+        body = {"analyst": f"analyst {number}", "question": question["question"], "epsilon": 4.0, "delta": 1e-5}
+        keys.append(httpx.post(f"{service.address}/v1/grants", json=body, headers=owner).json()["key"])
+    shown: dict[tuple[str, str], set[bytes]] = {}
+    stopped = threading.Event()
+
+    def ask(key: str) -> None:
+        who = {"Authorization": f"Bearer {key}"}
+        while not stopped.is_set():
+            try:
+                (mine,) = httpx.get(f"{service.address}/v1/questions", headers=who, timeout=10).json()
+                for handle in mine["handles"][:4]:
+                    asked = {"question": mine["question"], "handle": handle}
+                    headers = {**who, "Idempotency-Key": handle}
+                    answer = httpx.post(f"{service.address}/v1/releases", json=asked, headers=headers, timeout=10)
+                    if answer.status_code == 200:
+                        shown.setdefault((key, handle), set()).add(answer.content)
+            except httpx.HTTPError:
+                time.sleep(0.05)
+
+    threads = [threading.Thread(target=ask, args=(key,)) for key in keys for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    service.kill()
+    service = Service(runs, url, service.port)
+    for _ in range(200):
+        if len(shown) == 16:
+            break
+        time.sleep(0.05)
+    stopped.set()
+    for thread in threads:
+        thread.join()
+    assert service.stop() == 0
+    assert len(shown) == 16
+    assert all(len(bodies) == 1 for bodies in shown.values())
+    with shoal.Ledger.open(url) as ledger:
+        entries = ledger.entries()
+        assert ledger.verify()
+    assert len([one for one in entries if one.kind == "receipt"]) == 4
+    released = [(one.content["label"], one.content["query_id"]) for one in entries if one.kind == "release"]
+    assert len(released) == len(set(released)) == question["guarantee"]["labels"]

@@ -1,0 +1,111 @@
+"""Nothing tells: not an error, not a log line, not a metric, not the time an answer takes."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+from fastapi.testclient import TestClient
+from scipy.stats import mannwhitneyu
+
+from shoal.service.application import application
+from shoal.service.desk import Desk
+from shoal.service.instruments import Instruments
+from shoal.service.limits import BODY
+from shoal.service.pages import pages
+
+CANARY = "canary-7f3a91"
+
+
+@pytest.fixture
+def watched(desk: Desk) -> tuple[TestClient, io.StringIO]:
+    log = io.StringIO()
+    app = application(desk, Instruments(log), pages=pages, rate=1e9, burst=1e9)
+    return TestClient(app, follow_redirects=False, raise_server_exceptions=False), log
+
+
+def test_malformed_requests_are_refused_and_never_repeated(
+    watched: tuple[TestClient, io.StringIO], owner: dict[str, str], granted: Callable[..., dict[str, str]]
+) -> None:
+    client, log = watched
+    who = granted()
+    (question,) = client.get("/v1/questions", headers=who).json()
+    draw = random.Random(0)
+    junk: list[object] = [
+        CANARY,
+        None,
+        1e999,
+        -1,
+        True,
+        [CANARY],
+        {CANARY: 1},
+        "\x00" + CANARY,
+        "ü" * 300 + CANARY,
+        2**80,
+    ]
+    fields = ["question", "handle", "analyst", "epsilon", "delta", "expires", "reason", "window", CANARY]
+    routes = ["/v1/releases", "/v1/quotes", "/v1/grants", "/v1/requests", "/v1/people", "/v1/requests/x/approve"]
+    seen: list[bytes] = []
+    for number in range(600):
+        body = {draw.choice(fields): draw.choice(junk) for _ in range(draw.randint(0, 4))}
+        if draw.random() < 0.3:
+            body["question"] = question["question"]
+        raw = json.dumps(body).encode()
+        if draw.random() < 0.3:
+            raw = raw[: draw.randint(0, len(raw))] + draw.choice([b"", b"\xff\xfe", b"{" * 50, CANARY.encode()])
+        headers = {
+            **draw.choice([who, owner, {}]),
+            "Content-Type": draw.choice(["application/json", "text/plain", "x"]),
+        }
+        headers["Idempotency-Key"] = draw.choice([CANARY, str(number), "x" * 500])
+        path = draw.choice(routes) + draw.choice(["", f"?size={CANARY}", f"/{CANARY}"])
+        answer = client.request(
+            draw.choice(["POST", "POST", "GET", "DELETE", "PUT"]), path, content=raw, headers=headers
+        )
+        assert 400 <= answer.status_code < 500 or answer.status_code in (200, 201), (path, body, answer.status_code)
+        if answer.status_code != 201 and answer.request.method != "GET":
+            seen.append(answer.content)
+    assert CANARY.encode() not in b"".join(seen)
+    assert CANARY not in log.getvalue()
+    assert CANARY not in client.get("/metrics", headers=owner).text
+    labels = [question["question"], *question["handles"]]
+    assert not any(text in log.getvalue() for text in labels)
+
+
+def test_bodies_are_bounded(watched: tuple[TestClient, io.StringIO], owner: dict[str, str]) -> None:
+    client, _ = watched
+    long = b'{"name": "' + b"x" * BODY + b'"}'
+    assert client.post("/v1/people", content=long, headers=owner).status_code == 413
+    chunks = (long[i : i + 1000] for i in range(0, len(long), 1000))  # without a stated length
+    assert client.post("/v1/people", content=chunks, headers=owner).status_code == 413
+
+
+def test_time_does_not_tell_the_label(desk: Desk) -> None:
+    """Interleaved requests for two labels take equally long; 50 µs more for one of them would be noticed."""
+    (question,) = desk.offers()
+    _, key = desk.grant("ada", (question,), 4.0, 1e-5)
+    assert key is not None
+    person = desk.register.holder(key)
+    assert person is not None
+    handles = desk.questions(person)[0]["handles"]
+    kinds = {"one": handles[0], "other": handles[-1], "planted": handles[0]}
+    for handle in handles:
+        desk.release(person, question, handle, handle)
+    taken: dict[str, list[float]] = {kind: [] for kind in kinds}
+    draw = random.Random(1)
+    order = [kind for kind in kinds for _ in range(20_000 // len(kinds) + 1)]
+    draw.shuffle(order)
+    for kind in order:
+        begun = time.perf_counter()
+        desk.release(person, question, kinds[kind], kinds[kind])
+        if kind == "planted":
+            until = time.perf_counter() + 50e-6
+            while time.perf_counter() < until:
+                pass
+        taken[kind].append(time.perf_counter() - begun)
+    assert mannwhitneyu(taken["one"], taken["other"]).pvalue > 1e-4
+    assert mannwhitneyu(taken["one"], taken["planted"]).pvalue < 1e-12

@@ -1,0 +1,111 @@
+"""Receipts checked from outside, by the one-file verifier and the trees behind it."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.errors import LedgerError
+from shoal.service import receipt_verifier as verifier
+from shoal.service import server
+from shoal.service.desk import Desk
+from shoal.service.merkle import Tree, leaf_hash, node_hash
+
+
+def plain_root(leaves: list[bytes]) -> bytes:
+    """RFC 9162, 2.1.1, word by word."""
+    if not leaves:
+        return hashlib.sha256().digest()
+    if len(leaves) == 1:
+        return leaf_hash(leaves[0])
+    k = max(2**i for i in range(20) if 2**i < len(leaves))
+    return node_hash(plain_root(leaves[:k]), plain_root(leaves[k:]))
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(st.lists(st.binary(max_size=4), min_size=1, max_size=40))
+def test_trees(leaves: list[bytes]) -> None:
+    tree = Tree(leaves)
+    n = len(leaves)
+    assert tree.root() == plain_root(leaves)
+    for size in {1, n // 2 or 1, n}:
+        assert tree.root(size) == plain_root(leaves[:size])
+        verifier.check_consistency(size, n, tree.root(size), tree.root(), tree.consistency(size, n))
+        if size < n:
+            with pytest.raises(verifier.NotVerified):
+                verifier.check_consistency(size, n, leaf_hash(b"other"), tree.root(), tree.consistency(size, n))
+    for index in range(n):
+        path = tree.inclusion(index, n)
+        assert verifier.root_of_path(leaves[index], index, n, path) == tree.root()
+        assert verifier.root_of_path(leaves[index] + b"x", index, n, path) != tree.root()
+
+
+def test_from_outside(
+    client: TestClient, granted: Callable[..., dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    who = granted()
+    earlier = client.get("/v1/ledger/head", headers=who).json()
+    (question,) = client.get("/v1/questions", headers=who).json()
+    asked = {"question": question["question"], "handle": question["handles"][3]}
+    body = client.post("/v1/releases", json=asked, headers={**who, "Idempotency-Key": "k"}).json()
+    proof = client.get(f"/v1/receipts/{body['receipt']['id']}/proof", headers=who).json()
+    head = client.get("/v1/ledger/head", headers=who).json()
+    assert proof["checkpoint"] == head
+    between = client.get(f"/v1/ledger/consistency?first={earlier['size']}&second={head['size']}", headers=who).json()
+    earlier["consistency"] = between["consistency"]
+    whole = {**proof, "receipt": body["receipt"], "answer": body["answer"]}
+
+    def outcome(first: dict[str, object], second: dict[str, object], third: dict[str, object]) -> int:
+        names = [str(tmp_path / f"{i}.json") for i in range(3)]
+        for name, content in zip(names, (first, second, third), strict=True):
+            Path(name).write_text(json.dumps(content))
+        return verifier.main(names)
+
+    assert outcome(whole, head, earlier) == 0
+    changed = copy.deepcopy(whole)
+    changed["answer"][0] += 1e-9
+    assert outcome(changed, head, earlier) == 1
+    for path in (("receipt", "handle"), ("receipt", "question"), ("receipt", "entry", "payload")):
+        changed = copy.deepcopy(whole)
+        inner = changed
+        for step in path[:-1]:
+            inner = inner[step]
+        inner[path[-1]] = inner[path[-1]].replace("a", "b")
+        if changed != whole:
+            assert outcome(changed, head, earlier) == 1
+    assert outcome(whole, {**head, "root": earlier["root"]}, earlier) == 1
+    assert outcome(whole, head, {**earlier, "root": "0" * 64}) == 1
+    assert "verified" in capsys.readouterr().out
+
+
+def test_an_old_copy_and_a_rewritten_ledger_are_refused(desk: Desk, runs: Path, tmp_path: Path) -> None:
+    checkpoints = tmp_path / "checkpoints.jsonl"
+    server.compared(desk, checkpoints)
+    database = tmp_path / "ledger.db"
+    old = tmp_path / "old.db"
+    with desk.ledger.storage.reading():
+        pass
+    shutil.copy(database, old)
+    for suffix in ("-wal",):
+        if (tmp_path / f"ledger.db{suffix}").is_file():
+            shutil.copy(tmp_path / f"ledger.db{suffix}", tmp_path / f"old.db{suffix}")
+    desk.grant("ada", tuple(desk.offers()), 1.0, 1e-6)
+    server.compared(desk, checkpoints)
+    import shoal
+
+    with shoal.Ledger.open(f"sqlite:///{old}") as restored, pytest.raises(LedgerError, match="old copy"):
+        server.compared(Desk(restored, runs), checkpoints)
+    with shoal.Ledger.open(f"sqlite:///{old}") as rewritten:
+        for _ in range(3):
+            rewritten.budget(2.0, 1e-3)
+        with pytest.raises(LedgerError, match="rewritten"):
+            server.compared(Desk(rewritten, runs), checkpoints)

@@ -1,0 +1,51 @@
+"""What /openapi.json says against what the service does, by requests that schemathesis makes up."""
+
+from __future__ import annotations
+
+import pytest
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
+from schemathesis import checks  # noqa: E402
+
+from shoal.service.application import application  # noqa: E402
+from shoal.service.desk import Desk  # noqa: E402
+
+#: All that does not contradict the contract: what is forbidden looks like what is not there, and is no accepted data.
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+    checks.response_headers_conformance,
+    checks.negative_data_rejection,
+    checks.positive_data_acceptance,
+    checks.ignored_auth,
+]
+
+
+@pytest.mark.parametrize("role", ["owner", "analyst", "auditor"])
+def test_no_surprises(desk: Desk, role: str) -> None:
+    app = application(desk, rate=1e9, burst=1e9)
+    key = desk.register.person("tester", role).text
+    if role == "analyst":
+        desk.grant("tester", tuple(desk.offers()), 4.0, 1e-5, keyed=False)
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if operation.label == "DELETE /v1/keys":  # would end the key of this test
+            continue
+
+        @settings(
+            max_examples=12,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def conforms(case: schemathesis.Case) -> None:
+            case.call_and_validate(headers={"Authorization": f"Bearer {key}"}, checks=CHECKS)
+
+        conforms()
