@@ -99,7 +99,7 @@ def test_the_card_covers_every_certificate(finished: Path) -> None:
     # What holds at an ε holds at every larger one.
     worst = [np.minimum.accumulate(m.released_curve(card["curve"]["epsilon"]).delta_upper) for m in made]
     assert (np.array(card["curve"]["delta"]) >= np.max(worst, axis=0)).all()
-    assert card["accuracy"]["rho_largest"] >= max(float(m.rho.max()) for m in made)
+    assert card["accuracy"]["rho_largest"] is None  # that of one household
     assert card["accuracy"]["rho_mean"] >= np.concatenate([m.rho for m in made]).mean()
     assert card["composition"]["largest"]["spent"] <= card["composition"]["largest"]["budget"]
 
