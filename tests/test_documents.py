@@ -56,12 +56,13 @@ def test_architecture_names_every_module() -> None:
     assert sorted(name for name in names if f"`{name}`" not in text) == []
 
 
-ROOMS = ["errors", "validation", "files", "archive", "notebook", "compiled", "threads", "eigenpairs", "workers",
+ROOMS = ["errors", "validation", "files", "plaintext", "archive", "notebook", "compiled", "threads", "eigenpairs",
+         "workers",
          "cells", "crowds", "matrices", "law_checks", "estimates", "classes", "graph", "nullspace", "supports",
          "accounting", "noise", "output",
          "certificate", "mechanism_file", "mechanism", "clip", "mixtures", "codebooks", "mechanism_reader",
          "interchange",
-         "designs", "proofs", "ledger", "audits", "card", "meters", "classdata",
+         "proofs", "designs", "ledger", "audits", "card", "meters", "classdata",
          "reproduction", "studies", "runs", "service", "cli"]  # fmt: skip
 
 

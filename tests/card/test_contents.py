@@ -46,7 +46,7 @@ def _section(contents: Contents, key: str) -> Section:
 
 def test_every_part_is_there_and_is_plain_json(contents: Contents) -> None:
     keys = [section.key for section in contents.sections]
-    expected = ["curves", "frontier", "edges", "answers", "accuracy", "attack", "model", "ledger", "timing", "limits"]
+    expected = ["answers", "curves", "frontier", "edges", "accuracy", "attack", "model", "ledger", "timing", "limits"]
     assert keys == expected
     json.dumps(contents.to_dict(), allow_nan=False)
 

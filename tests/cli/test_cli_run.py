@@ -40,6 +40,11 @@ def test_a_run_leaves_every_file_and_nothing_else(finished):
     assert {path.name for path in finished.iterdir()} - {".lock", "ledger.db-wal", "ledger.db-shm"} == FILES
 
 
+def test_only_the_owner_reads_a_run(finished):
+    open_to_others = {str(path) for path in [finished, *finished.rglob("*")] if path.stat().st_mode & 0o077}
+    assert open_to_others == set()
+
+
 def test_the_released_table_is_what_the_ledger_recorded(finished):
     table = pl.read_parquet(finished / "released.parquet")
     assert table.columns == ["household", "group", "row", "step", "timestamp", "released_kw"]

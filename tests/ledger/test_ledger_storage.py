@@ -54,12 +54,12 @@ TABLES = {
 COLUMNS = ("label", "query_id", "analyst", "mechanism", "answer", "release", "times", "tv")
 
 
-def downgraded(source: Ledger, url: str, delta: float = 0.01) -> Head:
+def downgraded(source: Ledger, url: str, delta: float = 0.01, without: tuple[str, ...] = ()) -> Head:
     """A version-1 database by hand, with the content of a ledger as it was written before accounts of pairs."""
     old = Storage.open(url, 10.0)
     head, chain = Head(0, START), []
     for entry in source.entries():
-        content = {name: value for name, value in entry.content.items() if name not in ("accounts", "batch")}
+        content = {name: value for name, value in entry.content.items() if name not in ("accounts", "batch", *without)}
         chain.append(follow(head, entry.kind, {**content, "delta": delta} if entry.kind == "budget" else content))
         head = chain[-1].head
     with source._storage.reading() as from_, old.writing(migrating=True) as into:
@@ -86,7 +86,7 @@ def test_version_1_becomes_the_newest(url: str, tmp_path: Path) -> None:
         head = downgraded(source, url)
     with Ledger.open(url, create=False) as ledger:
         with ledger._storage.reading() as transaction:
-            assert schema.version(transaction) == schema.NEWEST == 6
+            assert schema.version(transaction) == schema.NEWEST
         assert ledger.head.seq == head.seq + 1  # from here on accounts are those of pairs, and the chain says so
         assert (ledger.entries()[-1].kind, ledger.entries()[-1].content["accounts"]) == ("accounts", "pairs")
         assert ask(ledger, "a").tobytes() == first.tobytes()

@@ -63,6 +63,7 @@ def book_facts(
             f"each group has a few curves, {max(curves, default=1)} at most, of which one is drawn for each label, "
             "with probabilities of least mean squared error: δ = 0 at this ε",
         ),
+        proved="integer odds",
     )
 
 

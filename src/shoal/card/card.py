@@ -276,6 +276,8 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
         "target": design.target,
         "finite_precision": up(design.finite_precision),
+        "proved": bool(design.proved),
+        "proof": {"by": design.proved or None, "digest": design.proof or None, "why_not": design.unproved or None},
         "best_possible_delta": design.best_possible,
     }
 

@@ -14,6 +14,7 @@ from shoal.card.facts import ReleaseFacts
 from shoal.card.promise import promise
 from shoal.card.summary import other_scope
 from shoal.errors import InputError
+from shoal.plaintext import printable
 
 #: What only the publisher can fill in -> what stands there until then.
 PUBLISHER = {
@@ -73,6 +74,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "privacy_parameters_description": f"{design.statement}. "
                 + (f"{promise(design.epsilon, upper(design.delta), design.scope)} " if design.meaningful else "")
                 + "".join(f"{line} " for line in other_scope(design))
+                + f"This delta is {design.theorem}. "
                 + "Whole curve, delta by epsilon: "
                 + ", ".join(f"{epsilon:g}: {upper(delta)}" for epsilon, delta in design.curve),
             },
@@ -121,6 +123,10 @@ def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield from _yaml(item, indent + "  ")
         elif isinstance(item, list):
             yield f"{indent}{key}:"
-            yield from (f"{indent}  - {json.dumps(one, ensure_ascii=False)}" for one in item)
+            yield from (f"{indent}  - {_string(one)}" for one in item)
         else:
-            yield f"{indent}{key}: {json.dumps(item, ensure_ascii=False)}"
+            yield f"{indent}{key}: {_string(item)}"
+
+
+def _string(value: Any) -> str:
+    return json.dumps(printable(value) if isinstance(value, str) else value, ensure_ascii=False)

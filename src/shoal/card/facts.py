@@ -105,6 +105,8 @@ class FitFacts(Record):
     merged_groups: int = 0  #: that became part of another, for good
     crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
     standing: bool = False  #: groups are kept for releases to come
+    unit: str = ""  #: what the data came in
+    unit_reason: str = ""  #: how that is known
 
     @property
     def later_error(self) -> float | None:
@@ -256,6 +258,16 @@ class DesignFacts(Record):
     notes: tuple[str, ...] = ()
     decisions: tuple[tuple[str, int], ...] = ()  #: what became of the groups of an earlier design
     failed: tuple[Lost, ...] = ()
+    proved: str = ""  #: what makes δ a theorem about the stored parameters; empty: it is not proved to be one
+    unproved: str = ""  #: why not
+    proof: str = ""  #: digest of the proof's file; of several, see :func:`together`
+
+    @property
+    def theorem(self) -> str:
+        """Whether δ is proved, in words."""
+        if not self.proved:
+            return f"not proved: {self.unproved}" if self.unproved else "not proved"
+        return f"proved ({self.proved}{f', proof {self.proof[:16]}' if self.proof else ''})"
 
     @property
     def by_step(self) -> bool:
@@ -313,6 +325,9 @@ class DesignFacts(Record):
             notes=_listed(sorted({note for part in parts for note in part.notes})),
             decisions=tuple(sorted(decisions.items())),
             failed=_listed(lost for part in parts for lost in part.failed),
+            proved=" and ".join(sorted({part.proved for part in parts})) if all(part.proved for part in parts) else "",
+            unproved="; ".join(_listed(sorted({part.unproved for part in parts if not part.proved}))),
+            proof=together(proofs) if (proofs := [part.proof for part in parts if part.proof]) else "",
         )
 
 

@@ -12,11 +12,12 @@ from shoal.card.facts import CROWD, Accuracy, DesignFacts, lost_shards, promised
 from shoal.card.measures import OWN
 from shoal.card.promise import HOLDERS, promise
 from shoal.card.summary import attacked_groups, crowd_sentence, other_scope, price, short_unit, sizes
+from shoal.plaintext import printable
 
 
 def markdown(card: ReleaseCard) -> str:
     """The card as a page."""
-    return "\n\n".join(part for part in _sections(card) if part) + "\n"
+    return printable("\n\n".join(part for part in _sections(card) if part) + "\n", keep="\n")
 
 
 def _sections(card: ReleaseCard) -> Iterator[str]:
@@ -46,6 +47,7 @@ def _sections(card: ReleaseCard) -> Iterator[str]:
         ),
         ("Released", f"{asked.released} ({design.entries} entries)"),
         ("The attacker may know", asked.attacker_may_know),
+        ("This δ is", design.theorem),
         ("Finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included above and below"),
         ("No mechanism of this kind reaches below", f"δ = {lower(design.best_possible, 3)} at this accuracy"),
     ]
@@ -207,7 +209,7 @@ def _row(cells: Iterable[object]) -> str:
 
 
 def _text(value: object) -> str:
-    return str(value).replace("\n", " ")
+    return printable(str(value).replace("\n", " "))
 
 
 def _code(text: object) -> str:

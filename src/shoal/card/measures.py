@@ -40,9 +40,11 @@ from shoal.card.facts import (
     together,
     tpr_bound,
 )
+from shoal.certificate import UNTRIED
 from shoal.classes import GaussianClasses
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
+from shoal.proofs.proof import proved
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def design_facts(
     thorough: bool = False,
     seed: int = 0,
 ) -> DesignFacts:
-    """What a mechanism promises and what it costs, from its final parameters.
+    """What a mechanism promises and what it costs, from its final parameters; its certificate is proved, if it can be.
 
     Args:
         mechanism: what releases the answers.
@@ -108,6 +110,8 @@ def design_facts(
     """
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)
+    if mechanism.certificate.unproved == UNTRIED:
+        mechanism, _ = proved(mechanism)
     certificate, graph = mechanism.certificate, mechanism.graph
     sizes = group_sizes(graph)
     epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
@@ -147,6 +151,9 @@ def design_facts(
         graph_digest=groups_digest(graph),
         notes=tuple(mechanism.notes)[:LISTED],
         decisions=tuple(decisions),
+        proved="ball arithmetic" if certificate.proved else "",
+        unproved=certificate.unproved,
+        proof=certificate.proof,
     )
 
 

@@ -64,6 +64,7 @@ def _how_well(card: ReleaseCard, public: bool) -> Tile:
         reason = design.statement.removeprefix("no meaningful guarantee: ")
         return Tile("How well?", "No meaningful guarantee", "The card says: " + reason + ".", "bad")
     more = " ".join([promise(design.epsilon, upper(design.delta), design.scope), *other_scope(design)])
+    more += f" This δ is {design.theorem}."
     if not public:
         more += f" Worst for {design.worst_edge[0]} against {design.worst_edge[1]}."
     return Tile("How well?", f"δ ≤ {upper(design.delta)} at ε = {design.epsilon:g}", more, "good")

@@ -17,6 +17,7 @@ import inspect
 import json
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -102,14 +103,20 @@ def explained(error: BaseException) -> str:
         if error.errno == errno.ENOENT:
             return f"there is no{name or ' such file'}; check the path"
         return f"{error.strerror or 'the system refused'}:{name or ' a file'}; put it right and run the command again"
-    return str(error)
+    return re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, str(error))
+
+
+def _as_option(found: re.Match[str]) -> str:
+    """An argument of a function as the option of its name."""
+    word, name, quote = found.groups()
+    return f"{word} --{name.replace('_', '-')}{' ' + quote if quote else ''}"
 
 
 def _shown(outcome: Outcome, as_json: bool) -> str:
     if as_json:
         return _json(outcome.content)
     if not outcome.parts:
-        return f"{outcome.text}\n" if outcome.text else ""
+        return shoal.printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
@@ -117,14 +124,16 @@ def _shown(outcome: Outcome, as_json: bool) -> str:
     console = Console(highlight=False, soft_wrap=False)
     with console.capture() as shown:
         for heading, lines in outcome.parts:
-            console.print(Text(heading, style="bold"))
+            console.print(Text(shoal.printable(heading), style="bold"))
             for line in lines:
-                console.print(Padding(Text(line), (0, 0, 0, 2)))
+                console.print(Padding(Text(shoal.printable(line)), (0, 0, 0, 2)))
     return shown.get()
 
 
 def _json(content: dict[str, Any]) -> str:
-    return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False)
+    # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
+    return "".join(c if c == "\n" or shoal.printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
 
 
 def _print(text: str, stream: TextIO | None = None) -> None:
@@ -140,7 +149,7 @@ def _print(text: str, stream: TextIO | None = None) -> None:
 
 def said(text: str) -> None:
     """A line on standard error."""
-    _print(f"{text}\n", sys.stderr)
+    _print(f"{shoal.printable(text)}\n", sys.stderr)
 
 
 def _finite(value: Any) -> Any:

@@ -390,6 +390,15 @@ class Run:
             and self.folder.intact(done)
         )
 
+    def what_differs(self) -> str:
+        """What is not as it was when this folder released, in words."""
+        before = self._saved or self.state
+        names = dict.fromkeys(name for stage in ("fit", "design", "release") for name in SETTINGS[stage])
+        changed = [name for name in names if getattr(before.config, name) != getattr(self.config, name)]
+        found = [f"another {', '.join(changed)}"] if changed else []
+        found += ["other readings"] if before.source.digest != self.state.source.digest else []
+        return " and ".join(found) or "another version of shoal"
+
     @property
     def has_released(self) -> bool:
         """Whether this folder has released, or may have: a release that was begun counts."""

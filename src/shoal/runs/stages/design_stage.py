@@ -1,6 +1,7 @@
 """The second stage: one shard's forecasts to a mechanism, every group for itself, by a search that looks at no clock.
 
-A shard is ``<key>.shoal``; beside it ``<key>.bound.json``, what the ledger decides by.
+A shard is ``<key>.shoal``; beside it ``<key>.bound.json``, what the ledger decides by, and ``<key>.proof.json``, its
+certificate as a theorem.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from shoal.graph import NeighborGraph
 from shoal.ledger.bounds import MechanismBound, bound_at, stated
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import Releaser, load
+from shoal.proofs.proof import proved
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, MECHANISM, Context, Made
 from shoal.runs.fitted import Fitted, fitted
@@ -53,7 +55,7 @@ SETTINGS = (
     "seed",
     "rho_tolerance",
 )
-BOUND = "bound.json"
+BOUND, PROOF = "bound.json", "proof.json"
 #: Share of the mean squared error of groups' own curves by which a codebook must be better: 2 % of the error.
 GAIN = 1 - 0.98**2
 KEPT_DRAWS = "draws are kept: a label draws once and pays once, and later releases show that draw's curve of the day"
@@ -106,6 +108,8 @@ def do(task: DesignTask) -> DesignFacts:
         if old is not None:
             classes = kept_roster(old.classes, classes, crowds)
         mechanism = _designed(task, classes, group_graph(classes.labels, crowds), shard)
+    mechanism, proof = proved(mechanism)
+    put_whole(Path(task.out).with_suffix(f".{PROOF}"), proof.save)
     _saved(task, mechanism, ledger_bound(mechanism))
     return design_facts(
         mechanism,
@@ -141,6 +145,7 @@ def _designed(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph, 
             tolerance=TOLERANCE,
             iterations=task.iterations,
             progress=tick,
+            prove=False,
         )
 
     found = meets(meeting if task.method == "auto" else task.method)

@@ -33,6 +33,7 @@ from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.neighborhoods import crowd_graph, habits
 from shoal.meters.quality import Readings
 from shoal.meters.update import ABSENT, update_forecasts
+from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, FORECASTS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
@@ -46,7 +47,7 @@ from shoal.workers.ticks import tick
 
 SETTINGS = (
     *READING, "train_days", "horizon", "order", "season", "origin", "crowd", "crowds", "largest_share", "query",
-    "scale", "table", "column", "cell", "shard_size", "seed", "refit_days", "drift_level",
+    "scale", "table", "column", "table_household", "cell", "shard_size", "seed", "refit_days", "drift_level",
 )  # fmt: skip
 #: Those that may differ from day to day.
 DAILY = ("origin", "refit_days", "drift_level")
@@ -325,7 +326,10 @@ def stage(context: Context) -> Made:
         about=(
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
             f"season by {config.period}{chosen if config.season == 'auto' and config.period == 'day' else ''}.",
+            f"Readings: {_read(grouped)}.",
         ),
+        unit=grouped.unit,
+        unit_reason=grouped.unit_reason,
         origin=origin,
         step_minutes=grouped.step_us / 60e6,
         failed=failed[:LISTED],
@@ -333,6 +337,12 @@ def stage(context: Context) -> Made:
         standing=config.standing,
     )
     return Made((FIT, QUALITY_TABLE, LEFT_OUT), facts)
+
+
+def _read(grouped: Grouped) -> str:
+    """What the readings came in, how that is known, and which columns were taken for what."""
+    columns = f"; {grouped.taken}" if grouped.taken else ""
+    return f"{grouped.unit} every {grouped.step_us / 60e6:g} minutes: {grouped.unit_reason}{columns}"
 
 
 def _tables(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -> Counter[str]:
@@ -356,8 +366,8 @@ def _tables(context: Context, made: Sequence[Part], unusable: Sequence[Path]) ->
         verdict=pl.when(out).then(pl.lit("left out")).otherwise(pl.col("verdict")),
         reason=pl.when(out).then(pl.col("why")).otherwise(pl.col("reason")),
     )
-    context.folder.write(QUALITY_TABLE, lambda path: told.drop("why").sort("household").sink_csv(path))
-    context.folder.write(LEFT_OUT, lambda path: named.sink_csv(path))
+    context.folder.write(QUALITY_TABLE, lambda path: as_cells(told.drop("why").sort("household")).sink_csv(path))
+    context.folder.write(LEFT_OUT, lambda path: as_cells(named).sink_csv(path))
     return Counter(named.select("reason").collect()["reason"].to_list())
 
 

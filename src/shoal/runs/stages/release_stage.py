@@ -32,6 +32,7 @@ from shoal.ledger.overview import Overview
 from shoal.mechanism_reader import Releaser, load
 from shoal.meters.answered import NAMES
 from shoal.noise.source import standard_normals
+from shoal.plaintext import as_cells
 from shoal.runs.config import DELTA, Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.fitted import Fitted, fitted
@@ -271,10 +272,10 @@ def _tables(folder: Folder, parts: Sequence[Part], together: bool) -> None:
         shards.append(shard.with_columns(pl.col("group") + groups))
         groups += int(shard.select(pl.col("group").max()).collect().item())
     every = pl.concat(shards)
-    folder.write(CSV, lambda path: every.sink_csv(path))
+    folder.write(CSV, lambda path: as_cells(every).sink_csv(path))
     folder.write(PARQUET, lambda path: every.sink_parquet(path))
     if together:
-        folder.write(PUBLIC, lambda path: every.drop(parts[0].told(Shown).owner_columns).sink_csv(path))
+        folder.write(PUBLIC, lambda path: as_cells(every.drop(parts[0].told(Shown).owner_columns)).sink_csv(path))
 
 
 def _facts(part: Part, name: str, head: str, config: Config, overview: Overview) -> ReleaseFacts:

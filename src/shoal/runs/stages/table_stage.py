@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.card.digits import counted
+from shoal.card.digits import counted, upper
 from shoal.card.facts import LISTED, FitFacts
 from shoal.card.measures import group_sizes
 from shoal.classdata.class_table import SUFFIX, ClassTable, label_means
@@ -267,6 +267,11 @@ def _about(rows: GroupedRows, facts: FitFacts) -> tuple[str, ...]:
         "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
         "weight.",
     ]
+    if rows.most > 1:
+        said.append(
+            f"Rows alone can support no δ below about {upper(3 / rows.fewest, 2)}, three over the fewest rows of a "
+            "label: a smaller one rests on the Gaussian law of the rows."
+        )
     if facts.not_gaussian:
         said.append(
             f"THE LAW IS DOUBTFUL: the rows of {facts.not_gaussian} of {counted(facts.labels, 'label')} do not look "
