@@ -139,6 +139,7 @@ class Config:
     )
 
     title: str | None = _setting("report", None, "title of the report")
+    public: bool = _setting("report", False, "write public/report.html too, to pass on: no names, no true forecasts")
     shard_size: int = _setting("run", 1000, "households per shard: what a worker holds in memory at once")
     cell: int = _setting(
         "run", 1000, "alike households among whom crowds are formed, at most; a shard holds whole cells"
