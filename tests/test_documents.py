@@ -36,7 +36,7 @@ def test_readme_example_is_short() -> None:
     assert len([line for line in code.splitlines() if line.strip() and not line.startswith("#")]) <= 15
 
 
-@pytest.mark.parametrize("page", sorted(p.relative_to(ROOT) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]))
+@pytest.mark.parametrize("page", sorted(p.relative_to(ROOT) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]))
 def test_links_lead_to_files(page: Path) -> None:
     text = (ROOT / page).read_text()
     targets = [t for t in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in t]

@@ -44,6 +44,7 @@ def unreleased(january: Path) -> Path:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     state = json.loads((january / "state.json").read_text())
     state["stages"] = {name: state["stages"][name] for name in ("fit", "design")}
+    state["ledger"] = None
     (january / "state.json").write_text(json.dumps(state))
     return january
 

@@ -107,9 +107,9 @@ def do(task: DesignTask) -> DesignFacts:
         if old is not None:
             classes = kept_roster(old.classes, classes, crowds)
         mechanism = _designed(task, classes, group_graph(classes.labels, crowds), shard.times)
+    _saved(task, mechanism, ledger_bound(mechanism))  # by the bracket, which the ledger computes again
     mechanism, proof = proved(mechanism)
     put_whole(Path(task.out).with_suffix(f".{PROOF}"), proof.save)
-    _saved(task, mechanism, ledger_bound(mechanism))
     return design_facts(
         mechanism,
         query=shard.query,

@@ -32,7 +32,7 @@ from shoal.runs.context import DESIGN, RELEASE, Context, Made
 from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.jobs import Part
 from shoal.runs.prices import prices
-from shoal.runs.stages.release_stage import Shown, open_ledger
+from shoal.runs.stages.release_stage import Shown
 from shoal.validation import FloatArray
 
 SETTINGS = ("title", "query", "scale", "epsilon", "seed")
@@ -97,7 +97,7 @@ def stage(
     line = None if isinstance(mechanism, Codebook) or at_once else _frontier(context, mechanism, answers)
     context.tell(text, 3, 4)
     verification = None
-    with open_ledger(context.folder, config) as ledger:
+    with context.ledger() as ledger:
         overview = ledger.overview(exact=ACCOUNTS)
         if overview.entries <= ENTRIES:
             verification = ledger.verify()
