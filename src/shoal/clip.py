@@ -154,7 +154,8 @@ def assumption_free(
 
     Returns:
         An upper bound for as many answers as the mechanism is made for, finite precision included; 1 where the noise
-        leaves a direction free. It is attained by point masses where all labels have the same noise and the farthest points are ends of both ellipsoids.
+        leaves a direction free. It is attained by point masses where all labels have the same noise and the farthest
+        points are ends of both ellipsoids.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses([[0.0], [0.5]], [[0.01]], labels=["a", "b"])
