@@ -1,12 +1,12 @@
 """What budgets that hold for any choice cost: ``python -m benchmarks adaptive``; ``--charge`` for the times alone.
 
 "Releases": how many equal releases fit into a budget for a series fixed in advance (exact composition), and what share
-of them into an adaptive one, by kind of release. Two labels, one answer: shifts with equal covariances; spreads (unequal
-variances, equal means) whose strength is chosen so that 10, 100 or 1,000 fit exactly; codebooks of a part of ε, which
-exact composition lets draw more often than pure ε adds up to; codebooks and shifts in turns.
+of them into an adaptive one, by kind of release. Two labels, one answer: shifts with equal covariances; spreads
+(unequal variances, equal means) whose strength is chosen so that 10, 100 or 1,000 fit exactly; codebooks of a part of
+ε, which exact composition lets draw more often than pure ε adds up to; codebooks and shifts in turns.
 
-"Charging": processor time of tables of 1,000 rows in groups of 25, unequal covariances, charged one after the other with
-the mechanism's bound, by mode.
+"Charging": processor time of tables of 1,000 rows in groups of 25, unequal covariances, charged one after the other
+with the mechanism's bound, by mode.
 """
 
 from __future__ import annotations

@@ -21,11 +21,15 @@ from numpy.typing import NDArray
 import determinants
 import shoal
 from determinants import Edge, Enclosure, Law, law, moved
+from shoal.accounting import curve as accounting
+from shoal.accounting.releases import Releases
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.source import RESOLUTION
 
 Array = NDArray[np.float64]
 NOTIONS = ("dp", "pdp", "pdp-two-sided")
+#: ε of one sweep.
+SWEEP = 160
 
 
 @dataclass
@@ -129,9 +133,37 @@ def brackets(
                     tally.compare(f"{what} direction {direction}", found[direction, 2], found[direction, 1], truth)
 
             tally.attempt(what, call)
+    sweeps(tally, released, edge, grid)
 
 
-def pair(tally: Tally, rng: np.random.Generator, means: Array, covs: Array, count: int = 4) -> None:
+def sweeps(tally: Tally, released: Any, edge: Edge, grid: Sequence[float], scope: str = "answer") -> None:
+    """δ at many ε about each of those given, in every direction, all of them from few sums."""
+    releases = Releases.of(released, scope)
+    pairs = releases.pairs(shoal.NeighborGraph.complete(("0", "1")))
+    for epsilon in grid:
+        for direction in range(releases.directions):
+
+            def call(epsilon: float = epsilon, direction: int = direction) -> None:
+                found = edge.around(epsilon, SWEEP, reverse=direction == 1)
+                if not found:
+                    return
+                at = np.array([e for e, _ in found])
+                every = accounting.brackets(releases, pairs, 0, at, releases.offsets(pairs, None))
+                _, lows, highs = accounting.trusted(every[0, direction])
+                for (e, truth), low, high in zip(found, lows.tolist(), highs.tolist(), strict=True):
+                    tally.compare(f"about ε={e!r} direction {direction}", high, low, truth)
+
+            tally.attempt(f"about ε={epsilon!r}", call)
+
+
+def pair(
+    tally: Tally,
+    rng: np.random.Generator,
+    means: Array,
+    covs: Array,
+    count: int = 4,
+    grid: Callable[[Edge], Sequence[float]] | None = None,
+) -> None:
     """Everything about two laws of full rank, or singular ones with exact parameters."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -144,7 +176,7 @@ def pair(tally: Tally, rng: np.random.Generator, means: Array, covs: Array, coun
             edge = Edge.of(tuple(laws_of(classes)))  # type: ignore[arg-type]
         except ValueError:
             return  # not a covariance once rounded
-        brackets(tally, classes, edge, epsilons(rng, edge, count))
+        brackets(tally, classes, edge, grid(edge) if grid else epsilons(rng, edge, count))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -272,6 +304,90 @@ def constants(seed: int) -> Tally:
     return tally
 
 
+def closed_line(seed: int) -> Tally:
+    """One entry, variances unequal: 60 pairs in closed form."""
+    tally, rng = Tally(), np.random.default_rng([19, seed])
+    n = 61
+    sizes = np.exp(rng.standard_normal(n) * 10.0 ** rng.uniform(-6, 0.5, n)) * 10.0 ** rng.choice([-12, 0, 0, 12])
+    means = np.cumsum(rng.standard_normal(n) * np.sqrt(sizes) * 10.0 ** rng.uniform(-3, 0.8, n))
+    classes = shoal.GaussianClasses.diagonal(means[:, None], sizes[:, None])
+    graph = shoal.NeighborGraph.from_edges(classes.labels, list(zip(classes.labels, classes.labels[1:], strict=False)))
+    means, sizes = classes.means[:, 0], classes.stored_variances[:, 0]
+    for epsilon in (0.0, *(50.0 * rng.random(7) ** 4).tolist()):
+
+        def call(epsilon: float = epsilon) -> None:
+            found = shoal.edge_brackets(classes, graph, epsilon)
+            for (i, j), both in zip(graph.edges.tolist(), found.tolist(), strict=True):
+                for a, b, (_, low, high) in ((i, j, both[0]), (j, i, both[1])):
+                    gap = determinants.rational(means[b]) - determinants.rational(means[a])
+                    truth = (
+                        determinants.on_a_line(gap, sizes[a], sizes[b], epsilon)
+                        if sizes[a] != sizes[b]
+                        else Edge.of((law([means[a]], [[sizes[a]]]), law([means[b]], [[sizes[b]]]))).delta(epsilon)
+                    )
+                    tally.compare(f"line {i}-{j} ε={epsilon!r}", high, low, truth)
+
+        tally.attempt(f"line ε={epsilon!r}", call)
+    tally.pairs += graph.n_edges
+    return tally
+
+
+def closed_constants(seed: int) -> Tally:
+    """Constants behind white noise, k = 1 to 60: 60 pairs in closed form."""
+    tally, rng = Tally(), np.random.default_rng([20, seed])
+    n, k = 61, int(rng.integers(1, 61))
+    means = np.cumsum(rng.standard_normal((n, k)) * 10.0 ** rng.uniform(-4, 1, (n, 1)) / math.sqrt(k), axis=0)
+    size = float(10.0 ** rng.uniform(-1, 1))
+    classes = shoal.GaussianClasses.deterministic(means).with_noise(size)
+    graph = shoal.NeighborGraph.from_edges(classes.labels, list(zip(classes.labels, classes.labels[1:], strict=False)))
+    rows = [[determinants.rational(v) for v in row] for row in classes.means.tolist()]
+    squares = [
+        sum(((y - x) ** 2 for x, y in zip(rows[i], rows[j], strict=True)), start=determinants.rational(0.0))
+        / determinants.rational(size)
+        for i, j in graph.edges
+    ]
+    edges = [Edge.gaussian(square) for square in squares]
+    for epsilon in (0.0, *(50.0 * rng.random(7) ** 4).tolist()):
+
+        def call(epsilon: float = epsilon) -> None:
+            found = shoal.edge_brackets(classes, graph, epsilon)
+            for edge, both in zip(edges, found.tolist(), strict=True):
+                for _, low, high in both:
+                    tally.compare(f"white noise, k={k} ε={epsilon!r}", high, low, edge.delta(epsilon))
+
+        tally.attempt(f"white noise ε={epsilon!r}", call)
+    tally.pairs += graph.n_edges
+    return tally
+
+
+def bounded(seed: int) -> Tally:
+    """One law inside the other: a bounded loss, at ε about its supremum."""
+    tally, rng = Tally(), np.random.default_rng([21, seed])
+    k = int(rng.integers(1, 9))
+    g = -np.minimum(10.0 ** rng.uniform(-6, 0, k), 0.99)
+    w = rng.standard_normal(k) * np.sqrt(-g) * 10.0 ** rng.uniform(-2, 0.5)
+    half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-float(rng.choice([0, 3])), 0.0, k))
+    covs = np.array([half @ np.diag(1 + g) @ half.T, half @ half.T])
+    top = float(-0.5 * np.log1p(g).sum() - 0.5 * (w**2 / g).sum())
+    near = [top * (1 + sign * 10.0 ** rng.uniform(-15, -0.5)) for sign in (-1, -1, 1)]
+    pair(tally, rng, np.array([np.zeros(k), half @ w]), covs, grid=lambda edge: [0.0, *near])
+    return tally
+
+
+def duplicated(seed: int) -> Tally:
+    """Whitened differences with equal eigenvalues, exactly, in turned coordinates."""
+    tally, rng = Tally(), np.random.default_rng([22, seed])
+    blocks = int(rng.integers(1, 4))
+    turn = np.kron(np.eye(blocks), np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2)
+    k = 4 * blocks
+    values = rng.choice([0.5, 1.0, 1.0, 1.25, 2.0, 1 + 2.0**-20, 1 - 2.0**-30], k)
+    sizes = 2.0 ** rng.integers(-8, 9, k).astype(float)
+    covs = np.array([(turn * values) @ turn.T, np.eye(k)]) * sizes[:, None] * sizes[None, :]
+    gap = sizes * (turn @ np.round(rng.standard_normal(k) * 4)) * 2.0 ** -int(rng.integers(2, 12))
+    pair(tally, rng, np.array([np.zeros(k), gap]), covs)
+    return tally
+
+
 def clustered(seed: int) -> Tally:
     """Whitened differences with clusters of eigenvalues; of many, the one whose eigenvectors are least orthogonal."""
     tally, rng = Tally(), np.random.default_rng([8, seed])
@@ -396,6 +512,19 @@ def _mechanism(tally: Tally, rng: np.random.Generator, mechanism: shoal.Mechanis
                 )
 
             tally.attempt(what, call)
+
+    for epsilon in grid:
+        edge = edges[int(np.argmax([float(edge.delta(epsilon).lower) for edge in edges]))]
+        for back in (False, True):
+
+            def sweep(epsilon: float = epsilon, back: bool = back, edge: Edge = edge) -> None:
+                found = edge.around(epsilon, SWEEP, reverse=back)
+                if found:
+                    curve = mechanism.curve([e for e, _ in found])
+                    for (e, truth), high in zip(found, curve.log_delta_upper.tolist(), strict=True):
+                        tally.compare(f"{mechanism.method} about ε={e!r}", high, -math.inf, truth)
+
+            tally.attempt(f"{mechanism.method} about ε={epsilon!r}", sweep)
 
 
 METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center")
@@ -571,16 +700,17 @@ def truncated(seed: int) -> Tally:
 
 
 def compositions(seed: int) -> Tally:
-    """Two to four releases, some repeated."""
+    """Two to four releases, some repeated, up to a thousand times."""
     tally, rng = Tally(), np.random.default_rng([16, seed])
     released: list[Any] = []
     laws = []
     for _ in range(int(rng.integers(2, 5))):
         k = int(rng.integers(1, 5))
         half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-2.0, 0.0, k))
-        other, gap = likeness(rng, half, float(rng.choice([0.0, 1e-6, 0.2])), float(10.0 ** rng.uniform(-2, 0)))
+        times = int(rng.choice([1, 1, 2, 5, 40, 330]))
+        spread = float(rng.choice([0.0, 1e-6, 0.2])) / math.sqrt(times)
+        other, gap = likeness(rng, half, spread, float(10.0 ** rng.uniform(-2, 0)) / math.sqrt(times))
         classes = shoal.GaussianClasses(np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
-        times = int(rng.choice([1, 1, 2, 5]))
         released += [classes] * times
         a, b = laws_of(classes)
         laws.append((a, b, times))
@@ -626,6 +756,7 @@ def tables(seed: int) -> Tally:
                     tally.violations.append(f"{what}: below one answer")
 
             tally.attempt(what, call)
+    sweeps(tally, released, edge, [0.0, *epsilons(rng, edge, 4)], "table")
     return tally
 
 
@@ -755,6 +886,10 @@ FAMILIES: dict[str, tuple[Callable[[int], Tally], int, bool]] = {
     "nearly equal": (near_equal, 700, False),
     "independent entries": (diagonal, 500, False),
     "constants behind noise": (constants, 500, False),
+    "one entry, closed form": (closed_line, 250, False),
+    "constants behind white noise, closed form": (closed_constants, 250, False),
+    "bounded losses at their supremum": (bounded, 400, False),
+    "duplicated eigenvalues": (duplicated, 300, False),
     "compositions": (compositions, 400, False),
     "tables": (tables, 700, False),
     "designs, every method": (designed, 700, False),

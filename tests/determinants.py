@@ -354,6 +354,14 @@ class Edge:
                 pairs.append(Pair(*inside, times))
         return cls(pairs, False)
 
+    @classmethod
+    def gaussian(cls, squared_gap: Any) -> Edge:
+        """N(0, 1) against N(μ, 1) with μ² exactly as given."""
+        one = fmpq_mat([[1]])
+        edge = cls([Pair(Law((fmpq(0),), one), Law((fmpq(1),), one))] if squared_gap else [], False)
+        edge.squared_gap = squared_gap
+        return edge
+
     @cached_property
     def squared_gap(self) -> Any:
         """dᵀΣ⁻¹d summed over releases, exactly; for equal covariances."""
@@ -400,6 +408,28 @@ class Edge:
                 except _MoreBits:
                     precision *= 2
         raise Unresolved("precision")
+
+    def around(self, epsilon: float, count: int, *, reverse: bool = False) -> list[tuple[float, Enclosure]]:
+        """(ε, enclosure of δ) at up to ``count`` doubles ε ≥ 0 from about the one given on, from one sum.
+
+        They go to the side on which the integrand decays all the faster, evenly, as far as moves the exponent's saddle
+        point by five times its own width: what the sum leaves out is bounded for all of them at once. An ε that is not
+        resolved is left out.
+        """
+        if self.disjoint or not self.pairs:
+            return [(epsilon + 0.125 * m, self.delta(epsilon + 0.125 * m, reverse=reverse)) for m in range(count)]
+        if all(pair.equal_covariances for pair in self.pairs):
+            step = 5 * math.sqrt(float(self.squared_gap)) / count
+            return [(epsilon + step * m, self.delta(epsilon + step * m)) for m in range(count)]
+        precision = 144 + 4 * max(pair.a.k for pair in self.pairs)
+        for _ in range(2):
+            with bits(precision):
+                parts = [pair.part(precision, reverse) for pair in self.pairs]
+                try:
+                    return _resolve_around(parts, epsilon, count)
+                except _MoreBits:
+                    precision *= 2
+        return []
 
     def renyi_lower(self, order: float, *, reverse: bool = False) -> Any:
         """A number that the Rényi divergence is certain to reach; None where it is certainly infinite."""
@@ -479,6 +509,38 @@ class Edge:
         raise Unresolved("equal covariances")
 
 
+def on_a_line(gap: Any, first: float, second: float, epsilon: float) -> Enclosure:
+    """δ(ε) of N(0, first) against N(gap, second), variances unequal, from the roots of the quadratic L(q) = ε.
+
+    L(q) = ½ ln(second/first) − q²/(2 first) + (q − gap)²/(2 second) exceeds ε between the roots, or outside of them.
+    """
+    va, vb, d = rational(first), rational(second), rational(gap)
+    curved = (1 / vb - 1 / va) / 2
+    precision = 192
+    while precision <= MOST_BITS:
+        with bits(precision):
+            slope, level = arb(-d / vb), arb(d * d / vb / 2) + (arb(vb) / arb(va)).log() / 2 - arb(epsilon)
+            inside = slope * slope - 4 * arb(curved) * level
+            if inside < 0:
+                return Enclosure(arb(0), arb(0)) if curved < 0 else _ends(-arb(epsilon).expm1())
+            if inside > 0:
+                half = inside.sqrt()
+                ends = [(-slope + sign * half) / (2 * arb(curved)) for sign in (-1, 1)]
+                low, high = ends if curved > 0 else ends[::-1]
+                masses = []
+                for mean, variance in ((arb(0), arb(va).sqrt()), (arb(d), arb(vb).sqrt())):
+                    a, b = (low - mean) / variance, (high - mean) / variance
+                    if curved > 0:
+                        masses.append(_normal(a) + _normal(-b))
+                    else:
+                        masses.append(_normal(b) - _normal(a) if a < 0 else _normal(-a) - _normal(-b))
+                value = masses[0] - arb(epsilon).exp() * masses[1]
+                if value.rel_accuracy_bits() >= GOAL:
+                    return _ends(value)
+        precision *= 2
+    raise Unresolved("roots next to each other")
+
+
 def _normal(z: Any) -> Any:
     return (-z / arb(2).sqrt()).erfc() / 2
 
@@ -530,6 +592,32 @@ def _resolve(parts: list[Part], x: Any, hockey: bool) -> tuple[Enclosure, Enclos
             raise _MoreBits
         rest = 1 - value
         return (_ends(value), _ends(rest)) if side > 0 else (_ends(rest), _ends(value))
+
+
+def _resolve_around(parts: list[Part], epsilon: float, count: int) -> list[tuple[float, Enclosure]]:
+    """δ at several ε from one sum, along a path through the saddle point of one of them."""
+    x = rational(epsilon)
+    found = [_saddle(parts, x, True, 1, _strip_end(parts, 1)), _saddle(parts, x, True, -1, arb(1))]
+    side = 1 if found[0].rough <= found[1].rough else -1
+    saddle = found[0] if side > 0 else found[1]
+    if saddle.center is None:
+        return []
+    if not all(_root_free(part.p, saddle.center) for part in parts):
+        raise _MoreBits
+    step = 2.0 ** math.floor(math.log2(5 / float(saddle.scale) / count))
+    start = round(epsilon / step) * step
+    contour = _Contour.of(parts, rational(start), saddle.center)
+    step *= contour.lean
+    first, apart = rational(start), rational(step)
+    chosen = [e for m in range(count) if (e := start + m * step) >= 0 and rational(e) == first + m * apart]
+    plan = _cheapest(contour, True, saddle, 6, len(chosen) * abs(step))
+    result = []
+    for e, value in zip(chosen, _sum(plan, side, step, len(chosen)), strict=True):
+        with bits(max(ctx.prec, 200)):
+            enclosure = _ends(value) if side > 0 else _ends(1 - value)
+            if enclosure.upper - enclosure.lower < enclosure.upper * arb(2) ** -40:
+                result.append((e, enclosure))
+    return result
 
 
 def _strip_end(parts: list[Part], side: int) -> Any:
@@ -783,17 +871,17 @@ def _integral(parts: list[Part], x: Any, hockey: bool, side: int, saddle: Saddle
     contour = _Contour.of(parts, x, saddle.center)
     for margin in (6, 16, 40):
         plan = _cheapest(contour, hockey, saddle, margin)
-        value = _sum(plan, side)
+        (value,) = _sum(plan, side)
         if value.rel_accuracy_bits() >= GOAL:
             return value
     raise _MoreBits
 
 
-def _cheapest(contour: _Contour, hockey: bool, saddle: Saddle, margin: int) -> _Plan:
+def _cheapest(contour: _Contour, hockey: bool, saddle: Saddle, margin: int, spread: float = 0.0) -> _Plan:
     best = None
     for opening in OPENINGS:
-        for bend in (contour.lean, -contour.lean):
-            plan = _plan(contour, hockey, saddle, bend, opening, margin)
+        for bend in (contour.lean, -contour.lean) if spread == 0 else (contour.lean,):
+            plan = _plan(contour, hockey, saddle, bend, opening, margin, spread)
             if plan is not None and (best is None or plan.nodes < best.nodes):
                 best = plan
             if best is not None and best.nodes < CHEAP:
@@ -847,9 +935,11 @@ def _covered(
     stop: float,
     longest: float,
     weight: Callable[[float, float], float],
+    spread: float,
 ) -> float:
     """Bound on ln ∫ |e^Ψ / pole| e^weight |dτ| along a curve above the axis, piece by piece.
 
+    With e^{−d Re τ} of every d up to ``spread`` in the direction of the bend; Re τ is monotone on the curve.
     ``speed`` bounds |curve'| and |curve''| up to a point and grows; ``weight`` bounds a piece. With a chord δ from τ,
     Re Ψ ≤ Re Ψ(τ) + max(0, Re Ψ'δ) + |Ψ'| sagitta + ½ |Ψ''| r².
     """
@@ -874,12 +964,17 @@ def _covered(
         else:
             return math.inf
         factor = geometry.pole_factor(tau.real - radius, tau.real + radius, tau.imag - radius)
-        total = float(np.logaddexp(total, level + more + weight(here, here + width) + math.log(factor * radius)))
+        back = max(0.0, -geometry.bend * tau.real, -geometry.bend * (tau + chord).real)
+        more += 1.001 * spread * back + weight(here, here + width)
+        total = float(np.logaddexp(total, level + more + math.log(factor * radius)))
         here += width
     return total
 
 
-def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: float, margin: int) -> _Plan | None:
+def _plan(
+    contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: float, margin: int, spread: float
+) -> _Plan | None:
+    """Step and length for the integrand times e^{−dτ}, for every d of the bend's sign and at most ``spread``."""
     alpha, scale, center = opening / 2, float(saddle.scale), saddle.center
     poles = (float(-center), float(-center - 1)) if hockey else (float(-center),)
     geometry = _Geometry(scale, bend, alpha, poles)
@@ -892,7 +987,7 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
         return None
     # The integral is about e^{K(c) − xc} times this.
     unit = math.log(geometry.pole_factor(0.0, 0.0, 0.0) * scale)
-    goal = unit - (GOAL + margin) * math.log(2.0)
+    goal = unit - (GOAL + margin) * math.log(2.0) - 0.5 * (spread * scale) ** 2
 
     def beyond(v: float) -> float:
         """ln of the integral straight up from the point v of the middle hyperbola.
@@ -903,7 +998,7 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
         tau = point(alpha, v)
         ball = acb(tau.real, tau.imag)
         level, weights, power = contour.upward(ball)
-        level += 0.5 * tau.real**2 * weights
+        level += 0.5 * tau.real**2 * weights + spread * max(0.0, -bend * tau.real)
         return level - math.log(tau.imag) if hockey else level - math.log(power) if power > 0 else math.inf
 
     reach = 1.0
@@ -917,6 +1012,7 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
     for j in range(pieces):
         first, second = point(opening, NEAR * j / pieces), point(opening, NEAR * (j + 1) / pieces)
         most = max(contour.size(arb(first.real)), contour.size(arb(second.real)))
+        most += spread * max(0.0, -bend * first.real, -bend * second.real)
         low, high = sorted((first.real, second.real))
         length = 1.1 * abs(second - first)
         edge = float(np.logaddexp(edge, most + math.log(geometry.pole_factor(low, high, first.imag) * length)))
@@ -928,11 +1024,11 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
         return scale * math.sqrt(math.cosh(2 * v))
 
     edge = float(
-        np.logaddexp(edge, _covered(contour, geometry, along, rate, NEAR, reach + 0.5, PIECE, lambda a, b: 0.0))
+        np.logaddexp(edge, _covered(contour, geometry, along, rate, NEAR, reach + 0.5, PIECE, lambda a, b: 0.0, spread))
     )
     # The vertical line: ∫ dω/(|t||t+1|) ≤ ½π/√|c(c+1)|, ∫_0^W dω/|t| = asinh(W/|c|).
     gaps = [abs(line - pole) for pole in poles]
-    upright = contour.size(arb(line))
+    upright = contour.size(arb(line)) + spread * abs(line)
     if hockey:
         upright += math.log(0.5 * math.pi / math.sqrt(gaps[0] * gaps[1]))
     else:
@@ -957,6 +1053,7 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
         opening,
         opening / 16,
         damping,
+        spread,
     )
     ends = float(np.logaddexp(ends, beyond(end)))
     aliasing = edge - 2 * math.pi * alpha / step + 1e-3
@@ -966,15 +1063,17 @@ def _plan(contour: _Contour, hockey: bool, saddle: Saddle, bend: int, opening: f
     return _Plan(contour, hockey, scale, bend, alpha, step, nodes, 2.0 * math.exp(left_out) / math.pi)
 
 
-def _sum(plan: _Plan, side: int) -> Any:
-    """The trapezoidal sum in balls, with the bound on what it leaves out as radius, times e^{K(c) − xc}."""
+def _sum(plan: _Plan, side: int, apart: float = 0.0, count: int = 1) -> list[Any]:
+    """Trapezoidal sums in balls with the bound on what they leave out as radius, times e^{K(c) − xc}: one for each of
+    ``count`` x, so far ``apart``."""
     contour, alpha = plan.contour, arb(plan.alpha)
     sin, cos = alpha.sin() * plan.bend, alpha.cos()
     scale, center = arb(plan.scale), contour.center
     step = arb(plan.step)
     sums, squares = contour.turn
     args = [0.0] * len(contour.parts)
-    total = arb(0)
+    totals = [arb(0)] * count
+    rate = -arb(apart)
     before: complex = 0j
     ratios: list[complex] = [0j] * len(contour.parts)
     spread: list[float] = [0.0] * len(contour.parts)
@@ -1016,8 +1115,12 @@ def _sum(plan: _Plan, side: int) -> Any:
         before = here
         t = tau + center
         pole = t * (t + 1) if plan.hockey else t
-        term = (exponent.exp() * root * moved / pole).imag
-        total += term / 2 if n == 0 else term
-    total = total * step / arb.pi()
-    value = side * (total + arb(0, plan.left_out))
-    return value * contour.at_center.exp()
+        term = exponent.exp() * root * moved / pole
+        if n == 0:
+            term = term / 2
+        turn = (tau * rate).exp() if count > 1 else acb(1)
+        for m in range(count):
+            totals[m] += term.imag
+            term = term * turn
+    values = [side * (total * step / arb.pi() + arb(0, plan.left_out)) for total in totals]
+    return [value * (contour.at_center + m * rate * center).exp() for m, value in enumerate(values)]

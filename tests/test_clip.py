@@ -118,6 +118,16 @@ def test_clipped_answers_are_inside_and_others_stay(seed):
     np.testing.assert_array_equal(moved[before < 0.999], rows[before < 0.999])
 
 
+def test_several_answers_are_counted():
+    """Point masses: twice the same answer is a shift by √2 as much."""
+    classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    twice = shoal.design(classes, graph, "white", epsilon=EPSILON, rho=9.0, times=2)
+    found = shoal.assumption_free(twice, shoal.Clip.of(classes))
+    assert found.delta_upper >= twice.certificate.delta_upper
+    assert found.delta_upper == pytest.approx(twice.certificate.delta_upper, rel=1e-6)
+
+
 def test_without_noise_nothing_is_claimed():
     mechanism, clip = _mechanism([0.0, 0.0])
     assert shoal.assumption_free(mechanism, clip).delta_upper == 1.0

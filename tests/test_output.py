@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import determinants
 import shoal
 from shoal.mechanism import Mechanism
 from shoal.noise.affine import EXACT
@@ -145,9 +146,10 @@ def test_sums_equal_in_double_precision_only_are_told_apart(method: str) -> None
     assert_covered(mechanism)
     assert mechanism.certificate.delta_upper >= 0.49
     gap = abs(exact_law(mechanism, 0)[0][0] - exact_law(mechanism, 1)[0][0])
-    sigma = np.sqrt(float(mechanism.noise_cov.max()))
-    least = float(shoal.gaussian_delta(float(gap) * (1 - 1e-12), sigma, 1.0)) * (1 - 1e-12)
-    assert mechanism.certificate.delta_upper >= least
+    square = Fraction(gap) ** 2 / Fraction(float(mechanism.noise_cov.max()))
+    assert determinants.above(
+        mechanism.certificate.delta_upper, determinants.Edge.gaussian(determinants.rational(square)).delta(1.0)
+    )
 
 
 def test_an_error_of_the_class_means_is_mapped_as_the_answers_are() -> None:

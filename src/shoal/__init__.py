@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from shoal.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
     from shoal.mixtures import MixtureBound as MixtureBound
     from shoal.noise.experiment import NotPrivate as NotPrivate
+    from shoal.plaintext import printable as printable
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
     from shoal.reproduction.meters_study import MetersStudy as MetersStudy
@@ -225,6 +226,7 @@ _HOME = {
     "reproduce_synthetic": "shoal.reproduction.synthetic_study",
     "Config": "shoal.runs.config",
     "Speed": "shoal.runs.config",
+    "printable": "shoal.plaintext",
     "Plan": "shoal.runs.plan",
     "plan": "shoal.runs.plan",
     "Run": "shoal.runs.run",

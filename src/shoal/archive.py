@@ -1,6 +1,7 @@
 """Files of arrays and a JSON header in one zip, with a digest over all of it; no pickle is written or read.
 
-The digest guards against damage and careless edits, not against someone who recomputes it.
+The digest guards against damage and careless edits, not against someone who recomputes it. What a file unpacks to is
+bounded by its own size (:func:`room`) and known from its directory before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -23,6 +25,8 @@ Arrays = Mapping[str, NDArray[Any]]
 
 #: Fast rather than small: doubles hardly shrink.
 LEVEL = 1
+#: What a file may unpack to: so many bytes, or so many times its size. A file whose arrays shrink more is not packed.
+LEAST_ROOM, MOST_RATIO = 1 << 28, 100
 
 
 def digest(header: Mapping[str, Any], arrays: Arrays) -> str:
@@ -35,24 +39,57 @@ def digest(header: Mapping[str, Any], arrays: Arrays) -> str:
     return total.hexdigest()
 
 
+def room(size: int) -> int:
+    """Bytes that a file of this size may unpack to."""
+    return max(LEAST_ROOM, MOST_RATIO * size)
+
+
 def packed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     """The content of a file; ``header`` names its ``format`` and ``version``."""
+    sealed = json.dumps({**header, "digest": digest(header, arrays)}, sort_keys=True)
+    content = _zipped(sealed, arrays, zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        total = sum(entry.file_size for entry in archive.infolist())
+    return content if total <= room(len(content)) else _zipped(sealed, arrays, zipfile.ZIP_STORED)
+
+
+def _zipped(sealed: str, arrays: Arrays, kind: int) -> bytes:
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        sealed = json.dumps({**header, "digest": digest(header, arrays)}, sort_keys=True)
-        archive.writestr(_entry("header.json"), sealed, compresslevel=LEVEL)
+    with zipfile.ZipFile(content, "w", kind) as archive:
+        archive.writestr(_entry("header.json", kind), sealed, compresslevel=LEVEL)
         for name, values in arrays.items():
             buffer = io.BytesIO()
             np.save(buffer, values, allow_pickle=False)
-            archive.writestr(_entry(f"{name}.npy"), buffer.getvalue(), compresslevel=LEVEL)
+            archive.writestr(_entry(f"{name}.npy", kind), buffer.getvalue(), compresslevel=LEVEL)
     return content.getvalue()
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
+def _entry(name: str, kind: int) -> zipfile.ZipInfo:
     """An entry without the time of day: equal content makes equal files."""
     entry = zipfile.ZipInfo(name)
-    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.compress_type = kind
     return entry
+
+
+def _bounded(archive: zipfile.ZipFile, size: int) -> None:
+    """A ValueError unless the directory of a file of this size says that it unpacks to what it may, each name once.
+
+    Reading an entry stops at the size that the directory says.
+    """
+    entries = archive.infolist()
+    if sum(entry.file_size for entry in entries) > room(size) or len({one.filename for one in entries}) < len(entries):
+        raise ValueError("unpacks to more than it may")
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """An array of NumPy's format; a ValueError unless it has as many bytes as its header says."""
+    buffer = io.BytesIO(content)
+    version = np.lib.format.read_magic(buffer)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(buffer)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content) - buffer.tell():
+        raise ValueError("an array that is not as long as it says")
+    return np.asarray(np.load(io.BytesIO(content), allow_pickle=False))
 
 
 def unpacked(
@@ -65,9 +102,10 @@ def unpacked(
     kind = form.removeprefix("shoal ")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _bounded(archive, len(content))
             header = json.loads(archive.read("header.json"))
             arrays = {
-                entry.removesuffix(".npy"): np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)
+                entry.removesuffix(".npy"): _array(archive.read(entry))
                 for entry in archive.namelist()
                 if entry.endswith(".npy")
             }
@@ -87,6 +125,7 @@ def form_of(content: bytes) -> str | None:
     """The format that a file says it has; None where it says nothing readable. Nothing is checked here."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _bounded(archive, len(content))
             header = json.loads(archive.read("header.json"))
     except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError):
         return None

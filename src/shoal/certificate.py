@@ -11,6 +11,9 @@ import numpy as np
 from shoal.accounting.curve import PrivacyCurve, exp_up, round_up
 from shoal.validation import FloatArray
 
+#: Why a certificate is not proved, before anybody tried.
+UNTRIED = "no proof was asked for"
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -22,6 +25,10 @@ class Certificate:
     their δ bounds the hockey-stick δ, which does, so the claim becomes "dp".
 
     ``scope`` says what somebody must hold for it: one ``"answer"``, or the ``"table"`` of everybody's.
+
+    ``proved`` says that ``delta_upper`` is a theorem about the stored parameters, by ball arithmetic, and ``proof`` is
+    then the digest of its file; otherwise ``unproved`` says why it is not. The bracket it comes from is in part an
+    estimate.
 
     ``lower_bound`` is a δ that no mechanism with Gaussian output and this error budget goes below: a numerical minimum,
     to judge a design by, not a part of the guarantee.
@@ -37,6 +44,9 @@ class Certificate:
     finite_precision: float
     released_notion: str = "dp"
     scope: str = "answer"
+    proved: bool = False
+    unproved: str = UNTRIED
+    proof: str = ""
 
     @classmethod
     def of(cls, ideal: PrivacyCurve, finite_precision: float, lower_bound: float) -> Certificate:
@@ -60,7 +70,8 @@ class Certificate:
         if self.notion != kind:
             kind = f"{kind}, once rounded; designed for {self.notion}"
         holds = "whole table" if self.scope == "table" else "one answer"
-        return f"δ ≤ {round_up(self.delta_upper):.4g} ({kind}; {holds}), worst for {a} against {b}"
+        proved = "; proved" if self.proved else ""
+        return f"δ ≤ {round_up(self.delta_upper):.4g} ({kind}; {holds}{proved}), worst for {a} against {b}"
 
 
 def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float]:

@@ -153,8 +153,8 @@ def assumption_free(
         scope: ``"answer"`` or ``"table"``, by default the design's.
 
     Returns:
-        An upper bound, finite precision included; 1 where the noise leaves a direction free. It is attained by point
-        masses where all labels have the same noise and the farthest points are ends of both ellipsoids.
+        An upper bound for as many answers as the mechanism is made for, finite precision included; 1 where the noise
+        leaves a direction free. It is attained by point masses where all labels have the same noise and the farthest points are ends of both ellipsoids.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses([[0.0], [0.5]], [[0.01]], labels=["a", "b"])
@@ -173,18 +173,19 @@ def assumption_free(
     pairs = mechanism.pairs
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is nobody to be told apart from")
-    images = _Images.of(mechanism, clip)
-    widths = images.covariance_deltas(pairs, epsilon, scope)
+    images, times = _Images.of(mechanism, clip), mechanism.times
+    widths = images.covariance_deltas(pairs, epsilon, scope, times)
     deltas = np.ones((len(pairs), 2))
     for e, (a, b) in enumerate(pairs):
-        gaps = images.gap(int(a), int(b), int(a)), images.gap(int(a), int(b), int(b))
+        # Of independent answers about a label, each may be of another point: the squares add.
+        gaps = tuple(math.sqrt(times) * UP * images.gap(int(a), int(b), int(unit)) for unit in (a, b))
         deltas[e] = [_split(epsilon, gaps, d, widths[:, e, d], scope, images.equal(int(a), int(b))) for d in (0, 1)]
     worst = int(np.argmax(deltas))
     source, target = pairs[worst // 2] if worst % 2 == 0 else pairs[worst // 2][::-1]
-    loss = edge_loss(mechanism.precision_tv, pairs, np.full(len(pairs), epsilon), table=scope == "table")
+    loss = edge_loss(times * mechanism.precision_tv * UP, pairs, np.full(len(pairs), epsilon), table=scope == "table")
     modelled = None
     if clip.outside is not None:
-        rows = 2 if scope == "table" else 1
+        rows = times * (2 if scope == "table" else 1)
         moved = (1 + math.exp(min(epsilon, 700.0))) * rows * float(clip.outside.max()) * UP
         modelled = min(float(mechanism.released_curve(epsilon, scope=scope).delta_upper) + moved, 1.0)
     return AssumptionFree(
@@ -197,7 +198,7 @@ def assumption_free(
 
 
 def _split(
-    epsilon: float, gaps: tuple[float, float], direction: int, widths: FloatArray, scope: str, equal: bool
+    epsilon: float, gaps: tuple[float, ...], direction: int, widths: FloatArray, scope: str, equal: bool
 ) -> float:
     """The least of H_a(N ‖ N') + e^a H_{ε − a}(shift by N') and H_a(shift by N) + e^a H_{ε − a}(N ‖ N').
 
@@ -266,7 +267,7 @@ class _Images:
         error = float(np.linalg.norm(np.abs(whiten) @ (self.errors[a] + self.errors[b])))
         return (_farthest(gap, whiten @ self.roots[a], whiten @ self.roots[b]) + error) * float(self.margin[unit]) * UP
 
-    def covariance_deltas(self, pairs: Any, epsilon: float, scope: str) -> FloatArray:
+    def covariance_deltas(self, pairs: Any, epsilon: float, scope: str, times: int) -> FloatArray:
         """(len(SPLITS), n_edges, 2) upper ends of δ between N(0, N_X) and N(0, N_X') at each share of ε."""
         result = np.ones((len(SPLITS), len(pairs), 2))
         usable = [e for e, (a, b) in enumerate(pairs) if self.whiten[a] is not None and self.whiten[b] is not None]
@@ -280,7 +281,8 @@ class _Images:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", RankWarning)
-                    upper = exp_up(edge_brackets(laws, graph, share * epsilon * (1 - EPS), scope=scope)[..., 2])
+                    level = share * epsilon * (1 - EPS)
+                    upper = exp_up(edge_brackets([laws] * times, graph, level, scope=scope)[..., 2])
             except CertificationError:
                 continue
             for e in usable:

@@ -10,6 +10,28 @@ from pathlib import Path
 from typing import Any
 
 
+def private(path: Path) -> None:
+    """Make a file that only its owner reads and writes, or make the one that is there such a file."""
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+    try:
+        os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner opens, and those above it that are missing."""
+    for one in reversed([path, *path.parents]):
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_private(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file that only its owner reads and writes."""
+    private(Path(path))
+    Path(path).write_bytes(content)
+
+
 def write_whole(target: Path, rough: Path, put: Callable[[Path], Any]) -> None:
     """Let ``put`` write the file ``rough``, flush it to disk and rename it to ``target`` in the same folder."""
     rough.unlink(missing_ok=True)

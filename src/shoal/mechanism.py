@@ -30,6 +30,7 @@ from shoal.accounting.spectrum import supports_of
 from shoal.certificate import Certificate, released
 from shoal.classes import GaussianClasses
 from shoal.errors import CertificationError, InputError
+from shoal.files import write_private
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
 from shoal.noise.affine import EXACT, ExactMap
@@ -307,6 +308,12 @@ class Mechanism:
         """The worst edge at the design's ε, over all edges, from the stored parameters, for the design's scope."""
         return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope), self.lower_bound)
 
+    def with_certificate(self, certificate: Certificate) -> Mechanism:
+        """The same parameters with a certificate that somebody proved about them; a file does not keep it."""
+        twin = copy.copy(self)
+        twin.__dict__["certificate"] = certificate
+        return twin
+
     def certified(self, scope: str) -> Certificate:
         """The certificate for a scope, the mechanism's own or the other one, without a lower bound there."""
         validation.choice(list(SCOPES), scope=scope)
@@ -389,7 +396,7 @@ class Mechanism:
         ...     shoal.Mechanism.load(f"{folder}/white.shoal")
         Mechanism(white, 2 labels, 1 entries)
         """
-        Path(path).write_bytes(self.to_bytes())
+        write_private(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The content of the file that :meth:`save` writes."""

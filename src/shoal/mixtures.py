@@ -158,6 +158,8 @@ class GaussianMixtureClasses:
         """
         if mechanism.classes.labels != self.labels:
             raise InputError("mechanism must have the labels of the mixtures in the same order")
+        if mechanism.times > 1:
+            raise InputError("mechanism is made for several answers about each label; mixtures are accounted for one")
         k, owner = self.components.n_dims, self.owner
         output = mechanism.output
         gain = None if mechanism.gain is None else np.broadcast_to(mechanism.gain, (len(self.labels), k, k))[owner]

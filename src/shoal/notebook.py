@@ -7,10 +7,11 @@ into its table is the value's decision.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
+
+from shoal.plaintext import as_html as escape
 
 #: One color per line, readable on white and by the color-blind (Okabe & Ito).
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")

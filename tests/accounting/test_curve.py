@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from mpmath import mp, mpf
 
 import shoal
 from families import complete, equal_covariance_delta, loss_samples, random_family, random_laws
@@ -169,8 +170,8 @@ def test_nearly_equal_laws(gap, k):
     classes = shoal.GaussianClasses(means, np.stack([np.eye(k)] * 2))
     curve = shoal.privacy_curve(classes, complete(classes), 0.0)
     assert curve.delta == pytest.approx(gap / math.sqrt(2 * math.pi), rel=1e-9)
-    assert curve.delta_lower <= gap / math.sqrt(2 * math.pi) * (1 + 1e-15)
-    assert curve.delta_upper >= gap / math.sqrt(2 * math.pi) * (1 - 1e-15)
+    with mp.workdps(120):
+        assert curve.delta_lower <= mp.erf(mpf(gap) / mp.sqrt(8)) <= curve.delta_upper
 
 
 @pytest.mark.parametrize("notion", NOTIONS)

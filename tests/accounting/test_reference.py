@@ -18,6 +18,8 @@ from cases import gaussian_pairs
 from determinants import Edge, Enclosure, law
 
 SEEDS = {"full rank, k ≤ 60": 1, "clustered eigenvalues, k > 25": 1, "designs, every method": 7}
+#: ε from one sum, instead of the campaign's.
+SWEEP = 24
 
 
 def contains(enclosure: Enclosure, log_value: mpf) -> bool:
@@ -29,7 +31,8 @@ def contains(enclosure: Enclosure, log_value: mpf) -> bool:
 
 
 @pytest.mark.parametrize("family", campaign.FAMILIES)
-def test_no_upper_end_below_what_is_proven(family: str) -> None:
+def test_no_upper_end_below_what_is_proven(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "SWEEP", SWEEP)
     checks = 0
     for seed in range(SEEDS.get(family, 2)):
         tally = campaign.run(family, seed)
@@ -71,6 +74,32 @@ def test_one_dimension_in_closed_form() -> None:
             found = edge.delta(x, "pdp")
             assert not tail < found.lower
             assert not tail > found.upper
+
+
+def test_one_sum_gives_what_many_do() -> None:
+    """δ at ε side by side against a contour for each, and a narrow sum that is wrong would be found."""
+    rng = np.random.default_rng(3)
+    half = campaign.rotation(rng, 5) * np.sqrt(10.0 ** rng.uniform(-2.0, 0.0, 5))
+    other, gap = campaign.likeness(rng, half, 0.3, 1.0)
+    edge = Edge.of((law(np.zeros(5), half @ half.T), law(gap, other)))
+    for start, reverse in ((2.5, False), (6.0, True), (40.0, False)):
+        found = edge.around(start, 12, reverse=reverse)
+        assert len(found) > 6
+        for epsilon, enclosure in found:
+            alone = edge.delta(epsilon, reverse=reverse)
+            assert enclosure.lower <= alone.upper
+            assert alone.lower <= enclosure.upper
+            assert enclosure.upper - enclosure.lower < enclosure.upper * arb(2) ** -40
+
+
+def test_a_line_in_closed_form() -> None:
+    """The roots of the quadratic against the contour, and equal covariances against both."""
+    for first, second, gap in ((4.0, 1.0, 1.0), (1.0, 4.0, 0.0), (1.0, 1 + 2.0**-30, 0.5), (2.0, 3.0, 40.0)):
+        edge = Edge.of((law([0.0], [[first]]), law([gap], [[second]])))
+        for epsilon in (0.0, 0.5, 3.0, 40.0):
+            one, two = determinants.on_a_line(gap, first, second, epsilon), edge.delta(epsilon)
+            assert one.lower <= two.upper
+            assert two.lower <= one.upper
 
 
 def test_supports_are_compared_exactly() -> None:

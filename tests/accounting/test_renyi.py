@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from flint import arb
 
 import cases
 import oracle
 import shoal
+from determinants import Edge, law, rational
 from families import complete, random_family, random_laws
 
 ORDERS = [0.25, 0.5, 1.0, 1 + 1e-12, 1 + 1e-7, 1.05, 1.3]
@@ -31,7 +33,32 @@ def test_divergence_against_the_oracle(kind):
             assert curve.divergence == math.inf
         else:
             assert curve.divergence == pytest.approx(exact, rel=1e-9, abs=1e-12)
-            assert exact <= curve.divergence_upper <= exact * (1 + 1e-6) + 1e-9
+            assert exact <= curve.divergence_upper <= exact * (1 + 1e-9) + 1e-14
+
+
+@pytest.mark.parametrize("size", [1e-13, 1e-9, 1e-4, 0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_upper_ends_hold_what_is_proven_and_little_more(size, seed):
+    """Orders from next to 0 to next to the last finite one, ends against proofs in ball arithmetic."""
+    rng = np.random.default_rng([seed, 5])
+    k = int(rng.integers(1, 7))
+    half = np.linalg.qr(rng.standard_normal((k, k)))[0] * np.sqrt(10.0 ** rng.uniform(-3, 3, k))
+    turn = np.linalg.qr(rng.standard_normal((k, k)))[0]
+    other = half @ (turn * (1 + size * rng.uniform(-1, 1, k))) @ turn.T @ half.T
+    covs = np.array([half @ half.T, 0.5 * (other + other.T)])
+    means = np.array([np.zeros(k), half @ rng.standard_normal(k) * rng.choice([0.0, size, 1.0])])
+    classes = shoal.GaussianClasses(means, covs)
+    edge = Edge.of(tuple(law(mean, cov) for mean, cov in zip(classes.means, classes.covs, strict=True)))
+    orders = [1e-9, 0.1, 0.3, 0.7, 1 - 2**-53, 1.0, 1 + 2**-52, 1 + 1e-9, 1.01, 1.9, 3.3, 1 + 0.1 / size, 1e15, 1e300]
+    curve = shoal.renyi_curve(classes, complete(classes), orders)
+    for order, claimed, found in zip(orders, curve.divergence_upper, curve.divergence, strict=True):
+        truths = [edge.renyi_lower(order, reverse=back) for back in (False, True)]
+        if any(truth is None for truth in truths):
+            assert claimed == math.inf
+            continue
+        assert all(arb(claimed) >= truth for truth in truths), (order, claimed)
+        if claimed < math.inf and order > 1e-3:
+            assert claimed <= found * (1 + 1e-6) + 64 * k * size * 2**-52
 
 
 def test_kullback_leibler_formula():
@@ -100,9 +127,13 @@ def test_zcdp_and_gdp_of_equal_covariances():
     graph = complete(classes)
     gaps = means[graph.edges[:, 1]] - means[graph.edges[:, 0]]
     mu = math.sqrt((gaps * np.linalg.solve(covs[0], gaps.T).T).sum(axis=1).max())
-    assert mu <= shoal.gdp(classes, graph) <= mu * (1 + 1e-12)
-    rho = shoal.zcdp(classes, graph)
-    assert mu**2 / 2 * (1 - 1e-14) <= rho <= mu**2 / 2 * (1 + 1e-12)
+    found, rho = shoal.gdp(classes, graph), shoal.zcdp(classes, graph)
+    assert found <= mu * (1 + 1e-12)
+    assert rho <= mu**2 / 2 * (1 + 1e-12)
+    for i, j in graph.edges:
+        square = Edge.of((law(means[i], classes.covs[i]), law(means[j], classes.covs[j]))).squared_gap
+        assert rational(found) ** 2 >= square
+        assert 2 * rational(rho) >= square
     assert shoal.gdp([classes, classes], graph) == pytest.approx(math.sqrt(2) * mu, rel=1e-12)
     orders = np.array([1.5, 3.0, 50.0])
     assert np.asarray(shoal.renyi_curve(classes, graph, orders)) == pytest.approx(orders * mu**2 / 2, rel=1e-11)

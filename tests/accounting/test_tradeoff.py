@@ -1,5 +1,7 @@
 """f-DP trade-off curves and true positives at a fixed false-positive rate."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from mpmath import mp, mpf
@@ -77,7 +79,9 @@ def test_curve_shape():
     assert (curve.tpr_upper >= curve.fpr).all()
     assert (np.diff(curve.tpr_upper) >= 0).all()
     assert (np.diff(curve.tpr_upper, 2) <= 1e-9).all()  # concave
-    assert np.array_equal(curve.fnr_lower, 1 - curve.tpr_upper)
+    exact = [1 - Fraction(float(rate)) for rate in curve.tpr_upper]
+    assert all(Fraction(float(low)) <= truth for low, truth in zip(curve.fnr_lower, exact, strict=True))
+    assert curve.fnr_lower == pytest.approx(1 - curve.tpr_upper, abs=2**-52)
 
 
 def test_curve_implies_delta():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import shoal
-from shoal.card.facts import MEANINGLESS
+from shoal.card.facts import MEANINGLESS, DesignFacts
 
 
 def family(n: int = 4, k: int = 3) -> tuple[shoal.GaussianClasses, shoal.NeighborGraph]:
@@ -141,8 +142,10 @@ def test_errors_by_step_are_told_of_crowds_only(members: int, told: bool) -> Non
     found = card.to_dict()["accuracy"]
     assert (found["rmse_by_step"] is not None) is told
     assert (found["bias_by_step"] is not None) is told
-    assert (found["interval"] is not None) is told
+    assert found["interval"] is None  # its ends are those of the largest and the smallest answer
     assert ("| step |" in card.to_markdown()) is told
+    noisy = shoal.release_card(shoal.design(classes, graph, "white", 1.0, 4.0)).to_dict()["accuracy"]
+    assert (noisy["interval"] is not None) is told
     if told:
         assert all(f"{value:.1e}" == f"{value:e}".replace("00000", "") for value in found["rmse_by_step"])
         for shown, true in zip(found["rmse_by_step"], card.design.accuracy.rmse_by_entry, strict=True):
@@ -203,3 +206,19 @@ def test_cards_of_different_scopes_are_not_compared() -> None:
     assert "who holds the whole table" in text
     assert "For who holds one row δ ≤" in text
     assert table.to_dict()["guarantee"]["delta_one_row"] < table.to_dict()["guarantee"]["delta_whole_table"]
+
+
+def test_the_card_says_that_its_delta_is_a_theorem(strong: shoal.Mechanism) -> None:
+    card = shoal.release_card(strong)
+    claim = card.to_dict()["guarantee"]
+    assert claim["proved"] is True
+    assert claim["proof"] == {"by": "ball arithmetic", "digest": shoal.prove(strong).file_digest, "why_not": None}
+    words = f"proved (ball arithmetic, proof {claim['proof']['digest'][:16]})"
+    assert f"| This δ is | {words} |" in card.to_markdown()
+    assert f"This delta is {words}." in card.to_yaml()
+    other = replace(card.design, proved="", unproved="it would take too long", proof="")
+    both = DesignFacts.merged([card.design, other])
+    assert both.theorem == "not proved: it would take too long"
+    assert DesignFacts.merged([card.design, replace(card.design, proved="integer odds", proof="")]).theorem.startswith(
+        "proved (ball arithmetic and integer odds, proof"
+    )

@@ -142,6 +142,11 @@ def test_ledger_commands(january):
     assert all(0 < account["remaining"] <= account["budget"] for account in left["accounts"])
     set_ = call("ledger", "budget", january, "--epsilon", "1", "--delta", "0.5", "--json").json
     assert {account["budget"] for account in set_["accounts"]} == {0.5}
+    assert {account["mode"] for account in set_["accounts"]} == {"fixed"}
+    wanted = ["--epsilon", "1", "--delta", "0.5", "--label", "H0003", "--mode", "adaptive"]
+    chosen = call("ledger", "budget", january, *wanted, "--json").json
+    assert [account["mode"] for account in chosen["accounts"]] == ["adaptive"]
+    assert call("ledger", "budget", january, "--mode", "fixed").code == 2
     assert "δ(1)" in call("ledger", "show", january).out
 
 

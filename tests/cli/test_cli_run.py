@@ -40,6 +40,11 @@ def test_a_run_leaves_every_file_and_nothing_else(finished):
     assert {path.name for path in finished.iterdir()} - {".lock", "ledger.db-wal", "ledger.db-shm"} == FILES
 
 
+def test_only_the_owner_reads_a_run(finished):
+    open_to_others = {str(path) for path in [finished, *finished.rglob("*")] if path.stat().st_mode & 0o077}
+    assert open_to_others == set()
+
+
 def test_the_released_table_is_what_the_ledger_recorded(finished):
     table = pl.read_parquet(finished / "released.parquet")
     assert table.columns == ["household", "group", "row", "step", "timestamp", "released_kw"]
@@ -122,7 +127,7 @@ def test_another_guarantee_after_a_release_is_refused_with_its_cost(january, cha
     done = call("run", "--out", january, "--epsilon", "0.5", "--again", "--json")
     assert done.code == 0, done.err
     assert done.json["release"] == 2
-    assert done.json["did"] == ["design", "release", "audit", "card", "report"]
+    assert done.json["did"] == ["design", "audit", "release", "card", "report"]
     assert done.json["stages"]["design"]["epsilon"] == 0.5
     assert charges(january) == 24
     assert (january / "earlier" / "1" / "released.csv").is_file()
@@ -229,5 +234,5 @@ def test_one_line_per_stage_where_there_is_no_terminal(january):
     (january / "audit.json").unlink()
     done = call("run", "--out", january)
     assert [line.partition(":")[0] for line in done.err.splitlines()] == [
-        "fit", "design", "release", "audit", "card", "report",
+        "fit", "design", "audit", "release", "card", "report",
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mp, mpf
 from releasing import answer, point, trajectory
 from test_ledger_composition import mixed
 
@@ -133,19 +135,21 @@ def test_moments_are_the_gaussian_formula() -> None:
     """Equal covariances: D_α = α μ²/2, and the formula for δ worked out independently."""
     tool = point(2, 1, gap=1.0, rho=4.0)
     bound = mechanism_bound(tool, 1.0)
-    gap = float(np.abs(np.diff(tool.classes.means[:, 0]))[0]) / 2.0
+    first, second = (Fraction(float(mean)) for mean in tool.classes.means[:, 0])
+    square = (first - second) ** 2 / Fraction(float(tool.noise_cov[0, 0, 0]))
+    gap = math.sqrt(square)
     for order, divergence in zip(bound.orders, bound.divergence_upper, strict=True):
         assert divergence == pytest.approx(order * gap**2 / 2, rel=3e-9)
-        assert divergence >= order * gap**2 / 2 * (1 - 1e-15)
+        assert Fraction(divergence) >= Fraction(order) * square / 2
     only = dataclasses.replace(bound, epsilons=(), delta_upper=())
-    best = min(
-        np.exp(min((a - 1) * (3 * a * gap**2 / 2 - 1.0), 9.0)) / (a - 1) * (1 - 1 / a) ** a  # Canonne, Kamath & Steinke
-        for a in bound.orders
-    )
+    with mp.workdps(40):  # Canonne, Kamath & Steinke
+        spent = 3 * mpf(square.numerator) / square.denominator / 2
+        orders = [mpf(a) for a in bound.orders]
+        best = min(mp.exp((a - 1) * (a * spent - 1)) / (a - 1) * (1 - 1 / a) ** a for a in orders)
     only = dataclasses.replace(only, table_epsilons=(), table_upper=())
     found = bounded(Charges.of([(tool.digest, 0.0, 3)]), NOTHING, 1.0, {tool.digest: only}.get)
-    assert found == pytest.approx(min(best, 1.0), rel=1e-6)
-    assert found >= min(best, 1.0) * (1 - 1e-12)
+    assert found == pytest.approx(float(min(best, 1)), rel=1e-6)
+    assert mpf(found) >= min(best, 1)
 
 
 @pytest.mark.parametrize(

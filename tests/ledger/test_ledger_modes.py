@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from releasing import answer, point, trajectory
+from test_ledger_storage import downgraded
 from test_ledger_verify import rewritten
 
 import shoal
@@ -173,6 +175,26 @@ def test_a_mode_that_was_not_said(ledger: Ledger) -> None:
     ledger.budget(1.0, 0.009)  # not said: it stays
     assert ledger.spent()["h0"].mode == "adaptive"
     assert ledger.verify()
+
+
+def test_a_ledger_from_before_modes(sqlite_url: str, tmp_path: Path) -> None:
+    """What it released stands as it was decided; where analysts came to a series, who owns it says how to go on."""
+    mechanism = shift(0.05)
+    with Ledger.open(f"sqlite:///{tmp_path / 'source.db'}") as source:
+        source.budget(1.0, 0.9, mode="fixed")
+        for i in range(9):
+            ask(source, mechanism, "h0", i, "eve" if i > 4 else None)
+        head = downgraded(source, sqlite_url, delta=float(source.spent()["h0"].spent * 1.01), without=("mode",))
+    with Ledger.open(sqlite_url) as ledger:
+        assert ledger.verify(head=head)
+        assert ledger.spent()["h0"].mode == "fixed"
+        for analyst in (None, "eve"):
+            with pytest.raises(BudgetError, match="mode='fixed'"):
+                ask(ledger, mechanism, "h1", "a", analyst)
+        ledger.budget(1.0, 0.9, mode="adaptive")
+        ask(ledger, mechanism, "h1", "a", "eve")
+        assert ledger.spent()["h0"].mode == "adaptive"
+        assert ledger.verify(head=head)
 
 
 def test_no_way_back_to_fixed(ledger: Ledger) -> None:

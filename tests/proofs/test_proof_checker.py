@@ -7,17 +7,19 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from test_proofs import EDGE, mechanism, pair
+from test_proofs import EDGE, crowd, mechanism, pair
 
 import campaign
 import shoal
 from shoal import archive
 from shoal.proofs import checker, laws_file
+from shoal.proofs import proof as proofs
 from shoal.proofs.proof import Proof
 
 PAIRS = np.array([[0, 1]])
@@ -175,3 +177,57 @@ def test_altered_claims_are_refused(proved: tuple[shoal.Mechanism, Proof]) -> No
     ):
         with pytest.raises(checker.Refused):
             checked(wrong, content)
+
+
+def test_one_covariance_is_checked_in_closed_form() -> None:
+    classes = shoal.GaussianClasses([[0.0, 0.0], [1.0, -0.5]], [[1.0, 0.25], [0.25, 2.0]])
+    content = laws_file.content(classes, PAIRS)
+    for scope in ("answer", "table"):
+        proof = shoal.prove(classes, EDGE, 0.5, scope)
+        assert {one.by for one in proof.edges} == {"gaussian"}
+        assert checked(proof, content).startswith("confirmed")
+        lowered = json.loads(proof.to_json())
+        for one in lowered["edges"]:
+            one |= {end: (float.fromhex(one[end]) * (1 - 1e-9)).hex() for end in ("lower", "upper")}
+        lowered["ideal_upper"] = lowered["delta_upper"] = lowered["edges"][0]["upper"]
+        with pytest.raises(checker.Refused, match="not confirmed"):
+            checked(lowered, content)
+    other = pair(1, 2)
+    stated = json.loads(shoal.prove(other, EDGE, 0.5).to_json())
+    for one in stated["edges"]:
+        one["by"] = "gaussian"
+    with pytest.raises(checker.Refused, match="stated to be equal"):
+        checked(stated, laws_file.content(other, PAIRS))
+
+
+def test_a_crowd_is_checked() -> None:
+    """Edges that were enclosed coarsely, and those that were excluded."""
+    made = crowd(4, "white", n=6, scope="table")
+    proof = shoal.prove(made)
+    assert max((one.upper - one.lower) / one.upper for one in proof.edges) > 1e-6
+    assert checked(proof, made.to_bytes()).startswith("confirmed")
+
+
+@pytest.mark.parametrize("scope", ["answer", "table"])
+def test_several_answers_about_each_label_count_together(scope: str) -> None:
+    """A mechanism for so many answers is proved for all of them, and checked for as many."""
+    several = replace(crowd(5, "white", n=3), times=3, scope=scope)
+    proof = shoal.prove(several)
+    together = shoal.privacy_curve([several.output] * 3, several.graph, 1.0, scope=scope)
+    assert proof.delta_lower <= together.delta_upper
+    assert together.delta_lower <= proof.ideal_upper
+    assert proof.finite_precision <= several.certificate.finite_precision
+    assert checked(proof, several.to_bytes()).startswith("confirmed")
+    classes = shoal.GaussianClasses.deterministic([[0.0], [1.0], [1.5]])
+    many = shoal.design(
+        classes, shoal.NeighborGraph.complete(classes.labels), "white", 1.0, 900.0, scope=scope, times=40
+    )
+    proof = shoal.prove(many)
+    assert proof.delta_lower <= many.ideal.delta_upper
+    assert many.ideal.delta_lower <= proof.ideal_upper
+    assert proofs.proved(many)[0].certificate.proved
+    assert checked(proof, many.to_bytes()).startswith("confirmed")
+    too_many = replace(crowd(5, "white", n=3), times=40, scope=scope)
+    assert "answers about each label" in proofs.proved(too_many)[0].certificate.unproved
+    with pytest.raises(checker.Refused):
+        checked(shoal.prove(replace(many, times=39)), many.to_bytes())

@@ -231,6 +231,11 @@ def test_groups_by_a_column(profiles: list[Path], tmp_path: Path) -> None:
     assert frame.group_by("group").len()["len"].max() == 9  # 36 households each, in four groups
     table.write_csv(tmp_path / "homes.csv")
     assert write_values(tmp_path / "homes.csv", "feeder", tmp_path / "again.parquet") == 4
+    for name, told in (("MPAN", None), ("who", "who")):
+        other = table.rename({"household": name})
+        assert write_values(other, "feeder", tmp_path / "other.parquet", household=told) == 4
+    with pytest.raises(InputError, match=r"lacks the column.*--table-household"):
+        write_values(table.rename({"household": "who"}), "feeder", tmp_path / "other.parquet")
     write_values(table.head(50), "feeder", tmp_path / "values.parquet")
     with pytest.raises(InputError, match="no row for 10 household"):
         assign_by_value(ClusterTask(str(profiles[1]), str(tmp_path / "values.parquet"), str(paths[1])))

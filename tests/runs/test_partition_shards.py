@@ -52,13 +52,15 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces_module, "BATCH", 5)
 
 
-def partition(path: Any, folder: Path, *, shard_size: int = 1000, interval: Any = None, **options: Any) -> list[Path]:
+def partition(
+    path: Any, folder: Path, *, shard_size: int = 1000, interval: Any = None, meter: str | None = None, **options: Any
+) -> list[Path]:
     """Readings shards ``000000.parquet`` ... in ``folder``, from meter files."""
     grid_step(interval)
     folder.mkdir(parents=True, exist_ok=True)
     pieces = sort_files(path, folder / "pieces", shard_size=shard_size, **options)
     numbers = range(pieces.n_shards)
-    grid = common_grid([survey(SurveyTask(pieces, i)) for i in numbers], interval)
+    grid = common_grid([survey(SurveyTask(pieces, i)) for i in numbers], interval, energy=pieces.energy, meter=meter)
     paths = [folder / f"{i:06d}.parquet" for i in numbers]
     for i in numbers:
         make_shard(ShardTask(pieces, i, grid, str(paths[i])))
@@ -120,17 +122,38 @@ def test_wide_files(tmp_path: Path) -> None:
     frame = simulate_meters(5, 1, 60, seed=1).with_columns(pl.col("timestamp").dt.strftime("%Y-%m-%d %H:%M"))
     wide = frame.pivot(on="household", index="timestamp", values="kw")
     wide.write_csv(tmp_path / "wide.csv")
-    compare(tmp_path / "wide.csv", tmp_path / "out", 2)
+    compare(tmp_path / "wide.csv", tmp_path / "out", 2, unit="kw")
     rows = frame.pivot(on="timestamp", index="household", values="kw")
     # A household in two rows far apart: in the file's order of columns nothing is out of order.
     twice = pl.concat([rows, rows.head(2).with_columns(pl.col("2024-01-01 03:00") + 1.0)])
     twice.write_csv(tmp_path / "rows.csv")
-    compare(tmp_path / "rows.csv", tmp_path / "out", 2)
-    assert meter_readings(tmp_path / "rows.csv").quality["out_of_order"].sum() == 0
+    compare(tmp_path / "rows.csv", tmp_path / "out", 2, unit="kw")
+    assert meter_readings(tmp_path / "rows.csv", unit="kw").quality["out_of_order"].sum() == 0
     (tmp_path / "single").mkdir()
     for (name,), part in frame.group_by("household"):
         part.select("timestamp", "kw").write_csv(tmp_path / "single" / f"{name}.csv")
     compare(tmp_path / "single", tmp_path / "out", 2)
+
+
+def test_files_as_utilities_hand_them_out(tmp_path: Path) -> None:
+    """A row per home and day, totals of a register with a replaced meter, and NEM12, in batches of five rows."""
+    homes = simulate_meters(3, 2, 60, seed=1)
+    stamp = pl.col("timestamp")
+    long = homes.select("household", date=stamp.dt.date(), clock=stamp.dt.strftime("%H:%M"), kw="kw")
+    long.pivot(on="clock", index=["household", "date"], values="kw").write_csv(tmp_path / "days.csv")
+    compare(tmp_path / "days.csv", tmp_path / "out", 2, unit="kw")
+    total = homes.select("household", "timestamp", kwh=pl.col("kw").cum_sum().over("household"))
+    later = (pl.col("household") == "H0001") & (stamp >= datetime(2024, 1, 2))
+    total.with_columns(kwh=pl.when(later).then(pl.col("kwh") / 100).otherwise("kwh")).write_csv(tmp_path / "total.csv")
+    shards = compare(tmp_path / "total.csv", tmp_path / "out", 2)
+    assert readings_of(shards[0]).quality["falls"].to_list() == [0, 1]
+    values = [part["kw"].to_list() for (_,), part in homes.group_by("household", maintain_order=True)]
+    lines = ["100,NEM12,202402010000,A,B"]
+    for number, row in enumerate(values):
+        lines.append(f"200,N{number},E1,1,E1,N1,M,kWh,60,")
+        lines += [f"300,2024010{d + 1},{','.join(map(str, row[24 * d : 24 * d + 24]))},A,,,," for d in (0, 1)]
+    (tmp_path / "nem12.csv").write_text("\n".join([*lines, "900"]))
+    compare(tmp_path / "nem12.csv", tmp_path / "out", 2)
 
 
 def test_faults_of_every_kind(write: Write, tmp_path: Path) -> None:
@@ -269,9 +292,9 @@ def test_bad_shards(tmp_path: Path) -> None:
     [
         (["id,time,kw"], "bad.csv has a header and no rows"),
         (["a,b,c", "1,2,3"], "bad.csv has no timestamp column"),
-        (["id,time,kw", "a,31/12/24,1"], "no timestamp of bad.csv can be read; pass timestamp_format"),
+        (["id,time,kw", "a,31 Dec 24,1"], "no timestamp of bad.csv can be read; pass timestamp_format"),
         (["id,time,kw", "a,2024-01-01 00:00,123.456", "a,2024-01-01 00:15,1,2,3,4"], "bad.csv"),
-        (["id,time,kwh", "a,2024-01-01 00:00,1", "a,2024-01-01 00:15,1"], "unit: some files name"),
+        (["id,time,kwh", "a,2024-01-01 00:00,1", "a,2024-01-01 00:15,1"], "unit: some files hold energy"),
         (["id,time,note,more", "a,2024-01-01 00:00,1,2"], "bad.csv has no column that looks like power"),
     ],
 )

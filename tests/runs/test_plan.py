@@ -76,7 +76,7 @@ def test_the_extent_of_files(tmp_path: Path) -> None:
     frame.write_parquet(tmp_path / "long.parquet")
     frame.pivot("household", index="timestamp", values="kw").write_csv(tmp_path / "wide.csv")
     assert extent(tmp_path / "long.parquet") == (7, 7 * 48)
-    assert extent(tmp_path / "wide.csv") == (7, 7 * 48)
+    assert extent(tmp_path / "wide.csv", unit="kw") == (7, 7 * 48)
 
 
 @pytest.mark.usefixtures("known_units")

@@ -283,8 +283,9 @@ def test_bad_tables_are_refused(case: str, tmp_path: Path) -> None:
         (lambda f: f.with_columns(z=2 * pl.col("x") - pl.col("y")), "is a combination of other columns"),
         (lambda f: f.with_columns(z=pl.col("speaker").str.tail(1).cast(pl.Int64)), "'z' is the same in all rows"),
         (lambda f: f.group_by("speaker").head(2), "too few for laws of 2 columns"),
+        (lambda f: pl.concat([f, f.head(3)]), "3 rows of a label repeat another"),
     ],
-    ids=["collinear", "constant within labels", "few rows"],
+    ids=["collinear", "constant within labels", "few rows", "copies"],
 )
 def test_samples_without_a_law_are_refused(change: Any, words: str, tmp_path: Path) -> None:
     frame = change(samples())
@@ -302,3 +303,43 @@ def test_rows_with_an_empty_cell_are_left_out(tmp_path: Path) -> None:
     assert run.fit is not None
     assert any("1 row with an empty cell" in line for line in run.fit.about)
     assert table[0].exponents[[0, 2]].tolist() == [3, 0]
+
+
+def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:
+    """A quadratic classifier, trained on one half of the released rows, names the other half no better than chance."""
+    from sklearn.datasets import load_digits
+    from sklearn.decomposition import PCA
+    from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+
+    images, digit = load_digits(return_X_y=True)
+    rows = PCA(12, random_state=0).fit_transform(images)
+    names = [f"pc{j}" for j in range(12)]
+    frame = pl.DataFrame({"digit": digit, **dict(zip(names, rows.T, strict=True))})
+    run = go(tmp_path / "digits", frame, Config(label="digit", epsilon=1.0, delta=1e-5), "release")
+    released = run.released.sort("source_row").select(names).to_numpy()
+
+    def named(values: Any) -> float:
+        attacker = QuadraticDiscriminantAnalysis(reg_param=1e-3).fit(values[::2], digit[::2])
+        return float(attacker.score(values[1::2], digit[1::2]))
+
+    assert named(rows) > 0.9
+    assert named(released) < 0.15
+    assert run.design is not None
+    assert run.design.delta <= 1e-5
+    assert run.fit is not None
+    assert run.fit.not_gaussian == 10
+    assert any("do not look Gaussian" in line for line in run.fit.about)
+
+
+def test_forecasts_of_statsforecast(tmp_path: Path) -> None:
+    """Its long frame goes in as it is."""
+    library = pytest.importorskip("statsforecast")
+    models = pytest.importorskip("statsforecast.models")
+    rng = np.random.default_rng(0)
+    hours = pl.datetime_range(pl.datetime(2024, 1, 1), pl.datetime(2024, 1, 3), "1h", eager=True)
+    history = pl.DataFrame({"unique_id": [f"m{i}" for i in range(8)]}).join(pl.DataFrame({"ds": hours}), how="cross")
+    history = history.with_columns(y=pl.Series(rng.gamma(2.0, size=len(history))))
+    long = library.StatsForecast(models=[models.Naive()], freq="1h").forecast(df=history, h=3)
+    config = Config(label="unique_id", timestamp_column="ds", value_column="Naive", crowd=4)
+    run = go(tmp_path / "out", long, config, "release")
+    assert run.released.shape == (8, 7)

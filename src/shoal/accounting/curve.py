@@ -486,9 +486,9 @@ def exp_up(log_value: FloatArray) -> FloatArray:
 
 
 def exp_down(log_value: FloatArray) -> FloatArray:
-    """e^x rounded down."""
+    """e^x rounded down, never below 0."""
     with np.errstate(under="ignore"):
-        return np.asarray(np.exp(log_value) * (1 - 4 * EPS))
+        return np.asarray(np.nextafter(np.exp(log_value) * (1 - 4 * EPS), 0.0))
 
 
 def round_up(value: float, digits: int = 4) -> float:

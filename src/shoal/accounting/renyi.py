@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.accounting.contour import EPS, carried_error
+from shoal.accounting.contour import EPS, spectrum_error
 from shoal.accounting.curve import BLOCK
 from shoal.accounting.edges import LOOSE, EdgeBlock, loss_law
-from shoal.accounting.generating import RIGHT, derivatives, extremes, reach, slopes
+from shoal.accounting.generating import RIGHT, LossLaw, extremes, reach
 from shoal.accounting.releases import EdgeSource, Releases
 from shoal.accounting.tails import range_in_doubt, reach_error
 from shoal.compiled import kernel
@@ -110,13 +110,13 @@ def zcdp(classes: Any, graph: NeighborGraph, max_order: float = math.inf, *, sco
     0.5000
     """
     if max_order == math.inf:
-        return 0.5 * gdp(classes, graph, scope=scope) ** 2 * (1 + 4 * np.finfo(float).eps)
+        return 0.5 * gdp(classes, graph, scope=scope) ** 2 * (1 + 4 * EPS)
     top = validation.real(max_order=max_order)
     if top <= 1:
         raise InputError("max_order must be above 1")
-    orders = 1.0 + (top - 1.0) * np.linspace(0.0, 1.0, 2001)
+    orders = np.append(1.0 + (top - 1.0) * np.linspace(0.0, 1.0, 2001)[:-1], top)
     curve = renyi_curve(classes, graph, orders[1:], scope=scope)
-    return float((curve.divergence_upper / orders[:-1]).max())
+    return float((curve.divergence_upper / orders[:-1]).max() * (1 + 2 * EPS))
 
 
 def gdp(classes: Any, graph: NeighborGraph, *, scope: str = "answer") -> float:
@@ -136,15 +136,15 @@ def gdp(classes: Any, graph: NeighborGraph, *, scope: str = "answer") -> float:
     """
     releases = Releases.of(classes, scope)
     pairs = _edges(releases, graph)
-    worst = 0.0
+    worst, terms = 0.0, 0
     for start in range(0, len(pairs), BLOCK):
         spectra = releases.spectra(pairs[start : start + BLOCK], precise=True)
         if spectra.disjoint.any() or spectra.g.any() or spectra.lam_error.any():
             return math.inf  # a γ that may differ from 1 leaves no μ that is certain
         length = np.abs(spectra.w) + spectra.w_error
         total = np.sqrt((length**2 * spectra.times[:, :, None]).sum(axis=(0, 2)))
-        worst = max(worst, float(total.max()))
-    return worst * (1 + 8 * np.finfo(float).eps)
+        worst, terms = max(worst, float(total.max())), length[:, 0].size
+    return worst * (1 + (8 + terms) * EPS)
 
 
 def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
@@ -203,7 +203,7 @@ def upper_divergences(
 ) -> FloatArray:
     """(edges, directions, orders) upper ends of the Rényi divergence of all releases together, for orders above 1."""
     found, error = _divided(source, pairs, orders, directions)
-    return np.maximum(np.nextafter(found + error, np.inf), 0.0)
+    return np.maximum(_outward(found, error), 0.0)
 
 
 def equal_covariances(block: EdgeBlock) -> NDArray[np.bool_]:
@@ -216,13 +216,15 @@ def _divided(
     source: EdgeSource, pairs: NDArray[np.integer], orders: FloatArray, directions: int
 ) -> tuple[FloatArray, FloatArray]:
     """(edges, directions, orders) divergences and their errors; loose ones from precise spectra."""
+    # α − 1 is exact from ½ to 2⁵³; elsewhere it is rounded up, because the divergence rises with its order.
+    rounded = ((orders < 0.5) | (orders > 2.0**53)) & np.isfinite(orders)
+    shifted = np.where(rounded, np.nextafter(orders - 1.0, np.inf), orders - 1.0)
 
     def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
         shape = (len(spectra.disjoint), directions, len(orders))
         found, error = np.empty(shape), np.empty(shape)
-        _divergences(orders, spectra, found, error)
-        # A sum of n terms is off by n/2 roundings of their sizes at the worst; the kernel allows for four.
-        return found, error * (1.0 + spectra.lam.shape[0] * spectra.lam.shape[2] / 8)
+        _divergences(shifted, spectra, found, error)
+        return found, error
 
     return _settled(measure, source, pairs)
 
@@ -234,6 +236,11 @@ def _settled(measure: Measure, source: EdgeSource, pairs: NDArray[np.integer]) -
     if len(rows):
         found[rows], error[rows] = measure(source.spectra(pairs[rows], precise=True))
     return found, error
+
+
+def _outward(found: FloatArray, error: FloatArray) -> FloatArray:
+    """Upper ends, rounded up; what is exact stays."""
+    return np.where(error > 0.0, np.nextafter(found + error, np.inf), found)
 
 
 def _edges(releases: Releases, graph: NeighborGraph) -> NDArray[np.intp]:
@@ -256,7 +263,7 @@ def _largest(
         flat = found.reshape(-1, n)
         top = np.argmax(flat, axis=0)
         where = np.stack([top // releases.directions + part.start, top % releases.directions], axis=1)
-        return flat[top, np.arange(n)], np.nextafter(found + error, np.inf).reshape(-1, n).max(axis=0), where
+        return flat[top, np.arange(n)], _outward(found, error).reshape(-1, n).max(axis=0), where
 
     best, upper = np.full(n, -np.inf), np.full(n, -np.inf)
     where = np.zeros((n, 2), dtype=np.intp)
@@ -268,7 +275,32 @@ def _largest(
 
 
 @kernel
-def _divergences(orders: FloatArray, block: EdgeBlock, found: FloatArray, error: FloatArray) -> None:
+def _divergence(t: float, law: LossLaw) -> tuple[float, float]:
+    """K(t)/t inside the strip, K'(0) at t = 0, and a bound on its error: every rounding, and the spectrum's own error.
+
+    Each term is divided by t where it arises, Σ m [ −λ/2 − ln(1 − tg)/(2t) + (1+t) a/(2u) ], so that nothing is lost
+    next to t = 0.
+    """
+    total, size, count = -0.5 * law.lam_sum, 0.0, 8.0
+    for r in range(law.g.shape[0]):
+        part, sizes = 0.0, 0.0
+        for i in range(law.g.shape[1]):
+            gi = law.g[r, i]
+            inv = 1.0 / (1.0 - t * gi)
+            log = gi if t == 0.0 else -math.log1p(-t * gi) / t
+            shift = (1.0 + t) * law.a[r, i] * inv
+            part += 0.5 * (log + shift)
+            # 1 − tg is off by roundings of 1 and of tg, which the logarithm and the quotient see over u.
+            sizes += abs(law.lam[r, i]) + abs(log) + 2.0 * abs(gi) * inv + shift * (1.0 + abs(t * gi) * inv)
+            count += 1.0
+        total += law.times[r] * part
+        size += law.times[r] * sizes
+    return total, EPS * count * size + spectrum_error(t, 1.0 + t, abs(t) * (1.0 + t), law)
+
+
+@kernel
+def _divergences(shifted: FloatArray, block: EdgeBlock, found: FloatArray, error: FloatArray) -> None:
+    """found[e, direction, j] = D of order 1 + shifted[j], with a bound on its error; inf where it is, or may be."""
     for e in range(len(block.disjoint)):
         for direction in range(found.shape[1]):
             if block.disjoint[e]:
@@ -281,26 +313,16 @@ def _divergences(orders: FloatArray, block: EdgeBlock, found: FloatArray, error:
             for r in range(law.g.shape[0]):
                 for i in range(law.g.shape[1]):
                     most = max(most, law.g[r, i] + 2.0 * (1.0 + law.g[r, i]) * law.lam_error[r, i])
-            for j in range(len(orders)):
-                t = orders[j] - 1.0
+            for j in range(len(shifted)):
+                t = shifted[j]
                 value, doubt = math.inf, 0.0
                 if t == math.inf:
                     value = reach(RIGHT, law)
                     if value < math.inf:
                         doubt = math.inf if range_in_doubt(law) else reach_error(0.0, law)
                 elif t * high < 1.0:
-                    near = t if abs(t) > 1e-6 else math.copysign(1e-6, t)
-                    rounding, spectrum = carried_error(near, 0.0, law)
-                    doubt = (rounding + spectrum) / abs(near)
+                    value, doubt = _divergence(t, law)
                     if t * most >= 1.0:
                         doubt = math.inf  # the order may lie beyond the last finite one
-                    if abs(t) < 1e-9:
-                        # K(t)/t near 0 from K' and K''; it lies between K'(0) and K'(t).
-                        k1, k2 = slopes(0.0, law)
-                        value = k1 + 0.5 * t * k2
-                        doubt += 0.5 * abs(t) * k2
-                    else:
-                        k0, _, _ = derivatives(t, law)
-                        value = k0 / t
                 found[e, direction, j] = value
                 error[e, direction, j] = doubt

@@ -256,12 +256,13 @@ def resolved_tail(kind: int, side: int, x: float, law: LossLaw, floor: float) ->
         return min(value, 0.0), min(low, 0.0), min(value + half, 0.0)
     if half == math.inf:
         low = math.log1p(-math.exp(value)) if value < 0.0 else -math.inf
-        return 0.0, low, 0.0
+        return 0.0, low * (1.0 + 4.0 * EPS) - 4.0 * EPS, 0.0
     least = math.exp(value - half) * (1.0 - 4.0 * EPS)
     most = math.exp(value + half) * (1.0 + 4.0 * EPS)
     low = math.log1p(-most) if most < 1.0 else -math.inf
     central = math.log1p(-math.exp(value)) if value < 0.0 else low
-    return central, low - EPS, min(math.log1p(-least) + EPS, 0.0)
+    high = math.log1p(-least)
+    return central, low * (1.0 + 2.0 * EPS) - EPS, min(high * (1.0 - 2.0 * EPS) + EPS, 0.0)
 
 
 @kernel
@@ -303,7 +304,7 @@ def elementary(kind: int, side: int, x: float, law: LossLaw) -> tuple[float, flo
     else:
         beyond = log_markov(kind, -side, x, law)
         if beyond < 0.0:
-            low = math.log1p(-math.exp(beyond)) - 4.0 * EPS
+            low = math.log1p(-math.exp(beyond)) * (1.0 + 4.0 * EPS) - 4.0 * EPS
     return min(low, high), high
 
 
@@ -379,6 +380,7 @@ def log_delta(
             found = tail(kind, side, side * epsilon, law, each)
             value, low, high = log_sum(value, found[0]), log_sum(low, found[1]), log_sum(high, found[2])
         if notion == PDP_TWO_SIDED:
-            return min(value, 0.0), min(low, 0.0), min(high + 2.0 * EPS, 0.0)
+            slack = 2.0 * EPS
+            return min(value, 0.0), min(low * (1.0 + slack) - slack, 0.0), min(high * (1.0 - slack) + slack, 0.0)
         return value, low, high
     return log_chernoff(epsilon, law)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.accounting.curve import BLOCK
+from shoal.accounting.curve import BLOCK, TINIEST
 from shoal.accounting.edges import EdgeBlock, loss_law
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, slopes
 from shoal.accounting.releases import Releases
@@ -44,7 +44,8 @@ class TradeoffCurve:
 
     @property
     def fnr_lower(self) -> FloatArray:
-        return np.asarray(np.maximum(1.0 - self.tpr_upper, 0.0))
+        rest = 1.0 - self.tpr_upper
+        return np.asarray(np.where(1.0 - rest < self.tpr_upper, np.nextafter(rest, 0.0), rest))
 
 
 def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None, *, scope: str = "answer") -> TradeoffCurve:
@@ -177,7 +178,7 @@ def _rate(alpha: float, epsilon: float, forth: LossLaw) -> float:
     if math.isnan(upper):
         return 1.0  # no certified δ: nothing is claimed
     rate = alpha * math.exp(epsilon) + math.exp(upper)
-    return min(max(rate * (1.0 + 1e-15), alpha), 1.0)
+    return min(max(rate * (1.0 + 1e-15) + TINIEST, alpha), 1.0)
 
 
 @kernel

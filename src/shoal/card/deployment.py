@@ -8,12 +8,13 @@ from typing import Any
 
 from shoal import __version__
 from shoal.card.assumptions import question
-from shoal.card.card import ReleaseCard
+from shoal.card.card import SHOWN_DIGITS, ReleaseCard
 from shoal.card.digits import many, up, upper
 from shoal.card.facts import ReleaseFacts
 from shoal.card.promise import promise
 from shoal.card.summary import other_scope
 from shoal.errors import InputError
+from shoal.plaintext import printable
 
 #: What only the publisher can fill in -> what stands there until then.
 PUBLISHER = {
@@ -73,6 +74,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "privacy_parameters_description": f"{design.statement}. "
                 + (f"{promise(design.epsilon, upper(design.delta), design.scope)} " if design.meaningful else "")
                 + "".join(f"{line} " for line in other_scope(design))
+                + f"This delta is {design.theorem}. "
                 + "Whole curve, delta by epsilon: "
                 + ", ".join(f"{epsilon:g}: {upper(delta)}" for epsilon, delta in design.curve),
             },
@@ -95,7 +97,11 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "mechanisms": f"{design.method} of shoal {__version__}: affine map and Gaussian noise per label, "
                 f"cryptographic source, exact arithmetic, finite precision {upper(design.finite_precision)} of delta "
                 f"included; mechanism {design.digest[:16]}, card {card.digest[:16]}",
-                "justification": f"Root mean squared error {upper(accuracy.rmse)} ({accuracy.unit}). "
+                "justification": (
+                    f"Root mean squared error {upper(accuracy.rmse, SHOWN_DIGITS)} ({accuracy.unit}). "
+                    if card.tells_errors
+                    else ""
+                )
                 + ("No audit." if audit is None else f"Audit: {audit.verdict} at confidence {audit.confidence:g}."),
             },
             "resources": {"registry_authors": [own["registry_authors"]]},
@@ -117,6 +123,10 @@ def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield from _yaml(item, indent + "  ")
         elif isinstance(item, list):
             yield f"{indent}{key}:"
-            yield from (f"{indent}  - {json.dumps(one, ensure_ascii=False)}" for one in item)
+            yield from (f"{indent}  - {_string(one)}" for one in item)
         else:
-            yield f"{indent}{key}: {json.dumps(item, ensure_ascii=False)}"
+            yield f"{indent}{key}: {_string(item)}"
+
+
+def _string(value: Any) -> str:
+    return json.dumps(printable(value) if isinstance(value, str) else value, ensure_ascii=False)

@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,9 @@ from shoal.card.card import ReleaseCard
 from shoal.card.contents import Contents, gather
 from shoal.card.section import Section, Table
 from shoal.errors import InputError
+from shoal.files import write_private
+from shoal.plaintext import as_html as escape
+from shoal.plaintext import printable
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -115,11 +117,13 @@ def write_report(
     return write_page(path, card, shown, title=title)
 
 
-def write_page(path: str | Path, card: ReleaseCard, shown: Exhibits | None = None, *, title: str | None = None) -> Path:
+def write_page(
+    path: str | Path, card: ReleaseCard, shown: Exhibits | None = None, *, title: str | None = None, made: str = ""
+) -> Path:
     """Write the page of a card and return its path: the data owner's with what is shown, else the public one."""
     target = Path(path)
     try:
-        target.write_text(page(gather(card, shown, title)), encoding="utf-8")
+        write_private(target, page(gather(card, shown, title, made)).encode())
     except OSError as error:
         raise InputError(f"path: cannot write {target.name}: {error.strerror}") from error
     return target
@@ -162,6 +166,7 @@ def page(contents: Contents) -> str:
         "script": script,
         "banner": escape(PUBLIC if contents.public else INTERNAL),
         "banner_class": "public" if contents.public else "internal",
+        "about": "" if not contents.about else f'<p class="about">{escape(" ".join(contents.about))}</p>',
         "verdict": escape(contents.statement if contents.meaningful else "No meaningful guarantee"),
         "verdict_class": "good" if contents.meaningful else "bad",
         "contents": "\n".join(f'<a href="#{s.key}">{escape(s.heading)}</a>' for s in contents.sections),
@@ -212,10 +217,19 @@ def _table(table: Table) -> str:
 
 def _json(value: Any) -> str:
     """JSON that cannot end the script element it stands in."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def _plain(value: Any) -> Any:
+    """Without control characters in texts."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _policy(script: str, style: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from shoal.card.assumptions import question
-from shoal.card.digits import counted, many, nearest, percent, upper
+from shoal.card.digits import DIGITS, counted, many, nearest, percent, upper
 from shoal.card.facts import MEANINGLESS, AuditFacts, DesignFacts, FitFacts, Named, ReleaseFacts, lost_shards
 from shoal.card.promise import HOLDERS, promise
+from shoal.plaintext import printable
 
 Part = tuple[str, list[str]]
 
@@ -26,7 +27,7 @@ def summary(
         ("What was spent", _spent(release, noun)),
         ("What is missing", _missing(fit, design, release)),
     ]
-    return [(heading, lines) for heading, lines in parts if lines]
+    return [(heading, [printable(line) for line in lines]) for heading, lines in parts if lines]
 
 
 #: Two figures below this need not be told apart.
@@ -98,6 +99,7 @@ def _well(design: DesignFacts | None, noun: str) -> list[str]:
     lines = [
         f"{design.statement}, {design.method}. {promise(design.epsilon, upper(design.delta), design.scope)} Neighbors "
         f"are the {many(noun)} of one group.",
+        f"This δ is {design.theorem}.",
         f"Hardest to hide: {a} from {b}.",
     ]
     lines += other_scope(design)
@@ -150,9 +152,9 @@ def _cost(
     return lines
 
 
-def price(before: float, after: float) -> str:
+def price(before: float, after: float, digits: int = DIGITS) -> str:
     """How many times the error of unprotected answers the released ones have."""
-    return f": {upper(after / before)} times" if before > 0 else ""
+    return f": {upper(after / before, digits)} times" if before > 0 else ""
 
 
 def short_unit(unit: str) -> str:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from shoal import validation
+from shoal.accounting.curve import round_up
 from shoal.audits.guard import model_guard
 from shoal.audits.holdout import observed_loss
 from shoal.audits.trials import seeded_release
@@ -28,8 +29,12 @@ from shoal.validation import BoolArray, FloatArray
 GUARD_WORK = 200_000
 
 
+#: δ over plausible laws beyond which a warning says that there are too few rows.
+PLAUSIBLE = 0.1
+
+
 class LawWarning(UserWarning):
-    """The rows do not follow the Gaussian laws on which a guarantee would rest."""
+    """Rows do not follow the Gaussian laws on which a guarantee would rest, or are too few to know them."""
 
 
 class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -43,8 +48,9 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     The guarantee is about the label of one row, for whoever holds all released rows and does not know which of them
     belong together (``scope="table"`` of :func:`shoal.privacy_curve`); m rows known to be of one label are m releases,
     ``shoal.privacy_curve([hider.mechanism_.output] * m, hider.mechanism_.graph, epsilon)``. It rests on the laws:
-    ``checks_`` says whether the rows follow them (a :class:`shoal.LawWarning` if not), ``loss_`` what held-out rows
-    lose, ``guard_`` what δ becomes over laws that the rows leave plausible.
+    ``checks_`` says whether the rows follow them, ``loss_`` what held-out rows lose, ``guard_`` what δ becomes over
+    laws that the rows leave plausible. A :class:`shoal.LawWarning` says so where rows speak against the laws or are too
+    few.
 
     Only ``fit_transform(X, y)`` hands labels on inside a ``Pipeline``. For ``transform`` there, name them ``labels``:
     ``set_transform_request(labels=True)`` with metadata routing enabled. A pickle holds the settings, not what was
@@ -123,6 +129,14 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if laws.fitted is not None:
             draws = int(np.clip(GUARD_WORK // max(graph.n_edges, 1), 20, 100))
             self.guard_ = model_guard(self.mechanism_, laws, n_draws=draws, fitted_on_private_data=True)
+            if self.guard_.delta_at_confidence > max(PLAUSIBLE, delta):
+                warnings.warn(
+                    "the laws rest on few rows: over laws that they leave plausible δ reaches "
+                    f"{round_up(self.guard_.delta_at_confidence):.2g}. Give more rows or fewer columns, or release one "
+                    "row per label, which is a constant and needs no law",
+                    LawWarning,
+                    stacklevel=2,
+                )
             if set(names[out]) == set(laws.labels):
                 kept = rows if self.clip_ is None else self.clip_.apply(rows, names)
                 answers = {name: kept[out & (names == name)] for name in laws.labels}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import shoal
-from shoal.cli.screen import Outcome, command
+from shoal.cli import options
+from shoal.cli.screen import Outcome, command, said
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller and in seconds; for a first look.")]
@@ -30,11 +30,13 @@ def synthetic(out: Out = Path("shoal-synthetic"), quick: Quick = False, seed: Se
 
 
 @command
+@options.of_sections("meters", but=("household", "accept_large"))
 def meters(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Meter file; simulated homes without.")] = None,
     out: Out = Path("shoal-meters"),
     quick: Quick = False,
     seed: Seed = 0,
+    **chosen: Any,
 ) -> Outcome:
     """The paper's household study: ARMA forecasts of 100 homes in six clusters, on your file or on simulated homes.
 
@@ -44,7 +46,9 @@ def meters(
 
         shoal reproduce meters meters.parquet --out figures
     """
-    readings = None if file is None else shoal.read_meters(file)
+    columns = {role: chosen.pop(f"{role}_column", None) for role in ("household", "timestamp", "value")}
+    named = {role: column for role, column in columns.items() if column is not None}
+    readings = None if file is None else shoal.read_meters(file, columns=named, **chosen)
     return _shown(shoal.reproduce_meters(readings, _free(out), quick=quick, seed=seed, progress=_progress), out)
 
 
@@ -124,7 +128,7 @@ def _numbers(name: str, text: str) -> list[int]:
 
 
 def _told(text: str, share: float) -> None:
-    print(f"{share:4.0%} {text}", file=sys.stderr, flush=True)
+    said(f"{share:4.0%} {text}")
 
 
 def _shown(study: Any, out: Path) -> Outcome:
@@ -137,9 +141,9 @@ def _free(out: Path) -> Path:
         raise shoal.InputError(f"out: {out.name} is a file; name a folder")
     if (out / "state.json").is_file():
         raise shoal.InputError(f"out: {out.name} holds a shoal run; name another folder")
-    out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
     return out
 
 
 def _progress(text: str, done: int, total: int) -> None:
-    print(f"{text}: {done} of {total}", file=sys.stderr, flush=True)
+    said(f"{text}: {done} of {total}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shoal import validation
@@ -28,6 +28,7 @@ from shoal.designs.problem import Problem
 from shoal.errors import UnreachableError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
+from shoal.proofs.proof import proved
 
 #: Paid on top of the price of perfection, for the sliver of noise that covers rounding.
 MARGIN = 1e-7
@@ -59,6 +60,7 @@ def calibrate(
     iterations: int | None = None,
     start: Mechanism | None = None,
     progress: Progress | None = None,
+    prove: bool = True,
 ) -> Mechanism:
     """The least ρ at which a method meets (ε, δ), found for every connected group of labels by itself.
 
@@ -77,6 +79,7 @@ def calibrate(
         iterations: steps per stage of a search, as in :func:`shoal.design`; no clock is looked at.
         start: an earlier mechanism for the same labels: what it spends is tried first, from its parameters.
         progress: called with (groups done, groups).
+        prove: whether the certificate is to be proved, within bounds on the work; it then says that it is, or why not.
 
     Returns:
         A mechanism with ``certificate.delta_upper <= delta``, finite precision included; an UnreachableError where
@@ -88,8 +91,8 @@ def calibrate(
         >>> classes = shoal.GaussianClasses.deterministic([[0.0, 0.0], [1.0, 0.5], [0.2, 0.7]])
         >>> graph = shoal.NeighborGraph.complete(classes.labels)
         >>> mechanism = shoal.calibrate(classes, graph, "center", epsilon=1.0, delta=1e-6)
-        >>> mechanism.certificate.delta_upper <= 1e-6
-        True
+        >>> mechanism.certificate.delta_upper <= 1e-6, mechanism.certificate.proved
+        (True, True)
     """
     validation.choice(list(METHODS), method=method)
     delta = validation.probability(delta=delta, below_one=True)
@@ -121,11 +124,19 @@ def calibrate(
         if progress is not None:
             progress(number + 1, len(groups))
     if all(mechanism.method == "none" for _, mechanism in found) and noise_floor == 0:
-        bare = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times, weights=weights)
-        return attained(bare, delta)
-    if len(groups) == 1 and len(groups[0]) == problem.n_labels:
-        return attained(found[0][1], delta)
-    return attained(joined(method, problem, found), delta)
+        made = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times, weights=weights)
+    elif len(groups) == 1 and len(groups[0]) == problem.n_labels:
+        made = found[0][1]
+    else:
+        made = joined(method, problem, found)
+    made = attained(made, delta)
+    if not prove:
+        return made
+    certain, _ = proved(made)
+    if certain.certificate.delta_upper > delta:
+        above = replace(made.certificate, unproved="what can be proved lies above delta, if by a rounding")
+        return made.with_certificate(above)
+    return certain
 
 
 def attained(mechanism: Mechanism, delta: float) -> Mechanism:

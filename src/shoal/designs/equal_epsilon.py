@@ -86,7 +86,9 @@ def epsilon_frontier(
 
     def spent(method: str, e: float) -> float:
         try:
-            found = calibrate(classes, graph, method, e, delta, scope=scope, tolerance=0.02, iterations=iterations)
+            found = calibrate(
+                classes, graph, method, e, delta, scope=scope, tolerance=0.02, iterations=iterations, prove=False
+            )
         except UnreachableError:
             return float("nan")
         return float(found.rho.mean())

@@ -199,6 +199,7 @@ def redesigned(
             time_limit=None if seconds is None else seconds / len(found.to_redesign),
             iterations=iterations if seconds is None else None,
             start=warm,
+            prove=False,
         )
         again = replace(again, budget=_at_least_tiny((1 + found.rho_tolerance) * again.weighted_rho))
         made.append(replace(group, part=again))

@@ -144,8 +144,10 @@ class Charges:
 
     def joined(self, other: Charges) -> Charges:
         """Both together."""
-        if NOTHING in (self, other):
-            return other if self == NOTHING else self
+        if not (self.used or self.claims):
+            return other
+        if not (other.used or other.claims):
+            return self
         both = {digest: (times, tv) for (digest, times), tv in zip(self.used, self.tvs, strict=True)}
         for (digest, times), tv in zip(other.used, other.tvs, strict=True):
             before = both.get(digest, (0, 0.0))
@@ -154,8 +156,8 @@ class Charges:
         return Charges(
             tuple((digest, both[digest][0]) for digest in order),
             tuple(both[digest][1] for digest in order),
-            self.claimed_epsilon + other.claimed_epsilon,
-            self.claimed_delta + other.claimed_delta,
+            self.claimed_epsilon + other.claimed_epsilon if other.claims else self.claimed_epsilon,
+            self.claimed_delta + other.claimed_delta if other.claims else self.claimed_delta,
             self.claims + other.claims,
             other.span if self.span is None else self.span.joined(other.span),
         )

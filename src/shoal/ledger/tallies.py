@@ -114,7 +114,8 @@ class Tallies:
         self._registry, self._own = registry, coming
         self._own_graph = "" if coming is None else registry.graph_name(transaction, coming)
         self._memory, self._head = memory, memory.moved(transaction)
-        self._batch = journal.batch(transaction)
+        batch = journal.batch(transaction)
+        self._spans = {named: Span(batch, batch, batch if named else 0) for named in (False, True)}
         self._graphs: dict[str, frozenset[str]] = {}
         self._ties: dict[str, tuple[Tie, ...]] = {}
         self._charges: dict[str | None, dict[str, Charges]] = {}
@@ -241,7 +242,7 @@ class Tallies:
 
     def _now_in(self, named: bool) -> Span:
         """The span of a release in this transaction."""
-        return Span(self._batch, self._batch, self._batch if named else 0)
+        return self._spans[named]
 
     def _same(self, charges: Charges) -> Charges:
         return self._one.setdefault(charges, charges)

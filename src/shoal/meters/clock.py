@@ -1,10 +1,13 @@
 """Timestamps as they come in meter files, turned into instants.
 
-Three kinds are told apart, per file: text with an offset (``2024-03-31T01:00+01:00``, ``...Z``), text or values
-without one (wall-clock time), and zoned values in Parquet. Wall-clock time plus a zone is resolved across clock
-changes: in the hour that autumn repeats, the first half of a household's rows with the same wall time is summer
-    time and the second half winter time, in file order; a wall time that spring skips does not exist and is
-    reported.
+Four kinds are told apart, per file: text with an offset (``2024-03-31T01:00+01:00``, ``...Z``), text or values
+without one (wall-clock time), zoned values in Parquet, and seconds, milliseconds or microseconds since 1970. Wall-clock
+time plus a zone is resolved across clock changes: in the hour that autumn repeats, the first half of a household's rows
+with the same wall time is summer time and the second half winter time, in file order; a wall time that spring skips
+does not exist and is reported.
+
+Whether 03/04/2024 is in April or in March is decided over all files that are read together: by one date whose first or
+second number is above 12. Where there is none, the layout has to be named.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from shoal.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-#: Wall-clock layouts by the way the date is written. Day-first or month-first with slashes is ambiguous: name it.
+#: Wall-clock layouts by the way the date is written, but for two numbers and a year: see :func:`numbered_layouts`.
 LAYOUTS = {
     r"^\d{4}-": ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d"),
     r"^\d{4}/": ("%Y/%m/%d %H:%M:%S%.f", "%Y/%m/%d %H:%M"),
@@ -28,6 +31,18 @@ LAYOUTS = {
 }
 
 _OFFSET = r"(Z|[+-]\d{2}:?\d{2})$"
+#: Day and month, in whichever order, and a year of four or two digits.
+_NUMBERED = r"^(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?:\D|$)"
+_TIMES = (" %H:%M:%S%.f", " %H:%M", " %I:%M:%S %p", " %I:%M %p", "")
+_TIME_OF_DAY = r"^\s*\d{1,2}:\d{2}"
+
+#: Digits of a time since 1970 -> its unit; all of them begin with 1 from 2001 to 2033.
+EPOCHS = {10: "s", 13: "ms", 16: "us"}
+
+UNDECIDED = (
+    "timestamp_format: no date of {} has a number above 12 that would tell days from months; pass timestamp_format=, "
+    "such as {!r} where the day comes first or {!r} where the month does"
+)
 
 
 def zone(time_zone: str | None) -> str | None:
@@ -60,6 +75,67 @@ def layouts(sample: pl.Series) -> tuple[str, ...]:
     """The layouts worth trying, from the first entries of a text column."""
     text = sample.drop_nulls().str.strip_chars()
     return tuple(form for start, forms in LAYOUTS.items() if text.str.contains(start).any() for form in forms)
+
+
+def is_numbered(sample: pl.Series) -> bool:
+    """Whether the first entries of a text column are dates of two numbers and a year, such as 03/04/2024."""
+    text = sample.drop_nulls().str.strip_chars()
+    return bool(len(text)) and bool(text.str.contains(_NUMBERED).mean() > 0.5)  # type: ignore[operator]
+
+
+def largest_numbers(stamp: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """The largest first and second number in a column of such dates."""
+    import polars as pl
+
+    parts = (stamp.str.strip_chars().str.extract(_NUMBERED, i).cast(pl.Int64, strict=False).max() for i in (1, 2))
+    first, second = parts
+    return first.alias("first"), second.alias("second")
+
+
+def numbered_layouts(sample: pl.Series, largest: Sequence[tuple[int, int]], name: str) -> tuple[str, ...]:
+    """Layouts of dates of two numbers and a year, from the largest numbers of every file; refused if nothing tells."""
+    text = sample.drop_nulls().str.strip_chars()
+    dash = "-" if text.str.contains(r"^\d{1,2}-").any() else "/"
+    year = "%Y" if text.str.contains(r"^\d{1,2}[/-]\d{1,2}[/-]\d{4}").any() else "%y"
+    first, second = (max(both[i] for both in largest) for i in (0, 1))
+    dates = dash.join(("%d", "%m", year)), dash.join(("%m", "%d", year))
+    if (first > 12) == (second > 12):
+        raise InputError(UNDECIDED.format(name, *(f"{date} %H:%M" for date in dates)))
+    return tuple(dates[0 if first > 12 else 1] + time for time in _TIMES)
+
+
+def is_time_of_day(sample: pl.Series) -> bool:
+    """Whether the first entries of a text column are times of the day without a date."""
+    text = sample.drop_nulls()
+    return bool(len(text)) and bool(text.str.contains(_TIME_OF_DAY).all())
+
+
+def epoch_unit(sample: pl.Series) -> str | None:
+    """The unit of times since 1970, from the first entries of a column of numbers or text; None for anything else."""
+    import polars as pl
+
+    text = sample.drop_nulls().cast(pl.String).str.strip_chars().str.replace(r"\.0*$", "")
+    if not len(text) or not text.str.contains(r"^1\d+$").all():
+        return None
+    lengths = text.str.len_chars().unique().to_list()
+    return EPOCHS.get(lengths[0]) if len(lengths) == 1 else None
+
+
+def since_1970(stamp: pl.Expr, unit: str) -> pl.Expr:
+    """Numbers, or text of them, as instants in UTC; null where it is something else."""
+    import polars as pl
+
+    factor = {"s": 10**6, "ms": 10**3, "us": 1}[unit]
+    number = stamp.cast(pl.String).str.strip_chars().str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
+    return pl.from_epoch(number * factor, time_unit="us").dt.replace_time_zone("UTC")
+
+
+def joined(date: pl.Expr, time: pl.Expr) -> pl.Expr:
+    """A date and a time of the day in two columns, as one text; midnight that a date carries along is dropped."""
+    import polars as pl
+
+    day = date.cast(pl.String).str.strip_chars().str.replace(r"[ T]0?0:00(:00(\.0+)?)?$", "")
+    return pl.concat_str([day, time.cast(pl.String).str.strip_chars()], separator=" ")
 
 
 def parse(text: pl.Expr, forms: tuple[str, ...], *, offsets: bool, named: bool = False) -> pl.Expr:

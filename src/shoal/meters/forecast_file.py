@@ -17,6 +17,7 @@ import numpy as np
 
 from shoal import archive
 from shoal.errors import InputError
+from shoal.files import write_private
 from shoal.meters.arma.models import COLUMNS, ArmaModels
 from shoal.meters.checks import MEASURES, Checks
 from shoal.meters.clock import on_clock
@@ -60,7 +61,7 @@ def save_forecasts(forecasts: Forecasts, path: str | Path) -> None:
         "train_days": forecasts.train_days,
         "history": None if forecasts.history is None else list(forecasts.history.households),
     }
-    Path(path).write_bytes(archive.packed(header, arrays))
+    write_private(path, archive.packed(header, arrays))
 
 
 def load_forecasts(path: str | Path) -> Forecasts:

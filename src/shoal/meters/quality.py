@@ -14,6 +14,8 @@ counted in the quality table, and a household that cannot be used keeps its row 
 | duplicates, conflicts | repeated rows for one instant (the last one counts); instants whose rows disagreed |
 | missing, longest_gap | grid points without a reading from first to last; the longest run of them |
 | zeros, flat | zero readings; whether all readings are equal |
+| unit, falls | what was read (kWh, say); falls of a register (:mod:`shoal.meters.register`), each a missing reading |
+| large | above what a home draws: on some day a mean above 50 kW, or a reading above 1,000 kW |
 | gaps | how gaps were treated: ``"none"`` or ``"left missing"`` |
 | verdict, reason | ``"ok"``, ``"repaired"`` or ``"left out"``, and why |
 """
@@ -29,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from shoal import validation
 from shoal.errors import InputError
 from shoal.meters import clock
+from shoal.meters.register import RATIO, differences
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,10 +43,21 @@ LEAST_COVERAGE = 0.1
 #: A household with more than this share of rows between grid points has another interval than the file.
 MOST_OFF_GRID = 0.1
 
+#: Microseconds of a day.
+DAY = timedelta(days=1) // timedelta(microseconds=1)
+#: The rule of plausible power: a home's supply is 10 to 45 kW, so that a day's mean above the one, or a reading above
+#: the other, is a business, a fault, or a wrong unit.
+LARGEST_DAY, LARGEST_READING = 50.0, 1000.0
+LARGE = (
+    f"draw more than a home (the rule of plausible power: on some day a mean above {LARGEST_DAY:g} kW, or a reading "
+    f"above {LARGEST_READING:,.0f} kW)"
+)
+NEGATIVE = "no usable reading: all are negative"
+
 COLUMNS = ("household", "timestamp", "kw")
 
 _FAULTS = ("bad_time", "no_such_time", "invalid")
-_REPAIRS = (*_FAULTS, "negative", "above_max", "out_of_order", "off_grid", "duplicates", "missing")
+_REPAIRS = (*_FAULTS, "negative", "above_max", "out_of_order", "off_grid", "falls", "duplicates", "missing")
 
 
 class QualityWarning(UserWarning):
@@ -55,12 +69,15 @@ class Readings:
     """Readings on a regular grid with the account of how they got there.
 
     ``frame`` has one row per household and grid point (household, timestamp, kw; null where no reading is
-    usable), ``quality`` one row per household, those left out included, ``step`` is the grid's interval.
+    usable), ``quality`` one row per household, those left out included, ``step`` is the grid's interval, ``unit``
+    what the readings came in and ``unit_reason`` how that is known.
     """
 
     frame: pl.DataFrame
     quality: pl.DataFrame
     step: timedelta
+    unit: str = "kW"
+    unit_reason: str = "the column's name says so ('kw')"
 
     def __repr__(self) -> str:
         """Sizes only: a printed object must not release readings."""
@@ -83,7 +100,7 @@ class Readings:
         """Totals over households: how many of each verdict, and each count of the table."""
         verdicts = self.quality["verdict"].to_list()
         counts = {v: verdicts.count(v) for v in ("ok", "repaired", "left out")}
-        return counts | {c: int(self.quality[c].sum()) for c in (*_REPAIRS, "conflicts", "zeros", "flat")}
+        return counts | {c: int(self.quality[c].sum()) for c in (*_REPAIRS, "conflicts", "zeros", "flat", "large")}
 
 
 def check_quality(frame: Any, *, interval: Any = None, max_kw: float | None = None) -> Any:
@@ -117,7 +134,10 @@ def repair(
     interval: Any = None,
     max_kw: float | None = None,
     energy: bool = False,
+    register: bool = False,
     phase: int | None = None,
+    unit: str = "kW",
+    unit_reason: str = Readings.unit_reason,
 ) -> Readings:
     """Readings on a regular grid, from any polars or pandas frame with household, timestamp, kw.
 
@@ -126,7 +146,10 @@ def repair(
         interval: grid interval (timedelta or minutes); by default the most common one in the frame.
         max_kw: readings above it are taken for meter faults and become missing.
         energy: values are kWh per interval and are turned into mean kW.
+        register: values are totals in kWh, and differences are taken (:mod:`shoal.meters.register`).
         phase: microseconds from midnight UTC to a grid point; by default where most readings lie.
+        unit: what the values came in, for the account.
+        unit_reason: how that is known.
     """
     import polars as pl
 
@@ -137,20 +160,22 @@ def repair(
     own = own_intervals(rows)
     step = clock.step(interval) or common_interval(Counter(own["own"].drop_nulls().to_list()))
     width = step // timedelta(microseconds=1)
-    rows = rows.with_columns(kw=pl.col("kw") * (timedelta(hours=1) / step)) if energy else rows
+    per_hour = timedelta(hours=1) / step
+    rows = rows.with_columns(kw=pl.col("kw") * per_hour) if energy and not register else rows
 
     time = pl.col("timestamp").dt.epoch("us")
     if phase is None:
         phase = int(rows.select((time % width).drop_nulls().mode().min()).item() or 0)
     number = pl.col("kw")
-    usable = number.is_finite() & (number >= 0) & (number <= ceiling)
+    above = (number.is_finite() & (number > ceiling)).fill_null(False) if not register else pl.lit(False)
+    usable = number.is_finite() & (number >= 0) & ~above
     rows = rows.with_columns(
         slot=(time - phase) // width,
         off_grid=((time - phase) % width != 0).fill_null(False),
         out_of_order=(time < time.shift(1).over("household")).fill_null(False),
         invalid=pl.col("invalid") | number.is_infinite().fill_null(False),
         negative=(number < 0).fill_null(False),
-        above_max=(number.is_finite() & (number > ceiling)).fill_null(False),
+        above_max=above,
         kw=pl.when(usable).then(number),
     )
     counted = rows.group_by("household").agg(
@@ -165,8 +190,18 @@ def repair(
     else:
         merged = on_grid.with_columns(n=pl.lit(1, pl.UInt32), values=pl.lit(1, pl.UInt32))
     merged = merged.sort("household", "slot")
+    if register:
+        power = differences(merged).with_columns(pl.col("kw") * per_hour)
+        over = (pl.col("kw") > ceiling).fill_null(False)
+        merged = power.with_columns(over=over, kw=pl.when(~over).then("kw"))
+        found = merged.group_by("household").agg(pl.col("over", "falls").sum().cast(pl.Int64))
+        counted = counted.join(found, on="household", how="left").with_columns(
+            above_max=pl.col("over").fill_null(0), falls=pl.col("falls").fill_null(0)
+        )
+    else:
+        counted = counted.with_columns(falls=pl.lit(0, pl.Int64))
     zone = getattr(rows.schema["timestamp"], "time_zone", None)
-    table = _table(counted, merged, own, step, phase, zone)
+    table = _table(counted, merged, own, step, phase, zone).with_columns(unit=pl.lit(unit))
     kept = table.filter(pl.col("verdict") != "left out").select("household", "_first", "_last", "missing")
     values = merged.select("household", "slot", "kw")
     if len(kept) == len(table) and kept["missing"].sum() == 0 and not values["kw"].has_nulls():
@@ -179,7 +214,8 @@ def repair(
         timestamp=clock.on_clock(pl.col("slot") * width + phase, zone),
         kw=pl.col("kw"),
     )
-    return Readings(final, table.drop("_first", "_last").with_columns(pl.col("household").cast(pl.String)), step)
+    quality = table.drop("_first", "_last").with_columns(pl.col("household").cast(pl.String))
+    return Readings(final, quality, step, unit, unit_reason)
 
 
 def _standard(frame: Any) -> pl.DataFrame:
@@ -224,7 +260,7 @@ def common_interval(counts: Mapping[int, int]) -> timedelta:
     if not counts:
         raise InputError("interval cannot be inferred: no household has two readings; pass interval=")
     common = min(counts, key=lambda own: (-counts[own], own))
-    if (timedelta(days=1) // timedelta(microseconds=1)) % common:
+    if DAY % common:
         raise InputError(
             "interval cannot be inferred: the most common distance between readings does not divide one day; "
             "pass interval= in minutes"
@@ -253,6 +289,12 @@ def _table(
         zeros=(pl.col("kw") == 0).sum().cast(pl.Int64),
         flat=pl.col("kw").min() == pl.col("kw").max(),
     )
+    day = (pl.col("slot") * width + phase) // DAY
+    suspects = present.filter(pl.col("kw").max().over("household") > LARGEST_DAY)
+    means = suspects.group_by("household", day=day).agg(mean=pl.col("kw").mean(), most=pl.col("kw").max())
+    large = means.group_by("household").agg(
+        large=(pl.col("mean").max() > LARGEST_DAY) | (pl.col("most").max() > LARGEST_READING)
+    )
     repeats = merged.group_by("household").agg(
         duplicates=(pl.col("n").cast(pl.Int64) - 1).sum(), conflicts=(pl.col("values") > 1).sum().cast(pl.Int64)
     )
@@ -261,22 +303,27 @@ def _table(
         counted.join(repeats, on="household", how="left")
         .join(grids, on="household", how="left")
         .join(own, on="household", how="left")
+        .join(large, on="household", how="left")
         .with_columns(pl.col("duplicates", "conflicts", "present", "longest_gap", "zeros").fill_null(0))
         .with_columns(missing=(span - pl.col("present")).fill_null(0), flat=pl.col("flat").fill_null(False))
+        .with_columns(pl.col("large").fill_null(False))
     )
     minutes = f"{step / timedelta(minutes=1):g}"
-    day = timedelta(days=1) // timedelta(microseconds=1)
-    other = (pl.col("own") != width) & (pl.col("own") <= day)
+    other = (pl.col("own") != width) & (pl.col("own") <= DAY)
     sparse = pl.col("present") < LEAST_COVERAGE * span
     reason = (
         pl.when(pl.col("household").cast(pl.String) == "")
         .then(pl.lit("rows without a household id"))
+        .when((pl.col("present") == 0) & (pl.col("negative") == pl.col("rows")))
+        .then(pl.lit(NEGATIVE))
         .when(pl.col("present") == 0)
         .then(pl.lit("no usable reading"))
         .when(pl.col("off_grid") > MOST_OFF_GRID * pl.col("rows"))
         .then(pl.lit(f"mixed intervals: most readings do not fall on the {minutes}-minute grid of the others"))
         .when(other & (pl.col("present") < 0.6 * span))
         .then(pl.format(f"mixed intervals: {{}} minutes, while the grid has {minutes}", pl.col("own") / 60e6))
+        .when(pl.col("falls") * RATIO > pl.col("present"))
+        .then(pl.lit("its readings fall too often for the register that the others are"))
         .when(sparse)
         .then(pl.lit("readings are strewn over too long a time: some timestamps must be wrong"))
     )
@@ -293,5 +340,5 @@ def _table(
         .otherwise(pl.lit("ok"))
     )
     order = ["household", "verdict", "reason", "rows", "first", "last", *_REPAIRS[:-1], "conflicts", "missing"]
-    order += ["longest_gap", "gaps", "zeros", "flat"]
+    order += ["longest_gap", "gaps", "zeros", "flat", "large"]
     return table.select(*order, "_first", "_last").sort("household")

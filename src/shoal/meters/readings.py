@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal import validation
 from shoal.errors import InputError
 from shoal.meters import clock
-from shoal.meters.meter_file import Source, open_source
-from shoal.meters.quality import QualityWarning, Readings, repair
+from shoal.meters.meter_file import NO_ROWS, NO_TIMES, ODD_ROWS, ROW_NUMBERS, WORKBOOKS, Source, open_sources
+from shoal.meters.quality import LARGE, QualityWarning, Readings, repair
+from shoal.meters.register import REGISTER, decided, rising
 
 if TYPE_CHECKING:
     import polars as pl
 
-#: What is said of files that cannot be used, here and where they are read in batches.
-MIXED_UNITS = "unit: some files name their values kWh and others kW; read them apart"
-ODD_ROWS = "path: {} cannot be read as a table: its rows do not fit its header"
-NO_ROWS = "path: {} has a header and no rows"
-NO_TIMES = "columns: no timestamp of {} can be read; pass timestamp_format="
-
-SUFFIXES = (".csv", ".csv.gz", ".txt", ".parquet", ".pq")
+SUFFIXES = (".csv", ".csv.gz", ".txt", ".tsv", ".parquet", ".pq", ".xml")
 
 #: One path, a pattern or a folder, or several of them.
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -39,21 +34,26 @@ def read_meters(
     columns: Mapping[str, str] | None = None,
     timestamp_format: str | None = None,
     max_kw: float | None = None,
+    meter: str | None = None,
 ) -> pl.DataFrame:
     """Readings on a regular grid, from meter files of many shapes.
 
     Args:
-        path: CSV or Parquet: a file, a pattern, a folder (all such files under it), or a sequence of these. A file
-            is long (one reading per row), wide (a column per household, or a row per household with a column
-            per time), or holds one household, named after the file.
-        unit: ``"kw"`` (mean power) or ``"kwh"`` (energy per interval); by default what the name of the value
-            column says, and kW where it says nothing.
+        path: CSV, Parquet, NEM12 or Green Button: a file, a pattern, a folder (all such files under it, runs of shoal
+            excepted), or a sequence of these. A table is long (one reading per row), wide (a column per household, or
+            a row per household with a column per time, or a row per household and day), or holds one household, named
+            after the file. Text may be UTF-8, UTF-16 or Latin-1.
+        unit: ``"w"``, ``"kw"`` or ``"mw"`` (mean power), ``"wh"``, ``"kwh"`` or ``"mwh"`` (energy per interval); by
+            default what the columns are called, or a column of units says. Where nothing tells, it has to be named.
         interval: timedelta or minutes; by default the most common distance between readings.
         time_zone: zone of wall-clock timestamps (clock changes are resolved, see :mod:`shoal.meters.clock`), or
             zone to show zoned ones in. A meter that ignores summer time has a fixed zone such as ``"Etc/GMT-1"``.
-        columns: which column is the ``household``, ``timestamp`` or ``value``, where its name does not tell.
-        timestamp_format: strftime layout of text timestamps, where it is not ISO 8601 or day.month.year.
+        columns: which column is the ``household``, ``timestamp`` (``"Date+Time"`` for two) or ``value``, where its
+            name does not tell.
+        timestamp_format: strftime layout of text timestamps, where it is not understood.
         max_kw: readings above it are taken for meter faults and become missing.
+        meter: ``"register"``: readings are totals that only rise, and differences are taken; ``"interval"``: each is
+            that of its interval; by default seen from the readings (:mod:`shoal.meters.register`).
 
     Returns:
         A polars frame with household, timestamp, kw, sorted, null where no reading is usable. A
@@ -78,8 +78,11 @@ def read_meters(
         columns=columns,
         timestamp_format=timestamp_format,
         max_kw=max_kw,
+        meter=meter,
     )
     found = readings.summary()
+    if found["large"]:
+        warnings.warn(f"{found['large']} of the households {LARGE}", QualityWarning, stacklevel=2)
     if found["repaired"] or found["left out"]:
         warnings.warn(
             f"of {len(readings.quality)} households, {found['repaired']} were repaired and {found['left out']} left "
@@ -99,21 +102,33 @@ def meter_readings(
     columns: Mapping[str, str] | None = None,
     timestamp_format: str | None = None,
     max_kw: float | None = None,
+    meter: str | None = None,
 ) -> Readings:
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
-    if unit is not None:
-        validation.choice(("kw", "kwh"), unit=unit)
     zone = clock.zone(time_zone)
-    files = meter_files(path)
+    opened = open_sources(meter_files(path), columns, timestamp_format, unit)
     parts: dict[str, Source] = {}
-    energies: set[bool] = set()
-    for file in files:
-        source = open_source(file, columns, timestamp_format)
-        parts[file.name if file.name not in parts else str(file)] = source
-        energies.add(source.layout.energy if unit is None else unit == "kwh")
-    if len(energies) > 1:
-        raise InputError(MIXED_UNITS)
-    return repair(_stack(parts, zone), interval=interval, max_kw=max_kw, energy=energies.pop())
+    for source in opened.sources:
+        parts[source.file.name if source.file.name not in parts else str(source.file)] = source
+    rows = _stack(parts, zone)
+    column = numbered(opened.sources) if interval is None else None
+    if column is not None and rows["household"].n_unique() == len(rows) > 2:
+        raise InputError(ROW_NUMBERS.format(column))
+    register = decided(*rising(rows), energy=opened.energy, meter=meter)
+    return repair(
+        rows,
+        interval=interval,
+        max_kw=max_kw,
+        energy=opened.energy,
+        register=register,
+        unit=opened.unit,
+        unit_reason=opened.reason + (REGISTER if register else ""),
+    )
+
+
+def numbered(sources: Sequence[Source]) -> str | None:
+    """The column that numbers rows, where every household has one row: all files are long."""
+    return sources[0].layout.household if all(one.layout.shape == "long" for one in sources) else None
 
 
 def meter_files(path: Paths) -> list[Path]:
@@ -125,9 +140,14 @@ def meter_files(path: Paths) -> list[Path]:
         return list(dict.fromkeys(found))
     text = os.fspath(path)
     if os.path.isdir(text):
-        inside = sorted(p for p in Path(text).rglob("*") if p.is_file() and p.name.lower().endswith(SUFFIXES))
+        if is_run(text):
+            raise InputError(f"path: {Path(text).name} is a run of shoal, not a folder of meter files")
+        every = sorted(_inside(text))
+        inside = [p for p in every if p.name.lower().endswith(SUFFIXES)]
         if not inside:
-            raise InputError(f"path: the folder {Path(text).name} holds no CSV or Parquet file")
+            books = any(p.name.lower().endswith(WORKBOOKS) for p in every)
+            more = ", but spreadsheets: save them as CSV" if books else ""
+            raise InputError(f"path: the folder {Path(text).name} holds no CSV or Parquet file{more}")
         return inside
     if os.path.isfile(text):
         return [Path(text)]
@@ -135,6 +155,22 @@ def meter_files(path: Paths) -> list[Path]:
     if not matches:
         raise InputError(f"path: {Path(text).name} is not a file, a folder or a pattern that matches any")
     return matches
+
+
+def is_run(folder: str | Path) -> bool:
+    """Whether a folder is a run of shoal: what lies there are its results, not readings."""
+    try:
+        content = json.loads(Path(folder, "state.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("format") == "shoal run"
+
+
+def _inside(folder: str) -> Iterator[Path]:
+    """Files under a folder, without hidden ones and without runs of shoal."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = [one for one in folders if not one.startswith(".") and not is_run(Path(where, one))]
+        yield from (Path(where, name) for name in names if not name.startswith("."))
 
 
 def _clocked(source: Source, zone: str | None) -> pl.LazyFrame:

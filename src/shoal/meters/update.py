@@ -245,7 +245,7 @@ def _accounted(data: Readings, past: window.Window) -> Readings:
     if missing:
         rows = pl.DataFrame({"household": missing, "verdict": "repaired", "reason": ABSENT, "gaps": "left missing"})
         counts = [c for c, kind in table.schema.items() if kind.is_integer()]
-        rows = rows.with_columns(*(pl.lit(0, table.schema[c]).alias(c) for c in counts), pl.lit(False).alias("flat"))
+        rows = rows.with_columns(*(pl.lit(0, table.schema[c]).alias(c) for c in counts), flat=False, large=False)
         table = pl.concat([table, rows], how="diagonal").sort("household")
     here = pl.col("household").is_in(list(past.households)) & (pl.col("verdict") == "left out")
     table = table.with_columns(verdict=pl.when(here).then(pl.lit("repaired")).otherwise(pl.col("verdict")))

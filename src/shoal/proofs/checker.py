@@ -39,13 +39,15 @@ VERSIONS = {"shoal mechanism": (1,), "shoal laws": (1,)}
 DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
 SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
 #: Bits of the integral; evaluations of the integrand per edge; its relative width that is asked for.
-BITS, EVALUATIONS, GOAL = 144, 60_000, 2.0**-52
+BITS, EVALUATIONS, GOAL = 144, 60_000, 2.0**-58
 #: |t| times the largest diagonal entry, beyond which the integrand is evaluated in 1/t.
 FAR = 2.0
 #: Of the release: grid steps per least deviation and values per step, in bits; a normal's units; its lattice; the
 #: factor's places and what their residual is worth; the jitter, in k ε.
 FINENESS, VALUES, UNIT, LATTICE, WIDTH, FACTOR_TV, JITTER = 20, 51, 120, 56, 192, 2.0**-142, 4
 EPS = 2.0**-52
+#: What a file may unpack to: so many bytes, or so many times its size.
+ROOM, RATIO = 1 << 28, 100
 
 
 class Refused(Exception):
@@ -63,6 +65,8 @@ def read(content: bytes) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Header, arrays and digest of a file whose digest is that of its content."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > max(ROOM, RATIO * len(content)):
+                raise ValueError("unpacks to more than it may")
             header = json.loads(archive.read("header.json"))
             names = [n for n in archive.namelist() if n.endswith(".npy")]
             arrays = {n[:-4]: np.load(io.BytesIO(archive.read(n)), allow_pickle=False) for n in names}
@@ -110,6 +114,7 @@ class Laws:
     def __init__(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self.arrays = arrays
         self.released = header["format"] == "shoal mechanism"
+        self.times = int(header.get("times", 1)) if self.released else 1
         self.n, self.k = arrays["means"].shape
         self.kept: dict[int, Law] = {}
         self.jitters: dict[bytes, tuple[Any, Any]] = {}
@@ -435,8 +440,9 @@ class Integrand:
         return exponent.exp() * root * acb(1 + off, off) / (t * (t + 1))
 
 
-def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str, Any]) -> Any:
-    """δ(ε) as a ball, along the path that the proof names; any path that starts in the strip would do."""
+def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str, Any], width: float) -> Any:
+    """δ(ε) as a ball of about this relative width, along the path that the proof names; any path that starts in the
+    strip would do."""
     center, scale, angle, reach, level = (
         float.fromhex(path[n]) for n in ("center", "scale", "angle", "reach", "level")
     )
@@ -455,7 +461,7 @@ def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str
         return integrand(point(v), analytic) * (acb(0, 1) * cos * v.cosh() + sin * v.sinh())
 
     with ctx.workprec(BITS):
-        goal = arb(GOAL)
+        goal = arb(max(GOAL, width))
         inside = acb.integral(along, 0, acb(reach), rel_tol=goal, abs_tol=goal * scale, eval_limit=EVALUATIONS)
         end = point(acb(reach))
         height = end.imag.lower()
@@ -477,14 +483,30 @@ def chernoff(pair: Parts, sides: tuple[bool, ...], epsilon: float, order: float)
         raise Refused("an order is not positive")
     log_first, log_base = cholesky(pair.first)[1], cholesky(pair.base)[1]
     total = -arb(epsilon) * t
-    for side in sides:
+    for side in sorted(set(sides)):
         here, there = (log_base, log_first) if side else (log_first, log_base)
         start, sign = (pair.first, 1) if side else (pair.base, -1)
         mixed = [[start[i][j] + sign * t * pair.diff[i][j] for j in range(k)] for i in range(k)]
         factor, log_mixed = cholesky(mixed)
         form = sum((v * v for v in solved(factor, pair.gap)), arb(0))
-        total += (-t * (here - there) - log_mixed + there + t * (1 + t) * form) / 2
+        total += sides.count(side) * (-t * (here - there) - log_mixed + there + t * (1 + t) * form) / 2
     return (total + t * t.log() - (1 + t) * (1 + t).log()).exp()
+
+
+def one_covariance(pair: Parts, times: int, epsilon: float) -> Any:
+    """δ(ε) of laws that differ in their means alone, from Φ and the distance μ between them; a table has two of it."""
+    if not all(v.is_zero() for row in pair.diff for v in row):
+        raise Refused("two covariances are stated to be equal and are not")
+    squares = [v * v for v in solved(cholesky(pair.base)[0], pair.gap)]
+    square, ends = sum(squares, arb(0)) * times, []
+    for end in (square.lower(), square.upper()):
+        mu, at = end.max(arb(0)).sqrt(), arb(epsilon)
+        if not mu > 0:
+            ends.append(arb(0))
+            continue
+        tails = [((at / mu + sign * mu / 2) / arb(2).sqrt()).erfc() / 2 for sign in (-1, 1)]
+        ends.append(tails[0] - at.exp() * tails[1])
+    return ends[0].union(ends[1])
 
 
 def bounded(pair: Parts, backward: bool, epsilon: float) -> bool:
@@ -536,7 +558,7 @@ def precision(laws: Laws, pairs: list[tuple[int, int]], epsilon: list[float], sc
             if any(s > 0 for s in std):
                 crossed = sum((s / step + arb(0.4) for s, step in zip(std, steps, strict=True) if s > 0), arb(0))
                 total = 2 * arb(2) ** -UNIT * arb(k).sqrt() * crossed + k * normal + arb(FACTOR_TV)
-            tv.append(total)
+            tv.append(total * laws.times)
         for i in {i for pair in pairs for i in pair}:
             law = laws[i]
             varies = any(v != 0 for v in laws.class_cov(i).entries())
@@ -571,7 +593,7 @@ def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: f
         if (lower, upper) != (0.0, 1.0):
             raise Refused("what is not settled is enclosed by [0, 1] only")
         return
-    sides, k = SIDES[one["direction"]], laws.k
+    sides, k = SIDES[one["direction"]] * laws.times, laws.k
     bits = 256 + 16 * k
     known = all(law.cov_radius is None and law.mean_radius is None for law in found)
     while True:
@@ -586,9 +608,14 @@ def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: f
                     if not (chernoff(own, sides, epsilon, float.fromhex(one["order"])) <= arb(upper) and lower == 0):
                         raise Refused("a bound is not confirmed")
                     return
-                if one["by"] != "integral":
+                if one["by"] == "gaussian":
+                    value = one_covariance(own, len(sides), epsilon)
+                elif one["by"] == "integral":
+                    value = integral(
+                        chain(own), sides, epsilon, one["path"], (upper - lower) / max(upper, 1e-300) / 256
+                    )
+                else:
                     raise Refused("a proof of an edge is of a kind that this checker does not know")
-                value = integral(chain(own), sides, epsilon, one["path"])
             if value.lower() >= arb(lower) and (upper == 1 or value.upper() <= arb(upper)):
                 return
             if bits > 1024 or value.rel_accuracy_bits() > 40 or not known:
@@ -610,6 +637,8 @@ def check(proof: dict[str, Any], content: bytes) -> str:
     if scope not in DIRECTIONS:
         raise Refused("the scope is unknown")
     labels, laws = header["labels"], Laws(header, arrays)
+    if laws.times < 1:
+        raise Refused("the file is of fewer than one answer about each label")
     if proof["own_graph"]:
         order = header.get("graph_labels", labels)
         place = {name: i for i, name in enumerate(labels)}
@@ -644,7 +673,8 @@ def check(proof: dict[str, Any], content: bytes) -> str:
         with ctx.workprec(192 + 4 * laws.k):
             if ideal < 1 and (
                 found is None
-                or not chernoff(parts(*found, laws.one_cov), SIDES[direction], epsilon[row], float(order)) <= arb(ideal)
+                or not chernoff(parts(*found, laws.one_cov), SIDES[direction] * laws.times, epsilon[row], float(order))
+                <= arb(ideal)
             ):
                 raise Refused("an edge is not proved to lie below the stated δ")
         waiting.discard((row, direction))

@@ -138,6 +138,11 @@ class Compared(NamedTuple):
     def k(self) -> int:
         return int(self.base.nrows())
 
+    @property
+    def equal_covs(self) -> bool:
+        """Whether both covariances are the same, exactly, known or not."""
+        return all(entry.is_zero() for entry in self.diff.entries())
+
 
 @dataclass(eq=False)
 class Laws:

@@ -10,7 +10,8 @@ than ½ (R² + |R|) w/|u(T)|², because t(1+t)/u = −t/g − a + a/u with a = (
 
     |e^{K(T) − εT}| e^{½ (R² + |R|) V} / Y,     V = Σ w/|u(T)|² = Im(T Σ w/u(T)) / Y.
 
-Where no path is found, Chernoff's bound e^{K(t) − εt} t^t/(1+t)^{1+t} stands.
+Where no path is found, Chernoff's bound e^{K(t) − εt} t^t/(1+t)^{1+t} stands. Equal covariances need no integral:
+with μ² = dᵀΣ⁻¹d, twice that for a table, δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), which grows with μ.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from shoal.proofs.pencil import UP, Pencil
 
 #: Precision of the integral, in bits; its relative width that is asked for, and that is good enough.
 PRECISION = 128
-GOAL, ENOUGH = 2.0**-47, 2.0**-36
+GOAL, ENOUGH = 2.0**-54, 2.0**-44
 #: Evaluations of the integrand per path.
 EVALUATIONS = 8_000
 #: Paths tried for one edge.
@@ -49,8 +50,8 @@ class Enclosure:
     order: float | None = None
 
 
-def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float) -> Enclosure:
-    """δ(ε) of the pair in the directions given."""
+def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: float = GOAL) -> Enclosure:
+    """δ(ε) of the pair in the directions given, to a relative width of about ``goal``."""
     with bits(PRECISION):
         if len(sides) == 1 and _beyond(pencil, sides[0], epsilon):
             return Enclosure(arb(0), arb(0))
@@ -59,13 +60,13 @@ def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float) -> Enclosu
         for path in choice.paths(g, w, epsilon)[:TRIES]:
             if path.level + math.log(path.scale) < VANISHING:
                 break
-            value = _integral(pencil, sides, epsilon, path)
+            value = _integral(pencil, sides, epsilon, path, goal)
             if not value.is_finite():
                 continue
             lower, upper = _clipped(value)
             if best is None or upper - lower < best.upper - best.lower:
                 best = Enclosure(lower, upper, path)
-            if upper - lower <= ENOUGH * upper:
+            if upper - lower <= max(ENOUGH, 8 * goal) * upper:
                 return best
         order = float(choice.saddles(g[None], w[None], np.array([epsilon]), chernoff=True)[0])
         bound = _chernoff(_Integrand(pencil, sides, epsilon, 0.0, order), order)
@@ -76,18 +77,48 @@ def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float) -> Enclosu
         return Enclosure(arb(0) if best is None else best.lower, bound, None, order)
 
 
+def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosure:
+    """δ(ε) of two laws with one covariance, in closed form."""
+    with bits(PRECISION):
+        found = reduced(pair.base.tolist(), [pair.gap[i, 0] for i in range(pair.k)])
+        if found is None:
+            return Enclosure(arb(0), arb(1))
+        square = found.form * len(sides)
+        ends = square.lower(), square.upper()
+    if not ends[1] > 0:
+        return Enclosure(arb(0), arb(0))
+    return Enclosure(
+        _normal_delta(ends[0], epsilon).lower() if ends[0] > 0 else arb(0),
+        _at_most_one(_normal_delta(ends[1], epsilon)),
+    )
+
+
+def _normal_delta(square: Ball, epsilon: float) -> Ball:
+    """δ(ε) of N(0, 1) against N(μ, 1) at μ² = ``square``, a ball of a few digits more than a double has."""
+    value = arb(0, 1)
+    for precision in (PRECISION, 4 * PRECISION, 16 * PRECISION):
+        with bits(precision):
+            mu, at = square.sqrt(), arb(epsilon)
+            here, there = ((at / mu + sign * mu / 2) / arb(2).sqrt() for sign in (-1, 1))
+            value = (here.erfc() - at.exp() * there.erfc()) / 2
+            if value.rel_accuracy_bits() > 60:
+                break
+    return value
+
+
 def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
     """Chernoff's bound at t = ``order`` from the covariances, without a pencil; None where t is too large."""
     with bits(PRECISION):
         t, gap = arb(order), [pair.gap[i, 0] for i in range(pair.k)]
         total = -arb(epsilon) * t
-        for backward in sides:
+        for backward in sorted(set(sides)):
             here, there = (pair.log_base, pair.log_first) if backward else (pair.log_first, pair.log_base)
             mixed = pair.first + t * pair.diff if backward else pair.base - t * pair.diff
             found = reduced(mixed.tolist(), gap)
             if found is None:
                 return None
-            total += (-t * (here - there) - found.log_det + there + t * (1 + t) * found.form) / 2
+            each = (-t * (here - there) - found.log_det + there + t * (1 + t) * found.form) / 2
+            total += sides.count(backward) * each
         return _at_most_one((total + t * t.log() - (1 + t) * (1 + t).log()).exp())
 
 
@@ -185,7 +216,7 @@ class _Integrand:
         return found.exponent.exp() * found.root * acb(1 + off, off) / (t * (t + 1))
 
 
-def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Path) -> Ball:
+def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Path, goal: float) -> Ball:
     """δ(ε) as a ball."""
     integrand = _Integrand(pencil, sides, epsilon, path.level, path.center + path.scale * math.sinh(path.reach / 2))
     center, scale = arb(path.center), arb(path.scale)
@@ -198,7 +229,7 @@ def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Pat
         return integrand(point(v), analytic) * (acb(0, 1) * cos * v.cosh() + sin * v.sinh())
 
     inside = acb.integral(
-        along, 0, acb(path.reach), rel_tol=arb(GOAL), abs_tol=arb(GOAL) * scale, eval_limit=EVALUATIONS
+        along, 0, acb(path.reach), rel_tol=arb(goal), abs_tol=arb(goal) * scale, eval_limit=EVALUATIONS
     )
     rest = _straight_up(integrand, point(acb(path.reach)))
     return (inside.imag + rest) * arb(path.level).exp() / arb.pi()

@@ -27,7 +27,7 @@ LARGE = 1e100
 #: Angles of the hyperbola from the vertical; beyond π/4 a Gaussian would grow.
 ANGLES = (math.pi / 8, math.pi / 16, math.pi / 40)
 #: ln of what may be left at the end of a path, and of how high the integrand may rise on it, relative to its start.
-LEFT, RISE = -37.0, 3.0
+LEFT, RISE = -40.0, 3.0
 
 
 @dataclass(frozen=True)

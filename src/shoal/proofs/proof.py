@@ -1,45 +1,60 @@
 """``prove``: δ(ε) as a theorem about stored parameters, over every edge of a graph.
 
-The worst edges are enclosed by the integral of ``enclosure``. An edge is passed over where its laws are equal, exactly,
-or where Chernoff's bound in balls lies below what another edge is proved to have. What is proved holds for the real
-numbers that the stored doubles are; what finite precision adds to δ of released answers is bounded by
-``noise.precision`` and added. A proof is a small JSON file, which ``checker`` checks again without shoal.
+The worst edge, by the accounting, is enclosed first, as narrowly as possible (``enclosure``). All others need only lie
+below its upper end: an edge is passed over where its laws are equal, exactly, or where Chernoff's bound in balls says
+so, and enclosed just narrowly enough where it does not. What is proved holds for the real numbers that the stored
+doubles are; what finite precision adds to δ of released answers is bounded by ``noise.precision`` and added. A proof is
+a small JSON file, which ``checker`` checks again without shoal.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import shoal
 from shoal import validation
-from shoal.accounting.curve import round_up
+from shoal.accounting.curve import NOTIONS, brackets, round_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.classes import GaussianClasses
-from shoal.errors import InputError
+from shoal.errors import InputError, ShoalError
+from shoal.files import write_private
 from shoal.graph import NeighborGraph
+from shoal.matrices import EPS
 from shoal.mechanism import Mechanism
 from shoal.noise.grid import Grid
+from shoal.noise.precision import UP as LOSS_UP
 from shoal.noise.precision import edge_loss, label_tv
-from shoal.proofs import laws_file, path
+from shoal.proofs import enclosure, laws_file, path
+from shoal.proofs.balls import down, up
+from shoal.proofs.dyadic_laws import Laws, Unsettled
+from shoal.proofs.path import Path
+from shoal.proofs.pencil import Pencil, pencil
 from shoal.validation import FloatArray, IndexArray
-
-if TYPE_CHECKING:
-    from shoal.proofs.dyadic_laws import Laws
-    from shoal.proofs.path import Path
 
 FORMAT, VERSION = "shoal proof", 1
 #: Both ends are stated this much outside of what was found, relative to δ and to the width of what was found, so that
-#: another program with roundings of its own agrees.
-MARGIN, WIDER = 2.0**-40, 8
-#: An edge whose estimate of ln δ is this far below the worst is first tried with Chernoff's bound.
-WORTH_TRYING = 0.7
+#: another program with roundings of its own agrees. Laws that are not known exactly make wide enclosures, by how much
+#: depends on the route.
+MARGIN, WIDER, MUCH_WIDER, KNOWN = 2.0**-50, 2, 8, 2.0**-48
+#: An edge whose ln δ is this far below the worst is first tried with Chernoff's bound.
+WORTH_TRYING = 0.3
+#: The widest enclosure, relative to δ, of an edge that needs no narrower one; and the share of what lies between it and
+#: the worst that an enclosure may be wide.
+COARSEST, SHARE = 2.0**-6, 1 / 12
+#: Least distance to the grid's next power of two, relative, at which two programs agree on it.
+DECIDED = 2.0**-36
+#: Answers about each label, of unequal covariances, up to which integrals are tried.
+MOST_TIMES = 6
+#: Integrals that a certificate is worth without being asked.
+EFFORT = 64
 #: Edges whose spectra are estimated at once.
 BLOCK = 4096
 DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
@@ -48,7 +63,8 @@ SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
 
 class EdgeProof(NamedTuple):
     """lower ≤ δ ≤ upper of one edge in one direction, and ``by`` what: an integral along ``path``, Chernoff's bound at
-    ``order``, or that the loss is ``bounded`` below ε, the supports are ``apart``, or nothing could be ``settled``."""
+    ``order``, equal covariances (``gaussian``), or that the loss is ``bounded`` below ε, the supports are ``apart``, or
+    nothing could be ``settled``."""
 
     edge: int
     direction: str
@@ -139,9 +155,14 @@ class Proof:
         }
         return json.dumps(own, indent=None, ensure_ascii=False, sort_keys=True) + "\n"
 
+    @property
+    def file_digest(self) -> str:
+        """SHA-256 of the proof file."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
     def save(self, file: str | FilePath) -> None:
         """Write the proof file."""
-        FilePath(file).write_text(self.to_json(), encoding="utf-8")
+        write_private(file, self.to_json().encode())
 
     @classmethod
     def load(cls, file: str | FilePath) -> Proof:
@@ -169,21 +190,23 @@ def prove(
     graph: NeighborGraph | None = None,
     epsilon: float | None = None,
     scope: str | None = None,
+    *,
+    effort: int | None = None,
 ) -> Proof:
     """A rigorous enclosure of δ(ε), by ball arithmetic, from the parameters as they are stored.
 
     Args:
-        released: A mechanism, or laws. Of a mechanism the laws of what it releases are formed without rounding, and
-            ``delta_upper`` includes what finite precision adds. Laws are taken as they are, up to their ``errors``.
+        released: A mechanism, or laws. Of a mechanism the laws of what it releases are formed without rounding,
+            ``delta_upper`` includes what finite precision adds, and all answers about a label that it is for count.
+            Laws are taken as they are, up to their ``errors``.
         graph: The neighbors; None for those of the mechanism.
         epsilon: ε in nats; None for that of the mechanism's design, edge by edge.
         scope: "answer" for one answer about one label, "table" for everyone's at once; None for that of the mechanism's
             design, and "answer" for laws.
+        effort: Integrals to spend at most, 10 to 200 ms each; None for as many as it takes. Nothing is settled beyond.
 
     Returns:
         The proof. What cannot be settled is enclosed by [lower, 1] and named in ``unsettled``.
-
-    Needs the package python-flint: ``pip install 'shoal[prove]'``.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"]).with_noise(16.0)
@@ -191,17 +214,9 @@ def prove(
     >>> proof.n_edges, f"{proof.delta_lower:.10e}", f"{proof.delta_upper:.10e}"
     (1, '2.9242721049e-06', '2.9242721049e-06')
     """
-    _arithmetic()
-    from shoal.proofs.dyadic_laws import Laws
-
     if not isinstance(released, (GaussianClasses, Mechanism)):
         raise InputError("released must be a Mechanism or GaussianClasses")
     mechanism = released if isinstance(released, Mechanism) else None
-    if mechanism is not None and mechanism.times > 1:
-        raise InputError(
-            f"released: this mechanism's certificate is for {mechanism.times} answers about each label, and a proof is "
-            "of one; prove its output laws, and compose"
-        )
     default = "answer" if mechanism is None else mechanism.scope
     scope = validation.choice(SCOPES, scope=default if scope is None else scope)
     classes = released.classes if isinstance(released, Mechanism) else released
@@ -221,8 +236,10 @@ def prove(
         raise InputError("epsilon must be given, unless it is that of a mechanism's design on its own graph")
 
     laws = Laws(released)
-    found = _Search(laws, pairs, at, scope)
-    found.run()
+    times = 1 if mechanism is None else mechanism.times
+    left = math.inf if effort is None else validation.count(effort=effort)
+    found = _Search(laws, pairs, at, scope, times, left)
+    found.run(mechanism.output if mechanism is not None else classes)
     loss = 0.0 if mechanism is None else _loss(mechanism, laws, pairs, at, scope)
     ideal, lower = max((e.upper for e in found.proved), default=0.0), max((e.lower for e in found.proved), default=0.0)
     worst = max(found.proved, key=lambda e: (e.upper, e.lower), default=None)
@@ -248,21 +265,45 @@ def prove(
     )
 
 
+def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
+    """The mechanism with a certificate that is proved, or says why not, and the proof.
+
+    Work is bounded, by ``EFFORT`` for each group. Where the proof's end is the larger one the certificate takes it, and
+    where there was none.
+    """
+    own, groups = mechanism.certificate, len(set(mechanism.graph.components.tolist()))
+    proof = prove(mechanism, effort=EFFORT * groups)
+    if proof.unsettled:
+        found = replace(own, unproved="; ".join(proof.unsettled))
+    elif proof.delta_upper >= 1:
+        found = replace(own, unproved="nothing below 1 holds")
+    else:
+        found = replace(own, proved=True, unproved="", proof=proof.file_digest)
+        if not proof.delta_upper <= own.delta_upper < 1:
+            log_upper = math.log(proof.delta_upper) if proof.delta_upper > 0 else -math.inf
+            log_upper = min(log_upper * (1 - 4 * EPS) + 4 * EPS, 0.0)
+            found = replace(found, delta_upper=proof.delta_upper, log_delta_upper=log_upper)
+    return mechanism.with_certificate(found), proof
+
+
 @dataclass(eq=False)
 class _Search:
-    """Edges from the worst to the least by their estimates; each is equal, excluded or proved."""
+    """Edges from the worst to the least; each is equal, excluded or proved."""
 
     laws: Laws
     pairs: IndexArray
     epsilon: FloatArray
     scope: str
+    times: int
+    left: float
     proved: list[EdgeProof] = field(default_factory=list)
     excluded: list[Exclusion] = field(default_factory=list)
     equal: list[int] = field(default_factory=list)
     unsettled: set[str] = field(default_factory=set)
-    lower: float = 0.0
+    upper: float = 0.0
 
-    def run(self) -> None:
+    def run(self, classes: GaussianClasses) -> None:
+        """``classes`` are the laws as the accounting sees them."""
         directions = DIRECTIONS[self.scope]
         means, covs = self.laws.rounded
         guesses, orders = np.zeros((2, len(directions), len(self.pairs)))
@@ -270,22 +311,19 @@ class _Search:
             rows = slice(start, start + BLOCK)
             spectra = path.spectra(means, covs, self.pairs[rows])
             for d, direction in enumerate(directions):
-                g, w = path.directed(*spectra, SIDES[direction])
+                g, w = path.directed(*spectra, SIDES[direction] * min(self.times, MOST_TIMES))
                 guesses[d, rows] = path.estimates(g, w, self.epsilon[rows])
                 orders[d, rows] = path.saddles(g, w, self.epsilon[rows], chernoff=True)
+        values = _values(Releases.of(classes, self.scope, self.times), self.pairs, self.epsilon)
+        guesses = np.where(np.isfinite(values), values, guesses)
         for row in np.argsort(-guesses.max(axis=0), kind="stable").tolist():
             self._edge(row, guesses[:, row], orders[:, row])
         self.equal.sort()
         self.excluded.sort()
 
     def _edge(self, row: int, guesses: FloatArray, orders: FloatArray) -> None:
-        from shoal.proofs import enclosure
-        from shoal.proofs.balls import down, up
-        from shoal.proofs.dyadic_laws import Unsettled
-        from shoal.proofs.pencil import pencil
-
         directions, epsilon = DIRECTIONS[self.scope], float(self.epsilon[row])
-        made = None
+        made: Pencil | None = None
         try:
             pair = self.laws.pair(*self.pairs[row].tolist())
             if isinstance(pair, bool):
@@ -295,55 +333,93 @@ class _Search:
                     self._add(EdgeProof(row, directions[0], "apart", 1.0, 1.0))
                 return
             for direction, guess, order in zip(directions, guesses, orders, strict=True):
-                sides = SIDES[direction]
-                if self.lower == 1.0 or (self.lower > 0 and guess < math.log(self.lower) - WORTH_TRYING):
+                sides = SIDES[direction] * self.times
+                if self.upper == 1.0:
+                    self.excluded.append(Exclusion(row, direction, 1.0))
+                    continue
+                if self.upper > 0 and guess < math.log(self.upper) - WORTH_TRYING:
                     order = float(f"{order:.4g}")
                     bound = enclosure.excluded(pair, sides, epsilon, order)
-                    if bound is not None and up(bound * (1 + MARGIN)) <= self.lower:
+                    if bound is not None and up(bound * (1 + MARGIN)) <= self.upper:
                         self.excluded.append(Exclusion(row, direction, order))
                         continue
+                if pair.equal_covs:
+                    found = enclosure.gaussian(pair, sides, epsilon)
+                    self._add(_stated(row, direction, "gaussian", found, coarse=False))
+                    continue
+                if self.times > MOST_TIMES:
+                    raise Unsettled(f"more than {MOST_TIMES} answers about each label, of unequal covariances")
                 made = made or pencil(pair)
-                found = enclosure.enclosed(made, sides, epsilon)
-                by = "integral" if found.path else "chernoff" if found.order else "bounded"
-                slack = MARGIN * found.upper + WIDER * (found.upper - found.lower) if by == "integral" else 0
-                low, high = down(found.lower - slack), up(found.upper * (1 + MARGIN) + slack)
-                if by == "bounded" and found.upper == 1:
-                    raise Unsettled("no enclosure was found within the limits on precision and work")
-                one = EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), found.path, found.order)
-                self._add(one)
+                self._integrated(row, direction, made, epsilon, guess)
         except Unsettled as reason:
             self.unsettled.add(str(reason))
             self._add(EdgeProof(row, directions[0], "unsettled", 0.0, 1.0))
 
+    def _integrated(self, row: int, direction: str, made: Pencil, epsilon: float, guess: float) -> None:
+        room = -math.expm1(min(guess - math.log(self.upper), 0.0)) if self.upper > 0 else 0.0
+        coarse = min(COARSEST, SHARE * room)
+        for goal in (coarse, enclosure.GOAL) if coarse > 2.0**-30 else (enclosure.GOAL,):
+            self.left -= 1
+            if self.left < 0:
+                raise Unsettled("it would take more integrals than were asked for: shoal prove goes to the end")
+            found = enclosure.enclosed(made, SIDES[direction] * self.times, epsilon, goal)
+            by = "integral" if found.path else "chernoff" if found.order else "bounded"
+            if by == "bounded" and found.upper == 1:
+                raise Unsettled("no enclosure was found within the limits on precision and work")
+            one = _stated(row, direction, by, found, coarse=goal > enclosure.GOAL)
+            if goal == enclosure.GOAL or one.upper <= self.upper:
+                self._add(one)
+                return
+
     def _add(self, one: EdgeProof) -> None:
         self.proved.append(one)
-        self.lower = max(self.lower, one.lower)
+        self.upper = max(self.upper, one.upper)
+
+
+def _stated(row: int, direction: str, by: str, found: enclosure.Enclosure, coarse: bool) -> EdgeProof:
+    """An enclosure as a proof states it: a little outside, so that a program with roundings of its own agrees."""
+    width, slack = found.upper - found.lower, 0
+    if by in ("integral", "gaussian"):
+        wider = 1 if coarse else WIDER if width < KNOWN * found.upper else MUCH_WIDER
+        slack = MARGIN * found.upper + wider * width
+    low, high = down(found.lower - slack), up(found.upper * (1 + MARGIN) + slack)
+    return EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), found.path, found.order)
+
+
+def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> FloatArray:
+    """(directions, n) ln δ by the accounting, to choose by; not a number where it says nothing."""
+    found = np.full((releases.directions, len(pairs)), math.nan)
+    for one in np.unique(epsilon):
+        rows = np.flatnonzero(epsilon == one)
+        for start in range(0, len(rows), BLOCK):
+            some = rows[start : start + BLOCK]
+            none = np.zeros((len(some), releases.directions))
+            try:
+                ends = brackets(releases, pairs[some], NOTIONS["dp"], np.array([one]), none)[:, :, 0]
+            except ShoalError:
+                continue
+            found[:, some] = np.where(ends[:, :, 1] > -math.inf, ends[:, :, 0], math.nan).T
+    return found
 
 
 def _loss(mechanism: Mechanism, laws: Laws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
     """What finite precision adds to δ.
 
-    The grid is taken at half its step, so that nobody need decide between two powers of two. A law that is
-    singular although its label's answers vary rests on rounded numbers, and nothing is claimed about it.
+    Where the grid's step is next to the point at which it doubles it is taken at half, so that nobody need decide. A
+    law that is singular although its label's answers vary rests on rounded numbers, and nothing is claimed about it.
     """
     n, k = mechanism.classes.means.shape
     variances = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
     means, covs = laws.rounded
-    grid = Grid.of(means, np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0)))
-    tv = label_tv(np.sqrt(variances), grid.steps / 2)
+    std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
+    steps = np.minimum(Grid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
+    tv = mechanism.times * label_tv(np.sqrt(variances), steps) * (1.0 if mechanism.times == 1 else LOSS_UP)
     moved = mechanism.bias.any(axis=1) if mechanism.gain is None else np.ones(n, dtype=bool)
     random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))
     for i in np.intersect1d(np.flatnonzero(moved & random), pairs):
         if not laws[int(i)].is_definite:
             tv[i] = 1.0
     return edge_loss(tv, pairs, epsilon, table=scope == "table")
-
-
-def _arithmetic() -> None:
-    try:
-        import flint  # noqa: F401
-    except ImportError:
-        raise InputError("proofs need the package python-flint; install it with: pip install 'shoal[prove]'") from None
 
 
 def _collapsed(epsilon: FloatArray) -> float | tuple[float, ...]:

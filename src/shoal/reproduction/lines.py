@@ -19,6 +19,7 @@ from shoal.accounting.curve import brackets, exp_up, round_up, trusted
 from shoal.accounting.releases import Releases
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.plaintext import cell
 from shoal.validation import FloatArray
 
 #: What the paper plots, what it defines, and the certificate.
@@ -154,7 +155,7 @@ def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(listed[0]))
         writer.writeheader()
-        writer.writerows(listed)
+        writer.writerows({k: cell(v) if isinstance(v, str) else v for k, v in row.items()} for row in listed)
 
 
 def as_text(header: list[str], rows: list[list[str]]) -> str:

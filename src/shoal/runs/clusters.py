@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.card.facts import Record
 from shoal.errors import InputError
+from shoal.meters.columns import HOUSEHOLD, first_known
+from shoal.meters.meter_file import read_table
 from shoal.meters.quality import from_pandas, is_pandas
 from shoal.runs.exchange import scatter
 from shoal.runs.profiles import read_profiles
@@ -52,6 +54,7 @@ class ValuesTask:
     table: str
     column: str
     out: str
+    household: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def centers_found(task: CentersTask) -> Clusters:
 
 def values_known(task: ValuesTask) -> Clusters:
     """:func:`write_values` as a job."""
-    return Clusters(write_values(task.table, task.column, task.out))
+    return Clusters(write_values(task.table, task.column, task.out, household=task.household))
 
 
 def assign_by_center(task: ClusterTask) -> Clustered:
@@ -154,11 +157,11 @@ def assign_by_value(task: ClusterTask) -> Clustered:
     return _sorted(task, names, points, found["cluster"].to_numpy())
 
 
-def write_values(table: Any, column: str, out: str | Path, *, household: str = "household") -> int:
+def write_values(table: Any, column: str, out: str | Path, *, household: str | None = None) -> int:
     """Write the number of each household's value in ``column`` (feeder, postcode ...); how many values there are.
 
-    ``table`` is a polars or pandas frame or a CSV file with one row per household. Households without an entry share
-    one value: they are unknown alike.
+    ``table`` is a polars or pandas frame or a CSV file with one row per household, named in the column ``household``
+    or in one whose name tells. Households without an entry share one value: they are unknown alike.
     """
     import polars as pl
 
@@ -166,12 +169,16 @@ def write_values(table: Any, column: str, out: str | Path, *, household: str = "
         table = from_pandas(table, "table")
     if not isinstance(table, pl.DataFrame):
         try:
-            table = pl.read_csv(table, infer_schema=False)
-        except (pl.exceptions.PolarsError, OSError):
+            table = read_table(Path(table))
+        except (pl.exceptions.PolarsError, OSError, UnicodeError):
             raise InputError(f"table: {Path(table).name} cannot be read as a CSV file") from None
+    household = household or first_known(table.columns, HOUSEHOLD) or "household"
     missing = [c for c in (household, column) if c not in table.columns]
     if missing:
-        raise InputError(f"table lacks the column(s) {missing}; found {table.columns[:12]}")
+        raise InputError(
+            f"table lacks the column(s) {missing}; found {table.columns[:12]}. Name them: --column for the boundaries, "
+            "--table-household for the households"
+        )
     frame = table.select(
         household=pl.col(household).cast(pl.String).str.strip_chars(),
         value=pl.col(column).cast(pl.String).fill_null(""),

@@ -36,14 +36,29 @@ class Config:
     1e-05
     """
 
-    unit: str | None = _setting("meters", None, '"kw" or "kwh"; by default what the column is called')
+    unit: str | None = _setting(
+        "meters", None, '"w", "kw", "mw" (power) or "wh", "kwh", "mwh" (energy per interval); by default what the '
+        "columns are called or a column of units says, and asked for where nothing tells"
+    )  # fmt: skip
+    meter: str | None = _setting(
+        "meters", None, '"register": readings are totals that only rise, and differences are taken; "interval": each '
+        "is that of its interval; by default seen from the readings"
+    )  # fmt: skip
     interval: int | None = _setting("meters", None, "minutes between readings; by default the most common distance")
     time_zone: str | None = _setting("meters", None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
-    max_kw: float | None = _setting("meters", None, "readings above it are taken for meter faults")
+    timestamp_format: str | None = _setting(
+        "meters", None, 'layout of timestamps, such as "%d/%m/%Y %H:%M", where it is not understood or leaves day and month open'  # noqa: E501
+    )  # fmt: skip
+    max_kw: float | None = _setting("meters", None, "readings above it are taken for meter faults and become missing")
+    accept_large: bool = _setting(
+        "meters", False, "go on although households draw more than a home: on some day a mean above 50 kW, or a reading above 1,000 kW"  # noqa: E501
+    )  # fmt: skip
     household_column: str | None = _setting(
         "meters", None, "column that names the household, if its name does not tell"
     )
-    timestamp_column: str | None = _setting("meters", None, "column of timestamps, if its name does not tell")
+    timestamp_column: str | None = _setting(
+        "meters", None, 'column of timestamps, if its name does not tell; "Date+Time" for a date and a time in two columns'  # noqa: E501
+    )  # fmt: skip
     value_column: str | None = _setting("meters", None, "column of readings, if its name does not tell")
     only: tuple[str, ...] = _setting("meters", (), "use only this household, repeat for more; by default all", "household")  # fmt: skip # noqa: E501
 
@@ -78,6 +93,9 @@ class Config:
         "neighbors", None, "CSV with one row per household: boundaries that crowds never cross"
     )
     column: str | None = _setting("neighbors", None, "its column of boundaries: feeder, postcode, tariff")
+    table_household: str | None = _setting(
+        "neighbors", None, "its column that names the household, if its name does not tell"
+    )
 
     query: str = _setting("privacy", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
     method: str | None = _setting(
@@ -121,6 +139,7 @@ class Config:
     )
 
     title: str | None = _setting("report", None, "title of the report")
+    public: bool = _setting("report", False, "write public/report.html too, to pass on: no names, no true forecasts")
     shard_size: int = _setting("run", 1000, "households per shard: what a worker holds in memory at once")
     cell: int = _setting(
         "run", 1000, "alike households among whom crowds are formed, at most; a shard holds whole cells"
@@ -134,6 +153,10 @@ class Config:
             validation.count(**{one: getattr(self, one)})
         validation.count(at_least=FEWEST, audit_samples=self.audit_samples)
         validation.count(at_least=0, seed=self.seed)
+        if self.unit is not None:
+            validation.choice(("w", "kw", "mw", "wh", "kwh", "mwh"), unit=self.unit.lower())
+        if self.meter is not None:
+            validation.choice(("register", "interval"), meter=self.meter)
         validation.count(at_least=2, crowd=self.crowd)
         validation.count(at_least=2 * self.crowd - 1, cell=self.cell)
         if self.crowds is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError
-from shoal.files import file_digest, write_whole
+from shoal.files import file_digest, private_folder, write_whole
 from shoal.runs.config import Config
 from shoal.runs.owner_ledger import FILE, Seal
 from shoal.runs.sources import Source
@@ -87,6 +87,7 @@ class Folder:
                 f"out: the folder {self.path.name} exists and is not a shoal run; name a new or an empty folder"
             )
         self.path.mkdir(parents=True, exist_ok=True)
+        self.path.chmod(0o700)  # an empty folder that was there becomes private too: all that it will hold is
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -168,7 +169,7 @@ class Folder:
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
         """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
         target = self / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(target.parent)
         write_whole(target, target.with_name(f".{target.name}.part"), put)
         return target
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from shoal.card.facts import Lost, Record
 from shoal.errors import InputError, UnreachableError, WorkerError
-from shoal.files import file_digest
+from shoal.files import file_digest, private_folder
 from shoal.runs.store import RECEIPT, Shard, Store, shard_key, shard_of
 from shoal.workers.executor import Executor, Failure
 from shoal.workers.ticks import listening
@@ -69,7 +69,7 @@ class Job:
 def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
     """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made."""
     path = Store(str(root)).file(stage, shard_key(stage, settings, [part.key for part in inputs]), suffix)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     return str(path)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from shoal.card.facts import Lost
 from shoal.errors import InputError
-from shoal.files import file_digest
+from shoal.files import file_digest, private_folder
+from shoal.meters.quality import LARGE, NEGATIVE
 from shoal.runs import clusters, groups, partition, profiles, regroup
 from shoal.runs.config import Config
 from shoal.runs.jobs import Job, Part, Tell, done, here, out_path, run_jobs
@@ -27,7 +28,10 @@ from shoal.runs.store import put_whole, shard_key
 from shoal.workers.executor import Executor, Failure
 
 #: Settings that decide how meter files are read.
-READING = ("unit", "interval", "time_zone", "max_kw", "household_column", "timestamp_column", "value_column", "only")
+READING = (
+    "unit", "meter", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
+    "value_column", "only",
+)  # fmt: skip
 #: First day of simulated readings.
 SIMULATED_START = "2024-01-01"
 
@@ -43,6 +47,9 @@ class Grouped:
     step_us: int
     time_zone: str | None
     unusable: list[Path]  #: quality tables that name households whose readings could not be used
+    unit: str  #: what the readings came in
+    unit_reason: str
+    taken: str  #: which columns were taken for what
 
 
 def grouped_readings(
@@ -50,6 +57,8 @@ def grouped_readings(
 ) -> Grouped:
     """Readings of a source in shards of whole groups; ``assignment`` keeps the groups of an earlier day."""
     readings, failed = partitioned(executor, root, source, config, tell)
+    told = [shard.told(partition.ShardFacts) for shard in readings]
+    _refuse_implausible(told, config)
     later = assignment is not None
     if assignment is None:
         assignment, more = assigned(executor, root, readings, config, tell)
@@ -57,7 +66,6 @@ def grouped_readings(
         assignment, more = extended(executor, root, readings, assignment, config, tell)
     failed = failed + more
     shards, lost = regrouped(executor, root, readings, assignment, tell, known_only=later)
-    told = [shard.told(partition.ShardFacts) for shard in readings]
     ends: Counter[int] = Counter()
     for facts in told:
         ends.update(dict(facts.ends))
@@ -65,7 +73,32 @@ def grouped_readings(
     if len(zones) > 1 or len(steps) > 1:
         raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
     unusable = [quality_path(part.path) for part, facts in zip(readings, told, strict=True) if facts.left_out]
-    return Grouped(shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), unusable)
+    one = told[0]
+    return Grouped(
+        shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), unusable, one.unit,
+        one.unit_reason, one.taken,
+    )  # fmt: skip
+
+
+def _refuse_implausible(told: Sequence[partition.ShardFacts], config: Config) -> None:
+    """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
+    large = sum(facts.large for facts in told)
+    usable = sum(facts.households for facts in told)
+    if large and not config.accept_large:
+        raise InputError(
+            f"readings: {large} of {usable} households {LARGE}. Nothing was released. If the unit is wrong, name it "
+            f"with --unit (read were {told[0].unit}); if they are totals, say --meter register; if single readings are "
+            "faults, leave them out with --max-kw; if these are large customers, go on with --accept-large"
+        )
+    if not usable and told:
+        reasons: Counter[str] = Counter()
+        for facts in told:
+            reasons.update(dict(facts.reasons))
+        why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
+        more = ""
+        if reasons[NEGATIVE]:
+            more = ". Consumption is positive: name its column with --value-column, or turn the sign round in the file"
+        raise InputError(f"readings: none of the {reasons.total()} households can be used: {why}{more}")
 
 
 # ------------------------------------------------------------------ partition
@@ -81,7 +114,7 @@ def partitioned(
         return run_jobs(executor, "simulating", jobs, tell, for_good=True)
     settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size}
     folder = root / "sort"
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     key = shard_key("sort", settings, [])
     note = folder / f"{key}.sorted"
     if note.is_file():
@@ -89,7 +122,10 @@ def partitioned(
         executor.expect(pieces.n_shards)
     else:
         tell("sorting readings by household", 0, 0)
-        pieces, grid = _sorted(executor, source, config, folder / f"{key}.pieces")
+        try:
+            pieces, grid = _sorted(executor, source, config, folder / f"{key}.pieces")
+        except InputError as error:
+            raise in_words_of_a_run(error) from None
         content = json.dumps({"pieces": asdict(pieces), "grid": asdict(grid)})
         put_whole(note, lambda rough: rough.write_text(content))
     jobs = []
@@ -117,22 +153,21 @@ def _simulated(root: Path, source: SimulatedMeters, config: Config) -> list[Job]
 
 def _sorted(executor: Executor, source: Source, config: Config, folder: Path) -> tuple[Pieces, partition.Grid]:
     """The rows of all files by shard, and the grid that all of them share."""
-    try:
-        pieces = sort_files(
-            source.path,
-            folder,
-            shard_size=config.shard_size,
-            unit=config.unit,
-            time_zone=config.time_zone,
-            columns=config.named_columns or None,
-            max_kw=config.max_kw,
-            only=config.only,
-        )
-    except InputError as error:
-        raise in_words_of_a_run(error) from None
+    pieces = sort_files(
+        source.path,
+        folder,
+        shard_size=config.shard_size,
+        unit=config.unit,
+        time_zone=config.time_zone,
+        columns=config.named_columns or None,
+        timestamp_format=config.timestamp_format,
+        max_kw=config.max_kw,
+        interval=config.interval,
+        only=config.only,
+    )
     executor.expect(pieces.n_shards)
     surveys = _all(executor, partition.survey, [partition.SurveyTask(pieces, i) for i in range(pieces.n_shards)])
-    return pieces, partition.common_grid(surveys, config.interval)
+    return pieces, partition.common_grid(surveys, config.interval, energy=pieces.energy, meter=config.meter)
 
 
 def _read_note(path: Path) -> tuple[Pieces, partition.Grid]:
@@ -161,18 +196,18 @@ def cells_of_profiles(
     """Cells of at most ``cell`` alike profiles, and which shard of about ``shard_size`` each belongs to."""
     total = sum(shard.households for shard in made)
     if config.table is not None and config.column is not None:
-        settings: dict[str, Any] = {"table": _table_digest(config.table), "column": config.column}
-        known = _values(root, config.table, config.column)
+        settings: dict[str, Any] = {"table": _table_digest(config.table), **config.part("column", "table_household")}
+        known = _values(root, config.table, config.column, config.table_household)
         work: Callable[[clusters.ClusterTask], clusters.Clustered] = clusters.assign_by_value
     else:
         count = clusters.cluster_count(total, cell)
         settings = {"clusters": count, "seed": config.seed}
         out = out_path(root, "centers", "npy", settings, made)
         tell("clusters of profiles", 0, 0)
-        task = clusters.CentersTask(
+        centers = clusters.CentersTask(
             tuple(s.path for s in made), tuple(s.households for s in made), count, config.seed, out
         )
-        known = here(Job(clusters.centers_found, task, out))
+        known = here(Job(clusters.centers_found, centers, out))
         work = clusters.assign_by_center
     jobs = []
     for shard in made:
@@ -206,7 +241,7 @@ def extended(
     inputs = [assignment, *made]
     values = None
     if config.table is not None and config.column is not None:
-        values = _values(root, config.table, config.column)
+        values = _values(root, config.table, config.column, config.table_household)
         inputs.append(values)
     out = out_path(root, "groups", "parquet", {}, inputs)
     paths = tuple(part.path for part in made)
@@ -222,10 +257,11 @@ def _profiled(executor: Executor, root: Path, readings: list[Part], tell: Tell) 
     return run_jobs(executor, "profiles of the day", jobs, tell, for_good=True)
 
 
-def _values(root: Path, table: str, column: str) -> Part:
+def _values(root: Path, table: str, column: str, household: str | None) -> Part:
     """The number of each household's value in a household table."""
-    out = out_path(root, "values", "parquet", {"table": _table_digest(table), "column": column})
-    return here(Job(clusters.values_known, clusters.ValuesTask(table, column, out), out))
+    settings = {"table": _table_digest(table), "column": column, "household": household}
+    out = out_path(root, "values", "parquet", settings)
+    return here(Job(clusters.values_known, clusters.ValuesTask(table, column, out, household), out))
 
 
 def _table_digest(table: str) -> str:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from shoal.card.facts import Record
-from shoal.meters.quality import Readings, common_interval, own_intervals, repair
+from shoal.card.facts import LISTED, Record
+from shoal.meters.quality import DAY, Readings, common_interval, own_intervals, repair
+from shoal.meters.register import REGISTER, decided, rising
 from shoal.meters.simulate import simulate_meters
 from shoal.runs.pieces import Pieces, grid_step, read_pieces
 from shoal.runs.shards import MICROSECOND, shard_of, write_shard
-
-DAY = timedelta(days=1) // MICROSECOND
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,16 @@ class Survey:
 
     intervals: tuple[tuple[int, int], ...]
     times: tuple[tuple[int, int], ...]
+    rising: tuple[int, int] = (0, 0)  #: households whose readings only rise, of how many that can be judged
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The grid all shards share, in microseconds."""
+    """What all shards share: the grid, in microseconds, and whether readings are the totals of registers."""
 
     step_us: int
     phase_us: int
+    register: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,11 @@ class ShardFacts(Record):
     ends: tuple[tuple[int, int], ...]
     step_us: int
     time_zone: str | None
+    large: int = 0  #: households above what a home draws
+    reasons: tuple[tuple[str, int], ...] = ()  #: why households are left out
+    unit: str = "kW"  #: what the readings came in
+    unit_reason: str = ""
+    taken: str = ""  #: which columns were taken for what
 
 
 def survey(task: SurveyTask) -> Survey:
@@ -97,21 +103,27 @@ def survey(task: SurveyTask) -> Survey:
     intervals = Counter(own_intervals(rows)["own"].drop_nulls().to_list())
     times = rows.select((pl.col("timestamp").dt.epoch("us") % DAY).drop_nulls().alias("time"))
     counted = times.group_by("time").len().sort("time")
-    return Survey(tuple(sorted(intervals.items())), tuple((int(t), int(n)) for t, n in counted.iter_rows()))
+    seen = tuple((int(t), int(n)) for t, n in counted.iter_rows())
+    return Survey(tuple(sorted(intervals.items())), seen, rising(rows))
 
 
-def common_grid(surveys: Iterable[Survey], interval: Any = None) -> Grid:
-    """The interval most households have (the least of equals) and the phase most readings have."""
+def common_grid(
+    surveys: Iterable[Survey], interval: Any = None, *, energy: bool = False, meter: str | None = None
+) -> Grid:
+    """The interval most households have (the least of equals), the phase most readings have, and what they are."""
     intervals: Counter[int] = Counter()
     times: Counter[int] = Counter()
+    like = judged = 0
     for found in surveys:
         intervals.update(dict(found.intervals))
         times.update(dict(found.times))
+        like, judged = like + found.rising[0], judged + found.rising[1]
+    register = decided(like, judged, energy=energy, meter=meter)
     step = grid_step(interval) or common_interval(intervals) // MICROSECOND
     phases: Counter[int] = Counter()
     for time, count in times.items():
         phases[time % step] += count
-    return Grid(step, min(phases, key=lambda phase: (-phases[phase], phase), default=0))
+    return Grid(step, min(phases, key=lambda phase: (-phases[phase], phase), default=0), register)
 
 
 def make_shard(task: ShardTask) -> ShardFacts:
@@ -122,9 +134,12 @@ def make_shard(task: ShardTask) -> ShardFacts:
         interval=timedelta(microseconds=grid.step_us),
         max_kw=pieces.max_kw,
         energy=pieces.energy,
+        register=grid.register,
         phase=grid.phase_us,
+        unit=pieces.unit,
+        unit_reason=pieces.unit_reason + (REGISTER if grid.register else ""),
     )
-    return _write(task.out, readings)
+    return replace(_write(task.out, readings), taken=pieces.taken)
 
 
 def make_simulated_shard(task: SimulatedTask) -> ShardFacts:
@@ -132,7 +147,7 @@ def make_simulated_shard(task: SimulatedTask) -> ShardFacts:
     frame = simulate_meters(
         task.last - task.first, task.days, task.step_minutes, task.seed, start=task.start, first=task.first
     )
-    return _write(task.out, repair(frame, interval=task.step_minutes, phase=0))
+    return _write(task.out, repair(frame, interval=task.step_minutes, phase=0, unit_reason="they are simulated so"))
 
 
 def _write(out: str, readings: Readings) -> ShardFacts:
@@ -150,4 +165,8 @@ def _write(out: str, readings: Readings) -> ShardFacts:
         ends=tuple(sorted(ends.items())),
         step_us=width,
         time_zone=getattr(rows.schema["first"], "time_zone", None),
+        large=int(readings.quality["large"].sum()),
+        reasons=tuple(Counter(readings.quality["reason"].drop_nulls().to_list()).most_common(LISTED)),
+        unit=readings.unit,
+        unit_reason=readings.unit_reason,
     )

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal import validation
 from shoal.errors import InputError
+from shoal.files import private, private_folder
 from shoal.meters import clock
-from shoal.meters.meter_file import Source, household_name, open_source
-from shoal.meters.readings import MIXED_UNITS, NO_ROWS, NO_TIMES, ODD_ROWS, Paths, common_zone, meter_files
+from shoal.meters.meter_file import NO_ROWS, NO_TIMES, ODD_ROWS, ROW_NUMBERS, Source, household_name, open_sources
+from shoal.meters.readings import Paths, common_zone, meter_files, numbered
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,6 +45,9 @@ class Pieces:
     energy: bool
     max_kw: float | None
     rows: int
+    unit: str = "kW"  #: what the readings came in
+    unit_reason: str = ""
+    taken: str = ""  #: which columns were taken for what
 
     @property
     def n_shards(self) -> int:
@@ -63,6 +67,7 @@ def sort_files(
     columns: Mapping[str, str] | None = None,
     timestamp_format: str | None = None,
     max_kw: float | None = None,
+    interval: Any = None,
     only: Sequence[str] = (),
 ) -> Pieces:
     """Sort the rows of meter files by shard into ``folder``, which appears when all is done.
@@ -70,27 +75,30 @@ def sort_files(
     The arguments are those of ``meter_readings``; ``shard_size`` is the number of households per shard, ``only`` names
     the households to take, if not all.
     """
-    if unit is not None:
-        validation.choice(("kw", "kwh"), unit=unit)
     zone = clock.zone(time_zone)
     size = validation.count(shard_size=shard_size)
     ceiling = None if max_kw is None else validation.positive(max_kw=max_kw)
-    sources = [open_source(file, columns, timestamp_format) for file in meter_files(path)]
-    energies = {source.layout.energy if unit is None else unit == "kwh" for source in sources}
-    if len(energies) > 1:
-        raise InputError(MIXED_UNITS)
+    opened = open_sources(meter_files(path), columns, timestamp_format, unit)
+    sources = opened.sources
     shown = zone if zone is not None else common_zone({source.time_zone for source in sources})
     names = _chosen(_names(sources), only)
     target = Path(folder)
     rough = target.with_name(target.name + ".part")
     for old in (rough, target):
         shutil.rmtree(old, ignore_errors=True)
-    rough.mkdir(parents=True)
+    private_folder(rough)
+    private(rough / NAMES)
     names.to_frame("household").write_parquet(rough / NAMES)
-    pieces = Pieces(str(rough), len(names), size, shown, energies.pop(), ceiling, 0)
+    pieces = Pieces(
+        str(rough), len(names), size, shown, opened.energy, ceiling, 0, opened.unit, opened.reason, opened.taken
+    )
     rows = sum(_spread(source, number, names, pieces, only=bool(only)) for number, source in enumerate(sources))
+    column = numbered(sources) if interval is None else None
+    if column is not None and len(names) == rows > 2:
+        shutil.rmtree(rough, ignore_errors=True)
+        raise InputError(ROW_NUMBERS.format(column))
     rough.rename(target)
-    return Pieces(str(target), len(names), size, shown, pieces.energy, ceiling, rows)
+    return replace(pieces, folder=str(target), rows=rows)
 
 
 def read_pieces(pieces: Pieces, number: int) -> pl.DataFrame:
@@ -137,11 +145,13 @@ def read_pieces(pieces: Pieces, number: int) -> pl.DataFrame:
     return rows.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")
 
 
-def extent(path: Paths, columns: Mapping[str, str] | None = None) -> tuple[int, int]:
+def extent(
+    path: Paths, columns: Mapping[str, str] | None = None, unit: str | None = None, timestamp_format: str | None = None
+) -> tuple[int, int]:
     """Households and readings in meter files, streamed."""
     import polars as pl
 
-    sources = [open_source(file, columns, None) for file in meter_files(path)]
+    sources = open_sources(meter_files(path), columns, timestamp_format, unit).sources
     readings = 0
     for source in sources:
         try:
@@ -161,7 +171,7 @@ def _names(sources: Sequence[Source]) -> pl.Series:
     for source in sources:
         if source.layout.shape == "households":
             fixed |= {name.strip() for name in source.layout.across}
-        elif source.layout.shape == "single":
+        elif source.layout.household is None:
             fixed.add(source.file.name.split(".")[0].strip())
         else:
             found = source.raw.select(household=pl.col(source.layout.household or "")).select(household_name())
@@ -228,12 +238,11 @@ def _batches(source: Source) -> Iterator[pl.DataFrame]:
     """The file's rows as they come, about :data:`BATCH` readings at a time."""
     import polars as pl
 
-    across = source.layout.across
     layout = source.layout
-    needed = [c for c in (layout.household, layout.timestamp, layout.value, *across) if c is not None]
-    size = max(BATCH // max(len(across), 1), 1)
+    size = max(BATCH // max(len(layout.across), 1), 1)
     try:
-        yield from source.raw.select(needed).collect_batches(chunk_size=size, maintain_order=True, engine="streaming")
+        wanted = source.raw.select(layout.needed)
+        yield from wanted.collect_batches(chunk_size=size, maintain_order=True, engine="streaming")
     except (pl.exceptions.PolarsError, OSError, UnicodeError):
         raise InputError(ODD_ROWS.format(source.file.name)) from None
 
@@ -241,6 +250,7 @@ def _batches(source: Source) -> Iterator[pl.DataFrame]:
 def _append(path: Path, rows: pl.DataFrame) -> None:
     import pyarrow as pa
 
+    private(path)
     table: Any = rows.to_arrow()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with path.open("ab") as handle, pa.ipc.new_stream(handle, table.schema, options=options) as writer:

@@ -24,7 +24,7 @@ from typing import Any
 
 from shoal.errors import InputError, WorkerError
 from shoal.runs.config import Config, shared
-from shoal.runs.sources import SimulatedMeters, Source
+from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
 from shoal.threads import n_threads
 
 #: Households of the two pilots.
@@ -259,7 +259,10 @@ def _extent(source: Source, config: Config) -> tuple[int, int]:
         return source.simulated.households, source.simulated.days * 1440 // source.simulated.step_minutes
     from shoal.runs.pieces import extent
 
-    households, rows = extent(source.path, config.named_columns or None)
+    try:
+        households, rows = extent(source.path, config.named_columns or None, config.unit, config.timestamp_format)
+    except InputError as error:
+        raise in_words_of_a_run(error) from None
     return households, max(rows // max(households, 1), 1)
 
 

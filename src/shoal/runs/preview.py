@@ -29,7 +29,7 @@ def refusal(run: Run) -> str:
     """Why the run does not go on, and what going on would cost."""
     where = run.path.name
     return (
-        f"out: {where} holds a release made with other settings, readings or another shoal. Nothing was changed. "
+        f"out: {where} holds a release made with {run.what_differs()}. Nothing was changed. "
         f"{_cost(run)} `shoal run --out {where} --again` with these settings does it"
     )
 
@@ -59,7 +59,7 @@ def _hardest(run: Run) -> Releaser:
     if run.is_done("design"):
         return load(design_stage.hardest(run.context("design").listing(DESIGN)).path)
     folder = Folder(run.folder / NEXT)
-    folder.path.mkdir(exist_ok=True)
+    folder.path.mkdir(exist_ok=True, mode=0o700)
     try:
         context = replace(run.context("design"), folder=folder, preview=True)
         if run.is_done("fit"):

@@ -61,6 +61,8 @@ NEEDS = {
     "card": ("fit", "design", "release", "audit"),
     "report": ("fit", "design", "release", "audit", "card"),
 }
+#: The order in which a whole run takes them: nothing is charged before all that can fail has been seen to work.
+ORDER = ("fit", "design", "audit", "release", "card", "report")
 #: Stage after the first -> the settings that it depends on.
 SETTINGS = {
     "design": design_stage.SETTINGS,
@@ -295,9 +297,9 @@ class Run:
 
     def everything(self, *, again: bool = False) -> None:
         """Every stage that is not done."""
-        with self.held(), self.unless_refused(), head_start():
+        with self.held(), self.unless_refused(), head_start(self._tell):
             self._settle(again)
-            for stage in STAGES:
+            for stage in ORDER:
                 self.do(stage)
             self._renewed()
 
@@ -312,7 +314,9 @@ class Run:
                 self._remember(replace(without(self.state, "fit", "design", "release"), releasing=begun))
             self.require(stage)
             if stage == "release" and not self.is_done("release"):
-                release_stage.hardest_to_hide(self.context("release"))  # refused before a ledger is made
+                # What is refused here was not begun, and no ledger is made for it.
+                card_stage.rehearse(*self._described())
+                release_stage.refuse(self.context("release"))
                 # Written before the ledger is asked: a release that may have happened counts as one, and is the one
                 # of this ledger.
                 with self.ledger(create=True) as ledger:
@@ -442,6 +446,15 @@ class Run:
             and self.folder.intact(done)
         )
 
+    def what_differs(self) -> str:
+        """What is not as it was when this folder released, in words."""
+        before = self._saved or self.state
+        names = dict.fromkeys(name for stage in ("fit", "design", "release") for name in SETTINGS[stage])
+        changed = [name for name in names if getattr(before.config, name) != getattr(self.config, name)]
+        found = [f"another {', '.join(changed)}"] if changed else []
+        found += ["other readings"] if before.source.digest != self.state.source.digest else []
+        return " and ".join(found) or "another version of shoal"
+
     @property
     def has_released(self) -> bool:
         """Whether this folder has released, or may have: a release that was begun counts."""
@@ -524,6 +537,13 @@ class Run:
             raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
         return fit, design, release, audit
 
+    def _described(self) -> tuple[FitFacts, DesignFacts, AuditFacts | None]:
+        """What is known of a release before it is made."""
+        fit, design = self.fit, self.design
+        assert fit is not None
+        assert design is not None
+        return fit, design, self.audit if self.is_done("audit") else None
+
     def _demand(self, stage: str) -> None:
         if stage not in self.state.stages:
             raise InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
@@ -557,7 +577,7 @@ class Run:
             return simple[stage](context)
         if stage == "card":
             return card_stage.stage(context, *self._four())
-        return report_stage.stage(context, self._four(), self.timings)
+        return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
 
     def _stage(self, stage: str) -> None:
         text = first_stage.doing(self.state.source) if stage == "fit" else DOING[stage]
@@ -660,6 +680,7 @@ class Run:
 #: Files that a user looks for, and what they are.
 FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true answers",
+    report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
     release_stage.PUBLIC: "the released figures, to pass on: no names, rows of a group in a drawn order",
     release_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json, .yaml)",

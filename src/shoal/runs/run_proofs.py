@@ -22,7 +22,7 @@ def proved(mechanisms: Sequence[str], folder: Path, epsilon: float | None, scope
         if isinstance(mechanism, Mechanism) and mechanism.graph.n_edges:
             name = Path(path).stem
             found[name] = prove(mechanism, None, epsilon, scope)
-            (folder / FOLDER).mkdir(exist_ok=True)
+            (folder / FOLDER).mkdir(exist_ok=True, mode=0o700)
             found[name].save(folder / FOLDER / f"{name}.json")
     if not found:
         raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")

@@ -108,8 +108,8 @@ def frame_of(source: Any) -> pl.DataFrame | None:
 
 def in_words_of_a_run(error: InputError) -> InputError:
     """The error of a reader of files, in words of a run: its columns are named by settings."""
-    what, _, _ = str(error).partition(" Name them: ")
-    if not what.startswith("columns:"):
+    what, named, _ = str(error).partition(" Name them: ")
+    if not named:
         return error
     return InputError(
         f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "

@@ -21,7 +21,7 @@ from typing import Any
 
 import shoal
 from shoal.errors import InputError, StorageError
-from shoal.files import digest_of, file_digest, write_whole
+from shoal.files import digest_of, file_digest, private_folder, write_whole
 
 RECEIPT = "json"
 _STAGE = re.compile(r"[a-z][a-z0-9_-]*")
@@ -130,7 +130,7 @@ class Store:
             digests.append(file_digest(path))
 
         with disk_space():
-            target.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(target.parent)
         put_whole(target, put_and_read)
         return digests[0]
 

@@ -33,6 +33,7 @@ from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.neighborhoods import crowd_graph, habits
 from shoal.meters.quality import Readings
 from shoal.meters.update import ABSENT, update_forecasts
+from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, FORECASTS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
@@ -46,7 +47,7 @@ from shoal.workers.ticks import tick
 
 SETTINGS = (
     *READING, "train_days", "horizon", "order", "season", "origin", "crowd", "crowds", "largest_share", "query",
-    "scale", "table", "column", "cell", "shard_size", "seed", "refit_days", "drift_level",
+    "scale", "table", "column", "table_household", "cell", "shard_size", "seed", "refit_days", "drift_level",
 )  # fmt: skip
 #: Those that may differ from day to day.
 DAILY = ("origin", "refit_days", "drift_level")
@@ -325,7 +326,10 @@ def stage(context: Context) -> Made:
         about=(
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
             f"season by {config.period}{chosen if config.season == 'auto' and config.period == 'day' else ''}.",
+            f"Readings: {_read(grouped)}.",
         ),
+        unit=grouped.unit,
+        unit_reason=grouped.unit_reason,
         origin=origin,
         step_minutes=grouped.step_us / 60e6,
         failed=failed[:LISTED],
@@ -335,19 +339,36 @@ def stage(context: Context) -> Made:
     return Made((FIT, QUALITY_TABLE, LEFT_OUT), facts)
 
 
+def _read(grouped: Grouped) -> str:
+    """What the readings came in, how that is known, and which columns were taken for what."""
+    columns = f"; {grouped.taken}" if grouped.taken else ""
+    return f"{grouped.unit} every {grouped.step_us / 60e6:g} minutes: {grouped.unit_reason}{columns}"
+
+
 def _tables(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -> Counter[str]:
-    """Write the tables of all shards; reasons for leaving households out, counted."""
+    """Write the tables of all shards; reasons for leaving households out, counted.
+
+    Both tables and the card have the same reason for a household. That readings cannot be used comes before that there
+    are none to use.
+    """
     import polars as pl
 
     gone = [pl.scan_parquet(path).filter(pl.col("verdict") == "left out") for path in unusable]
-    quality = [pl.scan_parquet(part.beside(QUALITY)) for part in made]
-    every = pl.concat([*quality, *gone], how="diagonal_relaxed")
-    context.folder.write(QUALITY_TABLE, lambda path: every.sink_csv(path))
     left = [pl.scan_parquet(part.beside(LEFT)) for part in made]
     both = pl.concat([*left, *(table.select("household", "reason") for table in gone)], how="vertical_relaxed")
-    named = both.unique("household", keep="first").sort("household").collect(engine="streaming")
-    context.folder.write(LEFT_OUT, lambda path: named.write_csv(path))
-    return Counter(named["reason"].to_list())
+    later = (pl.col("reason") == ABSENT).fill_null(False)
+    named = both.sort(later, maintain_order=True).unique("household", keep="first").sort("household")
+    named = named.collect(engine="streaming").lazy()
+    quality = [pl.scan_parquet(part.beside(QUALITY)) for part in made]
+    every = pl.concat([*quality, *gone], how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
+    out = pl.col("why").is_not_null()
+    told = every.join(named.rename({"reason": "why"}), on="household", how="full", coalesce=True).with_columns(
+        verdict=pl.when(out).then(pl.lit("left out")).otherwise(pl.col("verdict")),
+        reason=pl.when(out).then(pl.col("why")).otherwise(pl.col("reason")),
+    )
+    context.folder.write(QUALITY_TABLE, lambda path: as_cells(told.drop("why").sort("household")).sink_csv(path))
+    context.folder.write(LEFT_OUT, lambda path: as_cells(named).sink_csv(path))
+    return Counter(named.select("reason").collect()["reason"].to_list())
 
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Yesterday | None) -> Job:
@@ -403,6 +424,6 @@ def refuse_other_groups(context: Context, shards: Sequence[Part]) -> None:
     if missing:
         raise InputError(
             f"dir: readings that were missing or damaged when {context.folder.path.name} released would change its "
-            "groups, and a ledger fixes every household's neighbors at first use. Nothing was released. Households "
+            "groups, and a ledger fixes every household's neighbors at first use. Nothing more was released. Those "
             "that were left out can be released from a folder of their own; --update goes on with those that are in"
         )

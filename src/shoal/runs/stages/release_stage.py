@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.accounting.curve import round_up
 from shoal.card.digits import upper
-from shoal.card.facts import LISTED, MEANINGLESS, FitFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, Record, ReleaseFacts, Spent
 from shoal.codebooks.codebook import Codebook
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.graph import NeighborGraph
@@ -33,6 +32,7 @@ from shoal.ledger.overview import Overview
 from shoal.mechanism_reader import Releaser, load
 from shoal.meters.answered import NAMES
 from shoal.noise.source import standard_normals
+from shoal.plaintext import as_cells
 from shoal.runs.config import DELTA, Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.fitted import Fitted, fitted
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 SETTINGS = ("query", "scale")
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
+#: Times the largest answer of its group that a label's expected error may be: above any load there is.
+PLAUSIBLE = 10.0
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,18 @@ def released_table(shard: Fitted, graph: NeighborGraph, released: FloatArray) ->
 # ------------------------------------------------------------------ the stage
 
 
+def refuse(context: Context) -> None:
+    """Before anything is begun: no release that hides nobody, or that nobody can use."""
+    listing = context.listing(DESIGN)
+    refuse_empty_claims(load(hardest(listing).path), context.config)
+    refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
+
+
 def stage(context: Context) -> Made:
     """Every shard through the ledger under the name of this release: drawn by workers, charged here, then written."""
     config, name = context.config, context.release_name
-    listing, worst = context.listing(DESIGN), hardest_to_hide(context)
+    listing = context.listing(DESIGN)
+    worst = load(hardest(listing).path)
     Store(str(context.home)).sweep()
     with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
         budget_set = ledger.ensure_budget(worst.classes.labels, *default_budget(config))
@@ -152,13 +162,6 @@ def stage(context: Context) -> Made:
     facts = merge([_facts(part, name, head, identity, overview) for part in given])
     written = (RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ()))
     return Made(written, replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
-
-
-def hardest_to_hide(context: Context) -> Releaser:
-    """The mechanism of the shard that is hardest to hide in; refused where what it promises is nothing."""
-    worst = load(hardest(context.listing(DESIGN)).path)
-    refuse_empty_claims(worst, context.config)
-    return worst
 
 
 def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
@@ -233,7 +236,7 @@ def _released_before(
         if written is not None:
             raise LedgerError(
                 "ledger: answers of this release are written that this ledger does not have on record. It is not the "
-                "one they were charged to: restore that one, or name it with --ledger. Nothing was released"
+                "one they were charged to: restore that one, or name it with --ledger. Nothing more was released"
             )
         return None
     if written is not None:
@@ -291,10 +294,10 @@ def _tables(folder: Folder, parts: Sequence[Part], together: bool) -> None:
         shards.append(shard.with_columns(pl.col("group") + groups))
         groups += int(shard.select(pl.col("group").max()).collect().item())
     every = pl.concat(shards)
-    folder.write(CSV, lambda path: every.sink_csv(path))
+    folder.write(CSV, lambda path: as_cells(every).sink_csv(path))
     folder.write(PARQUET, lambda path: every.sink_parquet(path))
     if together:
-        folder.write(PUBLIC, lambda path: every.drop(parts[0].told(Shown).owner_columns).sink_csv(path))
+        folder.write(PUBLIC, lambda path: as_cells(every.drop(parts[0].told(Shown).owner_columns)).sink_csv(path))
 
 
 def _facts(part: Part, name: str, head: str, identity: str, overview: Overview) -> ReleaseFacts:
@@ -307,9 +310,7 @@ def _facts(part: Part, name: str, head: str, identity: str, overview: Overview) 
         head=head,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=None
-        if worst is None
-        else Spent(worst.epsilon, round_up(worst.spent), worst.budget, worst.releases, worst.mode),
+        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases, worst.mode),
         later_known=told.later_known,
         later_absolute=told.later_absolute,
     )
@@ -337,6 +338,16 @@ def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
             f"{config.epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta 1e-5); "
             "`shoal frontier` shows what an error buys"
             + (". --accept-no-guarantee releases it all the same" if reached < 1.0 else "")
+        )
+
+
+def refuse_useless_figures(designs: Sequence[DesignFacts]) -> None:
+    """Nothing is released, and nothing charged, that no reader could use."""
+    if not all(one.accuracy.beside_largest <= PLAUSIBLE for one in designs):
+        raise UnreachableError(
+            f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
+            "so nothing is released and nothing was charged. Leave out --method, which then releases the crowd's own "
+            "curve; or ask for a weaker guarantee, a larger ε or δ"
         )
 
 

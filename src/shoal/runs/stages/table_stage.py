@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.card.digits import counted
+from shoal.card.digits import counted, upper
 from shoal.card.facts import LISTED, FitFacts
 from shoal.card.measures import group_sizes
 from shoal.classdata.class_table import SUFFIX, ClassTable, label_means
@@ -106,6 +106,7 @@ def do(task: TableTask) -> FitFacts:
     graph = group_graph(table.labels, hiding)
     strange = 0
     if not task.constant:
+        _refuse_copies(table)
         table, strange = _with_laws(table, graph)
     return replace(_written(task, table, graph, hiding, gone), not_gaussian=strange)
 
@@ -140,6 +141,19 @@ def _with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int
         degrees[members] = laws.observations(laws.labels)[1][rows]
         strange += int((~laws.checks().gaussian).sum())
     return replace(table, covs=covs, degrees=degrees), strange
+
+
+def _refuse_copies(table: ClassTable) -> None:
+    """Independent draws of a continuous law are never equal, and the promise counts on their being independent."""
+    import polars as pl
+
+    rows = pl.DataFrame(table.values).with_columns(owner=table.owner)
+    copies = len(rows) - rows.n_unique()
+    if copies:
+        raise InputError(
+            f"table: {counted(copies, 'row')} of a label repeat another of its rows exactly. Rows of a label must be "
+            "independent of each other: leave out what is there twice, or have columns that tell such rows apart"
+        )
 
 
 def _refuse_nobody(names: Sequence[str], gone: Mapping[str, str], crowd: int) -> None:
@@ -267,6 +281,11 @@ def _about(rows: GroupedRows, facts: FitFacts) -> tuple[str, ...]:
         "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
         "weight.",
     ]
+    if rows.most > 1:
+        said.append(
+            f"Rows alone can support no δ below about {upper(3 / rows.fewest, 2)}, three over the fewest rows of a "
+            "label: a smaller one rests on the Gaussian law of the rows."
+        )
     if facts.not_gaussian:
         said.append(
             f"THE LAW IS DOUBTFUL: the rows of {facts.not_gaussian} of {counted(facts.labels, 'label')} do not look "
