@@ -26,6 +26,13 @@ FIRST = (
 TESTS = Path(__file__).parent
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _ledgers_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test touches the ledger of whoever runs it; each run has one in its folder, so that runs do not meet."""
+    os.environ["SHOAL_LEDGER"] = "folder"
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {TESTS / name: number for number, name in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(item.path, len(FIRST)))

@@ -22,6 +22,8 @@ from shoal.graph import NeighborGraph
 from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
 
+#: Above what was computed here, so that it is above what other routes to the same δ find as well.
+HEADROOM = 1e-9
 #: Put at infinity for the rounding of dp_accounting's own sums.
 SUMS = 1e-12
 
@@ -144,7 +146,7 @@ def _profile(mechanism: Releaser, epsilon: FloatArray, scope: str) -> FloatArray
     curve = np.asarray(mechanism.curve(epsilon, scope=scope).delta_upper, dtype=np.float64)
     rows = 1.0 if scope == "answer" else 2.0
     beside = rows * mechanism.finite_precision_tv * (1.0 + np.exp(np.minimum(epsilon, 700.0)))
-    found: FloatArray = np.minimum((curve + beside) * (1 + 2.0**-50), 1.0)
+    found: FloatArray = np.minimum((curve + beside) * (1 + HEADROOM), 1.0)
     return found
 
 

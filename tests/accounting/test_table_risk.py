@@ -17,7 +17,7 @@ from families import complete, random_family
 from shoal.accounting import risk as risks
 from shoal.accounting.assignments import likeliest
 from shoal.accounting.releases import Releases
-from shoal.accounting.risk import identification_risk, named_at_most, naming_bound
+from shoal.accounting.risk import identification_risk, named_at_most, named_in_group, naming_bound
 from shoal.errors import InputError
 
 
@@ -126,6 +126,7 @@ def test_the_bound_of_a_complete_group(n, epsilon):
     exact = (grow + (n - 1) * delta) / (grow + n - 1)
     ours = naming_bound(np.full(n, n - 1), epsilon, n * (n - 1) / 2 * delta)
     assert exact <= ours <= exact * (1 + 1e-11)
+    assert exact <= named_in_group(n, epsilon, delta) <= exact * (1 + 1e-13)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)

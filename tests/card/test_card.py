@@ -142,8 +142,10 @@ def test_errors_by_step_are_told_of_crowds_only(members: int, told: bool) -> Non
     found = card.to_dict()["accuracy"]
     assert (found["rmse_by_step"] is not None) is told
     assert (found["bias_by_step"] is not None) is told
-    assert (found["interval"] is not None) is told
+    assert found["interval"] is None  # its ends are those of the largest and the smallest answer
     assert ("| step |" in card.to_markdown()) is told
+    noisy = shoal.release_card(shoal.design(classes, graph, "white", 1.0, 4.0)).to_dict()["accuracy"]
+    assert (noisy["interval"] is not None) is told
     if told:
         assert all(f"{value:.1e}" == f"{value:e}".replace("00000", "") for value in found["rmse_by_step"])
         for shown, true in zip(found["rmse_by_step"], card.design.accuracy.rmse_by_entry, strict=True):

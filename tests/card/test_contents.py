@@ -13,6 +13,7 @@ import pytest
 import shoal
 from shoal.card.card import ReleaseCard
 from shoal.card.contents import Contents, gather
+from shoal.card.digits import up
 from shoal.card.exhibits import Exhibits
 from shoal.card.privacy import BARS, curves, edge_deltas_upper, edges, frontier_section
 from shoal.card.section import Section
@@ -176,8 +177,9 @@ def test_the_audit_stands_beside_the_promise(contents: Contents, release: dict[s
     values = {row["name"]: row["value"] for row in naming["rows"]}
     assert values["attack achieved"] == audit["naming"]["accuracy"]
     assert values["promised at most"] == release["card"].to_dict()["identification"]["success_upper"]
-    promised, proved = ([p[1] for p in s["points"]] for s in by_epsilon["series"])
-    assert all(b <= a for a, b in zip(promised, proved, strict=True))
+    promised, proved = ({p[0]: p[1] for p in s["points"]} for s in by_epsilon["series"])
+    assert promised == {e: up(delta) for e, delta in release["card"].design.curve}
+    assert all(delta <= min(p for e, p in promised.items() if e <= at) for at, delta in proved.items())
 
 
 def test_ledger_state_is_shown_on_the_safe_side(card: ReleaseCard, shown: Exhibits) -> None:

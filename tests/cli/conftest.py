@@ -25,7 +25,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, meters: Path) -> Path:
     out = tmp_path_factory.mktemp("runs") / "january"
     done = call("run", meters, "--out", out, *SMALL, "--origin", "2024-01-17T18:00", "--json")
     assert done.code == 0, done.err
-    assert done.json["did"] == ["fit", "design", "release", "audit", "card", "report"]
+    assert done.json["did"] == ["fit", "design", "audit", "release", "card", "report"]
     return out
 
 
@@ -44,6 +44,7 @@ def unreleased(january: Path) -> Path:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     state = json.loads((january / "state.json").read_text())
     state["stages"] = {name: state["stages"][name] for name in ("fit", "design")}
+    state["ledger"] = None
     (january / "state.json").write_text(json.dumps(state))
     return january
 

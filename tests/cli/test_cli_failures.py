@@ -177,7 +177,7 @@ def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(audit_stage, "sampled", interrupted)
         refused("run", "--out", unreleased, code=130, says="the same `shoal run` continues")
-    assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "card", "report"]
+    assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "release", "card", "report"]
 
 
 def test_two_at_once(january):

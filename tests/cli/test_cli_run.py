@@ -127,7 +127,7 @@ def test_another_guarantee_after_a_release_is_refused_with_its_cost(january, cha
     done = call("run", "--out", january, "--epsilon", "0.5", "--again", "--json")
     assert done.code == 0, done.err
     assert done.json["release"] == 2
-    assert done.json["did"] == ["design", "release", "audit", "card", "report"]
+    assert done.json["did"] == ["design", "audit", "release", "card", "report"]
     assert done.json["stages"]["design"]["epsilon"] == 0.5
     assert charges(january) == 24
     assert (january / "earlier" / "1" / "released.csv").is_file()
@@ -234,5 +234,5 @@ def test_one_line_per_stage_where_there_is_no_terminal(january):
     (january / "audit.json").unlink()
     done = call("run", "--out", january)
     assert [line.partition(":")[0] for line in done.err.splitlines()] == [
-        "fit", "design", "release", "audit", "card", "report",
+        "fit", "design", "audit", "release", "card", "report",
     ]  # fmt: skip

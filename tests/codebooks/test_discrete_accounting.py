@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import shoal
+from shoal.accounting.risk import named_in_group
 from shoal.codebooks import atoms
 from shoal.codebooks.atoms import LossAtoms
-from shoal.codebooks.guesses import law_test, naming_bound, naming_success
+from shoal.codebooks.guesses import law_test, naming_success
 from shoal.codebooks.odds import WHOLE
 
 mp.dps = 50
@@ -165,7 +166,7 @@ def test_naming_is_the_best_attack_and_below_its_bound(epsilon: float) -> None:
     exact = sum(Fraction(max(column), 6 * WHOLE) for column in zip(*counts, strict=True))
     found = naming_success(book, "0")
     assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 10**12))
-    assert found <= naming_bound(6, epsilon)
+    assert found <= named_in_group(6, epsilon)
     prior = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
     assert naming_success(book, "0", prior) >= 0.5
 

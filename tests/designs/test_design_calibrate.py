@@ -93,3 +93,23 @@ def test_lower_bound_of_constants() -> None:
 def test_lower_bound_vanishes_with_perfection() -> None:
     classes, graph = trial()
     assert shoal.design(classes, graph, "center", 1.0, 3.0).certificate.lower_bound == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "scope"), [("white", "table"), ("paper", "answer"), ("center", "table"), ("mean", "table")]
+)
+def test_a_weaker_guarantee_never_costs_more(method: str, scope: str) -> None:
+    rng = np.random.default_rng(11)
+    means, roots = rng.standard_normal((4, 2)), rng.standard_normal((4, 2, 2))
+    families = [
+        shoal.GaussianClasses.deterministic(means),
+        shoal.GaussianClasses(0.4 * means, roots @ roots.transpose(0, 2, 1)),
+    ]
+    for classes in families:
+        graph = shoal.NeighborGraph.complete(classes.labels)
+        spent = {
+            (epsilon, delta): shoal.calibrate(classes, graph, method, epsilon, delta, scope=scope, tolerance=0.02).rho
+            for epsilon, delta in [(0.3, 1e-6), (1.0, 1e-6), (4.0, 1e-6), (4.0, 0.01)]
+        }
+        largest = [float(rho.max()) for rho in spent.values()]
+        assert largest == sorted(largest, reverse=True)

@@ -42,10 +42,3 @@ def test_calibrated_for_several_answers(problem) -> None:
     found = shoal.calibrate(classes, graph, "mean", epsilon=1.0, delta=1e-5, scope="table", times=50)
     composed = shoal.privacy_curve([found.output] * 50, graph, 1.0, scope="table")
     assert float(composed.delta_upper) <= found.certificate.delta_upper <= 1e-5
-
-
-def test_a_proof_of_one_answer_is_not_passed_off_for_several(problem) -> None:
-    pytest.importorskip("flint")
-    classes, graph = problem
-    with pytest.raises(shoal.InputError, match="is for 7 answers"):
-        shoal.prove(shoal.design(classes, graph, "white", epsilon=1.0, rho=30.0, times=7))

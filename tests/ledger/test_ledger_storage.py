@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 from releasing import answer, point
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 
 import shoal
 from shoal import BudgetError, InputError, Ledger, LedgerError, mechanism_bound
 from shoal.ledger import schema
 from shoal.ledger.chain import START, Head, follow
-from shoal.ledger.storage import Storage
+from shoal.ledger.storage import Storage, _explained
 
 
 def ask(ledger: Ledger, query: object, label: str = "h0") -> np.ndarray:
@@ -216,6 +219,87 @@ def test_an_unreachable_server_is_an_error_without_secrets(tmp_path: Path) -> No
         Ledger.open(f"postgresql://user:secret@/db?host={tmp_path}", timeout=1)
     assert "secret" not in str(error.value)
     assert error.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('FATAL:  password authentication failed for user "anna"', "refuses the password; set PGPASSWORD"),
+        ("fe_sendauth: no password supplied", "asks for a password; set PGPASSWORD"),
+        ('could not translate host name "db.exmaple" to address', "no server of this name"),
+        ("[Errno -2] failed to resolve host 'db.exmaple': Name or service not known", "no server of this name"),
+        ("Connection refused\n\tIs the server running", "nothing listens at this host and port"),
+        ('FATAL:  database "ledgr" does not exist', "no such database"),
+        ('FATAL:  role "anna" does not exist', "no such user"),
+        ("connection timeout expired", "does not answer"),
+    ],
+)
+def test_why_there_is_no_connection(said: str, told: str) -> None:
+    found = str(_explained(OperationalError("", {}, Exception(said))))
+    assert "cannot be reached" in found
+    assert told in found
+    assert not any(name in found for name in ("anna", "exmaple", "ledgr"))
+
+
+def test_a_server_says_what_is_wrong(postgres: Callable[[], str]) -> None:
+    """No such database, no such user, a port where nothing is: as the driver really puts it."""
+    url = make_url(postgres())
+    wrong = {
+        "no such database": url.set(database="none_such"),
+        "no such user": url.set(username="nobody_such"),
+        "nothing listens": make_url("postgresql://shoal@127.0.0.1:9/ledger"),
+        "no server of this name": make_url("postgresql://shoal@none.invalid/ledger"),
+    }
+    for told, address in wrong.items():
+        with pytest.raises(LedgerError, match=told):
+            Ledger.open(address.render_as_string(hide_password=False), timeout=5)
+
+
+@pytest.mark.parametrize("port", ["abc", "70000", "0"])
+def test_a_malformed_port(port: str) -> None:
+    with pytest.raises(InputError, match="port from 1 to 65535"):
+        Ledger.open(f"postgresql://owner@db:{port}/ledger")
+
+
+def test_a_failed_reading_says_nothing_about_what_was_recorded(sqlite_url: str) -> None:
+    """It may come after a charge that stands."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.budget(1.0, 0.01)
+        ask(ledger, "a")
+        for transaction, silent in ((ledger._storage.reading, True), (ledger._storage.writing, False)):
+            with pytest.raises(LedgerError) as error, transaction() as inside:
+                inside.run("this is not SQL")
+            assert ("recorded" not in str(error.value)) is silent
+        assert "what was recorded before stands" in str(error.value)
+
+
+def test_a_copy_in_a_folder_that_cannot_be_written_to() -> None:
+    """A backup medium: file and folder read-only; root is asked to be somebody else meanwhile."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        with Ledger.open(folder / "ledger.db") as ledger:
+            ledger.budget(1.0, 0.01)
+            ask(ledger, "a")
+            head = ledger.head
+        assert not list(folder.glob("*-wal"))
+        (folder / "ledger.db").chmod(0o444)
+        folder.chmod(0o555)
+        root = os.geteuid() == 0
+        if root:
+            os.seteuid(65534)
+        try:
+            with Ledger.open(folder / "ledger.db", create=False) as copy:
+                assert copy.verify(head=str(head))
+                assert copy.spent()["h0"].releases == 1
+                with pytest.raises(LedgerError, match="read-only"):
+                    copy.budget(2.0, 0.5)
+        finally:
+            if root:
+                os.seteuid(0)
+        assert [path.name for path in folder.iterdir()] == ["ledger.db"]
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
 
 
 def test_a_server_that_goes_away(postgres: Callable[[], str]) -> None:

@@ -103,7 +103,7 @@ def test_the_card_covers_every_certificate(finished: Path) -> None:
     # What holds at an ε holds at every larger one.
     worst = [np.minimum.accumulate(m.released_curve(card["curve"]["epsilon"]).delta_upper) for m in made]
     assert (np.array(card["curve"]["delta"]) >= np.max(worst, axis=0)).all()
-    assert card["accuracy"]["rho_largest"] >= max(float(m.rho.max()) for m in made)
+    assert card["accuracy"]["rho_largest"] is None  # that of one household
     assert card["accuracy"]["rho_mean"] >= np.concatenate([m.rho for m in made]).mean()
     assert card["composition"]["largest"]["spent"] <= card["composition"]["largest"]["budget"]
 
@@ -140,7 +140,7 @@ def test_a_command_runs_it_and_the_second_time_nothing(tmp_path: Path, days: tup
     code, out, err = called(*arguments, "--json")
     assert code == 0, err
     told = json.loads(out)
-    assert told["did"] == ["fit", "design", "release", "audit", "card", "report"]
+    assert told["did"] == ["fit", "design", "audit", "release", "card", "report"]
     assert (tmp_path / "run" / "report.html").is_file()
     answers = charged(tmp_path / "run")
     assert len(answers) == told["stages"]["release"]["labels"]

@@ -15,9 +15,10 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.assignments import likeliest
 from shoal.accounting.releases import SCOPES
+from shoal.accounting.risk import named_in_group
 from shoal.audits.confidence import lower_bound, upper_bound
 from shoal.codebooks.codebook import Codebook
-from shoal.codebooks.guesses import law_test, naming_bound
+from shoal.codebooks.guesses import law_test
 from shoal.codebooks.odds import probabilities
 
 #: Share of the error probability for the law tests; the rest is for naming.
@@ -107,7 +108,7 @@ def audit_book(
         named += int(right.sum())
         rows += n_samples
         # Of the groups together: rows of each are looked at equally often.
-        promise += naming_bound(n, book.epsilon) / len(groups)
+        promise += named_in_group(n, book.epsilon) / len(groups)
         guessing += 1.0 / n / len(groups)
     share = (1.0 - LAWS) * error / 2
     low, high = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -73,7 +74,7 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
     unit = short_unit(found.unit)
     steps, entry = np.arange(1, len(found.squares) + 1), card.fit.entry
     digits = SHOWN_DIGITS if shown is None else DIGITS  # a page for everybody says what the card says
-    biases = [float(nearest(bias, digits)) for bias in found.bias_by_entry]
+    biases = [math.nan if not math.isfinite(bias) else float(nearest(bias, digits)) for bias in found.bias_by_entry]
     drawn = [
         series(
             "error that privacy adds",
@@ -84,14 +85,23 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
         series("its bias", points(steps, np.array(biases)), color=3, dash=True),
     ]
     where = "own unit" if found.unit == OWN else f"in {found.unit}"
+    heading, public, noun = "What it costs in accuracy", shown is None, card.fit.noun
+    if public and not card.tells_errors:
+        return Section("accuracy", heading, missing=f"Errors are told of {CROWD} {many(noun)} or more.")
+    over = f"Over all {many(entry)}: {upper(found.rmse, digits)}{unit}"
+    if not public or card.tells_worst:
+        over += (
+            f"; for the worst {noun} {upper(found.rmse_largest, digits)}{unit}. Budget spent: ρ = "
+            f"{upper(found.rho_largest, digits)} per entry at most" + (", in squared log units" if found.ratio else "")
+        )
+    if found.answer_mean is not None:
+        over += f". Answers average {nearest(found.answer_mean, min(digits, 3))}{unit}"
     says = [
-        f"Error that the mechanism adds at each {entry}, over all {many(card.fit.noun)} ({where}): root mean square, "
+        f"Error that the mechanism adds at each {entry}, over all {many(noun)} ({where}): root mean square, "
         "expected, and the part of it that always points the same way (bias).",
-        f"Over all {many(entry)}: {upper(found.rmse, digits)}{unit}; for the worst {card.fit.noun} "
-        f"{upper(found.rmse_largest, digits)}{unit}. Budget spent: ρ = {upper(found.rho_largest, digits)} per entry at "
-        "most" + (", in squared log units." if found.ratio else "."),
+        f"{over}.",
     ]
-    if found.ratio:
+    if found.ratio and (not public or (card.design.by_step and found.noise_alone)):
         low, high = ratios(found)
         says.append(
             f"For every label and step, at least {found.coverage:.0%} of released values lie between {low} "
@@ -100,8 +110,8 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
     before, after = card.fit.later_error, None if card.release is None else card.release.later_error
     if before is not None and after is not None:
         says.append(
-            f"Against what came later, over all of it: mean absolute error {upper(after)}{unit} as released, "
-            f"{nearest(before)}{unit} without protection."
+            f"Against what came later, over all of it: mean absolute error {upper(after, digits)}{unit} as released, "
+            f"{nearest(before, min(digits, 3))}{unit} without protection."
         )
     if shown is not None and shown.later:
         drawn += [series(name, points(steps, error), color=1 + i) for i, (name, error) in enumerate(shown.later)]
@@ -110,9 +120,9 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
             + (f", of {shown.scope}." if shown.scope else ".")
         )
     plots: tuple[dict[str, Any], ...] = (lines(f"Error by {entry}", axis(entry), axis(unit.strip()), drawn),)
-    if shown is None and not card.design.by_step:
-        says[0], plots = f"Errors by {entry} are told only where every {card.fit.noun} is one of {CROWD} or more.", ()
-    return Section("accuracy", "What it costs in accuracy", tuple(says), plots)
+    if public and not card.design.by_step:
+        says[0], plots = f"Errors by {entry} are told only where every {noun} is one of {CROWD} or more.", ()
+    return Section("accuracy", heading, tuple(says), plots)
 
 
 def points(x: Iterable[Any], y: Iterable[Any]) -> list[Point]:

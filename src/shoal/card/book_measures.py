@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from shoal.audits.book_audit import BookAudit
 from shoal.card.facts import Accuracy, AuditFacts, DesignFacts, Found, Named, Naming, naming_bound, tpr_bound
-from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, OWN, group_sizes, groups_digest
+from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, OWN, errors, group_sizes, groups_digest
 from shoal.codebooks.codebook import Codebook
 from shoal.codebooks.odds import probabilities
 from shoal.matrices import EPS
-from shoal.validation import FloatArray
 
 METHOD = "codebook"
 
@@ -70,47 +69,30 @@ def book_facts(
 
 def book_accuracy(book: Codebook, labels: Sequence[str], unit: str = OWN) -> Accuracy:
     """Errors of what may be drawn for some labels, expected; the interval holds everything that may be."""
-    squares, biases, answers = [], [], []
-    sums: dict[int, list[FloatArray]] = {}
+    squares, biases, rows = [], [], []
     low, high = (np.full(book.answers.shape[1], end) for end in (math.inf, -math.inf))
     for label in labels:
         group, row = book.place(label)
-        off = group.curves - book.answers[group.members[row]]
+        rows.append(int(group.members[row]))
+        off = group.curves - book.answers[rows[-1]]
         odds = probabilities(group.counts[row])[:, None]
         squares.append((odds * off**2).sum(axis=0) * (1 + 64 * EPS))
         biases.append((odds * off).sum(axis=0))
-        answers.append(book.answers[group.members[row]])
-        spread = squares[-1] - biases[-1] ** 2
-        old = sums.get(int(group.members[0]), [0.0 * spread] * 3)
-        sums[int(group.members[0])] = [a + b for a, b in zip(old, (spread, biases[-1], answers[-1]), strict=True)]
         there = odds[:, 0] > 0
         low, high = np.minimum(low, off[there].min(axis=0)), np.maximum(high, off[there].max(axis=0))
-    rho = book.rho[[book.position(label) for label in labels]]
-    each = np.array(squares)
-    return Accuracy(
-        labels=len(labels),
+    group_of = np.zeros(len(book.answers), dtype=np.int64)
+    for number, group in enumerate(book.groups):
+        group_of[group.members] = number
+    return errors(
+        book.rho[rows],
+        np.array(squares),
+        np.array(biases),
+        book.answers[rows],
+        group_of[rows],
         unit=unit,
-        rho=math.fsum(rho),
-        rho_largest=float(rho.max()),
-        squares=tuple(math.fsum(column) for column in each.T),
-        biases=tuple(math.fsum(column) for column in np.array(biases).T),
-        square_largest=float(each.mean(axis=1).max()),
-        answers=math.fsum(np.mean(answers, axis=1)),
-        grid=(0.0,) * book.answers.shape[1],
+        interval=(low, high),
         coverage=1.0,
-        interval=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)),
-        total_error=_total_error(sums.values()),
     )
-
-
-def _total_error(sums: Iterable[Sequence[FloatArray]]) -> float | None:
-    """Largest root mean square error of a group's total, relative to it; None where a total is not above zero."""
-    worst = 0.0
-    for variance, bias, total in sums:
-        if not (total > 0).all():
-            return None
-        worst = max(worst, float((np.sqrt(np.maximum(variance, 0.0) + bias**2) / total).max()))
-    return worst * (1 + 1e-9)
 
 
 def book_audit_facts(audit: BookAudit, book: Codebook, *, of_groups: int = 0, rule: str = "") -> AuditFacts:

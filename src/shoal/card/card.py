@@ -19,7 +19,7 @@ import shoal
 from shoal.audits.verdict import Audit
 from shoal.card.assumptions import question
 from shoal.card.digits import down, nearest, up
-from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards, promised
+from shoal.card.facts import CROWD, AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards, promised
 from shoal.card.measures import audit_facts, design_facts, fit_facts, guard_facts, ledger_facts
 from shoal.card.promise import HOLDERS
 from shoal.errors import InputError
@@ -54,8 +54,16 @@ class ReleaseCard:
         audit: AuditFacts | None = None,
         guard: Guard | None = None,
     ) -> ReleaseCard:
-        """The card of a release from the facts of its stages, each of all shards together."""
-        return cls(fit, design, release, audit, guard if guard is not None or audit is None else audit.guard)
+        """The card of a release from the facts of its stages, each of all shards together.
+
+        A guard looks at some groups, for which a smaller δ may hold than for all: no figure of it is told that is below
+        what the card promises.
+        """
+        guard = guard if guard is not None or audit is None else audit.guard
+        if guard is not None and guard.notion == design.notion:
+            names = ("promise", "delta_at_confidence", "noise_alone")
+            guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in names})
+        return cls(fit, design, release, audit, guard)
 
     @property
     def digest(self) -> str:
@@ -71,6 +79,17 @@ class ReleaseCard:
     def statement(self) -> str:
         """The guarantee in figures, or that there is none."""
         return self.design.statement
+
+    @property
+    def tells_errors(self) -> bool:
+        """Whether errors over all labels may be published: of fewer than a crowd they would tell of the answers."""
+        return self.fit.fitted_on_private_data is not True or self.design.accuracy.labels >= CROWD
+
+    @property
+    def tells_worst(self) -> bool:
+        """Whether the error of one label, the worst, may be: only where it tells of the noise and of no answer."""
+        found = self.design.accuracy
+        return self.fit.fitted_on_private_data is not True or (found.noise_alone and not found.ratio)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings, with the digest."""
@@ -288,37 +307,45 @@ def _query(design: DesignFacts) -> dict[str, Any]:
 
 
 def _accuracy(card: ReleaseCard) -> dict[str, Any]:
-    found = card.design.accuracy
-    later = None if card.release is None else card.release.later_error
+    """Errors over crowds, with few digits; None where they could be solved for the answers behind them."""
+    found, told, worst = card.design.accuracy, card.tells_errors, card.tells_worst
+    before, after = card.fit.later_error, None if card.release is None else card.release.later_error
+    metered = told and after is not None
     return {
         "unit": found.unit,
-        "rho_largest": up(found.rho_largest),
-        "rho_mean": up(found.rho_mean),
+        "rho_largest": up(found.rho_largest) if worst else None,
+        "rho_mean": up(found.rho_mean, SHOWN_DIGITS) if told else None,
         "grid": list(found.grid),
         "coverage": found.coverage,
         **_by_step(card.design),
-        "rmse": up(found.rmse, SHOWN_DIGITS),
-        "rmse_worst_label": up(found.rmse_largest, SHOWN_DIGITS),
-        "answer_mean": None if found.answer_mean is None else _finite(found.answer_mean),
-        "total_error": None if found.total_error is None else up(found.total_error),
-        "price": None if later is None or not card.fit.later_error else up(later / card.fit.later_error),
-        "later_error": None if later is None else {"released": up(later), "unprotected": card.fit.later_error},
+        "rmse": up(found.rmse, SHOWN_DIGITS) if told else None,
+        "rmse_worst_label": up(found.rmse_largest, SHOWN_DIGITS) if worst else None,
+        "answer_mean": _few(found.answer_mean) if told else None,
+        "total_error": up(found.total_error, SHOWN_DIGITS) if told else None,
+        "price": up(after / before, SHOWN_DIGITS) if metered and before and after is not None else None,
+        "later_error": {"released": up(after, SHOWN_DIGITS), "unprotected": _few(before)} if metered else None,
     }
 
 
 def _by_step(design: DesignFacts) -> dict[str, Any]:
     """Errors entry by entry, where that cannot be solved for the answers behind them.
 
-    A mean error and a mean square are two equations for the answers of a group: enough for a group of two.
+    A mean error and a mean square are two equations for the answers of a group: enough for a group of two. The ends of
+    an interval that holds every label's error are those of the largest and the smallest answer, but for noise alone.
     """
     found, name = design.accuracy, "ratio_interval" if design.accuracy.ratio else "interval"
     if not design.by_step:
         return {name: None, "rmse_by_step": None, "bias_by_step": None}
     return {
-        name: [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in found.interval],
+        name: [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in found.interval] if found.noise_alone else None,
         "rmse_by_step": [up(value, SHOWN_DIGITS) for value in found.rmse_by_entry],
-        "bias_by_step": [float(nearest(value, SHOWN_DIGITS)) for value in found.bias_by_entry],
+        "bias_by_step": [_few(value) for value in found.bias_by_entry],
     }
+
+
+def _few(value: float | None) -> float | None:
+    """A figure without a safe side, with the digits of a card."""
+    return None if value is None or not math.isfinite(value) else float(nearest(value, SHOWN_DIGITS))
 
 
 def _model(fit: FitFacts, guard: Guard | None) -> dict[str, Any]:
@@ -385,9 +412,5 @@ def _left_out(card: ReleaseCard) -> dict[str, Any]:
         "labels": card.fit.left_out,
         "reasons": [[reason, number] for reason, number in card.fit.reasons],
         "newcomers": card.fit.newcomers,
-        "shards": [lost.to_json() for lost in lost_shards(card.fit, card.design, card.release)],
+        "shards": [{"stage": lost.stage, "key": lost.key} for lost in lost_shards(card.fit, card.design, card.release)],
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

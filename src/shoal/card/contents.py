@@ -27,6 +27,7 @@ class Contents:
     """A page before it becomes HTML; ``to_dict`` is what the page carries as JSON."""
 
     title: str
+    about: tuple[str, ...]  #: what the data are and from when
     public: bool
     meaningful: bool
     statement: str
@@ -39,8 +40,8 @@ class Contents:
         return asdict(self)
 
 
-def gather(card: ReleaseCard, shown: Exhibits | None = None, title: str | None = None) -> Contents:
-    """The contents of the data owner's page; without exhibits, of the public one."""
+def gather(card: ReleaseCard, shown: Exhibits | None = None, title: str | None = None, made: str = "") -> Contents:
+    """The contents of the data owner's page; without exhibits, of the public one. ``made`` is when it was released."""
     public = shown is None
     found: list[Section | None] = []
     if shown is not None and shown.price:
@@ -62,6 +63,11 @@ def gather(card: ReleaseCard, shown: Exhibits | None = None, title: str | None =
     ]
     return Contents(
         title=TITLE if title is None else str(title),
+        about=(
+            *([f"Data: {card.fit.source}."] if card.fit.source and not public else []),
+            *card.fit.about,
+            *([f"Released {made}."] if made else []),
+        ),
         public=public,
         meaningful=card.meaningful,
         statement=card.statement,

@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal import __version__
 from shoal.card.assumptions import question
-from shoal.card.card import ReleaseCard
+from shoal.card.card import SHOWN_DIGITS, ReleaseCard
 from shoal.card.digits import many, up, upper
 from shoal.card.facts import ReleaseFacts
 from shoal.card.promise import promise
@@ -97,7 +97,11 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "mechanisms": f"{design.method} of shoal {__version__}: affine map and Gaussian noise per label, "
                 f"cryptographic source, exact arithmetic, finite precision {upper(design.finite_precision)} of delta "
                 f"included; mechanism {design.digest[:16]}, card {card.digest[:16]}",
-                "justification": f"Root mean squared error {upper(accuracy.rmse)} ({accuracy.unit}). "
+                "justification": (
+                    f"Root mean squared error {upper(accuracy.rmse, SHOWN_DIGITS)} ({accuracy.unit}). "
+                    if card.tells_errors
+                    else ""
+                )
                 + ("No audit." if audit is None else f"Audit: {audit.verdict} at confidence {audit.confidence:g}."),
             },
             "resources": {"registry_authors": [own["registry_authors"]]},

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import counted, down, lower, nearest, percent, plain, share, up, upper
 from shoal.card.exhibits import Exhibits
-from shoal.card.facts import AuditFacts, Found, promised
+from shoal.card.facts import AuditFacts, DesignFacts, Found, promised
 from shoal.card.privacy import floor_of
 from shoal.card.promise import HOLDERS
 from shoal.card.section import Plot, Section, Table, axis, bars, lines, series
@@ -63,7 +63,7 @@ def attack(card: ReleaseCard, shown: Exhibits | None) -> Section:
     )
     notes: list[str] = []
     if shown is not None:
-        plots += _by_epsilon(audit)
+        plots += _by_epsilon(card.design, audit)
         notes = [_finding(one) for one in audit.findings[:TOLD]]
     elif audit.violations or audit.mismatches:
         notes = [f"{counted(audit.violations, 'finding')} that lessen privacy, {audit.mismatches} that do not."]
@@ -79,16 +79,16 @@ def _would_have_seen(audit: AuditFacts) -> str:
     return f"It would have noticed a true δ of {delta}, or {shortage} too little variance; less may pass unseen."
 
 
-def _by_epsilon(audit: AuditFacts) -> list[Plot]:
-    """Worst proved δ and the promise at each ε, where all edges share their ε."""
+def _by_epsilon(design: DesignFacts, audit: AuditFacts) -> list[Plot]:
+    """Worst proved δ and what the card promises, where all edges share their ε."""
     if len(audit.curve) < 2:
         return []
-    curve = sorted(audit.curve)
+    proved = [(e, down(d), lower(d)) for e, d, _ in sorted(audit.curve)]
     drawn = [
-        series("promised, at most", [(e, up(p), upper(p)) for e, _, p in curve], color=0, thick=True),
-        series("proved by attack, at least", [(e, down(d), lower(d)) for e, d, _ in curve], color=2, dots=True),
+        series("promised, at most", [(e, up(d), upper(d)) for e, d in design.curve], color=0, thick=True, step=True),
+        series("proved by attack, at least", proved, color=2, dots=True),
     ]
-    y = axis("δ", "log", floor=floor_of(audit.delta_promised), most=1.0)
+    y = axis("δ", "log", floor=floor_of(design.delta), most=1.0)
     return [lines("Proved and promised", axis("ε"), y, drawn)]
 
 

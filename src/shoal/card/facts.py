@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Self
 
+from shoal.accounting.risk import named_in_group
 from shoal.card.assumptions import question
 from shoal.card.digits import upper
 from shoal.errors import InputError
@@ -164,6 +165,8 @@ class Accuracy(Record):
     interval: tuple[tuple[float, float], ...]  #: by entry: released − true, or released / true with ``ratio``
     ratio: bool = False
     total_error: float | None = None  #: largest over groups and entries: error of the group's total, relative to it
+    beside_largest: float = 0.0  #: largest over labels: error (root mean square) over the largest answer of its group
+    noise_alone: bool = False  #: nothing is moved: the interval is that of the noise, whatever the answers are
 
     @property
     def rho_mean(self) -> float:
@@ -206,6 +209,8 @@ class Accuracy(Record):
             square_largest=max(part.square_largest for part in parts),
             answers=math.fsum(known) if len(known) == len(parts) else None,
             grid=_worst(part.grid for part in parts),
+            beside_largest=max(part.beside_largest for part in parts),
+            noise_alone=all(part.noise_alone for part in parts),
             total_error=None
             if any(part.total_error is None for part in parts)
             else max(part.total_error for part in parts if part.total_error is not None),
@@ -499,12 +504,9 @@ def tpr_bound(false_positives: float, curve: Iterable[tuple[float, float]]) -> f
 def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:
     """At most this share of labels can be named right, in groups in which all are neighbors of all.
 
-    The attacker's answer X is an event S_X. Summing P_X(S_X) ≤ e^ε P_X'(S_X) + δ over the pairs of a group of n gives a
-    share s ≤ e^ε/(e^ε + n − 1) + δ; n times that is concave in n, so the share over all groups is at most its value at
-    their mean size, which is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
+    Their mean size is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
     """
-    bounds = [math.exp(e) / (math.exp(e) + 1 / guessing - 1) + delta for e, delta in curve if e < 700]
-    return min(_above(min(bounds, default=1.0)), 1.0)
+    return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
 def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, float]]) -> Naming:

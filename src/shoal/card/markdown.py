@@ -95,28 +95,36 @@ def _privacy(design: DesignFacts, noun: str) -> Iterator[str]:
 def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
     found = card.design.accuracy
     yield "## How accurate"
+    if not card.tells_errors:
+        yield f"Errors are told of {CROWD} {many(noun)} or more: of fewer they would tell of the answers themselves."
+        return
     unit = " in the answer's own unit" if found.unit == OWN else f" {found.unit}"
     squared = ", in squared log units" if found.ratio else ""
-    yield (
-        f"Root mean squared error {upper(found.rmse, SHOWN_DIGITS)}{unit}, at worst "
-        f"{upper(found.rmse_largest, SHOWN_DIGITS)}{short_unit(found.unit)} for one {noun}; ρ spent at most "
-        f"{upper(found.rho_largest, SHOWN_DIGITS)} per entry{squared}."
+    worst = (
+        f", at worst {upper(found.rmse_largest, SHOWN_DIGITS)}{short_unit(found.unit)} for one {noun}; ρ spent at most "
+        f"{upper(found.rho_largest, SHOWN_DIGITS)} per entry{squared}"
     )
+    yield f"Root mean squared error {upper(found.rmse, SHOWN_DIGITS)}{unit}{worst if card.tells_worst else ''}."
     if found.answer_mean is not None and found.answer_mean > 0:
         off = (
             ""
             if found.total_error is None
             else f" A group's total at a step is off by {percent(found.total_error)} at most."
         )
-        yield f"That is {percent(found.rmse / found.answer_mean)} of the mean answer.{off}"
+        yield (
+            f"The mean answer is {nearest(found.answer_mean, SHOWN_DIGITS)}{short_unit(found.unit)}: the error is "
+            f"{percent(found.rmse / found.answer_mean)} of it.{off}"
+        )
     before, after = card.fit.later_error, None if card.release is None else card.release.later_error
     if before is not None and after is not None:
         yield (
-            f"Against what came later, where that is known: mean absolute error {upper(after)} {found.unit} as "
-            f"released, {nearest(before)} {found.unit} without protection{price(before, after)}."
+            f"Against what came later, where that is known: mean absolute error {upper(after, SHOWN_DIGITS)} "
+            f"{found.unit} as released, {nearest(before, SHOWN_DIGITS)} {found.unit} without protection"
+            f"{price(before, after, SHOWN_DIGITS)}."
         )
     if card.design.by_step:
-        yield _table((card.fit.entry, "rmse", "bias", _interval_head(found)), _steps(found))
+        interval = (_interval_head(found),) if found.noise_alone else ()
+        yield _table((card.fit.entry, "rmse", "bias", *interval), _steps(found))
     else:
         yield f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more."
 
@@ -128,8 +136,8 @@ def _interval_head(found: Accuracy) -> str:
 def _steps(found: Accuracy) -> Iterator[tuple[str, ...]]:
     rows = zip(found.rmse_by_entry, found.bias_by_entry, found.interval, strict=True)
     for step, (rmse, bias, (low, high)) in enumerate(rows, start=1):
-        interval = f"{lower(low, SHOWN_DIGITS)} … {upper(high, SHOWN_DIGITS)}"
-        yield str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), interval
+        interval = (f"{lower(low, SHOWN_DIGITS)} … {upper(high, SHOWN_DIGITS)}",) if found.noise_alone else ()
+        yield str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *interval
 
 
 def _assurance(card: ReleaseCard) -> Iterator[str]:
@@ -182,7 +190,7 @@ def _absent(card: ReleaseCard) -> Iterator[str]:
     if fit.newcomers:
         yield f"{counted(fit.newcomers, fit.noun)} new, without a group yet: nothing was released about them."
     if lost:
-        yield "\n".join(f"- {one.stage} {_code(one.key[:12])}: {_text(one.message)}" for one in lost)
+        yield "Shards that could not be done:\n\n" + "\n".join(f"- {one.stage} {_code(one.key[:12])}" for one in lost)
 
 
 def _notion(design: DesignFacts) -> str:

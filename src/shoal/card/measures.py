@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -181,41 +182,78 @@ def accuracy_of(
     low, high = (mean - reach).min(axis=0), (mean + reach).max(axis=0)
     if ratio:
         low, high = np.exp(low), np.exp(high)
+    place = {name: i for i, name in enumerate(mechanism.graph.labels)}
+    found = errors(
+        mechanism.rho,
+        squares,
+        np.broadcast_to(biases, squares.shape),
+        answers,
+        mechanism.graph.components[[place[name] for name in mechanism.classes.labels]].astype(np.int64),
+        unit=unit,
+        interval=(low, high),
+        coverage=COVERAGE,
+    )
+    alone = mechanism.gain is None and not mechanism.bias.any()
+    return replace(found, grid=tuple(float(step) for step in mechanism.grid), ratio=ratio, noise_alone=alone)
+
+
+def errors(
+    rho: FloatArray,
+    squares: FloatArray,
+    biases: FloatArray,
+    answers: FloatArray | None,
+    groups: NDArray[np.int64],
+    *,
+    unit: str,
+    interval: tuple[FloatArray, FloatArray],
+    coverage: float,
+) -> Accuracy:
+    """Errors from those of every label, (n, k) expected squares and biases; ``groups`` is who hides among whom."""
     return Accuracy(
         labels=len(squares),
         unit=unit,
-        rho=math.fsum(mechanism.rho),
-        rho_largest=float(mechanism.rho.max()),
+        rho=math.fsum(rho),
+        rho_largest=float(rho.max()),
         squares=tuple(math.fsum(column) for column in squares.T),
-        biases=tuple(math.fsum(column) for column in np.broadcast_to(biases, squares.shape).T),
+        biases=tuple(math.fsum(column) for column in biases.T),
         square_largest=float(squares.mean(axis=1).max()),
         answers=None if answers is None else math.fsum(answers.mean(axis=1)),
-        grid=tuple(float(step) for step in mechanism.grid),
-        coverage=COVERAGE,
-        interval=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)),
-        ratio=ratio,
-        total_error=None if answers is None else _total_error(mechanism, squares, biases, answers),
+        grid=(0.0,) * squares.shape[1],
+        coverage=coverage,
+        interval=tuple((float(a), float(b)) for a, b in zip(*interval, strict=True)),
+        total_error=None if answers is None else _total_error(squares, biases, answers, groups),
+        beside_largest=0.0 if answers is None else _beside_largest(squares, answers, groups),
     )
 
 
-def _total_error(mechanism: Mechanism, squares: FloatArray, biases: FloatArray, answers: FloatArray) -> float | None:
+def _total_error(
+    squares: FloatArray, biases: FloatArray, answers: FloatArray, groups: NDArray[np.int64]
+) -> float | None:
     """Root mean squared error of a group's total at an entry, relative to the true total; the largest of all.
 
     Rows are drawn independently: expected errors add up, and so do variances.
     """
-    place = {name: i for i, name in enumerate(mechanism.graph.labels)}
-    component = mechanism.graph.components[[place[name] for name in mechanism.classes.labels]]
-    groups = int(component.max()) + 1
 
     def total(values: FloatArray) -> FloatArray:
-        sums = np.zeros((groups, values.shape[1]))
-        np.add.at(sums, component, values)
+        sums = np.zeros((int(groups.max()) + 1, values.shape[1]))
+        np.add.at(sums, groups, values)
         return sums
 
-    biases = np.broadcast_to(biases, squares.shape)
-    error = np.sqrt(total(biases) ** 2 + total(np.maximum(squares - biases**2, 0.0)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.sqrt(total(biases) ** 2 + total(np.maximum(squares - biases**2, 0.0)))
+    error = np.where(np.isnan(error), np.inf, error)  # of an infinite square less an infinite bias nothing is known
     true = np.abs(total(answers))
-    return float((error[true > 0] / true[true > 0]).max()) if (true > 0).any() else None
+    return float((error[true > 0] / true[true > 0]).max()) * (1 + 1e-9) if (true > 0).any() else None
+
+
+def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np.int64]) -> float:
+    """The largest root mean squared error of a label over the largest answer, in amount, of its group."""
+    most = np.zeros(int(groups.max()) + 1)
+    np.maximum.at(most, groups, np.abs(answers).max(axis=1))
+    error = np.sqrt(squares.mean(axis=1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(error > 0, error / most[groups], 0.0)
+    return float(np.where(np.isnan(found), np.inf, found).max())
 
 
 def error_variance(mechanism: Mechanism) -> FloatArray:

@@ -117,11 +117,13 @@ def write_report(
     return write_page(path, card, shown, title=title)
 
 
-def write_page(path: str | Path, card: ReleaseCard, shown: Exhibits | None = None, *, title: str | None = None) -> Path:
+def write_page(
+    path: str | Path, card: ReleaseCard, shown: Exhibits | None = None, *, title: str | None = None, made: str = ""
+) -> Path:
     """Write the page of a card and return its path: the data owner's with what is shown, else the public one."""
     target = Path(path)
     try:
-        write_private(target, page(gather(card, shown, title)).encode())
+        write_private(target, page(gather(card, shown, title, made)).encode())
     except OSError as error:
         raise InputError(f"path: cannot write {target.name}: {error.strerror}") from error
     return target
@@ -164,6 +166,7 @@ def page(contents: Contents) -> str:
         "script": script,
         "banner": escape(PUBLIC if contents.public else INTERNAL),
         "banner_class": "public" if contents.public else "internal",
+        "about": "" if not contents.about else f'<p class="about">{escape(" ".join(contents.about))}</p>',
         "verdict": escape(contents.statement if contents.meaningful else "No meaningful guarantee"),
         "verdict_class": "good" if contents.meaningful else "bad",
         "contents": "\n".join(f'<a href="#{s.key}">{escape(s.heading)}</a>' for s in contents.sections),

@@ -46,9 +46,10 @@ def curves(card: ReleaseCard, shown: Exhibits | None) -> Section:
     method, grid = design.method, [epsilon for epsilon, _ in design.curve]
     own = [(epsilon, up(delta), upper(delta)) for epsilon, delta in design.curve]
     alternatives = {} if shown is None else shown.alternatives
-    drawn = [series(f"{METHODS.get(method, method)} (this release)", own, color=0, thick=True)]
+    drawn = [series(f"{METHODS.get(method, method)} (this release)", own, color=0, thick=True, step=True)]
     for number, (name, mechanism) in enumerate(alternatives.items(), start=1):
-        drawn.append(series(METHODS.get(name, name), _curve(mechanism, grid), color=COLORS.get(name, number % 8)))
+        points = _curve(mechanism, grid)
+        drawn.append(series(METHODS.get(name, name), points, color=COLORS.get(name, number % 8), step=True))
     plot = lines(
         "Privacy curve",
         axis("ε"),
@@ -64,7 +65,8 @@ def curves(card: ReleaseCard, shown: Exhibits | None) -> Section:
     )
     says = [
         f"Each point is a promise for {HOLDERS[design.scope]}: at that ε, the worst pair of neighbors has at most that "
-        "δ. Lower is more private. Upper ends, with rounding and finite precision counted."
+        "δ, and up to the next one at most as much. Lower is more private. Upper ends, with rounding and finite "
+        "precision counted; an open triangle is a δ below the axis."
     ]
     if not alternatives and shown is not None and design.method in METHODS:
         says.append(
@@ -114,6 +116,7 @@ def frontier_section(card: ReleaseCard, shown: Exhibits) -> Section:
             METHODS.get(name, name),
             [(r, plain(d), upper(float(d))) for r, d in zip(rho, found, strict=True)],
             color=COLORS.get(name, number % 8),
+            dots=True,
         )
         for number, (name, found) in enumerate(frontier.delta_upper.items(), start=1)
     ]
@@ -128,15 +131,15 @@ def frontier_section(card: ReleaseCard, shown: Exhibits) -> Section:
         drawn,
     )
     says = [
-        "What each method makes of an error budget ρ. A method further down hides better at the same error; "
-        "the dot is this release.",
-        *_of_scope(shown, "The lines are"),
+        "What each method makes of an error budget ρ, at the budgets that were tried. A point further down hides "
+        "better at the same error; the large one is this release, an open triangle a δ below the axis.",
+        *_of_scope(shown, "The points are"),
     ]
     for name, designs in frontier.mechanisms.items():
         cut = sum(_out_of_time(mechanism) for mechanism in designs)
         if cut:
             says.append(
-                f"The lines are a quick look: the time limit ended the search of {cut} of the {len(designs)} points of "
+                f"This is a quick look: the time limit ended the search of {cut} of the {len(designs)} points of "
                 f"“{METHODS.get(name, name)}”. Given the time that this release's own design had, they may come lower."
             )
     return Section("frontier", heading, (*says, *shown.equal_epsilon_says), (plot, *equal))

@@ -99,6 +99,26 @@
 
   /* ---------------------------------------------------------------- lines */
 
+  /* Lines are told apart by color, by dashes and by the shape of their points: also in print, and where they coincide. */
+  const shapes = {
+    circle: (x, y, r) => `M${x - r},${y}a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0 ${-2 * r},0Z`,
+    square: (x, y, r) => `M${x - r},${y - r}h${2 * r}v${2 * r}h${-2 * r}Z`,
+    diamond: (x, y, r) => `M${x},${y - 1.3 * r}L${x + 1.3 * r},${y}L${x},${y + 1.3 * r}L${x - 1.3 * r},${y}Z`,
+    up: (x, y, r) => `M${x},${y - 1.2 * r}L${x + 1.2 * r},${y + r}L${x - 1.2 * r},${y + r}Z`,
+    down: (x, y, r) => `M${x},${y + 1.2 * r}L${x + 1.2 * r},${y - r}L${x - 1.2 * r},${y - r}Z`,
+    cross: (x, y, r) => `M${x - r},${y - r / 3}h${r / 1.5}v${-r / 1.5}h${r / 1.5}v${r / 1.5}h${r / 1.5}v${r / 1.5}h${-r / 1.5}v${r / 1.5}h${-r / 1.5}v${-r / 1.5}h${-r / 1.5}Z`,
+  };
+  const looks = [["circle", "none"], ["square", "7 4"], ["diamond", "2 4"], ["up", "9 3 2 3"], ["cross", "4 3"], ["down", "12 4"]];
+  const lookOf = (plot, series) => {
+    const [shape, dash] = looks[plot.series.indexOf(series) % looks.length];
+    /* Later ones are smaller and lie on top: of those that coincide each is seen. */
+    const place = series.thick ? 0 : Math.min(plot.series.indexOf(series), 4), many = series.points.length > 24;
+    return {
+      shape: shapes[shape], dash: series.thick || many ? "none" : series.dash ? "6 5" : dash,
+      size: series.large ? 8 : [6.5, 5, 3.8, 3, 2.6][place], width: many ? 1.5 : [4, 3, 2.2, 1.6, 1.3][place],
+    };
+  };
+
   const drawLines = (holder, plot, hidden) => {
     const width = Math.max(holder.clientWidth, 240), height = width < 520 ? 270 : 350;
     const shown = plot.series.filter((s) => !hidden.has(s.name));
@@ -129,25 +149,35 @@
       draw(svg, "line", { class: "mark", x1: at, x2: at, y1: top - 4, y2: bottom });
       draw(svg, "text", { x: at + (late ? -6 : 6), y: top - 6, "text-anchor": late ? "end" : "start" }, text);
     }
-    for (const series of shown) {
+    /* The thick one first, so that what coincides with it is seen on top of it. */
+    for (const series of [...shown].sort((a, b) => (b.thick ? 1 : 0) - (a.thick ? 1 : 0))) {
       if (series.band && series.band.length) {
         const upper = series.band.map((b) => `${x.at(b[0])},${y.at(b[2])}`), lower = series.band.map((b) => `${x.at(b[0])},${y.at(b[1])}`);
         draw(svg, "polygon", { class: `band f${series.color}`, points: [...upper, ...lower.reverse()].join(" ") });
       }
-      const known = series.points.filter((p) => p[1] !== null);
+      const known = series.points.filter((p) => p[1] !== null), below = (p) => y.log && p[1] < y.low;
+      const look = lookOf(plot, series);
       if (!series.dots) {
         let path = "", pen = "M";
         for (const p of series.points) {
           if (p[1] === null) { pen = "M"; continue; }
-          path += `${pen}${x.at(p[0]).toFixed(2)},${y.at(p[1]).toFixed(2)}`;
+          const at = x.at(p[0]).toFixed(2);
+          /* What holds at a point holds after it: level up to the next one. A value below the axis is not drawn to. */
+          if (series.step && pen === "L") path += `H${at}`;
+          if (below(p)) { pen = "M"; continue; }
+          path += series.step && pen === "L" ? `V${y.at(p[1]).toFixed(2)}` : `${pen}${at},${y.at(p[1]).toFixed(2)}`;
           pen = "L";
         }
-        const style = (series.thick ? " thick" : "") + (series.dash ? " dash" : "");
-        draw(svg, "path", { class: `curve s${series.color}${style}`, d: path, "data-series": series.name });
+        draw(svg, "path", { class: `curve s${series.color}`, d: path, "stroke-width": look.width, "stroke-dasharray": look.dash, "data-series": series.name });
       }
       if (series.dots || known.length <= 24) {
-        const size = series.large ? 7 : series.dots ? 5 : series.thick ? 3.5 : 2.5;
-        for (const p of known) draw(svg, "circle", { class: `dot f${series.color}`, cx: x.at(p[0]), cy: y.at(p[1]), r: size, "data-series": series.name });
+        for (const p of known) {
+          const under = below(p);
+          draw(svg, "path", {
+            class: under ? `dot hollow s${series.color}` : `dot f${series.color}`, "data-series": series.name,
+            d: (under ? shapes.down : look.shape)(x.at(p[0]), under ? bottom - look.size : y.at(p[1]), look.size),
+          });
+        }
       }
     }
 
@@ -191,7 +221,10 @@
     const box = make("div", { class: "legend", role: "group", "aria-label": "Show or hide" });
     for (const series of plot.series) {
       const button = make("button", { type: "button", "aria-pressed": String(!hidden.has(series.name)) });
-      button.append(make("span", { class: `swatch f${series.color}` }), make("span", {}, series.name));
+      const look = lookOf(plot, series), key = draw(button, "svg", { class: "key", viewBox: "0 0 30 12", "aria-hidden": "true" });
+      if (!series.dots) draw(key, "path", { class: `curve s${series.color}`, d: "M1,6H29", "stroke-width": Math.min(look.width, 3), "stroke-dasharray": look.dash });
+      draw(key, "path", { class: `dot f${series.color}`, d: look.shape(15, 6, 4) });
+      button.append(make("span", {}, series.name));
       button.addEventListener("click", () => {
         if (!hidden.delete(series.name)) hidden.add(series.name);
         button.setAttribute("aria-pressed", String(!hidden.has(series.name)));
@@ -200,6 +233,16 @@
       box.appendChild(button);
     }
     return box;
+  };
+
+  /* Lines that have the same numbers, by name: nobody should look for one under another. */
+  const coinciding = (plot) => {
+    const lines = new Map();
+    for (const series of plot.series.filter((s) => s.points.length > 1)) {
+      const numbers = JSON.stringify(series.points);
+      lines.set(numbers, [...(lines.get(numbers) || []), series.name]);
+    }
+    return [...lines.values()].filter((names) => names.length > 1).map((names) => `The same numbers: ${names.join(", ")}.`);
   };
 
   /* ---------------------------------------------------------------- bars and cells */
@@ -321,7 +364,11 @@
     const choose = (next) => {
       plot = next;
       holder.replaceChildren();
-      if (plot.kind === "lines" && plot.series.length > 1) holder.appendChild(legend(plot, hidden, redraw));
+      if (plot.kind === "lines" && plot.series.length > 1) {
+        const keys = legend(plot, hidden, redraw);
+        for (const text of coinciding(plot)) keys.appendChild(make("p", { class: "same" }, text));
+        holder.appendChild(keys);
+      }
       redraw();
       drawTable(figure.querySelector(".numbers .scroll"), plot);
     };

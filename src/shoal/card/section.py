@@ -50,7 +50,10 @@ def axis(label: str, kind: str = "linear", **more: Any) -> dict[str, Any]:
 
 
 def series(name: str, points: Iterable[Point], *, color: int, **style: Any) -> dict[str, Any]:
-    """One line: ``dash``, ``dots`` (no line), ``thick``, ``step`` or ``band`` (pairs of lower and upper ends)."""
+    """One line: ``dash``, ``dots`` (no line), ``thick``, ``step`` or ``band`` (pairs of lower and upper ends).
+
+    With ``step`` the value of a point holds until the next one: what a bound that only falls says between its points.
+    """
     return {"name": name, "points": [list(point) for point in points], "color": color, **style}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.card.assumptions import question
-from shoal.card.digits import counted, many, nearest, percent, upper
+from shoal.card.digits import DIGITS, counted, many, nearest, percent, upper
 from shoal.card.facts import MEANINGLESS, AuditFacts, DesignFacts, FitFacts, Named, ReleaseFacts, lost_shards
 from shoal.card.promise import HOLDERS, promise
 from shoal.plaintext import printable
@@ -152,9 +152,9 @@ def _cost(
     return lines
 
 
-def price(before: float, after: float) -> str:
+def price(before: float, after: float, digits: int = DIGITS) -> str:
     """How many times the error of unprotected answers the released ones have."""
-    return f": {upper(after / before)} times" if before > 0 else ""
+    return f": {upper(after / before, digits)} times" if before > 0 else ""
 
 
 def short_unit(unit: str) -> str:

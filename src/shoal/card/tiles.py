@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shoal.card.assumptions import question
-from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted, lower, many, nearest, percent, upper
-from shoal.card.facts import Accuracy
+from shoal.card.book_measures import METHOD as BOOK
+from shoal.card.card import SHOWN_DIGITS, ReleaseCard
+from shoal.card.digits import DIGITS, counted, lower, many, nearest, percent, upper
+from shoal.card.facts import CROWD, Accuracy
 from shoal.card.promise import promise
 from shoal.card.section import Section
 from shoal.card.summary import attacked_groups, long_run, other_scope, short_unit, sizes
@@ -24,8 +25,26 @@ class Tile:
 
 
 def tiles(card: ReleaseCard, *, public: bool) -> tuple[Tile, ...]:
-    """What is protected, how well, at what cost, and what an attacker achieved."""
-    return (_protected(card), _how_well(card, public), _cost(card), _attacker(card))
+    """What is released, what is protected, how well, at what cost, and what an attacker achieved."""
+    return (_released(card), _protected(card), _how_well(card, public), _cost(card, public), _attacker(card))
+
+
+def _released(card: ReleaseCard) -> Tile:
+    design, noun = card.design, card.fit.noun
+    group = "crowd" if card.fit.crowd else "group"
+    asked = question(design.query).released
+    heading = "What is released?"
+    if design.all_alike:
+        more = f"All {many(noun)} of a {group} get the same answer, up to a trace of noise: no row is one {noun}'s own."
+        return Tile(heading, f"The {group}'s curve", more)
+    if design.method == BOOK:
+        more = (
+            f"For each {noun} one of a few curves of its {group} is drawn, the nearer ones more often: none is its own."
+        )
+        return Tile(heading, f"One of a few curves of the {group}", more)
+    return Tile(
+        heading, f"Each {noun}'s answer, changed", f"That is {asked}: moved towards its {group}, or with noise."
+    )
 
 
 def _protected(card: ReleaseCard) -> Tile:
@@ -51,25 +70,30 @@ def _how_well(card: ReleaseCard, public: bool) -> Tile:
     return Tile("How well?", f"δ ≤ {upper(design.delta)} at ε = {design.epsilon:g}", more, "good")
 
 
-def _cost(card: ReleaseCard) -> Tile:
-    found = card.design.accuracy
-    unit = short_unit(found.unit)
-    more = (
-        f"Root mean square of released minus true, expected; {upper(found.rmse_largest)}{unit} for the worst "
-        f"{card.fit.noun}."
-    )
-    if found.ratio:
+def _cost(card: ReleaseCard, public: bool) -> Tile:
+    found, noun = card.design.accuracy, card.fit.noun
+    unit, digits = short_unit(found.unit), SHOWN_DIGITS if public else DIGITS
+    heading = "At what cost?"
+    if public and not card.tells_errors:
+        return Tile(heading, "Not told", f"Of fewer than {CROWD} {many(noun)} an error would tell of the answers.")
+    error = f"{upper(found.rmse, digits)}{unit}"
+    mean = "" if found.answer_mean is None else f", where answers average {nearest(found.answer_mean, 2)}{unit}"
+    more = "Root mean square of released minus true, expected"
+    if not public or card.tells_worst:
+        more += f"; {upper(found.rmse_largest, digits)}{unit} for the worst {noun}"
+    more += "."
+    if found.ratio and (not public or (card.design.by_step and found.noise_alone)):
         low, high = ratios(found)
         more += f" At least {found.coverage:.0%} of released values are {low} to {high} times the true one."
     before, after = card.fit.later_error, None if card.release is None else card.release.later_error
     if before and after is not None:
-        more = f"{upper(after)}{unit} mean absolute error as released, {nearest(before)}{unit} without. {more}"
-        return Tile(
-            "At what cost?",
-            f"{percent(max(after / before - 1, 0.0))} more error against what came later",
-            f"{more} That is {upper(found.rmse)}{unit} over all.",
+        more = (
+            f"{upper(after, digits)}{unit} mean absolute error as released, {nearest(before, min(digits, 3))}{unit} "
+            f"without. {error} against the unprotected answers. {more}"
         )
-    return Tile("At what cost?", f"{upper(found.rmse)}{unit} of error", more)
+        share = percent(max(after / before - 1, 0.0))
+        return Tile(heading, f"{share} more error against what came later{mean}", more)
+    return Tile(heading, f"{error} of error{mean}", more)
 
 
 def _attacker(card: ReleaseCard) -> Tile:

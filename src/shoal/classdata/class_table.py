@@ -10,6 +10,7 @@ its weight, by default one over its spread. What is released is divided by the s
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -113,6 +114,10 @@ class ClassTable:
 
     def lasting(self) -> FloatArray:
         return self.means
+
+    def readings(self) -> tuple[str, ...]:
+        """Of the row itself."""
+        return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
 
     def questions(self, name: str) -> list[str]:
         """A label's first row has the name of the release, the others a number beside it."""

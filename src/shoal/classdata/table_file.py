@@ -257,4 +257,15 @@ def pivoted(raw: pl.LazyFrame, layout: Layout) -> tuple[pl.DataFrame, tuple[str,
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    """Names of columns for a message; numbers may be the first row of a file without a header, and stay out."""
+    words = [name for name in names if not _is_number(name)]
+    more = ", …" if len(words) > 12 or len(words) < len(names) else ""
+    return ", ".join(words[:12]) + more
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return False
+    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,10 @@ import typer
 import shoal
 from shoal.cli.screen import Outcome, command, counted, up
 
-Target = Annotated[str, typer.Argument(metavar="URL|DIR", help="sqlite:///…, postgresql://…, or the folder of a run.")]
+Target = Annotated[
+    str | None,
+    typer.Argument(metavar="[URL|DIR]", help="sqlite:///…, postgresql://…, a run's folder; default: the data owner's."),
+]
 Label = Annotated[str | None, typer.Option(help="Only this household.")]
 #: What is told of an account.
 NAMES = ("name", "epsilon", "budget", "spent", "remaining", "releases", "mode")
@@ -20,16 +22,18 @@ SHOWN = 20
 
 
 @command
-def show(target: Target, label: Label = None) -> Outcome:
+def show(target: Target = None, label: Label = None) -> Outcome:
     """What has been spent of every budget.
 
     Examples:
+
+        shoal ledger show
 
         shoal ledger show january
 
         shoal ledger show postgresql://owner@db/ledger --label H0003
     """
-    with _open(target) as ledger:
+    with shoal.Run.open_ledger(target) as ledger:
         content, lines = _accounts(ledger, label)
         head = str(ledger.head)
     words = "seal (write it down elsewhere, then `shoal ledger verify --head` can tell a rewrite)"
@@ -38,7 +42,7 @@ def show(target: Target, label: Label = None) -> Outcome:
 
 @command
 def verify(
-    target: Target,
+    target: Target = None,
     head: Annotated[str | None, typer.Option(help="A seal written down earlier, as `show` prints it.")] = None,
 ) -> Outcome:
     """Check the whole record: chain, digests and budgets, from the first entry to the last. Exit code 2 if broken.
@@ -49,7 +53,7 @@ def verify(
 
         shoal ledger verify sqlite:///ledger.db --head 12:3f6c…
     """
-    with _open(target) as ledger:
+    with shoal.Run.open_ledger(target) as ledger:
         found = ledger.verify(head)
     content = {name: getattr(found, name) for name in ("ok", "entries", "bad_entry", "problem")}
     content |= {"head": str(found.head), "notes": list(found.notes)}
@@ -58,7 +62,7 @@ def verify(
 
 @command
 def budget(
-    target: Target,
+    target: Target = None,
     epsilon: Annotated[float | None, typer.Option(help="With --delta: set a budget at this ε.")] = None,
     delta: Annotated[float | None, typer.Option(help="With --epsilon: and this δ.")] = None,
     label: Label = None,
@@ -85,7 +89,7 @@ def budget(
     if mode is not None and epsilon is None:
         raise shoal.InputError("mode: give --epsilon and --delta too; a mode is set with its budget")
     setting = epsilon is not None and delta is not None
-    with _open(target, create=setting) as ledger:
+    with shoal.Run.open_ledger(target, create=setting) as ledger:
         if epsilon is not None and delta is not None:
             ledger.budget(epsilon, delta, label=label, mode=mode)
         content, lines = _accounts(ledger, label)
@@ -109,20 +113,6 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
         lines.append(f"{counted(whole.without_budget, 'household')} without a budget")
     lines += _shown(whole.worst, whole.labels - whole.without_budget - len(whole.worst))
     return {**content, "accounts": [_plain(one) for one in whole.worst]}, lines
-
-
-def _open(target: str, *, create: bool = False) -> shoal.Ledger:
-    url = target
-    if "://" not in target:
-        path = Path(target)
-        url = f"sqlite:///{path.resolve()}" if path.is_file() else shoal.Run.ledger_url(path)
-    file = Path(url.removeprefix("sqlite:///"))
-    if not create and url.startswith("sqlite:///") and not file.is_file():
-        if "://" in target:
-            raise shoal.InputError(f"url: there is no file {file.name}; check the path")
-        name = Path(target).name
-        raise shoal.InputError(f"dir: {name} has no ledger yet; `shoal release {name}` makes one with the release")
-    return shoal.Ledger.open(url, create=create)
 
 
 def _plain(account: Any) -> dict[str, Any]:

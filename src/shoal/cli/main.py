@@ -56,5 +56,5 @@ def shoal_command(
 
 
 def run() -> None:
-    """Entry point of the installed command."""
+    """The command, loaded already; :mod:`shoal.__main__` is what is installed."""
     app()

@@ -16,6 +16,7 @@ import functools
 import inspect
 import json
 import math
+import os
 import re
 import sys
 import warnings
@@ -23,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context
 from types import TracebackType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
@@ -57,16 +58,16 @@ def command(function: Command) -> Command:
         warnings.showwarning = _warning
         try:
             outcome = function(**given)
-            _show(outcome, as_json)
             code = outcome.code
+            _print(_shown(outcome, as_json))
         except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
             if debug:
                 raise
             code = exit_code(error)
             text = explained(error)
             if as_json:
-                _print_json({"error": text, "kind": type(error).__name__, "exit_code": code})
-            print(f"shoal: {shoal.printable(text)}", file=sys.stderr)
+                _print(_json({"error": text, "kind": type(error).__name__, "exit_code": code}))
+            said(f"shoal: {text}")
         if code:
             raise typer.Exit(code)
 
@@ -111,28 +112,44 @@ def _as_option(found: re.Match[str]) -> str:
     return f"{word} --{name.replace('_', '-')}{' ' + quote if quote else ''}"
 
 
-def _show(outcome: Outcome, as_json: bool) -> None:
+def _shown(outcome: Outcome, as_json: bool) -> str:
     if as_json:
-        _print_json(outcome.content)
-    elif outcome.parts:
-        from rich.console import Console
-        from rich.padding import Padding
-        from rich.text import Text
+        return _json(outcome.content)
+    if not outcome.parts:
+        return shoal.printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
 
-        console = Console(highlight=False, soft_wrap=False)
+    console = Console(highlight=False, soft_wrap=False)
+    with console.capture() as shown:
         for heading, lines in outcome.parts:
             console.print(Text(shoal.printable(heading), style="bold"))
             for line in lines:
                 console.print(Padding(Text(shoal.printable(line)), (0, 0, 0, 2)))
-    elif outcome.text:
-        print(shoal.printable(outcome.text, keep="\n"))
+    return shown.get()
 
 
-def _print_json(content: dict[str, Any]) -> None:
+def _json(content: dict[str, Any]) -> str:
     text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False)
     # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
-    shown = "".join(c if c == "\n" or shoal.printable(c) == c else f"\\u{ord(c):04x}" for c in text)
-    sys.stdout.write(shown + "\n")
+    return "".join(c if c == "\n" or shoal.printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
+
+
+def _print(text: str, stream: TextIO | None = None) -> None:
+    """Write and flush. Where the reader has gone, as with ``| head -1``, what was done stands; the rest is unsaid."""
+    to = sys.stdout if stream is None else stream
+    try:
+        to.write(text)
+        to.flush()
+    except BrokenPipeError:
+        # So that nothing later, the interpreter's own flush at the end included, meets the closed pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
+
+
+def said(text: str) -> None:
+    """A line on standard error."""
+    _print(f"{shoal.printable(text)}\n", sys.stderr)
 
 
 def _finite(value: Any) -> Any:
@@ -157,7 +174,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def _warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"shoal: note: {shoal.printable(str(message))}", file=sys.stderr)
+    said(f"shoal: note: {message}")
 
 
 class Stages:
@@ -204,7 +221,7 @@ class Stages:
         if self._bars is None:
             if stage not in self._told:
                 self._told.add(stage)
-                print(f"{stage}: {shoal.printable(text)}", file=sys.stderr, flush=True)
+                said(f"{stage}: {text}")
             return
         key = f"{stage} {text}"
         if stage not in self._tasks:

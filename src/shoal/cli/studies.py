@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ import typer
 
 import shoal
 from shoal.cli import options
-from shoal.cli.screen import Outcome, command
+from shoal.cli.screen import Outcome, command, said
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller and in seconds; for a first look.")]
@@ -72,7 +71,7 @@ def reidentify(
 
         shoal study reidentify meters.parquet
 
-        shoal study reidentify meters.parquet --crowd 20 --no-learned --out study
+        shoal study reidentify meters.parquet --crowd 20 --origins 3 --out study
     """
     study = shoal.reidentify(
         shoal.read_meters(file),
@@ -129,7 +128,7 @@ def _numbers(name: str, text: str) -> list[int]:
 
 
 def _told(text: str, share: float) -> None:
-    print(f"{share:4.0%} {text}", file=sys.stderr, flush=True)
+    said(f"{share:4.0%} {text}")
 
 
 def _shown(study: Any, out: Path) -> Outcome:
@@ -147,4 +146,4 @@ def _free(out: Path) -> Path:
 
 
 def _progress(text: str, done: int, total: int) -> None:
-    print(f"{text}: {done} of {total}", file=sys.stderr, flush=True)
+    said(f"{text}: {done} of {total}")

@@ -47,23 +47,6 @@ def naming_success(book: Codebook, label: Any, prior: Any = None) -> float:
     return min(float(math.fsum(odds)) * (1 + 8 * EPS), 1.0)
 
 
-def naming_bound(n: int, epsilon: float) -> float:
-    """No attacker is right more often about a row of a complete group of n: e^ε/(e^ε + n − 1), rounded up.
-
-    With the ε of one answer for an attacker who sees one row; with that of a table for one who sees all of them.
-
-    Returns:
-        The probability.
-
-    >>> from shoal.codebooks.guesses import naming_bound
-    >>> print(f"{naming_bound(10, 2.0):.4f}")
-    0.4509
-    """
-    n = validation.count(n=n)
-    epsilon = validation.non_negative(epsilon=epsilon)
-    return min(1.0 / (1.0 + (n - 1) * math.exp(-epsilon)) * (1 + 8 * EPS), 1.0)
-
-
 @dataclass(frozen=True)
 class LawTest:
     """Whether answers came as often as they should: ``p_value`` over all curves, and an interval for each, (m, 2)."""

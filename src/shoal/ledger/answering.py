@@ -59,6 +59,8 @@ def content(mechanism: Releaser, tv: float, question: Question, released: list[f
     }
     if question.analyst is not None:
         found["analyst"] = question.analyst
+    if question.readings is not None:
+        found["readings"] = question.readings
     return found
 
 

@@ -12,7 +12,7 @@ from shoal.errors import BudgetError, InputError
 from shoal.ledger import accounts, journal
 from shoal.ledger.accounts import Account, round_down
 from shoal.ledger.bounds import fits, pair_bound
-from shoal.ledger.budgets import Budgets, Limit
+from shoal.ledger.budgets import Budget, Budgets, Limit
 from shoal.ledger.chain import Entry
 from shoal.ledger.composition import Composer, Lookup, Side, Span, Star
 from shoal.ledger.recent import Recent
@@ -182,6 +182,18 @@ class Books:
             return self.registry.mechanism(transaction, digest)
 
         return mechanism
+
+    def stricter(self, transaction: Transaction, budget: Budget) -> bool:
+        """Whether a budget implies the common one, which was set for want of any and before anything was released."""
+        every = self.in_force(transaction).every
+        last = transaction.value("SELECT payload FROM entries WHERE kind = 'budget' ORDER BY seq DESC LIMIT 1")
+        return (
+            every is not None
+            and every != budget
+            and budget.implies(every)
+            and bool(json.loads(last).get("default"))
+            and transaction.one("SELECT 1 FROM entries WHERE kind IN ('release', 'declared') LIMIT 1") is None
+        )
 
     def in_force(self, transaction: Transaction) -> Budgets:
         last = transaction.value("SELECT hash FROM entries WHERE kind = 'budget' ORDER BY seq DESC LIMIT 1")

@@ -6,6 +6,7 @@ after it before it is written; everything is written at the end.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,24 @@ def released_values(mechanism: Releaser, drawn: Any, count: int) -> FloatArray:
     if not mechanism.can_release(values):
         raise InputError("drawn: an entry does not lie on the mechanism's grid; draw with mechanism.release")
     return values
+
+
+def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: str) -> None:
+    """Refuse labels and readings of which an answer was released under a name that does not begin with ``series``."""
+    found = {}
+    for label, query_id, payload in journal.matching(
+        transaction, "label, query_id, payload", ("label", "readings"), pairs
+    ):
+        if not series or not str(query_id).startswith(series):
+            found[str(label)] = (str(json.loads(payload)["time"]), str(query_id))
+    if found:
+        when, name = min(found.values())
+        raise InputError(
+            f"readings: {len(found)} label(s) of this release had an answer from the same readings released on "
+            f"{when[:10]} at {when[11:16]} UTC, as {name!r}. The same readings under another name are the same "
+            "question; what was released then stands. A new release from them is made where that one was, with "
+            "--again, and is charged. Nothing was released and nothing was charged"
+        )
 
 
 def bound_for(
@@ -69,10 +88,12 @@ def charged(
     asked: list[Question],
     drawn: FloatArray,
     bound: MechanismBound | None,
+    series: str = "",
 ) -> FloatArray:
     """One answer per question: the recorded one, or the drawn one within all budgets. Entries are written."""
     on_record = journal.recorded_many(transaction, [(q.label, q.query_id) for q in asked])
     fresh = [q for q in asked if (q.label, q.query_id) not in on_record]
+    refuse_seen(transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
     if fresh:
         books.registry.admit(transaction, writer, mechanism)
         if bound is not None:

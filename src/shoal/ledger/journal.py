@@ -151,6 +151,6 @@ def matching(
     for start in range(0, len(distinct), CHUNK):
         yield from transaction.rows(
             f"SELECT {columns} FROM entries WHERE kind = 'release' AND ({names[0]}, {names[1]}) IN "
-            f"({transaction.listed_pairs('wanted')})",
+            f"({transaction.listed_pairs('wanted')}) AND {names[1]} IS NOT NULL",
             wanted=json.dumps(distinct[start : start + CHUNK]),
         )

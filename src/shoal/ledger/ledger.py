@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,16 @@ from shoal.graph import NeighborGraph
 from shoal.ledger import journal, schema
 from shoal.ledger.accounts import Cost, Spent
 from shoal.ledger.answering import OTHER_QUESTION, answered, was_shown
-from shoal.ledger.books import NO_BUDGET, Books, limits_on
+from shoal.ledger.books import APART, NO_BUDGET, Books, limits_on
 from shoal.ledger.bounds import MechanismBound, fits
-from shoal.ledger.budgets import Budgets, Limit, as_entry
+from shoal.ledger.budgets import Budget, Budgets, Limit, as_entry
 from shoal.ledger.chain import Entry, Head
-from shoal.ledger.charging import bound_for, charged, released_values
+from shoal.ledger.charging import bound_for, charged, refuse_seen, released_values
 from shoal.ledger.composition import Composed
 from shoal.ledger.declared import as_mechanism, declaration
 from shoal.ledger.journal import Journal
 from shoal.ledger.overview import Overview, overviewed
-from shoal.ledger.questions import known_label, known_labels, questions, repeated, word
+from shoal.ledger.questions import keyed, known_label, known_labels, questions, repeated, word
 from shoal.ledger.renewals import renewed
 from shoal.ledger.storage import Storage, Transaction
 from shoal.ledger.tallies import Coming
@@ -160,6 +160,24 @@ class Ledger:
             if mode == "fixed":
                 self._books.refuse_fixed(transaction, content)
             Journal(transaction).append("budget", content)
+
+    def ensure_budget(self, labels: Sequence[Any], epsilon: float, delta: float) -> bool:
+        """Set a common budget if some of the labels have none; looking and setting are one transaction.
+
+        Of two that are set so at once, before anything was released, the stricter one holds. A budget that was set with
+        :meth:`budget` stays.
+
+        Returns:
+            Whether the budget was set.
+        """
+        content = as_entry(epsilon, delta, None, None, None, None, None, None) | {"default": True}
+        with self._storage.writing() as transaction:
+            budgets = self._books.in_force(transaction)
+            missing = any(not budgets.cover(str(label)) for label in labels)
+            if not missing and not self._books.stricter(transaction, Budget(content["epsilon"], content["delta"])):
+                return False
+            Journal(transaction).append("budget", content)
+            return True
 
     def spent(self, label: Any = None, analyst: str | None = None) -> Spent:
         """What has been spent: δ at the budget's ε for a label or every label and group, or by one analyst.
@@ -301,6 +319,8 @@ class Ledger:
         query_ids: str | Sequence[str],
         analyst: str | None = None,
         bounds: MechanismBound | None = None,
+        readings: Sequence[str] | None = None,
+        series: str = "",
     ) -> FloatArray:
         """Charge answers that were drawn elsewhere with ``mechanism.release``; all or none, in one transaction.
 
@@ -321,8 +341,14 @@ class Ledger:
             analyst: who is shown the answers; None means anyone.
             bounds: what the mechanism costs at most. Without it, the bound is computed here if most of the mechanism's
                 labels are asked about, and otherwise every label is composed exactly.
+            readings: digests of what each answer was made from, one per answer. They are recorded under the ledger's
+                key, and the same readings of a label are refused under another name.
+            series: names that begin with it are of the same series, which may release from the same readings again.
         """
-        ready = self.ready(mechanism, answers, drawn, labels, query_ids=query_ids, analyst=analyst, bounds=bounds)
+        ready = self.ready(
+            mechanism, answers, drawn, labels,
+            query_ids=query_ids, analyst=analyst, bounds=bounds, readings=readings, series=series,
+        )  # fmt: skip
         with self._storage.writing() as transaction:
             return ready(transaction)
 
@@ -336,6 +362,8 @@ class Ledger:
         query_ids: str | Sequence[str],
         analyst: str | None = None,
         bounds: MechanismBound | None = None,
+        readings: Sequence[str] | None = None,
+        series: str = "",
     ) -> Callable[[Transaction], FloatArray]:
         """A charge with all that can be done before anything is locked, to be made in a transaction of the caller's.
 
@@ -343,11 +371,11 @@ class Ledger:
         """
         books = self._books
         own = books.registry.trusted(mechanism)
-        asked = questions(own, answers, labels, repeated(query_ids, len(labels)), analyst, self._key)
+        asked = questions(own, answers, labels, repeated(query_ids, len(labels)), analyst, self._key, readings)
         values = released_values(own, drawn, len(asked))
         with self._storage.reading() as transaction:
             bound = bound_for(books, transaction, own, asked, bounds)
-        return lambda transaction: charged(books, transaction, Journal(transaction), own, asked, values, bound)
+        return lambda transaction: charged(books, transaction, Journal(transaction), own, asked, values, bound, series)
 
     def renew(
         self,
@@ -391,6 +419,37 @@ class Ledger:
         who = None if analyst is None else word(analyst=analyst)
         with self._storage.writing() as transaction:
             return renewed(self._books, transaction, Journal(transaction), own, asked, who)
+
+    def refuse_seen(self, labels: Sequence[Any], readings: Sequence[str], series: str) -> None:
+        """Raise if an answer about a label was released from the same readings, under a name outside of ``series``."""
+        pairs = [(str(label), keyed(self._key, one)) for label, one in zip(labels, readings, strict=True)]
+        with self._storage.reading() as transaction:
+            refuse_seen(transaction, pairs, series)
+
+    def refuse_apart(self, mechanisms: Iterable[Releaser]) -> None:
+        """Raise if the mechanisms of one table could not be used together, before the first of them is.
+
+        Their graphs must not lack neighbors that are on record, and of two neighbors on record both are in one of them.
+        """
+        books, place, gone = self._books, dict[str, int](), list[tuple[str, str]]()
+        with self._storage.reading() as transaction:
+            for number, mechanism in enumerate(mechanisms):
+                books.registry.compatible(transaction, mechanism)
+                place |= dict.fromkeys(mechanism.graph.labels, number)
+                tallies = books.tallies(transaction, mechanism)
+                for label in mechanism.graph.labels:
+                    around = tallies.neighbors(label)
+                    gone += [(label, name) for name in around if name not in mechanism.graph]
+        if any(name in place for _, name in gone):
+            raise InputError(APART)
+
+    def has(self, name: str) -> bool:
+        """Whether anything was released under a name, or under one that begins with it and a space."""
+        with self._storage.reading() as transaction:
+            found = transaction.one(
+                "SELECT 1 FROM entries WHERE query_id = :name OR query_id LIKE :more", name=name, more=f"{name} %"
+            )
+        return found is not None
 
     def recorded(
         self, labels: Sequence[Any], query_ids: str | Sequence[str], *, analyst: str | None = None
@@ -520,6 +579,18 @@ class Ledger:
             writer.append("declared", content)
 
     # ------------------------------------------------------------------ the record
+
+    @property
+    def identity(self) -> str:
+        """The name that this ledger was given when it was made."""
+        with self._storage.reading() as transaction:
+            return str(transaction.value("SELECT value FROM meta WHERE name = 'ledger'"))
+
+    def contains(self, head: Head | str) -> bool:
+        """Whether the chain still has the entry that a head seals; :meth:`verify` checks the whole chain."""
+        seal = Head.parse(head)
+        with self._storage.reading() as transaction:
+            return bool(transaction.value("SELECT hash FROM entries WHERE seq = :seq", seq=seal.seq) == seal.hash)
 
     @property
     def head(self) -> Head:

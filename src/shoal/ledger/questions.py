@@ -25,6 +25,7 @@ class Question:
     label: str
     query_id: str
     analyst: str | None
+    readings: str | None = None  #: a keyed digest of what the answer was made from
 
 
 def questions(
@@ -34,6 +35,7 @@ def questions(
     query_ids: Sequence[str] | None,
     analyst: str | None,
     key: bytes,
+    readings: Sequence[str] | None = None,
 ) -> list[Question]:
     """One question per row of ``answers``. Without a query_id, equal answers through one mechanism are one question."""
     values = validation.array(ndim=2, answers=answers)
@@ -41,6 +43,8 @@ def questions(
         raise InputError(f"labels must hold one label per answer: expected {len(values)}")
     if query_ids is not None and (isinstance(query_ids, (str, bytes)) or len(query_ids) != len(values)):
         raise InputError(f"query_ids must hold one name per answer: expected {len(values)}")
+    if readings is not None and len(readings) != len(values):
+        raise InputError(f"readings must hold one digest per answer: expected {len(values)}")
     names = [word(label=name) for name in known_labels(mechanism, labels)]
     if values.shape[1] != mechanism.classes.n_dims:
         raise InputError(f"answer must have {mechanism.classes.n_dims} entries, got {values.shape[1]}")
@@ -54,8 +58,14 @@ def questions(
             query_id = "answer " + hashlib.sha256(f"{mechanism.digest} {answer}".encode()).hexdigest()
         else:
             query_id = word(query_id=query_ids[row])
-        found.append(Question(content, answer, name, query_id, who))
+        made_from = None if readings is None else keyed(key, readings[row])
+        found.append(Question(content, answer, name, query_id, who, made_from))
     return found
+
+
+def keyed(key: bytes, readings: str) -> str:
+    """A digest of readings that tells nothing to who lacks the ledger's key."""
+    return hmac.new(key, f"readings {readings}".encode(), hashlib.sha256).hexdigest()
 
 
 def known_label(mechanism: Releaser, label: Any) -> str:

@@ -149,7 +149,9 @@ def _growth(transaction: Transaction) -> None:
     transaction.run("CREATE INDEX graphs_graph ON graphs (graph, mechanism)")
     transaction.run("CREATE TABLE outgrown (graph TEXT PRIMARY KEY)")
     transaction.run("ALTER TABLE entries ADD COLUMN readings TEXT")
-    transaction.run("CREATE INDEX entries_readings ON entries (label, readings) WHERE readings IS NOT NULL")
+    transaction.run(
+        "CREATE INDEX entries_readings ON entries (label, readings) WHERE kind = 'release' AND readings IS NOT NULL"
+    )
     for table in ("members", "graphs", "outgrown"):
         _append_only(transaction, table)
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from shoal.errors import InputError, LedgerError
 
@@ -25,6 +26,26 @@ if TYPE_CHECKING:
 ADVISORY = 0x73686F616C
 #: Rows fetched at a time when walking the chain.
 CHUNK = 500
+WRONG_URL = (
+    "url must look like sqlite:///ledger.db or postgresql://user@host:5432/database, with a port from 1 to 65535"
+)
+UNKNOWN = (
+    "It is not known whether the last step was recorded: ask again, with the same query_id, and find out at no cost"
+)
+#: What libpq says when it cannot connect, for which there is no code -> what it means.
+AWAY = {
+    "password authentication failed": "the server refuses the password; set PGPASSWORD or ~/.pgpass",
+    "no password supplied": "the server asks for a password; set PGPASSWORD or ~/.pgpass",
+    "could not translate host name": "there is no server of this name; check the host in the url",
+    "failed to resolve host": "there is no server of this name; check the host in the url",
+    "Connection refused": "nothing listens at this host and port; start the server or check the port in the url",
+    "timeout": "the server does not answer; check the host in the url, and the network",
+}
+#: The same in words of which one is quoted: a name.
+ABSENT = {
+    r'database ".*" does not exist': "the server has no such database; create it or check its name in the url",
+    r'role ".*" does not exist': "the server knows no such user; check the user in the url",
+}
 #: A named parameter as statements here spell it.
 _NAMED = re.compile(r":(\w+)")
 
@@ -97,8 +118,10 @@ class Storage:
             raise InputError("the ledger needs SQLAlchemy, which is missing here: pip install sqlalchemy") from None
         try:
             address = make_url(f"sqlite:///{url}" if isinstance(url, Path) else str(url))
-        except ArgumentError:
-            raise InputError("url must look like sqlite:///ledger.db or postgresql://user@host/database") from None
+        except (ArgumentError, ValueError):  # a port that is no number
+            raise InputError(WRONG_URL) from None
+        if address.port is not None and not 0 < address.port < 2**16:
+            raise InputError(WRONG_URL)
         if address.drivername == "sqlite":
             return cls(_sqlite(address, timeout))
         if address.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
@@ -109,7 +132,7 @@ class Storage:
     def reading(self) -> Iterator[Transaction]:
         """A consistent view that waits for no writer."""
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if self.postgres else "BEGIN"
-        with self._transaction(begin) as transaction:
+        with self._transaction(begin, "") as transaction:
             yield transaction
 
     @contextlib.contextmanager
@@ -118,7 +141,8 @@ class Storage:
 
         Without ``chain``, for tables beside the chain: PostgreSQL then lets several write at once.
         """
-        with self._transaction("BEGIN" if self.postgres else "BEGIN IMMEDIATE") as transaction:
+        undone = "Nothing was recorded by this step; what was recorded before stands"
+        with self._transaction("BEGIN" if self.postgres else "BEGIN IMMEDIATE", undone) as transaction:
             if self.postgres and migrating:
                 transaction.run("SELECT pg_advisory_xact_lock(:key)", key=ADVISORY)
             elif self.postgres and chain:
@@ -126,7 +150,8 @@ class Storage:
             yield transaction
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[Transaction]:
+    def _transaction(self, begin: str, undone: str) -> Iterator[Transaction]:
+        """``undone`` says what became of it where it does not come to its end."""
         from sqlalchemy.exc import SQLAlchemyError
 
         if os.getpid() != self._process:
@@ -134,13 +159,13 @@ class Storage:
             self._inherited.append(self._engine.pool)
             self._engine.dispose(close=False)
             self._process = os.getpid()
-        committing = False
+        after = undone
         try:
             with self._engine.connect() as connection:
                 try:
                     connection.exec_driver_sql(begin)
                     yield Transaction(connection)
-                    committing = True
+                    after = UNKNOWN if undone else ""
                     connection.exec_driver_sql("COMMIT")
                 except BaseException:
                     try:
@@ -149,14 +174,17 @@ class Storage:
                         connection.invalidate()
                     raise
         except SQLAlchemyError as error:
-            raise _explained(error, committing) from None
+            raise _explained(error, after) from None
 
     def close(self) -> None:
         self._engine.dispose()
 
 
-def _explained(error: Exception, committing: bool) -> LedgerError:
-    """What the database said, by its code only: its own texts may quote what was being written."""
+def _explained(error: Exception, after: str = "") -> LedgerError:
+    """What the database said, by its code only: its own texts may quote what was being written.
+
+    ``after`` says what became of the transaction.
+    """
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None) or type(error).__name__
     if code == "SQLITE_FULL" or code == "53100":
@@ -167,16 +195,18 @@ def _explained(error: Exception, committing: bool) -> LedgerError:
         told = "the ledger is read-only"
     elif code in ("SQLITE_CORRUPT", "SQLITE_NOTADB") or str(code).startswith("XX"):
         told = "the file is damaged, or is not a ledger"
-    elif str(code).startswith(("SQLITE_CANTOPEN", "08", "57")) or type(error).__name__ == "OperationalError":
-        told = "the database cannot be reached or does not work"
+    elif str(code).startswith(("SQLITE_CANTOPEN", "08", "57", "28", "3D")) or code == "OperationalError":
+        told = "the database cannot be reached or does not work" + _away(str(original))
     else:
         told = "the database refused a statement"
-    after = (
-        "It is not known whether the last step was recorded: ask again with the same query_id and find out, at no cost"
-        if committing
-        else "Nothing was recorded"
-    )
-    return LedgerError(f"ledger: {told} ({code}). {after}")
+    return LedgerError(f"ledger: {told} ({code})" + (f". {after}" if after else ""))
+
+
+def _away(said: str) -> str:
+    """Why there is no connection, in our words: a colon and a sentence, or nothing where it is not known."""
+    found = next((why for words, why in AWAY.items() if words in said), None)
+    found = found or next((why for words, why in ABSENT.items() if re.search(words, said)), None)
+    return f": {found}" if found else ""
 
 
 def _sqlite(address: URL, timeout: float) -> Engine:
@@ -192,6 +222,7 @@ def _sqlite(address: URL, timeout: float) -> Engine:
             pass
         except OSError:
             raise LedgerError("ledger: the database file cannot be created; does its folder exist?") from None
+        address = _as_it_lies(address, Path(address.database))
     engine = create_engine(
         address, isolation_level="AUTOCOMMIT", hide_parameters=True, connect_args={"timeout": timeout}
     )
@@ -207,13 +238,25 @@ def _sqlite(address: URL, timeout: float) -> Engine:
                 connection.exec_driver_sql("PRAGMA journal_mode = WAL")
             return engine
         except SQLAlchemyError as error:
-            explained = _explained(error, committing=False)
+            explained = _explained(error)
             # Several processes may be turning a new file to write-ahead at once; a read-only file keeps its mode.
             if "read-only" in str(explained):
                 return engine
             if "try again" not in str(explained) or time.monotonic() > deadline:
                 raise explained from None
             time.sleep(0.01)
+
+
+def _as_it_lies(address: URL, file: Path) -> URL:
+    """A file in a folder that cannot be written to, as on a backup medium, is read as one that nobody changes.
+
+    SQLite would want to write beside it. With a write-ahead log there is somebody at work, or part of the record is in
+    that log: then it is left to SQLite, which reads both if it can.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    if os.access(file.parent, os.W_OK, effective_ids=True) or (log.exists() and log.stat().st_size > 0):
+        return address
+    return address.set(database=f"file:{quote(str(file.resolve()))}", query={"immutable": "1", "uri": "true"})
 
 
 def _postgres(address: URL, timeout: float) -> Engine:

@@ -5,9 +5,11 @@ Beside ``<key>.zip`` lies ``<key>.truth.npy``: what was metered later, (n, h) in
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,6 +98,17 @@ class ForecastAnswers:
 
     def questions(self, name: str) -> list[str]:
         return [name] * len(self.labels)
+
+    def readings(self) -> tuple[str, ...]:
+        """Of the readings of the day before the origin, and of when that is.
+
+        Whatever else goes into a forecast, from the same day before the same origin it answers the same question.
+        """
+        made = self.forecasts
+        day = np.full((len(self.labels), 1), np.nan) if made.recent is None else made.recent
+        when = f"{made.origin.astimezone(UTC).isoformat()} {made.step}".encode()
+        plain = np.where(np.isnan(day), np.nan, day + 0.0).astype("<f8")
+        return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
 
     def accuracy(self, mechanism: Releaser) -> Accuracy:
         if isinstance(mechanism, Codebook):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal.classes import GaussianClasses
+from shoal.errors import InputError
 from shoal.notebook import COLORS as CYCLE
 from shoal.reproduction.lines import CONVENTIONS, NOTION_NAMES, NOTIONS, Lines
 from shoal.validation import FloatArray
@@ -29,6 +31,12 @@ COLORS = {
 #: Hours before the forecast that its figure shows: enough to see the load, few enough to see the forecast.
 PAST_HOURS = 9
 NAMES = {"none": "no noise", "white": "white noise", "paper": "the paper's method"}
+
+
+def demand_matplotlib() -> None:
+    """Refuse before anything is computed that could not be drawn."""
+    if find_spec("matplotlib") is None:
+        raise InputError("figures need matplotlib, which is not installed: pip install 'shoal[plot]'")
 
 
 def save(figure: Any, path: Path) -> Path:

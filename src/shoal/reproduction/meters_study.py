@@ -31,6 +31,7 @@ from shoal.meters.forecast import forecast
 from shoal.meters.neighborhoods import cluster_graph
 from shoal.meters.quality import Readings
 from shoal.meters.simulate import simulate_meters
+from shoal.reproduction import figures
 from shoal.reproduction.homes import Home, three_homes
 from shoal.reproduction.lines import CONVENTIONS, Line, Lines, Progress, measure, per_entry
 from shoal.reproduction.synthetic import TOTAL_BUDGETS
@@ -125,6 +126,8 @@ def reproduce_meters(
     >>> print(shoal.reproduce_meters(quick=True))  # doctest: +SKIP
     """
     seed = validation.count(seed=seed, at_least=0)
+    if out is not None:
+        figures.demand_matplotlib()
     data, source = _readings(readings, seed, 16 if quick else HOUSEHOLDS)
     epsilon = np.array([0.1, 1.0]) if quick else np.array([0.1, 0.4, 0.7, 1.0])
     budgets = TOTAL_BUDGETS[[0, 1]] if quick else TOTAL_BUDGETS

@@ -13,6 +13,7 @@ from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.designs.design import design, frontier, perfect_rho
 from shoal.graph import NeighborGraph
+from shoal.reproduction import figures
 from shoal.reproduction.lines import (
     CONVENTIONS,
     NOTION_NAMES,
@@ -129,6 +130,8 @@ def reproduce_synthetic(
     >>> print(shoal.reproduce_synthetic(quick=True))  # doctest: +SKIP
     """
     seed = validation.count(seed=seed, at_least=0)
+    if out is not None:
+        figures.demand_matplotlib()
     classes = four_classes()
     graph = NeighborGraph.complete(classes.labels)
     budgets = TOTAL_BUDGETS[[1, 7]] if quick else TOTAL_BUDGETS
@@ -178,8 +181,6 @@ def _draws(seeds: range, budgets: FloatArray) -> Draws:
 
 
 def _written(study: SyntheticStudy, out: Path) -> SyntheticStudy:
-    from shoal.reproduction import figures
-
     out.mkdir(parents=True, exist_ok=True)
     files = [
         figures.save(figures.classes_figure(study.classes), out / "synthetic_classes.png"),

@@ -119,7 +119,9 @@ class Config:
     )  # fmt: skip
     search: int = _setting("privacy", 10, "steps of the search per stage of a design, for methods that search")
 
-    ledger: str | None = _setting("ledger", None, "sqlite:///… or postgresql://…; by default ledger.db in the folder")
+    ledger: str | None = _setting(
+        "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
+    )  # fmt: skip
     accept_no_guarantee: bool = _setting("ledger", False, "release even where δ is above 0.01, which hides nobody")
     budget_epsilon: float | None = _setting("ledger", None, "budget per household if the ledger has none: its ε")
     budget_delta: float | None = _setting("ledger", None, "and its δ; by default the guarantee that is asked for")
@@ -137,6 +139,7 @@ class Config:
     )
 
     title: str | None = _setting("report", None, "title of the report")
+    public: bool = _setting("report", False, "write public/report.html too, to pass on: no names, no true forecasts")
     shard_size: int = _setting("run", 1000, "households per shard: what a worker holds in memory at once")
     cell: int = _setting(
         "run", 1000, "alike households among whom crowds are formed, at most; a shard holds whole cells"

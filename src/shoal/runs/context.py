@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.card.facts import Record
+from shoal.ledger.ledger import Ledger
 from shoal.runs.config import Config, Speed
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing, Tell
+from shoal.runs.owner_ledger import Place, Seal, opened
 from shoal.runs.sources import Source
 from shoal.workers.executor import Executor, open_executor
 
@@ -34,6 +36,14 @@ class Context:
     previous: str | None = None
     groups_fixed: bool = False  #: answers have left: other groups are refused
     preview: bool = False  #: only the shard that is hardest to hide in
+    place: Place | None = None  #: where the ledger is, and the one that earlier releases were charged to
+    seal: Seal | None = None
+    series: str = ""  #: with what the names of this folder's releases begin
+
+    def ledger(self) -> Ledger:
+        """The ledger of the run, which is there: it is made before a release begins."""
+        assert self.place is not None
+        return opened(self.place, self.seal, create=False)
 
     def listing(self, name: str, under: str | None = None) -> Listing:
         """The list that a stage left."""

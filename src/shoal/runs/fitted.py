@@ -70,6 +70,9 @@ class Fitted(Protocol):
     def questions(self, name: str) -> list[str]:
         """What the ledger calls each answer in the release of this name."""
 
+    def readings(self) -> tuple[str, ...]:
+        """A digest per answer of what it was made from: who asks about the same again is told by it."""
+
     def accuracy(self, mechanism: Releaser) -> Accuracy:
         """Errors of what is released of these labels."""
 

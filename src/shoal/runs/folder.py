@@ -18,11 +18,12 @@ from typing import Any
 from shoal.errors import InputError
 from shoal.files import file_digest, private_folder, write_whole
 from shoal.runs.config import Config
+from shoal.runs.owner_ledger import FILE, Seal
 from shoal.runs.sources import Source
 
 #: Version of the state file; others are refused.
 VERSION = 2
-STATE, LEDGER = "state.json", "ledger.db"
+STATE, LEDGER = "state.json", FILE
 #: Stages of a run, in order.
 STAGES = ("fit", "design", "release", "audit", "card", "report")
 
@@ -50,6 +51,8 @@ class State:
     previous: str | None = None  #: where the lists of the day before lie, in a run that goes on from day to day
     created: str = ""
     run: str = ""
+    ledger: Seal | None = None  #: the ledger that was charged, and its head after the last release
+    renewing: bool = False  #: a new release was asked for, and what was asked is not finished
 
 
 class Folder:
@@ -64,6 +67,13 @@ class Folder:
     @property
     def is_run(self) -> bool:
         return (self / STATE).is_file()
+
+    @property
+    def is_old(self) -> bool:
+        """Whether a run of shoal 0.1 is in the folder."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            return bool(json.loads((self / STATE).read_text()).get("version") == 1)
+        return False
 
     def create(self) -> None:
         """Make the folder, or take an empty one; anything else that is not a run is refused."""
@@ -116,17 +126,40 @@ class Folder:
         try:
             stages = {name: Done(**done) for name, done in content["stages"].items()}
             rest = {name: content[name] for name in ("release", "releasing", "created", "run", "previous")}
+            rest |= {"renewing": bool(content.get("renewing")), "ledger": None}
+            if content.get("ledger") is not None:
+                rest["ledger"] = Seal(**content["ledger"])
             config = Config.from_dict(content["config"], STATE)
             return State(Source.from_json(content["source"]), config, stages, **rest)
         except (KeyError, TypeError, AttributeError):
             raise InputError(f"dir: the {STATE} in {self.path.name} lacks a part; use a new folder") from None
 
-    def ledger_url(self, named: str | None = None) -> str:
-        """The ledger of a run, made by any version: the one that its settings name, or its own."""
-        if named is None:
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                named = json.loads((self / STATE).read_text()).get("config", {}).get("ledger")
+    def ledger_url(self) -> str:
+        """The ledger of a run of an older version: the one that its settings name, or its own."""
+        named = None
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            named = json.loads((self / STATE).read_text()).get("config", {}).get("ledger")
         return named if named is not None else f"sqlite:///{(self / LEDGER).resolve()}"
+
+    def names(self) -> set[str]:
+        """Every file in the folder, but for those of its lock and of a ledger."""
+        found = (path for path in self.path.rglob("*") if path.is_file() or path.is_symlink())
+        every = {str(path.relative_to(self.path)) for path in found}
+        return {name for name in every if name != ".lock" and not name.startswith(LEDGER)}
+
+    def put_back(self, under: str, state: bytes, names: set[str]) -> None:
+        """Undo :meth:`archive` and all that was written since: only ``names`` are left, as they were."""
+        aside = self / under
+        for path in sorted(aside.rglob("*")):
+            name = str(path.relative_to(aside))
+            if path.is_file() and name != STATE:
+                self.put(name, path.read_bytes())
+        self.put(STATE, state)
+        for name in sorted(self.names() - names):
+            (self / name).unlink()
+        for path in sorted((path for path in self.path.rglob("*") if path.is_dir()), reverse=True):
+            if not any(path.iterdir()):
+                path.rmdir()
 
     def remember(self, state: State) -> None:
         """Write the state."""

@@ -1,4 +1,4 @@
-"""A second process that compiles what designs need while the first one reads meters and fits models.
+"""What the very first run compiles before it begins, and says so; a second process has its share of it.
 
 Kernels are compiled once and kept (:mod:`shoal.compiled`), one at a time in a process: that is most of what the very
 first run takes. Spectra of edges share no kernel with the fits before them nor with the tails after them, so another
@@ -11,11 +11,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from shoal.threads import ONE_THREAD, n_threads
 
+#: Called with (stage, what is happening, done, total).
+Tell = Callable[[str, str, float, int], None]
 CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from shoal.runs.head_start import compile_spectra; compile_spectra()"
@@ -23,24 +25,50 @@ CODE = (
 
 
 @contextmanager
-def head_start() -> Iterator[None]:
-    """Compile meanwhile, if there is a core to spare, somewhere to keep kernels, and none of them yet."""
+def head_start(tell: Tell | None = None) -> Iterator[None]:
+    """On the very first run, say so and compile; with a core to spare, spectra in a second process meanwhile."""
     from shoal import compiled
 
     folder = compiled.FOLDER
-    if folder is None or n_threads() < 2 or any(folder.rglob("spectrum._fast_block*.nbi")):
+    if folder is None or any(folder.rglob("spectrum._fast_block*.nbi")):
         yield
         return
     quiet = subprocess.DEVNULL
-    child = subprocess.Popen(
-        [sys.executable, "-c", CODE, json.dumps(sys.path)],
-        env={**os.environ, **ONE_THREAD}, stdin=quiet, stdout=quiet, stderr=quiet,
-    )  # fmt: skip
+    child = None
+    if n_threads() > 1:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CODE, json.dumps(sys.path)],
+            env={**os.environ, **ONE_THREAD}, stdin=quiet, stdout=quiet, stderr=quiet,
+        )  # fmt: skip
     try:
+        for number, (name, work) in enumerate(FIRST.items()):
+            if tell is not None:
+                tell("compile", f"compiling, once on this machine, in a minute or two: {name}", number, len(FIRST))
+            work()
+        if tell is not None:
+            tell("compile", "compiling, once on this machine", len(FIRST), len(FIRST))
         yield
     finally:
-        child.kill()
-        child.wait()
+        if child is not None:
+            child.kill()
+            child.wait()
+
+
+def compile_models() -> None:
+    """The kernels behind fits, their checks and forecasts, from households that do not exist."""
+    from shoal.meters.forecast import forecast
+    from shoal.meters.simulate import simulate_meters
+
+    forecast(simulate_meters(2, 3, step_minutes=30), (2, 1), 2, 2, "day")
+
+
+def compile_crowds() -> None:
+    """Those that form crowds."""
+    import numpy as np
+
+    from shoal.crowds import crowds
+
+    crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)
 
 
 def compile_spectra() -> None:
@@ -53,3 +81,26 @@ def compile_spectra() -> None:
     laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
     for precise in (False, True):
         edge_spectra(laws, np.array([[0, 1]]), precise=precise).reversed()
+
+
+def compile_accounting() -> None:
+    """Those, and what is made of spectra: δ(ε) of an answer and of a table, Rényi divergences."""
+    from shoal.accounting.curve import privacy_curve
+    from shoal.accounting.renyi import renyi_curve
+    from shoal.classes import GaussianClasses
+    from shoal.graph import NeighborGraph
+
+    compile_spectra()
+    laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
+    graph = NeighborGraph.complete(laws.labels)
+    for scope in ("answer", "table"):
+        privacy_curve(laws, graph, [0.5, 1.0], scope=scope)
+        renyi_curve(laws, graph, [2.0], scope=scope)
+
+
+#: What every run needs -> what has it compiled. Spectra come last: the second process has them by then, or nearly.
+FIRST: dict[str, Callable[[], None]] = {
+    "models": compile_models,
+    "crowds": compile_crowds,
+    "accounting": compile_accounting,
+}

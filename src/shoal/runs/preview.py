@@ -30,7 +30,7 @@ def refusal(run: Run) -> str:
     where = run.path.name
     return (
         f"out: {where} holds a release made with {run.what_differs()}. Nothing was changed. "
-        f"{_cost(run)} `shoal run --out {where} --again` with these settings does it; a new folder starts afresh"
+        f"{_cost(run)} `shoal run --out {where} --again` with these settings does it"
     )
 
 

@@ -72,7 +72,7 @@ def send(task: SendTask) -> Sent:
     if len(stray) and task.known_only:
         rows = rows.filter(pl.col("shard").is_not_null())
     elif len(stray):
-        raise InputError(f"assignment: {len(stray)} household(s) have no group, the first being {stray[0]!r}")
+        raise InputError(f"assignment: {len(stray)} household(s) have no group; form the groups again")
     return Sent(tuple(sorted(scatter(task.out, rows, "shard", {STEP: step // MICROSECOND}).items())))
 
 

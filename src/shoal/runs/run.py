@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import shoal
 from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
-from shoal.errors import InputError
+from shoal.errors import InputError, ShoalError
 from shoal.files import digest_of
 from shoal.runs import preview
 from shoal.runs import worst_figures as curves
@@ -41,6 +41,7 @@ from shoal.runs.config import Config, Speed, shared
 from shoal.runs.context import DESIGN, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
+from shoal.runs.owner_ledger import Place, Seal, at, opened, place, without_password
 from shoal.runs.sources import FRAME, MeterFile, Source, frame_of
 from shoal.runs.stages import audit_stage, card_stage, design_stage, first_stage, fit_stage, release_stage, report_stage
 from shoal.runs.store import put_whole
@@ -60,6 +61,8 @@ NEEDS = {
     "card": ("fit", "design", "release", "audit"),
     "report": ("fit", "design", "release", "audit", "card"),
 }
+#: The order in which a whole run takes them: nothing is charged before all that can fail has been seen to work.
+ORDER = ("fit", "design", "audit", "release", "card", "report")
 #: Stage after the first -> the settings that it depends on.
 SETTINGS = {
     "design": design_stage.SETTINGS,
@@ -116,7 +119,7 @@ def run(
     """
     chosen, speed = shared(settings)
     going = Run(out, source, config, speed, progress, **chosen)
-    with going.held():
+    with going.held(), going.unless_refused():
         if update:
             going.go_on()
         going.everything(again=again)
@@ -151,6 +154,9 @@ class Run:
             raise InputError(f"file: {self.folder.path.name} is not a shoal run yet; name a meter file, or a table")
         base = config or (Config() if self._saved is None else self._saved.config)
         settled = base.changed(**chosen)
+        self._named = settled.ledger  # with its password, which is used and written nowhere
+        if settled.ledger is not None:
+            settled = replace(settled, ledger=without_password(settled.ledger))
         self._frame = frame_of(source) if settled.label is not None else None
         read = self._read(source, settled) if source is not None else None
         if self._saved is not None:
@@ -241,12 +247,17 @@ class Run:
         return self.folder / report_stage.REPORT
 
     @staticmethod
-    def ledger_url(folder: str | Path) -> str:
-        """Where the ledger of a run lies, made by any version of shoal."""
-        where = Folder(folder)
-        if not where.is_run:
-            where.state()
-        return where.ledger_url()
+    def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Ledger:
+        """A ledger, to be closed after use: by its URL or file, of the run in a folder, or the data owner's.
+
+        That of a run must be the one that its releases were charged to.
+        """
+        if target is None or "://" in str(target) or Path(target).is_file():
+            return opened(at(None if target is None else str(target)), None, create=create)
+        folder = Folder(target)
+        if folder.is_old:
+            return opened(at(folder.ledger_url()), None, create=False)
+        return Run.open(target).ledger(create=create)
 
     def curve(self, epsilon: Sequence[float], notion: str = "dp") -> curves.WorstCurve:
         """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""
@@ -269,22 +280,32 @@ class Run:
         parts = self.context("design").listing(DESIGN).parts
         return proved([part.path for part in parts], self.folder.path, epsilon, scope)
 
+    @property
+    def place(self) -> Place:
+        """Where the ledger of this run is."""
+        made_up = self.state.source.simulated is not None
+        return place(self.path, self._named, self.state.ledger, simulated=made_up)
+
     def ledger(self, *, create: bool = False) -> Ledger:
-        """The ledger of this run, to be closed after use."""
-        return release_stage.open_ledger(self.folder, self.config, create=create)
+        """The ledger of this run, to be closed after use: the one that its releases were charged to.
+
+        With ``create`` it is made where there is none, as long as nothing was released.
+        """
+        return opened(self.place, self.state.ledger, create=create and not self.has_released)
 
     # ------------------------------------------------------------------ stages
 
     def everything(self, *, again: bool = False) -> None:
         """Every stage that is not done."""
-        with self.held(), head_start():
+        with self.held(), self.unless_refused(), head_start(self._tell):
             self._settle(again)
-            for stage in STAGES:
+            for stage in ORDER:
                 self.do(stage)
+            self._renewed()
 
     def do(self, stage: str, *, again: bool = False) -> None:
         """One stage, if it is not done. ``again``, for fit, design and release: for a new release, which is charged."""
-        with self.held():
+        with self.held(), self.unless_refused():
             if stage in ("fit", "design", "release"):
                 self._settle(again)
             if stage == "fit" and self._lacking():
@@ -293,9 +314,48 @@ class Run:
                 self._remember(replace(without(self.state, "fit", "design", "release"), releasing=begun))
             self.require(stage)
             if stage == "release" and not self.is_done("release"):
-                # Written before the ledger is asked: a release that may have happened counts as one.
-                self._remember(replace(self.state, releasing=self.key("release")))
+                # What is refused here was not begun, and no ledger is made for it.
+                card_stage.rehearse(*self._described())
+                release_stage.refuse(self.context("release"))
+                # Written before the ledger is asked: a release that may have happened counts as one, and is the one
+                # of this ledger.
+                with self.ledger(create=True) as ledger:
+                    seal = Seal(ledger.identity, str(ledger.head), self.place.kept)
+                self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
             self._stage(stage)
+            if again:
+                self._renewed()
+
+    def _renewed(self) -> None:
+        """What was asked with ``again`` is finished: asked for once more, it is another release."""
+        if self.state.renewing:
+            self._remember(replace(self.state, renewing=False))
+
+    @contextmanager
+    def unless_refused(self) -> Iterator[None]:
+        """Where a new release is refused before anything was charged for it, the folder is left as it was."""
+        before = self._saved
+        if before is None or self._depth > 1:
+            yield
+            return
+        names, state = self.folder.names(), (self.folder / STATE).read_bytes()
+        try:
+            yield
+        except ShoalError:
+            if self.state.release > before.release and not self._charged():
+                self.folder.put_back(f"earlier/{before.release}", state, names)
+                self.state = self._saved = before
+            raise
+
+    def _charged(self) -> bool:
+        """Whether this release may have been charged."""
+        if self.state.releasing is None and "release" not in self.state.stages:
+            return False
+        try:
+            with self.ledger() as ledger:
+                return ledger.has(self.release_name)
+        except ShoalError:
+            return True
 
     def go_on(self) -> None:
         """Take the readings that were named for a new day: put the last release aside and go on from its forecasts.
@@ -319,6 +379,7 @@ class Run:
             raise InputError("update: the last release of this folder is not finished; finish it without --update")
         self._refuse_dependent()
         self._refuse_once()
+        self.ledger().close()
         now, old = self.config.to_dict(), before.config.to_dict()
         daily = first_stage.daily(self.state.source)
         fixed = [name for name in self._settings("fit") if name not in daily and now[name] != old[name]]
@@ -430,10 +491,12 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """What is there, for machines."""
+        seal = self.state.ledger
         return {
             "folder": str(self.path),
             "did": list(self.did),
             "release": self.state.release,
+            "ledger": {"where": self.place.where, "identity": seal and seal.identity, "head": seal and seal.head},
             "config": self.config.to_dict(),
             "stages": {
                 name: {
@@ -452,6 +515,10 @@ class Run:
         from shoal.card.summary import summary
 
         parts = summary(self.fit, self.design, self.release, self.audit)
+        where, spent = self.place, "everything that is released about the same households is charged here"
+        if where.own:
+            spent = "of this folder alone" + ("; nobody real is behind it" if self.state.source.simulated else "")
+        parts.append(("Ledger", [f"{where.where}: {spent}."]))
         if self.timings:
             each = ", ".join(f"{name} {value:.1f} s" for name, value in self.timings.items())
             parts.append(("Time", [f"{each}; {sum(self.timings.values()):.0f} s in all."]))
@@ -470,6 +537,13 @@ class Run:
             raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
         return fit, design, release, audit
 
+    def _described(self) -> tuple[FitFacts, DesignFacts, AuditFacts | None]:
+        """What is known of a release before it is made."""
+        fit, design = self.fit, self.design
+        assert fit is not None
+        assert design is not None
+        return fit, design, self.audit if self.is_done("audit") else None
+
     def _demand(self, stage: str) -> None:
         if stage not in self.state.stages:
             raise InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
@@ -486,6 +560,9 @@ class Run:
             release_name=self.release_name,
             previous=self.state.previous,
             groups_fixed=self.has_released,
+            place=self.place,
+            seal=self.state.ledger,
+            series=f"run {self.state.run} ",
         )
 
     def _work(self, stage: str) -> Made:
@@ -500,7 +577,7 @@ class Run:
             return simple[stage](context)
         if stage == "card":
             return card_stage.stage(context, *self._four())
-        return report_stage.stage(context, self._four(), self.timings)
+        return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
 
     def _stage(self, stage: str) -> None:
         text = first_stage.doing(self.state.source) if stage == "fit" else DOING[stage]
@@ -514,8 +591,10 @@ class Run:
         seconds = round(time.monotonic() - begun, 3)
         done = Done(self.key(stage), digests, seconds, _now(), made.facts.to_json())
         stages = {**self.state.stages, stage: done}
-        begun_release = None if stage == "release" else self.state.releasing
-        self._remember(replace(self.state, stages=stages, releasing=begun_release))
+        state = replace(self.state, stages=stages)
+        if isinstance(made.facts, ReleaseFacts) and state.ledger is not None:
+            state = replace(state, releasing=None, ledger=replace(state.ledger, head=made.facts.head))
+        self._remember(state)
         self.did.append(stage)
         self._tell(stage, text, 1, 1)
 
@@ -546,9 +625,10 @@ class Run:
             if not same and not again:
                 self._refuse_once()
                 raise InputError(preview.refusal(self))
-            if again and (recorded is not None or not same):
+            if again and (recorded is not None or not same) and not (same and self.state.renewing):
                 self._refuse_dependent()
                 self._refuse_once()
+                self.ledger().close()  # missing, or another one: said before anything is put aside
                 self._put_aside()
         if self.state != self._saved:
             self._remember(self.state)
@@ -582,7 +662,7 @@ class Run:
         """Copy the files of the release to earlier/, and count the next one."""
         self._archive(f"earlier/{self.state.release}")
         gone = without(self.state, "release", "audit", "card", "report")
-        self._remember(replace(gone, release=self.state.release + 1, releasing=None))
+        self._remember(replace(gone, release=self.state.release + 1, releasing=None, renewing=True))
 
     def _archive(self, under: str) -> None:
         files = [name for done in self.state.stages.values() for name in done.files]
@@ -600,6 +680,7 @@ class Run:
 #: Files that a user looks for, and what they are.
 FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true answers",
+    report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
     release_stage.PUBLIC: "the released figures, to pass on: no names, rows of a group in a drawn order",
     release_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json, .yaml)",

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 #: Settings that decide how a table is read.
 READING = ("label", "columns", "drop", "weights", "timestamp_column", "value_column", "only")
 #: Bytes of input per bucket, about, and entries per shard at most: what a worker holds.
-BUCKET, SHARD = 64 * 2**20, 8_000_000
+BUCKET, SHARD = 64 * 2**20, 2_000_000
 #: Largest magnitude of an entry: squares of what is larger overflow.
 LARGEST = 1e150
 

@@ -81,14 +81,12 @@ class Allowance:
     @property
     def remaining(self) -> float:
         """δ left before the question, rounded down."""
-        return max(math.nextafter(self.delta - self.before, 0.0), 0.0) if self.before < self.delta else 0.0
+        return _left(self.delta, self.before)
 
     @property
     def remaining_epsilon(self) -> float:
         """ε left before the question, rounded down: all of it where δ is what is used up."""
-        if self.loss is None:
-            return self.epsilon
-        return max(math.nextafter(self.epsilon - self.loss, 0.0), 0.0) if self.loss < self.epsilon else 0.0
+        return self.epsilon if self.loss is None else _left(self.epsilon, self.loss)
 
     @property
     def share(self) -> float:
@@ -104,6 +102,13 @@ class Allowance:
         loss = _loss(before)
         before_this = spent(before, epsilon, delta)
         return cls(epsilon, delta, spent(with_this, epsilon, delta), before_this, loss if math.isfinite(loss) else None)
+
+
+def _left(budget: float, used: float) -> float:
+    """What is left of a budget, rounded down."""
+    if used == 0.0:
+        return budget
+    return max(math.nextafter(budget - used, 0.0), 0.0) if used < budget else 0.0
 
 
 def spent(given: Sequence[Price], epsilon: float, delta: float) -> float:

@@ -49,10 +49,6 @@ class Offer:
         return self.run.release_name
 
     @property
-    def ledger_url(self) -> str:
-        return Run.ledger_url(self.run.path)
-
-    @property
     def unit(self) -> str:
         return self.facts.accuracy.unit
 

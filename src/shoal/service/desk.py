@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.errors import BudgetError, LedgerError, ShoalError
+from shoal.errors import BudgetError, InputError, LedgerError, ShoalError
 from shoal.ledger import notes
 from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.ledger import Ledger
@@ -30,8 +30,8 @@ from shoal.service.catalog import Offer, offers
 from shoal.service.handles import handles
 from shoal.service.keys import Key
 from shoal.service.merkle import Tree
-from shoal.service.register import Grant, Person, Register, now
-from shoal.service.register import Request as Wish
+from shoal.service.people import Grant, Person, Register, now
+from shoal.service.people import Request as Wish
 from shoal.validation import FloatArray
 
 
@@ -370,7 +370,8 @@ class Desk:
                         "certificate": offer.certificate,
                     },
                 )
-        except BudgetError:
+        except (BudgetError, InputError):
+            # The ledger's own words name accounts of labels. `shoal ledger budget` and its log have them for the owner.
             raise Refused("the data owner's budget does not allow this question") from None
 
     def _sheet(self, person: Person, offer: Offer, entry: Entry) -> Sheet:

@@ -52,8 +52,8 @@ def serve(
     questions = offers(folder)
     if not questions:
         raise InputError(f"dir: no run in {Path(folder).name} has a design yet; `shoal run` makes one")
-    url = ledger or next(iter(questions.values())).ledger_url
-    with Ledger.open(url) as opened:
+    of_runs = next(iter(questions.values())).run
+    with of_runs.ledger(create=True) if ledger is None else Ledger.open(ledger) as opened:
         desk = Desk(opened, folder)
         compared(desk, Path(folder) / CHECKPOINTS)
         key = desk.register.founded()

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
+from shoal.accounting.risk import named_in_group
 from shoal.classes import GaussianClasses
 from shoal.codebooks.codebook import codebook
-from shoal.codebooks.guesses import naming_bound
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.errors import InputError
@@ -381,7 +381,7 @@ def _inside(release: Release, scores: Sequence[FloatArray]) -> tuple[Hits, float
         first.append(hits)
         ten.append(some)
         sizes = same.sum(axis=1)
-        bounds.append([min(naming_bound(int(m), release.epsilon) + release.delta, 1.0) for m in sizes])
+        bounds.append([named_in_group(int(m), release.epsilon, release.delta) for m in sizes])
     return Hits.of(np.concatenate(first), np.concatenate(ten)), float(np.mean(np.concatenate(bounds)))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shoal.card.card import ReleaseCard
+from shoal.card.contents import gather
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
+from shoal.card.page import page
 from shoal.runs.context import Context, Made
 
 SETTINGS = ("query",)
@@ -18,6 +20,15 @@ class CardFacts(Record):
 
     digest: str
     statement: str
+
+
+def rehearse(fit: FitFacts, design: DesignFacts, audit: AuditFacts | None) -> None:
+    """Print everything that will be published, but for what the ledger adds: what cannot be is not to be charged."""
+    nothing = ReleaseFacts(name="", labels=design.labels, ledger="", head="")
+    card = ReleaseCard.of(fit, design, nothing, audit)
+    for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, ReleaseCard.to_yaml):
+        printed(card)
+    page(gather(card))
 
 
 def stage(context: Context, fit: FitFacts, design: DesignFacts, release: ReleaseFacts, audit: AuditFacts) -> Made:

@@ -346,18 +346,29 @@ def _read(grouped: Grouped) -> str:
 
 
 def _tables(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -> Counter[str]:
-    """Write the tables of all shards; reasons for leaving households out, counted."""
+    """Write the tables of all shards; reasons for leaving households out, counted.
+
+    Both tables and the card have the same reason for a household. That readings cannot be used comes before that there
+    are none to use.
+    """
     import polars as pl
 
     gone = [pl.scan_parquet(path).filter(pl.col("verdict") == "left out") for path in unusable]
-    quality = [pl.scan_parquet(part.beside(QUALITY)) for part in made]
-    every = pl.concat([*quality, *gone], how="diagonal_relaxed")
-    context.folder.write(QUALITY_TABLE, lambda path: as_cells(every).sink_csv(path))
     left = [pl.scan_parquet(part.beside(LEFT)) for part in made]
     both = pl.concat([*left, *(table.select("household", "reason") for table in gone)], how="vertical_relaxed")
-    named = both.unique("household", keep="first").sort("household").collect(engine="streaming")
-    context.folder.write(LEFT_OUT, lambda path: as_cells(named).write_csv(path))
-    return Counter(named["reason"].to_list())
+    later = (pl.col("reason") == ABSENT).fill_null(False)
+    named = both.sort(later, maintain_order=True).unique("household", keep="first").sort("household")
+    named = named.collect(engine="streaming").lazy()
+    quality = [pl.scan_parquet(part.beside(QUALITY)) for part in made]
+    every = pl.concat([*quality, *gone], how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
+    out = pl.col("why").is_not_null()
+    told = every.join(named.rename({"reason": "why"}), on="household", how="full", coalesce=True).with_columns(
+        verdict=pl.when(out).then(pl.lit("left out")).otherwise(pl.col("verdict")),
+        reason=pl.when(out).then(pl.col("why")).otherwise(pl.col("reason")),
+    )
+    context.folder.write(QUALITY_TABLE, lambda path: as_cells(told.drop("why").sort("household")).sink_csv(path))
+    context.folder.write(LEFT_OUT, lambda path: as_cells(named).sink_csv(path))
+    return Counter(named.select("reason").collect()["reason"].to_list())
 
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Yesterday | None) -> Job:
@@ -413,6 +424,6 @@ def refuse_other_groups(context: Context, shards: Sequence[Part]) -> None:
     if missing:
         raise InputError(
             f"dir: readings that were missing or damaged when {context.folder.path.name} released would change its "
-            "groups, and a ledger fixes every household's neighbors at first use. Nothing was released. Households "
+            "groups, and a ledger fixes every household's neighbors at first use. Nothing more was released. Those "
             "that were left out can be released from a folder of their own; --update goes on with those that are in"
         )

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.accounting.curve import round_up
 from shoal.card.digits import upper
-from shoal.card.facts import LISTED, MEANINGLESS, FitFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, Record, ReleaseFacts, Spent
 from shoal.codebooks.codebook import Codebook
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.graph import NeighborGraph
@@ -37,7 +36,7 @@ from shoal.plaintext import as_cells
 from shoal.runs.config import DELTA, Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.fitted import Fitted, fitted
-from shoal.runs.folder import LEDGER, Folder
+from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing, Part, done, out_path, receipted
 from shoal.runs.stages.design_stage import bound_of, hardest
 from shoal.runs.stages.fit_stage import save_array
@@ -48,8 +47,10 @@ from shoal.workers.executor import Executor, Failure
 if TYPE_CHECKING:
     import polars as pl
 
-SETTINGS = ("query", "scale", "ledger")
+SETTINGS = ("query", "scale")
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
+#: Times the largest answer of its group that a label's expected error may be: above any load there is.
+PLAUSIBLE = 10.0
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Drawn:
     labels: tuple[str, ...]
     answers: FloatArray
     drawn: FloatArray
+    readings: tuple[str, ...]
 
     def __repr__(self) -> str:
         return f"Drawn({len(self.labels)} labels)"
@@ -95,8 +97,8 @@ def do(task: DrawTask) -> Drawn:
     answers = true_answers(shard, task.normals)
     labels = shard.owners
     if isinstance(mechanism, Codebook):
-        return Drawn(labels, answers, mechanism.release(list(labels)))
-    return Drawn(labels, answers, mechanism.release(answers, list(labels)))
+        return Drawn(labels, answers, mechanism.release(list(labels)), shard.readings())
+    return Drawn(labels, answers, mechanism.release(answers, list(labels)), shard.readings())
 
 
 def merge(parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
@@ -135,23 +137,29 @@ def released_table(shard: Fitted, graph: NeighborGraph, released: FloatArray) ->
 # ------------------------------------------------------------------ the stage
 
 
+def refuse(context: Context) -> None:
+    """Before anything is begun: no release that hides nobody, or that nobody can use."""
+    listing = context.listing(DESIGN)
+    refuse_empty_claims(load(hardest(listing).path), context.config)
+    refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
+
+
 def stage(context: Context) -> Made:
     """Every shard through the ledger under the name of this release: drawn by workers, charged here, then written."""
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
     worst = load(hardest(listing).path)
-    refuse_empty_claims(worst, config)
     Store(str(context.home)).sweep()
-    with open_ledger(context.folder, config, create=True) as ledger, context.workers(len(listing.parts)) as executor:
-        budget_set = ensure_budget(ledger, worst, config)
+    with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
+        budget_set = ledger.ensure_budget(worst.classes.labels, *default_budget(config))
         given, failed = _through(context, ledger, executor, listing)
-        overview, head = ledger.overview(), str(ledger.head)
+        overview, head, identity = ledger.overview(), str(ledger.head), ledger.identity
     if not given:
         raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
     context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
     together = config.scope == "table"
     _tables(context.folder, given, together)
-    facts = merge([_facts(part, name, head, config, overview) for part in given])
+    facts = merge([_facts(part, name, head, identity, overview) for part in given])
     written = (RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ()))
     return Made(written, replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
 
@@ -175,6 +183,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
         else:
             waiting.append(number)
     context.tell(text, len(finished), len(outs))
+    _refuse_together(context, ledger, [listing.pairs[number] for number in waiting])
     tasks = []
     for number in waiting:
         mechanism, forecast = listing.pairs[number]
@@ -189,7 +198,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             failed.append(Lost(RELEASED, mechanism.key, result.message))
             continue
         try:
-            finished[number] = _charged(ledger, name, mechanism, forecast, result, outs[number], asked)
+            finished[number] = _charged(context, ledger, mechanism, forecast, result, outs[number])
         except BudgetError as error:
             so_far = sum(part.households for part in finished.values())
             others = f". {so_far} household(s) of other shards had been released and charged before"
@@ -201,6 +210,23 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
     return [finished[number] for number in sorted(finished)], failed
 
 
+def _refuse_together(context: Context, ledger: Ledger, pairs: Sequence[tuple[Part, Part]]) -> None:
+    """Refuse before the first shard is charged what would be refused at a later one."""
+    if len(pairs) == 1:
+        return  # a shard is charged or refused as a whole
+    whole = []
+    for mechanism, forecast in pairs:
+        try:
+            mechanism.check()
+            forecast.check()
+        except InputError:
+            continue  # a damaged shard fails by itself, where it is read
+        whole.append(mechanism.path)
+        shard = fitted(forecast.path, context.config.query, context.config.answers)
+        ledger.refuse_seen(shard.owners, shard.readings(), context.series)
+    ledger.refuse_apart(map(load, whole))
+
+
 def _released_before(
     ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str, asked: Config
 ) -> Part | None:
@@ -210,7 +236,7 @@ def _released_before(
         if written is not None:
             raise LedgerError(
                 "ledger: answers of this release are written that this ledger does not have on record. It is not the "
-                "one they were charged to: restore that one, or name it with --ledger. Nothing was released"
+                "one they were charged to: restore that one, or name it with --ledger. Nothing more was released"
             )
         return None
     if written is not None:
@@ -224,7 +250,8 @@ def _released_before(
     return _written(mechanism, shard, np.array(known), out)
 
 
-def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: Drawn, out: str, asked: Config) -> Part:
+def _charged(context: Context, ledger: Ledger, mechanism: Part, forecast: Part, drawn: Drawn, out: str) -> Part:
+    asked, name = context.config, context.release_name
     shard = fitted(forecast.path, asked.query, asked.answers)
     content, ids = Path(mechanism.path).read_bytes(), shard.questions(name)
     shown = drawn.drawn.copy()
@@ -244,6 +271,8 @@ def _charged(ledger: Ledger, name: str, mechanism: Part, forecast: Part, drawn: 
             [drawn.labels[i] for i in left],
             query_ids=[ids[i] for i in left],
             bounds=bound_of(mechanism),
+            readings=[drawn.readings[i] for i in left],
+            series=context.series,
         )
     return _written(mechanism, shard, shown, out)
 
@@ -271,19 +300,17 @@ def _tables(folder: Folder, parts: Sequence[Part], together: bool) -> None:
         folder.write(PUBLIC, lambda path: as_cells(every.drop(parts[0].told(Shown).owner_columns)).sink_csv(path))
 
 
-def _facts(part: Part, name: str, head: str, config: Config, overview: Overview) -> ReleaseFacts:
+def _facts(part: Part, name: str, head: str, identity: str, overview: Overview) -> ReleaseFacts:
     told = part.told(Shown)
     worst = overview.worst[0] if overview.worst else None
     return ReleaseFacts(
         name=name,
         labels=told.labels,
-        ledger=LEDGER if config.ledger is None else "elsewhere",
+        ledger=identity,
         head=head,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=None
-        if worst is None
-        else Spent(worst.epsilon, round_up(worst.spent), worst.budget, worst.releases, worst.mode),
+        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases, worst.mode),
         later_known=told.later_known,
         later_absolute=told.later_absolute,
     )
@@ -295,13 +322,6 @@ def released_gone(folder: Path) -> bool:
 
 
 # ------------------------------------------------------------------ the ledger
-
-
-def open_ledger(folder: Folder, config: Config, *, create: bool = False) -> Ledger:
-    """The ledger of a run: its own unless another is named."""
-    if not create and config.ledger is None and not (folder / LEDGER).is_file():
-        raise InputError(f"dir: {folder.path.name} has no ledger yet; `shoal release` makes one with the release")
-    return Ledger.open(folder.ledger_url(config.ledger), create=create)
 
 
 def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
@@ -321,13 +341,14 @@ def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
         )
 
 
-def ensure_budget(ledger: Ledger, mechanism: Releaser, config: Config) -> bool:
-    """Give a ledger without a budget the one of the configuration: by default the guarantee that was asked for."""
-    if not ledger.unlimited(mechanism.classes.labels):
-        return False
-    epsilon, delta = default_budget(config)
-    ledger.budget(epsilon, delta)
-    return True
+def refuse_useless_figures(designs: Sequence[DesignFacts]) -> None:
+    """Nothing is released, and nothing charged, that no reader could use."""
+    if not all(one.accuracy.beside_largest <= PLAUSIBLE for one in designs):
+        raise UnreachableError(
+            f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
+            "so nothing is released and nothing was charged. Leave out --method, which then releases the crowd's own "
+            "curve; or ask for a weaker guarantee, a larger ε or δ"
+        )
 
 
 def default_budget(config: Config) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +23,9 @@ from shoal.codebooks.codebook import Codebook
 from shoal.crowds import crowds
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
 from shoal.designs.equal_epsilon import epsilon_frontier
+from shoal.designs.methods import METHODS
 from shoal.designs.parts import part_of
-from shoal.errors import InputError
+from shoal.errors import InputError, ShoalError
 from shoal.graph import NeighborGraph
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import Releaser, load
@@ -32,11 +34,11 @@ from shoal.runs.context import DESIGN, RELEASE, Context, Made
 from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.jobs import Part
 from shoal.runs.prices import prices
-from shoal.runs.stages.release_stage import Shown, open_ledger
+from shoal.runs.stages.release_stage import Shown
 from shoal.validation import FloatArray
 
-SETTINGS = ("title", "query", "scale", "epsilon", "seed")
-REPORT = "report.html"
+SETTINGS = ("title", "query", "scale", "epsilon", "seed", "public")
+REPORT, PUBLIC = "report.html", "public/report.html"
 #: Households whose pairs and forecasts a page shows, at least one group; accounts that it lists; entries of a ledger up
 #: to which it is verified for the page.
 LABELS, ACCOUNTS, ENTRIES = 60, 20, 50_000
@@ -67,41 +69,44 @@ def stage(
     context: Context,
     facts: tuple[FitFacts, DesignFacts, ReleaseFacts, AuditFacts],
     timings: Mapping[str, float],
+    made: str = "",
 ) -> Made:
-    """Write the page, with other designs beside the one that was used."""
+    """Write the page, with other designs beside the one that was used; and, if wanted, the one to pass on."""
     config, text = context.config, "writing the report"
     shard = _hardest(context)
-    mechanism, answers, released = _shown(shard, config)
+    mechanism, answers, released, groups = _shown(shard, config)
     context.tell(text, 1, 4)
-    compared = (
-        {}
-        if isinstance(mechanism, Codebook)
-        else {
-            method: design(
-                mechanism.classes,
-                mechanism.graph,
-                method,
-                config.epsilon,
-                float(mechanism.rho.mean()),
-                scope=mechanism.scope,
-                times=mechanism.times,
-            )
-            for method in ("none", "white", "paper")
-            if method != mechanism.method and mechanism.rho.mean() > 0
-        }
-    )
-    context.tell(text, 2, 4)
-    cost = _price(shard, config)
-    # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
-    at_once = bool(cost) and facts[1].all_alike
-    line = None if isinstance(mechanism, Codebook) or at_once else _frontier(context, mechanism, answers)
+    compared: dict[str, Mechanism] = {}
+    line = None
+    cost: dict[str, Any] = {}
+    # What cannot be designed or priced here is not shown: the release stands without it.
+    with suppress(ShoalError):
+        cost = _price(shard, config)
+    if isinstance(mechanism, Mechanism):
+        for method in ("none", "white", "paper"):
+            if method != mechanism.method and mechanism.rho.mean() > 0:
+                with suppress(ShoalError):
+                    compared[method] = design(
+                        mechanism.classes,
+                        mechanism.graph,
+                        method,
+                        config.epsilon,
+                        float(mechanism.rho.mean()),
+                        scope=mechanism.scope,
+                        times=mechanism.times,
+                    )
+        context.tell(text, 2, 4)
+        # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
+        if not (cost and facts[1].all_alike):
+            with suppress(ShoalError):
+                line = _frontier(context, mechanism, answers)
     context.tell(text, 3, 4)
     verification = None
-    with open_ledger(context.folder, config) as ledger:
+    with context.ledger() as ledger:
         overview = ledger.overview(exact=ACCOUNTS)
         if overview.entries <= ENTRIES:
             verification = ledger.verify()
-    groups, total = len(set(mechanism.graph.components.tolist())), facts[1].groups
+    total = facts[1].groups
     shown = replace(
         answers.exhibits(_laws_alone(mechanism, answers), released),
         alternatives=compared,
@@ -115,9 +120,12 @@ def stage(
         scope="" if groups == total else f"the {groups} of {total} groups that are hardest to hide in",
     )
     card = ReleaseCard.of(*facts)
-    context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title))
+    context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title, made=made))
+    if config.public:
+        context.folder.write(PUBLIC, lambda path: write_page(path, card, title=config.title, made=made))
     intact = None if verification is None else bool(verification.ok)
-    return Made((REPORT,), ReportFacts(len(mechanism.classes.labels), intact))
+    written = (REPORT, PUBLIC) if config.public else (REPORT,)
+    return Made(written, ReportFacts(len(answers.labels), intact))
 
 
 def _price(shard: Shard, config: Config) -> dict[str, Any]:
@@ -136,7 +144,7 @@ def _price(shard: Shard, config: Config) -> dict[str, Any]:
         if len(line) > 1:
             points = [(a, 100 * b, nearest(100 * b)) for a, b in line]
             plots.append(
-                lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, thick=True)])
+                lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, dots=True)])
             )
     said = "against what was metered later" if found.metered else "against the forecast it stands for"
     return {
@@ -174,19 +182,20 @@ def _by_epsilon(power: FloatArray, config: Config) -> Plot:
     found = epsilon_frontier(power[rows], graph, EPSILONS, delta=1e-5)
     mean = float(power[rows].mean())
 
-    def line(name: str, values: FloatArray, **style: Any) -> dict[str, Any]:
+    def line(name: str, values: FloatArray, color: int) -> dict[str, Any]:
         shares = [100 * math.sqrt(value) / mean for value in values]
-        return series(name, [(float(e), plain(s), nearest(s)) for e, s in zip(EPSILONS, shares, strict=True)], **style)
+        points = [(float(e), plain(s), nearest(s)) for e, s in zip(EPSILONS, shares, strict=True)]
+        return series(name, points, color=color, dots=True)
 
     return lines(
         "By ε of one answer",
         axis("ε"),
         axis("error, % of the mean forecast", "log"),
         [
-            line("the crowd's curve", found.rho["mean"], color=0, thick=True),
-            line("codebook", found.rho["codebook"], color=1, thick=True),
+            line("the crowd's curve", found.rho["mean"], color=0),
+            line("codebook", found.rho["codebook"], color=1),
             line("equal noise", found.rho["white"], color=2),
-            line("nothing ε-private errs less", found.lower_bound, color=7, dash=True),
+            line("nothing ε-private errs less", found.lower_bound, color=7),
         ],
         marks=[[config.epsilon / (2 if config.scope == "table" else 1), "this release"]],
     )
@@ -209,29 +218,31 @@ def _hardest(context: Context) -> Shard:
     raise InputError("dir: nothing was released that a page could show; run `shoal release` first")
 
 
-def _shown(shard: Shard, config: Config) -> tuple[Releaser, Fitted, FloatArray]:
-    """Mechanism, answers and what was released, of the groups on the page."""
+def _shown(shard: Shard, config: Config) -> tuple[Releaser, Fitted, FloatArray, int]:
+    """Mechanism, answers and what was released, of the groups on the page; how many these are."""
     whole, everyone = load(shard.mechanism.path), fitted(shard.forecasts.path, config.query, config.answers)
     place = set(everyone.labels)
     labels, component = whole.graph.labels, whole.graph.components
     first = int(component[labels.index(whole.certificate.worst_edge[0])])
     members: list[str] = []
+    groups = 0
     for one in [first, *(c for c in range(int(component.max()) + 1) if c != first)]:
         # In a run that goes on, a member may have no forecast today.
         group = [labels[i] for i in np.flatnonzero(component == one) if labels[i] in place]
         if members and len(members) + len(group) > LABELS:
             break
-        members += group if len(group) > 1 or not members else []
+        if len(group) > 1 or not members:
+            members, groups = members + group, groups + 1
     answers = everyone.take(members)
     released = answers.released(shard.released.path)
-    return whole if isinstance(whole, Codebook) else part_of(whole, members), answers, released
+    return whole if isinstance(whole, Codebook) else part_of(whole, members), answers, released, groups
 
 
 def _frontier(context: Context, mechanism: Mechanism, answers: Fitted) -> Frontier:
     """δ against ρ of equal noise and of the method in use, by a short search where that searches."""
     config = context.config
     classes = answers.laws()
-    price = perfect_rho(classes, mechanism.graph)
+    price = perfect_rho(classes, mechanism.graph, METHODS[mechanism.method].price or "transport")
     budgets = [price * share for share in SHARES]
     return frontier(
         classes,

@@ -106,6 +106,7 @@ def do(task: TableTask) -> FitFacts:
     graph = group_graph(table.labels, hiding)
     strange = 0
     if not task.constant:
+        _refuse_copies(table)
         table, strange = _with_laws(table, graph)
     return replace(_written(task, table, graph, hiding, gone), not_gaussian=strange)
 
@@ -140,6 +141,19 @@ def _with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int
         degrees[members] = laws.observations(laws.labels)[1][rows]
         strange += int((~laws.checks().gaussian).sum())
     return replace(table, covs=covs, degrees=degrees), strange
+
+
+def _refuse_copies(table: ClassTable) -> None:
+    """Independent draws of a continuous law are never equal, and the promise counts on their being independent."""
+    import polars as pl
+
+    rows = pl.DataFrame(table.values).with_columns(owner=table.owner)
+    copies = len(rows) - rows.n_unique()
+    if copies:
+        raise InputError(
+            f"table: {counted(copies, 'row')} of a label repeat another of its rows exactly. Rows of a label must be "
+            "independent of each other: leave out what is there twice, or have columns that tell such rows apart"
+        )
 
 
 def _refuse_nobody(names: Sequence[str], gone: Mapping[str, str], crowd: int) -> None:

@@ -1,0 +1,165 @@
+"""Which ledger a run is charged to, and whether it is still the one that its releases were charged to.
+
+Budgets protect a household only if everything about it is charged to one ledger, whatever folder it was released from.
+So there is one per data owner: where ``SHOAL_LEDGER`` says, else in the user's data directory; ``--ledger`` names
+another. Simulated households need no protection, and their runs keep a ledger in their own folder, as does a folder
+that has one from before, and ``--ledger folder``.
+
+A run keeps the identity of its ledger and its head after each release. An opened ledger must have both: one that is
+missing, exchanged or rolled back has forgotten what was spent, and nothing is released on its word.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.errors import InputError, LedgerError
+from shoal.ledger.chain import Head
+from shoal.ledger.ledger import Ledger
+
+FILE, VARIABLE, IN_FOLDER = "ledger.db", "SHOAL_LEDGER", "folder"
+
+
+@dataclass(frozen=True)
+class Seal:
+    """The ledger that a run was charged to: its identity, its head after the last release, and where it was."""
+
+    identity: str
+    head: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a ledger is: ``url`` to open it, which may hold a password, and ``where`` to tell, which does not."""
+
+    url: str
+    where: str
+    kept: str  #: what a run keeps of it, to find it again
+
+    def __repr__(self) -> str:
+        return f"Place({self.where!r})"
+
+    @property
+    def own(self) -> bool:
+        """Whether it is in the run's folder."""
+        return self.kept == IN_FOLDER
+
+    @property
+    def file(self) -> Path | None:
+        """The database file, where it is one."""
+        prefix = "sqlite:///"
+        return Path(self.url.removeprefix(prefix)) if self.url.startswith(prefix) else None
+
+
+def user_ledger() -> Path:
+    """The ledger in the user's data directory."""
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / "shoal" / FILE
+
+
+def place(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool) -> Place:
+    """The ledger of a run in ``folder``: the ``named`` one, its own, the one it was charged to, or the data owner's."""
+    own, before = folder / FILE, None if seal is None else seal.where
+    if named is None and (simulated or own.is_file() or before == IN_FOLDER):
+        named = IN_FOLDER
+    given = named or os.environ.get(VARIABLE) or before
+    if given == IN_FOLDER:
+        return Place(f"sqlite:///{own.resolve()}", f"{folder.resolve().name}/{FILE}", IN_FOLDER)
+    return at(given)
+
+
+def at(given: str | None = None) -> Place:
+    """A ledger by its URL, or by the path of its file; by default the data owner's."""
+    if given is None:
+        given = os.environ.get(VARIABLE) or str(user_ledger())
+    if given == IN_FOLDER:
+        raise InputError(f"{VARIABLE} is {IN_FOLDER!r}: every run has a ledger in its own folder. Name the folder")
+    if "://" not in given:
+        path = Path(given).expanduser().resolve()
+        return Place(f"sqlite:///{path}", str(path), str(path))
+    told = without_password(given)
+    return Place(given, told, told)
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be written down."""
+    if "://" not in url:
+        return url
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InputError(
+            "ledger must be a path, or look like sqlite:///ledger.db or postgresql://user@host/database"
+        ) from None
+    rest = {name: getattr(parsed, name) for name in ("username", "host", "port", "database")}
+    query = {name: value for name, value in parsed.query.items() if name != "password"}
+    return URL.create(parsed.drivername, **rest, query=query).render_as_string(hide_password=False)
+
+
+def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
+    """The ledger at a place. It is made only where ``create`` allows it and nothing was charged to another before."""
+    file = where.file
+    if seal is not None:
+        create = False
+    if file is not None and not file.is_file():
+        if seal is not None:
+            raise LedgerError(
+                f"ledger: {where.where} is missing, to which the releases of this folder were charged. {_RESTORE}"
+            )
+        if not create:
+            raise InputError(
+                f"ledger: there is no {where.where}. `shoal release` makes the ledger with the release; where there "
+                "was one, check its name"
+            )
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        ledger = Ledger.open(where.url, create=create)
+    except LedgerError as error:
+        if seal is not None and "there is none" in str(error):
+            raise LedgerError(
+                f"ledger: there is none at {where.where}, to which the releases of this folder were charged. {_RESTORE}"
+            ) from None
+        raise
+    try:
+        if seal is not None:
+            _same(ledger, where, seal)
+    except LedgerError:
+        ledger.close()
+        raise
+    return ledger
+
+
+def _same(ledger: Ledger, where: Place, seal: Seal) -> None:
+    """Raise unless it is the ledger that was sealed, with all that it had then."""
+    if ledger.identity != seal.identity:
+        raise LedgerError(
+            f"ledger: {where.where} is another ledger ({ledger.identity[:8]}) than the one that the releases of this "
+            f"folder were charged to ({seal.identity[:8]}, {seal.where}). {_RESTORE}"
+        )
+    head = Head.parse(seal.head)
+    if not ledger.contains(head):
+        entries = ledger.head.seq
+        told = (
+            f"was rolled back: it has {entries} entries, and {head.seq} when this folder released last"
+            if entries < head.seq
+            else f"was rewritten: its entry {head.seq} is not the one after which this folder's last release ended"
+        )
+        raise LedgerError(f"ledger: {where.where} {told}. {_RESTORE}")
+
+
+_RESTORE = (
+    "Nothing was released and nothing was changed. What was spent is in that ledger alone: restore its newest copy "
+    "there (for SQLite with ledger.db-wal beside it), or say where it is now with --ledger"
+)

@@ -1,0 +1,118 @@
+"""Closed pipes, early interrupts and missing parts end a command quietly, before it works or after it has."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+import pytest
+from calls import call
+
+import shoal
+from shoal import compiled
+from shoal.cli.screen import Outcome, Stages, command
+from shoal.reproduction import figures
+from shoal.runs import head_start
+
+EARLY = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from shoal.__main__ import run
+run()
+"""
+
+
+@pytest.fixture
+def closed() -> Iterator[TextIO]:
+    """A stream whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        yield stream
+
+
+@command
+def talkative(code: int = 0) -> Outcome:
+    """Says a lot."""
+    return Outcome({"words": "word " * 100_000}, parts=[("Words", ["word " * 100_000])], code=code)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_reader_who_has_gone_changes_nothing(closed: TextIO, monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
+    monkeypatch.setattr(sys, "stdout", closed)
+    talkative(code=0, as_json=as_json, debug=False)
+    sys.stdout.write("more")
+    sys.stdout.flush()  # as the interpreter does at its end
+
+
+def test_a_run_goes_on_where_nobody_reads_its_progress(closed: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", closed)
+    with Stages() as progress:
+        for stage in ("fit", "design"):
+            progress(stage, "working", 0, 0)
+
+
+def test_an_interrupt_while_modules_load_has_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr == ""
+
+
+def test_no_figures_without_matplotlib(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(name: str, package: str | None = None) -> object:
+        return None if name == "matplotlib" else importlib.util.find_spec(name, package)
+
+    monkeypatch.setattr(figures, "find_spec", lacking)
+    for study in ("synthetic", "meters"):
+        done = call("reproduce", study, "--out", tmp_path / study)
+        assert done.code == 2
+        assert "pip install 'shoal[plot]'" in done.err
+        assert " of " not in done.err.partition("shoal:")[0]  # no progress: nothing was worked on
+
+
+def test_the_first_run_says_that_it_compiles(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str, float, int]] = []
+    done: list[str] = []
+    monkeypatch.setattr(compiled, "FOLDER", tmp_path)
+    monkeypatch.setattr(head_start, "CODE", "")
+    monkeypatch.setattr(head_start, "FIRST", {name: lambda name=name: done.append(name) for name in ("a", "b")})
+    with head_start.head_start(lambda *report: told.append(report)):
+        assert done == ["a", "b"]
+    assert [(stage, at, of) for stage, _, at, of in told] == [("compile", 0, 2), ("compile", 1, 2), ("compile", 2, 2)]
+    assert all("compiling, once on this machine" in text for _, text, _, _ in told)
+    (tmp_path / "spectrum._fast_block-1.nbi").touch()
+    with head_start.head_start(lambda *report: told.append(report)):
+        assert len(told) == 3
+    for work in (head_start.compile_models, head_start.compile_crowds, head_start.compile_accounting):
+        work()
+
+
+def test_a_url_with_a_malformed_port_is_a_sentence() -> None:
+    done = call("ledger", "show", "postgresql://owner@db:five/ledger")
+    assert done.code == 2
+    assert "port from 1 to 65535" in done.err
+
+
+def test_interrupts_are_left_alone_where_they_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shoal import __main__ as main
+    from shoal.cli import main as commands
+
+    monkeypatch.setattr(commands, "app", lambda: None)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        main.run()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    main.run()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert shoal.__version__
