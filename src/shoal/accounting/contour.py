@@ -8,9 +8,10 @@ so neither loses relative accuracy (docs/theory.md, section 3).
 
 The contour is a hyperbola through the saddle point c of the whole exponent, bent towards either side, and the rule is
 the trapezoidal one in its parameter, halved until two steps agree. The bracket covers, in this order: the difference of
-the last two steps (and what the squares of the differences before suggest), rounding in the exponent times the
-cancellation in the sum, and the error that the spectrum arrived with, carried through K's derivatives averaged over the
-contour. (At the saddle point alone they would not do: K vanishes at t = 0 and t = −1 whatever the spectrum.)
+the last two steps (and what the squares of the differences before suggest), all of what comes after the integrand has
+died out and risen again, rounding in the exponent times the cancellation in the sum, and the error that the spectrum
+arrived with, carried through K's derivatives averaged over the contour. (At the saddle point alone they would not do: K
+vanishes at t = 0 and t = −1 whatever the spectrum.)
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ RUNAWAY = 1e6
 #: A term below this share of the sum of sizes counts as nothing; two in a row end the sum. What follows decays faster
 #: than a geometric series, and the share is a thousandth of what rounding in the sum is allowed for.
 QUIET, QUIET_TERMS = 1e-18, 2
+#: Terms are late from where they are below this share of the sum of sizes, or rise again after having been below the
+#: other. They oscillate faster than any step resolves, so that sums over different steps agree on what is not there:
+#: all of their size is doubt.
+LATE, RISEN = 1e-15, 1e-3
 #: Roundings per operation of the exponent that are allowed for, and terms beside those that are counted.
 ROUNDINGS, UNCOUNTED = 4.0 * EPS, 4.0
 #: First derivatives of K are followed while no u moves by more than this share of itself; what they leave out is then
@@ -137,10 +142,17 @@ def quadrature(
     every_other = total
     moment = absolute * abs(c * (1.0 + c))
     moment_t = moment * abs(c)
-    quiet, stop = 0, last
+    quiet, stop, late, beyond, previous = 0, last, last + 1, 0.0, math.inf
     for index in range(stride, last + 1, stride):
         re, im = integrand(index, bend, kind, x, c, at_c, scale, law)
         size = abs(re) + abs(im)
+        if late > last and previous < min(size, RISEN * absolute):
+            late = index - stride
+        elif late > last and size < LATE * absolute:
+            late = index
+        previous = size
+        if index > late:
+            beyond += size
         if not size < RUNAWAY * absolute:
             return 0.0, math.inf, math.inf, math.inf, math.inf, stride, 0
         total += strip * im
@@ -170,13 +182,17 @@ def quadrature(
             re, im = integrand(index, bend, kind, x, c, at_c, scale, law)
             more += strip * im
             more_abs += abs(re) + abs(im)
+            if index > late:
+                beyond += abs(re) + abs(im)
         old = total * stride
         total += more
         absolute += more_abs
         stride = half
         new = total * stride
-        step = abs(new - old) / abs(new) if new != 0.0 else math.inf
-        difference = max(step, SQUARED * before * before, SQUARED * earlier**4)
+        step, unsure = math.inf, math.inf
+        if new != 0.0:
+            step, unsure = abs(new - old) / abs(new), beyond / abs(total)
+        difference = max(step, SQUARED * before * before, SQUARED * earlier**4) + unsure
         earlier, before = before, step
         if difference < agreement:
             break
