@@ -76,13 +76,16 @@ def test_loads_without_a_word_on_the_console_and_without_the_network(opened: Cal
 
 @pytest.mark.parametrize("key", ["curves", "frontier", "answers", "accuracy", "attack"])
 def test_lines_are_drawn_with_points(opened: Callable[..., Any], key: str) -> None:
+    """Lines, steps of upper ends, or points alone where nothing was computed between them."""
     page = opened()
-    paths = page.find_elements(By.CSS_SELECTOR, f"#{key} svg path.curve")
-    assert paths
-    for path in paths:
+    drawn = page.find_elements(By.CSS_SELECTOR, f"#{key} svg path[data-series]")
+    lines = [path for path in drawn if "curve" in path.get_attribute("class")]
+    assert len(drawn) >= 3
+    assert bool(lines) == (key != "frontier")
+    assert not any("NaN" in path.get_attribute("d") for path in drawn)
+    for path in lines:
         commands = path.get_attribute("d")
-        assert commands.count("L") >= 3
-        assert "NaN" not in commands
+        assert commands.count("L") + commands.count("H") >= 3
         assert path.rect["width"] > 20
 
 

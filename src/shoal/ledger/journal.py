@@ -148,9 +148,10 @@ def matching(
 ) -> Iterator[Any]:
     """Columns of the releases whose two named columns hold one of the wanted pairs."""
     distinct = list(dict.fromkeys(wanted))
+    there = " AND readings IS NOT NULL" if names[1] == "readings" else ""  # the condition of its index
     for start in range(0, len(distinct), CHUNK):
         yield from transaction.rows(
             f"SELECT {columns} FROM entries WHERE kind = 'release' AND ({names[0]}, {names[1]}) IN "
-            f"({transaction.listed_pairs('wanted')}) AND {names[1]} IS NOT NULL",
+            f"({transaction.listed_pairs('wanted')}){there}",
             wanted=json.dumps(distinct[start : start + CHUNK]),
         )
