@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from scipy import stats
 
 import shoal
 from shoal.clip import _farthest
+from shoal.proofs import checker
 
 EPSILON = 1.0
 
@@ -126,6 +129,35 @@ def test_several_answers_are_counted():
     found = shoal.assumption_free(twice, shoal.Clip.of(classes))
     assert found.delta_upper >= twice.certificate.delta_upper
     assert found.delta_upper == pytest.approx(twice.certificate.delta_upper, rel=1e-6)
+
+
+@pytest.mark.parametrize("scope", ["answer", "table"])
+def test_what_clipping_moves_is_in_every_figure(scope, tmp_path):
+    """Certificate, what the ledger charges, file, proof and checker; a proof without it is refused."""
+    made, _ = _mechanism([0.01, 0.01])
+    made = replace(made, scope=scope, times=3)
+    clip = shoal.Clip.of(made.classes, radius=4.0)
+    share = float(clip.outside[0])
+    mechanism = replace(made, outside=share)
+    added = 3 * (2 if scope == "table" else 1) * (1 + math.exp(EPSILON)) * share
+    assert mechanism.certificate.finite_precision >= added
+    assert mechanism.finite_precision_tv >= share
+    assert mechanism.digest != made.digest
+    mechanism.save(tmp_path / "clipped.shoal")
+    assert shoal.Mechanism.load(tmp_path / "clipped.shoal").certificate == mechanism.certificate
+    proof = shoal.prove(mechanism)
+    assert proof.finite_precision >= added
+    checker.check(json.loads(proof.to_json()), mechanism.to_bytes())
+    understated = json.loads(proof.to_json()) | {
+        "finite_precision": (added / 2).hex(),
+        "delta_upper": (proof.ideal_upper + added / 2).hex(),
+    }
+    with pytest.raises(checker.Refused):
+        checker.check(understated, mechanism.to_bytes())
+    # The figure for any law has no share that is moved, and the modelled one counts it once.
+    assert shoal.assumption_free(mechanism, clip).delta_upper == shoal.assumption_free(made, clip).delta_upper
+    both = [shoal.assumption_free(one, clip).modelled for one in (mechanism, made)]
+    assert both[0] == pytest.approx(both[1], rel=1e-6)
 
 
 def test_without_noise_nothing_is_claimed():

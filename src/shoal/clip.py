@@ -72,8 +72,7 @@ class Clip:
         # Of the correlations: the root of a graded covariance would be wrong in its small entries.
         std = np.sqrt(classes.stored_variances)[:, :, None]
         roots = np.broadcast_to(radius * std * square_root(correlation(classes.stored_covs)), (n, k, k))
-        share = min(float(stats.chi2.sf((radius / UP) ** 2, k)) * UP, 1.0)
-        return cls(classes.labels, np.array(classes.means), np.array(roots), np.full(n, share))
+        return cls(classes.labels, np.array(classes.means), np.array(roots), np.full(n, outside_share(radius, k)))
 
     def apply(self, answers: Any, label: Any) -> FloatArray:
         """Answers (k,) or (m, k) about one label, or one label for each row, moved into their ellipsoids.
@@ -104,6 +103,17 @@ class Clip:
             i, chosen = places[str(name)], names == name
             result[chosen] = _inside(rows[chosen], self.centers[i], self.roots[i])
         return result.reshape(q.shape)
+
+
+def outside_share(radius: float, k: int) -> float:
+    """Share of a Gaussian law of k entries that lies beyond so many of its deviations, at most."""
+    return min(float(stats.chi2.sf((radius / UP) ** 2, k)) * UP, 1.0)
+
+
+def moved_delta(outside: float, epsilon: float, times: int, scope: str) -> float:
+    """What clipping adds to δ of so many answers about each label at most, if it moves this share of each law."""
+    tv = np.full(2, times * outside * UP)
+    return edge_loss(tv, np.array([[0, 1]]), np.array([epsilon]), table=scope == "table")
 
 
 def _inside(rows: FloatArray, center: FloatArray, root: FloatArray) -> FloatArray:
@@ -181,14 +191,16 @@ def assumption_free(
         # Of independent answers about a label, each may be of another point: the squares add.
         gaps = tuple(math.sqrt(times) * UP * images.gap(int(a), int(b), int(unit)) for unit in (a, b))
         deltas[e] = [_split(epsilon, gaps, d, widths[:, e, d], scope, images.equal(int(a), int(b))) for d in (0, 1)]
+        if deltas[e].max() >= 1:
+            break  # the others are left at 1
     worst = int(np.argmax(deltas))
     source, target = pairs[worst // 2] if worst % 2 == 0 else pairs[worst // 2][::-1]
     loss = edge_loss(times * mechanism.precision_tv * UP, pairs, np.full(len(pairs), epsilon), table=scope == "table")
     modelled = None
     if clip.outside is not None:
-        rows = times * (2 if scope == "table" else 1)
-        moved = (1 + math.exp(min(epsilon, 700.0))) * rows * float(clip.outside.max()) * UP
-        modelled = min(float(mechanism.released_curve(epsilon, scope=scope).delta_upper) + moved, 1.0)
+        left = max(float(clip.outside.max()) - mechanism.outside, 0.0)  # of which the mechanism knows is in its curve
+        moved = moved_delta(left, epsilon, times, scope)
+        modelled = min((float(mechanism.released_curve(epsilon, scope=scope).delta_upper) + moved) * UP, 1.0)
     return AssumptionFree(
         epsilon=epsilon,
         delta_upper=min((float(deltas.flat[worst]) + loss) * UP, 1.0),

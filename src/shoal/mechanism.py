@@ -75,6 +75,7 @@ class Mechanism:
     ending: Ending = Ending.COMPLETE
     scope: str = "answer"
     times: int = 1  #: independent answers about each label that the certificate is for
+    outside: float = 0.0  #: share of each law that is moved before it comes here: answers are clipped
 
     # ------------------------------------------------------------------ what it does
 
@@ -346,7 +347,8 @@ class Mechanism:
 
     def _loss(self, epsilon: float | FloatArray, scope: str) -> float:
         each = np.broadcast_to(epsilon, (len(self.pairs),))
-        together = self.precision_tv if self.times == 1 else self.times * self.precision_tv * UP
+        tv = self._released_tv
+        together = tv if self.times == 1 else self.times * tv * UP
         return edge_loss(together, self.pairs, each, table=scope == "table")
 
     @cached_property
@@ -364,9 +366,15 @@ class Mechanism:
         return tv
 
     @property
+    def _released_tv(self) -> FloatArray:
+        """(n,) ``precision_tv`` and, of clipped answers, the share that clipping moves: total variations add up."""
+        return self.precision_tv if self.outside == 0 else np.minimum((self.precision_tv + self.outside) * UP, 1.0)
+
+    @property
     def finite_precision_tv(self) -> float:
-        """The largest ``precision_tv`` of a label with a neighbor; in a composition that of all releases adds up."""
-        return float(self.precision_tv[self.pairs].max(initial=0.0))
+        """The largest ``precision_tv`` of a label with a neighbor, and what clipping moves; in a composition that of
+        all releases adds up."""
+        return float(self._released_tv[self.pairs].max(initial=0.0))
 
     @property
     def rests_on_rounding(self) -> BoolArray:

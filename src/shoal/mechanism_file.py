@@ -83,6 +83,8 @@ def _parts(mechanism: Mechanism) -> tuple[dict[str, FloatArray], dict[str, Any]]
         header["scope"] = mechanism.scope
     if mechanism.times != 1:
         header["times"] = mechanism.times
+    if mechanism.outside != 0:
+        header["outside"] = mechanism.outside
     if mechanism.ending.name != "COMPLETE":
         header["ending"] = mechanism.ending.name
     return arrays, header
@@ -114,6 +116,7 @@ def _fields(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
         "history": arrays["history"],
         "scope": header.get("scope", "answer"),
         "times": header.get("times", 1),
+        "outside": header.get("outside", 0.0),
         **({"ending": header["ending"]} if "ending" in header else {}),
         **{name: arrays.get(name) for name in OPTIONAL},
     }
@@ -147,6 +150,8 @@ def _possible(found: dict[str, Any]) -> bool:
         and found["scope"] in SCOPES
         and type(found["times"]) is int
         and found["times"] >= 1
+        and isinstance(found["outside"], float)
+        and 0.0 <= found["outside"] <= 1.0
         and isinstance(found["lower_bound"], float)
         and 0.0 <= found["lower_bound"] <= 1.0
     )

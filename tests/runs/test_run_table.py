@@ -14,6 +14,7 @@ import pytest
 from small_run import charged, listing
 
 import shoal
+from shoal.card.digits import upper
 from shoal.classdata.class_table import ClassTable
 from shoal.runs.config import Config
 from shoal.runs.run import Run
@@ -343,3 +344,68 @@ def test_forecasts_of_statsforecast(tmp_path: Path) -> None:
     config = Config(label="unique_id", timestamp_column="ds", value_column="Naive", crowd=4)
     run = go(tmp_path / "out", long, config, "release")
     assert run.released.shape == (8, 7)
+
+
+def test_clipped_rows_have_a_figure_without_their_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row far out is moved before anything else, what is released is charged, and a killed release goes on."""
+    out, source = tmp_path / "out", tmp_path / "speakers.csv"
+    rows = np.random.default_rng(3).normal(size=(400, 2)) + 1e5
+    rows[7, 0] += 12.0
+    frame = pl.DataFrame({"speaker": np.repeat([f"s{i}" for i in range(4)], 100), "x": rows[:, 0], "y": rows[:, 1]})
+    frame.write_csv(source)
+    config = replace(SAMPLES, clip=6.2, method="white", rho=3e5)
+    run = go(out, source, config, "design")
+    table, (part,) = ClassTable.load(listing(out, "fit").parts[0].path), listing(out, "design").parts
+    mechanism = shoal.Mechanism.load(part.path)
+    clip = shoal.Clip.of(mechanism.classes, 6.2)
+    moved = np.flatnonzero((table.answers() != table.values).any(axis=1))
+    assert table.source_row[moved].tolist() == [8]
+    np.testing.assert_array_equal(table.answers(), clip.apply(table.values, table.owners))
+
+    assert clip.outside is not None
+    assert mechanism.outside == clip.outside[0] > 0
+    bare = replace(mechanism, outside=0.0)
+    loss = (1 + np.e) * 2 * 100 * mechanism.outside
+    assert mechanism.certificate.delta_upper >= bare.certificate.delta_upper + loss
+    assert run.design is not None
+    assert mechanism.certificate.delta_upper <= run.design.delta
+    found = shoal.assumption_free(mechanism, clip)
+    assert run.design.assumption_free == found.delta_upper
+    assert run.design.delta < found.delta_upper < 1
+
+    def killed(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(release_stage, "_written", killed)
+        with pytest.raises(KeyboardInterrupt):
+            go(out, None, config, "release")
+    before = charged(out)
+    run = go(out, None, config)
+    assert len(before) == 400
+    assert before == charged(out)
+    assert_released_as_charged(out)
+    with shoal.Ledger.open(out / "ledger.db", create=False) as ledger:
+        assert ledger.verify().ok
+        assert max(one.spent for one in ledger.spent()) <= 1e-5
+    assert run.design is not None
+    said = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(found.delta_upper)}"
+    for text in (run.card.to_markdown(), str(run.summary())):
+        assert said in text
+        assert "Rows are clipped" in text
+    assert run.card.to_dict()["guarantee"]["delta_any_law"] >= found.delta_upper
+
+
+def test_a_clip_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(shoal.InputError, match="clip must be"):
+        Config(label="speaker", clip=0.0)
+    with pytest.raises(shoal.InputError, match="clip is for tables: name the column"):
+        Config(clip=3.0)
+    with pytest.raises(shoal.InputError, match="leave out --clip"):
+        go(tmp_path / "constants", constants(), replace(CONSTANTS, clip=7.0), "fit")
+    with pytest.raises(shoal.ShoalError, match=r"choose a radius of 5\.9 or more"):
+        go(tmp_path / "samples", samples(), replace(SAMPLES, clip=3.0), "design")
+    run = go(tmp_path / "samples", samples(), replace(SAMPLES, clip=5.9), "design")
+    assert run.design is not None
+    assert run.design.delta <= run.design.target == 1e-5  # type: ignore[operator]
+    assert "δ ≤ 1, so that nothing is promised without" in str(run.summary())

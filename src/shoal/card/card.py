@@ -143,7 +143,8 @@ class ReleaseCard:
             "renyi": {
                 "order": [order for order, _ in self.design.renyi],
                 "divergence": [up(divergence) for _, divergence in self.design.renyi],
-                "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it",
+                "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it"
+                + ("" if self.design.assumption_free is None else ", nor is clipping"),
             },
             "tradeoff": {
                 "false_positive_rate": [rate for rate, _ in self.design.tradeoff],
@@ -274,6 +275,7 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "delta_one_row": up(design.delta if design.scope == "answer" else design.other_delta),
         "delta_whole_table": up(design.delta if design.scope == "table" else design.other_delta),
         "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
+        "delta_any_law": up(design.assumption_free, most=1.0),
         "target": design.target,
         "finite_precision": up(design.finite_precision),
         "proved": bool(design.proved),

@@ -37,6 +37,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
     own = {**PUBLISHER, **deployment}
     design, audit, release = card.design, card.audit, card.release
     asked, unit, accuracy = question(design.query), card.fit.noun, design.accuracy
+    clipped = "" if design.assumption_free is None else " and clipping"
     record = {
         "status": "Draft",
         "tier": 3,
@@ -95,8 +96,9 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 if card.fit.fitted_on_private_data
                 else "None stated",
                 "mechanisms": f"{design.method} of shoal {__version__}: affine map and Gaussian noise per label, "
-                f"cryptographic source, exact arithmetic, finite precision {upper(design.finite_precision)} of delta "
-                f"included; mechanism {design.digest[:16]}, card {card.digest[:16]}",
+                f"cryptographic source, exact arithmetic, finite precision{clipped} "
+                f"{upper(design.finite_precision)} of delta included; mechanism {design.digest[:16]}, card "
+                f"{card.digest[:16]}",
                 "justification": (
                     f"Root mean squared error {upper(accuracy.rmse, SHOWN_DIGITS)} ({accuracy.unit}). "
                     if card.tells_errors

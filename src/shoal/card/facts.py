@@ -261,6 +261,7 @@ class DesignFacts(Record):
     proved: str = ""  #: what makes δ a theorem about the stored parameters; empty: it is not proved to be one
     unproved: str = ""  #: why not
     proof: str = ""  #: digest of the proof's file; of several, see :func:`together`
+    assumption_free: float | None = None  #: δ whatever the law of clipped answers is; None: they are not clipped
 
     @property
     def theorem(self) -> str:
@@ -299,6 +300,7 @@ class DesignFacts(Record):
         decisions: Counter[str] = Counter()
         for part in parts:
             decisions.update(dict(part.decisions))
+        free = [part.assumption_free for part in parts if part.assumption_free is not None]
         prices = [part.perfect_rho for part in parts if part.perfect_rho is not None]
         curve = _worst_at(part.curve for part in parts)
         return replace(
@@ -327,6 +329,7 @@ class DesignFacts(Record):
             failed=_listed(lost for part in parts for lost in part.failed),
             proved=" and ".join(sorted({part.proved for part in parts})) if all(part.proved for part in parts) else "",
             unproved="; ".join(_listed(sorted({part.unproved for part in parts if not part.proved}))),
+            assumption_free=max(free) if len(free) == len(parts) else None,
             proof=together(proofs) if (proofs := [part.proof for part in parts if part.proof]) else "",
         )
 

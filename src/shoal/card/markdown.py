@@ -11,7 +11,7 @@ from shoal.card.digits import counted, lower, many, nearest, percent, upper
 from shoal.card.facts import CROWD, Accuracy, DesignFacts, lost_shards, promised
 from shoal.card.measures import OWN
 from shoal.card.promise import HOLDERS, promise
-from shoal.card.summary import attacked_groups, crowd_sentence, other_scope, price, short_unit, sizes
+from shoal.card.summary import any_law, attacked_groups, crowd_sentence, other_scope, price, short_unit, sizes
 from shoal.plaintext import printable
 
 
@@ -32,6 +32,7 @@ def _sections(card: ReleaseCard) -> Iterator[str]:
         yield " ".join(other_scope(design))
     else:
         yield "Do not rely on this release to hide anyone."
+    yield " ".join(any_law(design))
     if card.fit.crowd:
         yield crowd_sentence(card.fit)
     yield " ".join(card.fit.about)
@@ -48,7 +49,10 @@ def _sections(card: ReleaseCard) -> Iterator[str]:
         ("Released", f"{asked.released} ({design.entries} entries)"),
         ("The attacker may know", asked.attacker_may_know),
         ("This δ is", design.theorem),
-        ("Finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included above and below"),
+        (
+            "Finite precision" + ("" if design.assumption_free is None else " and clipping"),
+            f"adds {upper(design.finite_precision, 3)} to δ; included above and below",
+        ),
         ("No mechanism of this kind reaches below", f"δ = {lower(design.best_possible, 3)} at this accuracy"),
     ]
     if design.target is not None:

@@ -14,6 +14,7 @@ from shoal.card.digits import many, plain, shorten, up, upper
 from shoal.card.exhibits import Exhibits
 from shoal.card.promise import HOLDERS
 from shoal.card.section import Point, Section, axis, bars, heat, lines, series
+from shoal.card.summary import any_law
 from shoal.errors import CertificationError
 from shoal.mechanism import Ending, Mechanism
 from shoal.threads import map_blocks
@@ -66,7 +67,8 @@ def curves(card: ReleaseCard, shown: Exhibits | None) -> Section:
     says = [
         f"Each point is a promise for {HOLDERS[design.scope]}: at that ε, the worst pair of neighbors has at most that "
         "δ, and up to the next one at most as much. Lower is more private. Upper ends, with rounding and finite "
-        "precision counted; an open triangle is a δ below the axis."
+        "precision counted; an open triangle is a δ below the axis.",
+        *any_law(design),
     ]
     if not alternatives and shown is not None and design.method in METHODS:
         says.append(

@@ -45,6 +45,16 @@ def other_scope(design: DesignFacts) -> list[str]:
     return [held if other == "answer" else f"{held} This release was designed for single answers: do not pass on all."]
 
 
+def any_law(design: DesignFacts) -> list[str]:
+    """What holds of clipped answers without their laws, beside the figure that rests on them."""
+    if design.assumption_free is None:
+        return []
+    said = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(min(design.assumption_free, 1.0))}"
+    if upper(design.assumption_free) == "1":
+        return [f"{said}, so that nothing is promised without the Gaussian law."]
+    return [f"{said} at ε = {design.epsilon:g}; the promised δ rests on the Gaussian law."]
+
+
 def sizes(smallest: int, largest: int) -> str:
     """A range of group sizes."""
     return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
@@ -93,7 +103,8 @@ def _well(design: DesignFacts | None, noun: str) -> list[str]:
         why = f"δ is above {MEANINGLESS:g}" if sound else "its accounting does not match what is released"
         return [
             f"NO meaningful guarantee: δ ≤ {upper(design.delta)} at ε = {design.epsilon:g}; {why}. "
-            "Allow more error, or ask for a guarantee (δ = 1e-5, say)."
+            "Allow more error, or ask for a guarantee (δ = 1e-5, say).",
+            *any_law(design),
         ]
     a, b = design.worst_edge
     lines = [
@@ -102,7 +113,7 @@ def _well(design: DesignFacts | None, noun: str) -> list[str]:
         f"This δ is {design.theorem}.",
         f"Hardest to hide: {a} from {b}.",
     ]
-    lines += other_scope(design)
+    lines += [*any_law(design), *other_scope(design)]
     if design.target is not None:
         lines.append(f"Asked for was δ ≤ {design.target:g}, group by group, at the least error that the search found.")
     if design.all_alike:

@@ -29,6 +29,7 @@ from shoal.card.facts import Accuracy
 from shoal.card.measures import accuracy_facts
 from shoal.classdata.table_file import GROUP, LABEL, ROW, SOURCE_ROW
 from shoal.classes import GaussianClasses
+from shoal.clip import Clip
 from shoal.codebooks.codebook import Codebook
 from shoal.designs.parts import part_of
 from shoal.errors import InputError
@@ -58,6 +59,7 @@ class ClassTable:
     source_row: NDArray[np.int64]  #: (m,) number of each row in the table it came from
     covs: FloatArray | None = None  #: (n, k, k) in scaled units; None for constants
     degrees: FloatArray | None = None  #: (n,) degrees of freedom of the covariances
+    clip: float | None = None  #: radius of the ellipsoids that rows are moved into, in deviations of their label's law
 
     drawn = False
     unit = UNIT
@@ -110,7 +112,8 @@ class ClassTable:
         return GaussianClasses(self.means, self.covs, self.labels)
 
     def answers(self, normals: FloatArray | None = None) -> FloatArray:
-        return self.values
+        """The rows, moved into the ellipsoids of their labels where they are clipped."""
+        return self.values if self.clip is None else Clip.of(self.laws(), self.clip).apply(self.values, self.owners)
 
     def lasting(self) -> FloatArray:
         return self.means
@@ -201,7 +204,10 @@ class ClassTable:
             **({} if self.covs is None else {"covs": self.covs}),
             **({} if self.degrees is None else {"degrees": self.degrees}),
         }
-        header = {"format": FORMAT, "version": VERSION, "labels": list(self.labels), "columns": list(self.columns)}
+        header: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+        header |= {"labels": list(self.labels), "columns": list(self.columns)}
+        if self.clip is not None:
+            header["clip"] = self.clip
         Path(path).write_bytes(archive.packed(header, arrays))
 
     @staticmethod
@@ -219,6 +225,7 @@ class ClassTable:
                 arrays["source_row"],
                 arrays.get("covs"),
                 arrays.get("degrees"),
+                header.get("clip"),
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"{name} lacks a part of a class table") from error

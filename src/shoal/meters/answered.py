@@ -53,6 +53,7 @@ class ForecastAnswers:
     drawn = property(lambda self: self.query == "trajectory")
     unit = "kW"
     times = 1
+    clip = None
     owner_columns = (NAMES,)
 
     @classmethod

@@ -115,6 +115,7 @@ class Laws:
         self.arrays = arrays
         self.released = header["format"] == "shoal mechanism"
         self.times = int(header.get("times", 1)) if self.released else 1
+        self.outside = float(header.get("outside", 0.0)) if self.released else 0.0
         self.n, self.k = arrays["means"].shape
         self.kept: dict[int, Law] = {}
         self.jitters: dict[bytes, tuple[Any, Any]] = {}
@@ -558,7 +559,7 @@ def precision(laws: Laws, pairs: list[tuple[int, int]], epsilon: list[float], sc
             if any(s > 0 for s in std):
                 crossed = sum((s / step + arb(0.4) for s, step in zip(std, steps, strict=True) if s > 0), arb(0))
                 total = 2 * arb(2) ** -UNIT * arb(k).sqrt() * crossed + k * normal + arb(FACTOR_TV)
-            tv.append(total * laws.times)
+            tv.append((total + arb(laws.outside)) * laws.times)
         for i in {i for pair in pairs for i in pair}:
             law = laws[i]
             varies = any(v != 0 for v in laws.class_cov(i).entries())
@@ -637,7 +638,7 @@ def check(proof: dict[str, Any], content: bytes) -> str:
     if scope not in DIRECTIONS:
         raise Refused("the scope is unknown")
     labels, laws = header["labels"], Laws(header, arrays)
-    if laws.times < 1:
+    if laws.times < 1 or not 0 <= laws.outside <= 1:
         raise Refused("the file is of fewer than one answer about each label")
     if proof["own_graph"]:
         order = header.get("graph_labels", labels)

@@ -403,7 +403,7 @@ def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> Float
 
 
 def _loss(mechanism: Mechanism, laws: Laws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
-    """What finite precision adds to δ.
+    """What finite precision adds to δ, and clipping where answers are clipped.
 
     Where the grid's step is next to the point at which it doubles it is taken at half, so that nobody need decide. A
     law that is singular although its label's answers vary rests on rounded numbers, and nothing is claimed about it.
@@ -413,7 +413,10 @@ def _loss(mechanism: Mechanism, laws: Laws, pairs: IndexArray, epsilon: FloatArr
     means, covs = laws.rounded
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     steps = np.minimum(Grid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
-    tv = mechanism.times * label_tv(np.sqrt(variances), steps) * (1.0 if mechanism.times == 1 else LOSS_UP)
+    tv = label_tv(np.sqrt(variances), steps)
+    if mechanism.outside > 0:
+        tv = (tv + mechanism.outside) * LOSS_UP
+    tv = mechanism.times * tv * (1.0 if mechanism.times == 1 else LOSS_UP)
     moved = mechanism.bias.any(axis=1) if mechanism.gain is None else np.ones(n, dtype=bool)
     random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))
     for i in np.intersect1d(np.flatnonzero(moved & random), pairs):

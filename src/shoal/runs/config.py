@@ -72,6 +72,10 @@ class Config:
     weights: tuple[str, ...] = _setting(
         "table", (), "what an error in a column costs, COLUMN=NUMBER; by default one over the column's spread"
     )
+    clip: float | None = _setting(
+        "table", None, "with several rows per label: rows are first moved into the ellipsoid of so many standard "
+        "deviations around their label's mean, and the card says what then holds whatever their law is"
+    )  # fmt: skip
 
     train_days: int = _setting("forecast", 15, "days of training before the origin")
     horizon: int = _setting("forecast", 12, "steps to forecast")
@@ -195,12 +199,14 @@ class Config:
             raise InputError("table and column belong together: the file, and the column to group by")
         if len(self.order) != 2:
             raise InputError("order must be two whole numbers (p, q)")
+        if self.clip is not None:
+            validation.positive(clip=self.clip)
         self._check_table()
 
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
         if self.label is None:
-            given = next((name for name in ("columns", "drop", "weights") if getattr(self, name)), None)
+            given = next((name for name in ("columns", "drop", "weights", "clip") if getattr(self, name)), None)
             if given is not None:
                 raise InputError(f"{given} is for tables: name the column of their labels too (--label)")
             return

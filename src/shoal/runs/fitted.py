@@ -48,6 +48,10 @@ class Fitted(Protocol):
         """Answers about one label, at most."""
 
     @property
+    def clip(self) -> float | None:
+        """Radius of the ellipsoids that answers are moved into, in deviations of their label's law; None: of none."""
+
+    @property
     def unit(self) -> str:
         """What errors are counted in."""
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.clip import moved_delta
 from shoal.codebooks.codebook import Codebook
 from shoal.designs.design import frontier
 from shoal.errors import InputError
+from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import load
 from shoal.runs.context import DESIGN, Context
 from shoal.runs.fitted import fitted
@@ -70,7 +72,10 @@ def frontier_of(task: FrontierTask) -> dict[str, list[float]]:
         iterations=task.iterations, scope=mechanism.scope,
         times=1 if isinstance(mechanism, Codebook) else mechanism.times,
     )  # fmt: skip
-    return {name: [float(one) for one in found.delta_upper[name]] for name in task.methods}
+    moved = 0.0
+    if isinstance(mechanism, Mechanism):
+        moved = moved_delta(mechanism.outside, task.epsilon, mechanism.times, mechanism.scope)
+    return {name: [min(float(one) + moved, 1.0) for one in found.delta_upper[name]] for name in task.methods}
 
 
 def worst_curve(context: Context, epsilon: Sequence[float], notion: str) -> WorstCurve:

@@ -14,12 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 from shoal.accounting.filters import ORDERS
 from shoal.card.book_measures import book_facts
 from shoal.card.facts import LISTED, DesignFacts
 from shoal.card.measures import design_facts
 from shoal.classes import GaussianClasses
+from shoal.clip import Clip, assumption_free, moved_delta, outside_share
 from shoal.codebooks.codebook import Codebook, codebook
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
@@ -90,16 +92,20 @@ def do(task: DesignTask) -> DesignFacts:
     """Write the mechanism of a shard; what it promises and costs."""
     shard = fitted(task.forecasts, task.query, task.unit)
     classes, crowds = shard.laws(), crowds_of(task.forecasts)
-    old = None if task.previous is None else load(task.previous)
+    old, target = None if task.previous is None else load(task.previous), task.delta
     if task.method == "codebook" and not shard.constant:
         raise InputError("method: a codebook is for constants, one row per label; choose another method")
     book = _book(task, shard, crowds, old) if shard.constant and task.method in ("auto", "codebook") else None
     if book is not None:
         points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
         _saved(task, book, stated(bound_at(book, points, ORDERS, points)))
-        facts = book_facts(book, shard.accuracy(book), query=shard.query, target=task.delta)
+        facts = book_facts(book, shard.accuracy(book), query=shard.query, target=target)
         return replace(facts, notes=(*facts.notes, KEPT_DRAWS)) if task.standing else facts
     decisions: dict[str, int] = {}
+    outside = 0.0
+    if shard.clip is not None:
+        outside = outside_share(shard.clip, classes.n_dims)
+        task = _less_moved(task, shard, outside)
     if task.method == "auto":
         task = replace(task, method=MEETING[task.objective])
     if isinstance(old, Mechanism):
@@ -108,15 +114,36 @@ def do(task: DesignTask) -> DesignFacts:
         if old is not None:
             classes = kept_roster(old.classes, classes, crowds)
         mechanism = _designed(task, classes, group_graph(classes.labels, crowds), shard)
+    mechanism = replace(mechanism, outside=outside)
     _saved(task, mechanism, ledger_bound(mechanism))  # by the bracket, which the ledger computes again
     mechanism, proof = proved(mechanism)
     put_whole(Path(task.out).with_suffix(f".{PROOF}"), proof.save)
-    return design_facts(
+    facts = design_facts(
         mechanism,
         query=shard.query,
-        target=task.delta,
+        target=target,
         accuracy=shard.accuracy(mechanism),
         decisions=tuple(sorted(decisions.items())),
+    )
+    if shard.clip is None:
+        return facts
+    return replace(
+        facts, assumption_free=assumption_free(mechanism, Clip.of(mechanism.classes, shard.clip)).delta_upper
+    )
+
+
+def _less_moved(task: DesignTask, shard: Fitted, outside: float) -> DesignTask:
+    """With the δ that clipping leaves to the design, at least half of what is asked for."""
+    if task.delta is None:
+        return task
+    moved = moved_delta(outside, task.epsilon, shard.times, task.scope)
+    if moved <= task.delta / 2:
+        return replace(task, delta=task.delta - moved * (1 + 1e-6))
+    share = task.delta / 2 / max(moved_delta(1e-12, task.epsilon, shard.times, task.scope) * 1e12, 1.0)
+    radius = math.ceil(10 * math.sqrt(float(stats.chi2.isf(share, shard.laws().n_dims)))) / 10
+    raise UnreachableError(
+        "clip: at this radius so many rows of a Gaussian law are moved that this alone may add more to δ than half of "
+        f"the {task.delta:g} that is asked for; choose a radius of {radius:g} or more, or ask for a larger δ"
     )
 
 
@@ -245,7 +272,7 @@ def _from_yesterday(
     Groups keep their members. One without a law today stays one of them: the others still hide beside it, and nothing
     about it is released. Who joined comes after them.
     """
-    old = replace(before, scope=task.scope)
+    old = replace(before, scope=task.scope, outside=0.0)
     today = kept_roster(old.classes, classes, crowds)
     graph = group_graph(today.labels, crowds)
     if task.delta is None or shard.times > 1 or old.times > 1:

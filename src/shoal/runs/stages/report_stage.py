@@ -19,6 +19,7 @@ from shoal.card.digits import nearest, plain
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.card.page import write_page
 from shoal.card.section import Plot, axis, lines, series
+from shoal.clip import moved_delta
 from shoal.codebooks.codebook import Codebook
 from shoal.crowds import crowds
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
@@ -86,7 +87,7 @@ def stage(
         for method in ("none", "white", "paper"):
             if method != mechanism.method and mechanism.rho.mean() > 0:
                 with suppress(ShoalError):
-                    compared[method] = design(
+                    other = design(
                         mechanism.classes,
                         mechanism.graph,
                         method,
@@ -95,6 +96,7 @@ def stage(
                         scope=mechanism.scope,
                         times=mechanism.times,
                     )
+                    compared[method] = replace(other, outside=mechanism.outside)
         context.tell(text, 2, 4)
         # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
         if not (cost and facts[1].all_alike):
@@ -244,7 +246,7 @@ def _frontier(context: Context, mechanism: Mechanism, answers: Fitted) -> Fronti
     classes = answers.laws()
     price = perfect_rho(classes, mechanism.graph, METHODS[mechanism.method].price or "transport")
     budgets = [price * share for share in SHARES]
-    return frontier(
+    found = frontier(
         classes,
         mechanism.graph,
         tuple(dict.fromkeys(("white", mechanism.method))),
@@ -255,3 +257,6 @@ def _frontier(context: Context, mechanism: Mechanism, answers: Fitted) -> Fronti
         times=mechanism.times,
         iterations=STEPS,
     )
+    moved = moved_delta(mechanism.outside, config.epsilon, mechanism.times, mechanism.scope)
+    uppers = {name: np.minimum(deltas + moved, 1.0) for name, deltas in found.delta_upper.items()}
+    return replace(found, delta_upper=uppers)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,12 +50,17 @@ from shoal.runs.store import Store, put_whole
 from shoal.runs.table_rows import READING, GroupedRows, grouped_rows, values_of
 from shoal.validation import FloatArray, IndexArray
 
-SETTINGS = (*READING, "crowd", "crowds", "table", "column", "cell", "shard_size", "seed")
+SETTINGS = (*READING, "clip", "crowd", "crowds", "table", "column", "cell", "shard_size", "seed")
 #: Those that may differ from table to table.
 DAILY = ()
 #: Rows of every label from which on crowds look at their spreads too.
 SPREAD = 10
 MIXED = "table: the last one had one row per label, or several; this one does not, and takes a new folder"
+
+CONSTANT = (
+    "clip is for tables with several rows per label; this one has one row of each, which is a constant and needs no "
+    "law: leave out --clip"
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ class TableTask:
     constant: bool
     by_spread: bool
     before: str | None = None
+    clip: float | None = None
 
 
 def do(task: TableTask) -> FitFacts:
@@ -86,6 +93,7 @@ def do(task: TableTask) -> FitFacts:
         values_of(frame),
         owner,
         frame[SOURCE_ROW].to_numpy(),
+        clip=task.clip,
     )
     if task.before is None:
         cells = dict(zip(frame[LABEL].to_list(), frame["group"].to_list(), strict=True))
@@ -210,6 +218,8 @@ def stage(context: Context) -> Made:
     with context.workers() as executor:
         held = None if before is None else before.assignment
         rows = grouped_rows(executor, root, context.source, config, tell, held, known)
+        if config.clip is not None and rows.most == 1:
+            raise InputError(CONSTANT)
         executor.expect(len(rows.shards))
         shards = rows.shards
         if context.groups_fixed:
@@ -228,7 +238,7 @@ def stage(context: Context) -> Made:
         merged,
         source=str(context.source),
         noun=noun_of(str(config.label)),
-        about=_about(rows, merged),
+        about=_about(rows, merged, config.clip),
         failed=failed[:LISTED],
         newcomers=rows.newcomers,
         crowd=config.crowd,
@@ -244,7 +254,9 @@ def table_job(home: Path, shard: Part, config: Config, rows: GroupedRows, before
     if old is not None and ClassTable.load(old.path).constant != constant:
         raise InputError(MIXED)
     inputs = [shard] if old is None else [old, shard]
-    settings = {"crowd": config.crowd, "constant": constant, "by_spread": by_spread}
+    settings: dict[str, Any] = {"crowd": config.crowd, "constant": constant, "by_spread": by_spread}
+    if config.clip is not None:
+        settings["clip"] = config.clip
     out = out_path(home, LAWS, SUFFIX, settings, inputs)
     task = TableTask(
         shard.path,
@@ -255,6 +267,7 @@ def table_job(home: Path, shard: Part, config: Config, rows: GroupedRows, before
         constant,
         by_spread,
         None if old is None else old.path,
+        config.clip,
     )
     return Job(do, task, out, tuple(inputs))
 
@@ -270,7 +283,7 @@ def _units(before: Yesterday) -> dict[str, int]:
     return dict(zip(old.columns, old.exponents.tolist(), strict=True))
 
 
-def _about(rows: GroupedRows, facts: FitFacts) -> tuple[str, ...]:
+def _about(rows: GroupedRows, facts: FitFacts, clip: float | None) -> tuple[str, ...]:
     table, k = rows.table, counted(len(rows.table.entries), "column")
     span = f"{rows.fewest}" if rows.fewest == rows.most else f"{rows.fewest} to {rows.most}"
     said = [
@@ -285,6 +298,11 @@ def _about(rows: GroupedRows, facts: FitFacts) -> tuple[str, ...]:
         said.append(
             f"Rows alone can support no δ below about {upper(3 / rows.fewest, 2)}, three over the fewest rows of a "
             "label: a smaller one rests on the Gaussian law of the rows."
+        )
+    if clip is not None:
+        said.append(
+            f"Rows are clipped: one that is further than {clip:g} standard deviations from its label's mean, by its "
+            "law, is first moved straight towards it, and errors are those beside the rows so moved."
         )
     if facts.not_gaussian:
         said.append(
