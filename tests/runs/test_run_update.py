@@ -211,7 +211,7 @@ def test_a_damaged_shard_of_the_day_before_is_left_out_of_an_update(
 
 def test_a_second_release_under_marginal_is_refused(tmp_path: Path, days: tuple[Path, Path, Path]) -> None:
     """The history's randomness protects once: releases of overlapping histories are not independent."""
-    config = replace(CONFIG, query="marginal", method="white", horizon=2, delta=0.01)
+    config = replace(CONFIG, query="marginal", method="center", horizon=2, delta=0.01)
     designed = tmp_path / "run"
     go(designed, days[0], config, "release")
     then = charged(designed)
@@ -229,7 +229,7 @@ def test_a_random_query_keeps_designs_and_is_certified_anew(tmp_path: Path, days
     config = replace(
         CONFIG,
         query="trajectory",
-        method="white",
+        method="center",
         horizon=2,
         delta=0.01,
         rho_tolerance=1.0,

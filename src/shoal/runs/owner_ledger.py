@@ -19,7 +19,6 @@ from pathlib import Path
 from shoal.errors import InputError, LedgerError
 from shoal.ledger.chain import Head
 from shoal.ledger.ledger import Ledger
-from shoal.ledger.storage import WRONG_URL
 
 FILE, VARIABLE, IN_FOLDER = "ledger.db", "SHOAL_LEDGER", "folder"
 
@@ -101,7 +100,10 @@ def without_password(url: str) -> str:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise InputError(f"ledger must be a path or a URL; a {WRONG_URL}") from None
+        raise InputError(
+            "ledger must be a path, or look like sqlite:///ledger.db or postgresql://user@host:5432/database, with a "
+            "port from 1 to 65535"
+        ) from None
     rest = {name: getattr(parsed, name) for name in ("username", "host", "port", "database")}
     query = {name: value for name, value in parsed.query.items() if name != "password"}
     return URL.create(parsed.drivername, **rest, query=query).render_as_string(hide_password=False)

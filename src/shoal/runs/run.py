@@ -449,7 +449,7 @@ class Run:
     def what_differs(self) -> str:
         """What is not as it was when this folder released, in words."""
         before = self._saved or self.state
-        names = dict.fromkeys(name for stage in ("fit", "design", "release") for name in SETTINGS[stage])
+        names = dict.fromkeys(name for stage in ("fit", "design", "release") for name in self._settings(stage))
         changed = [name for name in names if getattr(before.config, name) != getattr(self.config, name)]
         found = [f"another {', '.join(changed)}"] if changed else []
         found += ["other readings"] if before.source.digest != self.state.source.digest else []
