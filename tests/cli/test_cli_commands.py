@@ -25,7 +25,8 @@ COMMANDS = dict(reference.commands())
 CONTRACT = {
     "demo", "run", "init", "fit", "design", "release", "audit", "report", "curve", "frontier", "prove",
     "ledger show",
-    "ledger verify", "ledger budget", "reproduce synthetic", "reproduce meters",
+    "ledger verify", "ledger budget", "reproduce synthetic", "reproduce meters", "serve", "study reidentify",
+    "study rule",
 }  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def reidentify(
 
         shoal study reidentify meters.parquet
 
-        shoal study reidentify meters.parquet --crowd 20 --no-learned --out study
+        shoal study reidentify meters.parquet --crowd 20 --origins 3 --out study
     """
     study = shoal.reidentify(
         shoal.read_meters(file),

@@ -30,7 +30,7 @@ from shoal.service.desk import Clash, Desk, Refused, Unknown
 from shoal.service.instruments import Instruments
 from shoal.service.keys import Key, parsed
 from shoal.service.limits import BODY, Pace
-from shoal.service.register import Person
+from shoal.service.people import Person
 from shoal.service.roles import may
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]

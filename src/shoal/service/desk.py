@@ -30,8 +30,8 @@ from shoal.service.catalog import Offer, offers
 from shoal.service.handles import handles
 from shoal.service.keys import Key
 from shoal.service.merkle import Tree
-from shoal.service.register import Grant, Person, Register, now
-from shoal.service.register import Request as Wish
+from shoal.service.people import Grant, Person, Register, now
+from shoal.service.people import Request as Wish
 from shoal.validation import FloatArray
 
 

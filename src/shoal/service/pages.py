@@ -26,8 +26,8 @@ from shoal.errors import InputError
 from shoal.service.desk import Desk, Refused
 from shoal.service.keys import ROLES, parsed
 from shoal.service.limits import Pace
+from shoal.service.people import SESSION, Person
 from shoal.service.provider import Provider
-from shoal.service.register import SESSION, Person
 from shoal.service.roles import may
 
 COOKIE = "shoal_session"
