@@ -76,17 +76,22 @@ def test_loads_without_a_word_on_the_console_and_without_the_network(opened: Cal
 
 @pytest.mark.parametrize("key", ["curves", "frontier", "answers", "accuracy", "attack"])
 def test_lines_are_drawn_with_points(opened: Callable[..., Any], key: str) -> None:
-    """Lines, steps of upper ends, or points alone where nothing was computed between them."""
+    """δ(ε) is level from point to point, budgets that were tried are points alone, all else is joined."""
     page = opened()
-    drawn = page.find_elements(By.CSS_SELECTOR, f"#{key} svg path[data-series]")
-    lines = [path for path in drawn if "curve" in path.get_attribute("class")]
-    assert len(drawn) >= 3
-    assert bool(lines) == (key != "frontier")
-    assert not any("NaN" in path.get_attribute("d") for path in drawn)
-    for path in lines:
+    paths = page.find_elements(By.CSS_SELECTOR, f"#{key} .plot > svg path.curve")
+    assert bool(paths) is (key != "frontier")
+    for path in paths:
         commands = path.get_attribute("d")
-        assert commands.count("L") + commands.count("H") >= 3
+        assert commands.count("H" if key in ("curves", "attack") else "L") >= 3
+        assert ("L" in commands) is (key not in ("curves", "attack"))
+        assert "NaN" not in commands
         assert path.rect["width"] > 20
+    points = page.find_elements(By.CSS_SELECTOR, f"#{key} .plot > svg path.dot")
+    assert len(points) >= 4
+    assert all("NaN" not in point.get_attribute("d") for point in points)
+    keys = page.find_elements(By.CSS_SELECTOR, f"#{key} .legend svg.key")
+    looks = {tuple(part.get_attribute("d") for part in one.find_elements(By.TAG_NAME, "path")) for one in keys}
+    assert len(looks) == len(keys) >= 2  # told apart without color
 
 
 def test_every_figure_holds_a_plot_and_a_table(opened: Callable[..., Any]) -> None:
@@ -128,7 +133,10 @@ def test_legend_hides_and_shows_a_line(opened: Callable[..., Any]) -> None:
     page = opened()
 
     def drawn() -> set[str]:
-        return {p.get_attribute("data-series") for p in page.find_elements(By.CSS_SELECTOR, "#curves svg path.curve")}
+        return {
+            p.get_attribute("data-series")
+            for p in page.find_elements(By.CSS_SELECTOR, "#curves .plot > svg path.curve")
+        }
 
     before = drawn()
     assert "equal noise" in before
