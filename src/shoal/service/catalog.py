@@ -17,6 +17,7 @@ import numpy as np
 
 from shoal.card.digits import upper
 from shoal.card.facts import DesignFacts
+from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError
 from shoal.ledger.bounds import MechanismBound
 from shoal.mechanism_reader import load
@@ -81,6 +82,11 @@ class Offer:
         """What it costs an analyst to be shown all of it."""
         return Price.of([(load(part.path), bound_of(part)) for part in self.listing.parts])
 
+    @property
+    def single(self) -> bool:
+        """Whether every label has one answer; what is made for several rows of a label is not offered."""
+        return all(isinstance(one, Codebook) or one.times == 1 for one in (load(p.path) for p in self.listing.parts))
+
     def labels(self, part: Part) -> tuple[str, ...]:
         """The labels of a shard that have an answer."""
         return tuple(load(part.path).classes.labels)
@@ -113,5 +119,6 @@ def offers(folder: str | Path) -> dict[str, Offer]:
         if facts is None or not facts.meaningful or run.config.query == "trajectory":
             continue
         offer = Offer(f"{run.state.run[:12]}-{run.state.release}", home.resolve().name, run, facts)
-        found[offer.id] = offer
+        if offer.single:
+            found[offer.id] = offer
     return found
