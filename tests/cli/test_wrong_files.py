@@ -102,7 +102,7 @@ def _spikes(frame: pl.DataFrame, path: Path) -> None:
 def _excel(frame: pl.DataFrame, path: Path) -> None:
     with zipfile.ZipFile(path, "w") as book:
         book.writestr("[Content_Types].xml", "<Types/>")
-        book.writestr("xl/worksheets/sheet1.xml", "<worksheet/>")
+        book.writestr("xl/styles.xml", "<styles/>")
 
 
 def _row_numbers(frame: pl.DataFrame, path: Path) -> None:

@@ -81,6 +81,6 @@ def test_rule_against_a_closed_form() -> None:
     from shoal.studies.rule import _priced
 
     means, left = np.array([1.0, 2.0, 3.0]), np.tile([[1.0, -1.0, 1.0, -1.0]], (3, 1))
-    row = _priced(means, left, [(np.array([2]), 0, 1)], 2, None, 1, "", 0.0, 1.0, 1e-5)
+    row = _priced(means, left, [(np.array([2]), 0, 1)], 2, None, 1, "", 0.0, 1.0)
     variance = 2 * np.var([1.0, -1.0, 1.0, -1.0], ddof=1)
     assert row.delta == pytest.approx(float(shoal.gaussian_delta(1.0, float(np.sqrt(variance)), 1.0)), rel=1e-9)

@@ -1,7 +1,10 @@
-"""Pictures of the studies, with matplotlib."""
+"""Studies as files, and their pictures with matplotlib."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,18 @@ def blank(columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(1, columns, squeeze=False)[0]
+
+
+def saved(study: Any, name: str, drawn: Callable[[Any, Path], Path], out: str | Path) -> list[Path]:
+    """Write a study as Markdown and JSON, and as a picture where matplotlib is there; returns the files."""
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{name}.md", folder / f"{name}.json"]
+    written[0].write_text(f"{study}\n")
+    written[1].write_text(json.dumps(study.to_dict(), indent=1))
+    with contextlib.suppress(ImportError):
+        written.append(drawn(study, folder / f"{name}.png"))
+    return written
 
 
 def reidentification_picture(study: Reidentification, path: Path) -> Path:

@@ -9,7 +9,6 @@ second is what a certificate bounds.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -31,6 +30,7 @@ from shoal.meters.forecast import forecast
 from shoal.meters.neighborhoods import crowd_graph
 from shoal.meters.window import as_readings, cut
 from shoal.studies.fingerprints import FOLDS, Boosted, Expectation, Hits, fingerprint, nearest, ranked, within_metric
+from shoal.studies.pictures import reidentification_picture, saved
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -129,18 +129,7 @@ class Reidentification:
 
     def save(self, out: str | Path) -> list[Path]:
         """Write the table, the numbers and, where matplotlib is there, the picture; returns the files."""
-        folder = Path(out)
-        folder.mkdir(parents=True, exist_ok=True)
-        written = [folder / "reidentify.md", folder / "reidentify.json"]
-        written[0].write_text(f"{self}\n")
-        written[1].write_text(json.dumps(self.to_dict(), indent=1))
-        try:
-            from shoal.studies.pictures import reidentification_picture
-
-            written.append(reidentification_picture(self, folder / "reidentify.png"))
-        except ImportError:
-            pass
-        return written
+        return saved(self, "reidentify", reidentification_picture, out)
 
 
 def reidentify(

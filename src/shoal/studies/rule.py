@@ -17,7 +17,6 @@ intervals are quantiles over draws: they hold for homes like these.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -34,6 +33,7 @@ from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters.window import as_readings, cut
+from shoal.studies.pictures import rule_picture, saved
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -104,18 +104,7 @@ class RuleStudy:
 
     def save(self, out: str | Path) -> list[Path]:
         """Write the table and the numbers, and the picture where matplotlib is there."""
-        folder = Path(out)
-        folder.mkdir(parents=True, exist_ok=True)
-        written = [folder / "rule.md", folder / "rule.json"]
-        written[0].write_text(f"{self}\n")
-        written[1].write_text(json.dumps(self.to_dict(), indent=1))
-        try:
-            from shoal.studies.pictures import rule_picture
-
-            written.append(rule_picture(self, folder / "rule.png"))
-        except ImportError:
-            pass
-        return written
+        return saved(self, "rule", rule_picture, out)
 
 
 def price_rule(
@@ -126,7 +115,7 @@ def price_rule(
     days: Sequence[int] = (1, 30, 365),
     epsilon: float = 1.0,
     delta: float = 1e-5,
-    draws: int = 200,
+    draws: int = 100,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> RuleStudy:
@@ -178,7 +167,7 @@ def price_rule(
                     tell(f"groups of {size}, {length} day(s)", len(rows) / total)
                     left = own if weather_known else kwh - means[:, None]
                     correlation = _correlation(left) if correlated else 0.0
-                    rows.append(_priced(means, left, groups, size, limit, length, view, correlation, epsilon, delta))
+                    rows.append(_priced(means, left, groups, size, limit, length, view, correlation, epsilon))
     return RuleStudy(homes, seen, _correlation(own), epsilon, delta, tuple(rows))
 
 
@@ -227,7 +216,6 @@ def _priced(
     view: str,
     correlation: float,
     epsilon: float,
-    delta: float,
 ) -> Priced:
     variances = left.var(axis=1, ddof=1)
     # Days with correlation r^|s − t|: 1ᵀR⁻¹1 = (D (1 − r) + 2 r) / (1 + r), as many independent days they are worth.

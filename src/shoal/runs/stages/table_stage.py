@@ -28,6 +28,7 @@ from shoal.classdata.table_file import LABEL, SOURCE_ROW
 from shoal.crowds import crowds
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, LAWS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
@@ -232,7 +233,7 @@ def stage(context: Context) -> Made:
     failed = (*rows.failed, *lost)
     context.put(FIT, Listing(tuple(made), tuple(inputs[part.path] for part in made), failed, rows.assignment))
     left = pl.concat([pl.read_parquet(part.beside(LEFT)) for part in made]).sort("household")
-    context.folder.write(LEFT_OUT, lambda path: left.write_csv(path))
+    context.folder.write(LEFT_OUT, lambda path: as_cells(left).write_csv(path))
     merged = FitFacts.merged([part.told(FitFacts) for part in made])
     facts = replace(
         merged,
