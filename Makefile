@@ -5,12 +5,17 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test lint types check bench clean
 
-$(VENV)/installed: pyproject.toml
+# The package alone, which is all that the demo needs; then what tests need.
+$(VENV)/package: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/installed: $(VENV)/package
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
 	touch $@
 
-demo: $(VENV)/installed
+demo: $(VENV)/package
 	$(BIN)/shoal demo --out out/demo
 
 lint: $(VENV)/installed
