@@ -56,7 +56,7 @@ def test_pure_losses_add_up() -> None:
     assert not Allowance.of([own, own], own, 2.0, 0.0).allowed
 
 
-def test_a_window_renews_and_the_total_wins(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_renews_and_the_total_wins(desk: Desk) -> None:
     (question,) = desk.offers()
     _, key = desk.grant("ada", (question,), 9.0, 1e-5, window=(30.0, 0.5, 1e-9))
     assert key is not None
@@ -72,3 +72,19 @@ def test_a_window_renews_and_the_total_wins(desk: Desk, monkeypatch: pytest.Monk
     assert other is not None
     assert desk.release(other, question, desk.questions(other)[0]["handles"][0], "k")
     assert desk.quote(other, question)["budget"] == {"epsilon": 9.0, "delta": 1e-5}
+
+
+def test_an_analyst_has_one_budget_that_of_the_newest_grant(desk: Desk) -> None:
+    (question,) = desk.offers()
+    desk.grant("ada", (question,), 9.0, 1e-5, keyed=False)
+    newest, key = desk.grant("ada", (question,), 0.5, 1e-9)
+    assert key is not None
+    person = desk.register.holder(key)
+    assert person is not None
+    handle = desk.questions(person)[0]["handles"][0]
+    assert desk.quote(person, question)["budget"] == {"epsilon": 0.5, "delta": 1e-9}
+    with pytest.raises(desks.Refused):
+        desk.release(person, question, handle, "k")
+    other = desk.grant("ada", (question,), 9.0, 1e-5, keyed=False)[0]
+    assert desk.release(person, question, handle, "k")
+    assert other.id != newest.id

@@ -84,7 +84,7 @@ class Desk:
         self.ledger = ledger
         self.register = Register(ledger.storage)
         self._folder = Path(folder)
-        self._lock = threading.RLock()
+        self._lock, self._charging = threading.RLock(), threading.Lock()
         self._offers: dict[str, Offer] = {}
         self._seen: dict[str, int] = {}
         self._labels: dict[str, frozenset[str]] = {}
@@ -123,11 +123,10 @@ class Desk:
 
     def quote(self, person: Person, question: str) -> dict[str, Any]:
         """What the next release of a question would cost the analyst, and what is left."""
-        offer, grants = self._granted(person, question)
+        offer, grant = self._granted(person, question)
         with self.ledger.storage.reading() as transaction:
             again = notes.receipt(transaction, person.id, question) is not None
-            accounts = [self._allowance(transaction, person, offer, grant) for grant in grants]
-        best = max(accounts, key=lambda a: (a.remaining, a.remaining_epsilon))
+            account = self._allowance(transaction, person, offer, grant)
         facts = offer.facts
         return {
             "question": question,
@@ -135,9 +134,13 @@ class Desk:
             "delta": 0.0 if again else offer.certificate["delta"],
             "error": offer.error,
             "unit": offer.unit,
-            "allowed": again or best.allowed,
-            "remaining": {"epsilon": best.remaining_epsilon, "delta": best.remaining, "share": 1.0 - best.share},
-            "budget": {"epsilon": best.epsilon, "delta": best.delta},
+            "allowed": again or account.allowed,
+            "remaining": {
+                "epsilon": account.remaining_epsilon,
+                "delta": account.remaining,
+                "share": 1.0 - account.share,
+            },
+            "budget": {"epsilon": account.epsilon, "delta": account.delta},
         }
 
     # ------------------------------------------------------------------ grants
@@ -238,23 +241,23 @@ class Desk:
             Clash: the idempotency key ``name`` was used for another body.
             Refused: a budget does not allow the question.
         """
-        offer, grants = self._granted(person, question)
+        offer, grant = self._granted(person, question)
         if handle not in self._map(person, offer):
             raise Unknown("there is no such question or handle")
         if not self.register.bound(person.id, name, canonical({"question": question, "handle": handle})):
             raise Clash("this Idempotency-Key was used for another request; use a new one")
         sheet = self._sheets.get((person.id, question))
         if sheet is None:
-            sheet = self._given(person, offer, grants)
+            sheet = self._given(person, offer, grant)
         return sheet.bodies[handle]
 
     def sheet(self, person: Person, question: str) -> dict[str, list[float]]:
         """All answers of a question that was charged already, by handle."""
-        offer, grants = self._granted(person, question)
+        offer, grant = self._granted(person, question)
         with self.ledger.storage.reading() as transaction:
             if notes.receipt(transaction, person.id, question) is None:
                 raise Unknown("there is no such question or handle")
-        return dict(self._given(person, offer, grants).answers)
+        return dict(self._given(person, offer, grant).answers)
 
     def proof(self, person: Person, receipt: str, size: int | None = None) -> dict[str, Any]:
         """How a receipt's entry leads to a checkpoint: the newest, or the one of ``size`` entries.
@@ -300,12 +303,16 @@ class Desk:
         instant = now()
         return [grant for grant in self.register.grants(person.id) if grant.holds(instant)]
 
-    def _granted(self, person: Person, question: str) -> tuple[Offer, list[Grant]]:
+    def _granted(self, person: Person, question: str) -> tuple[Offer, Grant]:
+        """A question that was granted, and the grant whose budget holds: the newest one, for all of them.
+
+        An analyst who could end under one budget in one case and under another in the other would be within neither.
+        """
         offer = self.offers().get(question)
-        grants = [grant for grant in self._in_force(person) if question in grant.questions]
-        if offer is None or not grants:
+        grants = self._in_force(person)
+        if offer is None or not any(question in grant.questions for grant in grants):
             raise Unknown("there is no such question or handle")
-        return offer, grants
+        return offer, grants[-1]
 
     def _map(self, person: Person, offer: Offer) -> dict[str, str]:
         """The analyst's handles of a question, each with its label."""
@@ -315,20 +322,20 @@ class Desk:
             found = self._maps[key] = handles(self.ledger.secret, person.id, offer.id, self._labels_of(offer))
         return found
 
-    def _given(self, person: Person, offer: Offer, grants: Sequence[Grant]) -> Sheet:
+    def _given(self, person: Person, offer: Offer, grant: Grant) -> Sheet:
         """The sheet of an analyst: from the record, or charged now."""
-        with self._lock:  # one at a time here; other processes are held off by the ledger's own lock
+        with self._charging:  # one at a time here; other processes are held off by the ledger's own lock
             known = self._sheets.get((person.id, offer.id))
             if known is not None:
                 return known
             with self.ledger.storage.reading() as transaction:
                 entry = notes.receipt(transaction, person.id, offer.id)
-            entry = entry or self._charged(person, offer, grants)
+            entry = entry or self._charged(person, offer, grant)
             sheet = self._sheet(person, offer, entry)
             self._sheets[person.id, offer.id] = sheet
             return sheet
 
-    def _charged(self, person: Person, offer: Offer, grants: Sequence[Grant]) -> Entry:
+    def _charged(self, person: Person, offer: Offer, grant: Grant) -> Entry:
         """Charge every label of a question to an analyst, and note the receipt: all of it or nothing."""
         charges: list[tuple[Sequence[str], Callable[[Transaction], FloatArray]]] = []
         for content, bound, drawn in offer.drawn():
@@ -347,8 +354,7 @@ class Desk:
                 entry = notes.receipt(transaction, person.id, offer.id)
                 if entry is not None:
                     return entry
-                allowed = next((g for g in grants if self._allowance(transaction, person, offer, g).allowed), None)
-                if allowed is None:
+                if not self._allowance(transaction, person, offer, grant).allowed:
                     raise Refused(f"the budget of {person.name} does not allow this question")
                 by_label: dict[str, list[float]] = {}
                 for labels, charge in charges:
@@ -362,7 +368,7 @@ class Desk:
                         "analyst": person.id,
                         "query_id": offer.id,
                         "question": offer.id,
-                        "grant": allowed.id,
+                        "grant": grant.id,
                         "price": offer.price.to_json(),
                         "answers": tree.root().hex(),
                         "unit": offer.unit,
