@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -81,21 +79,3 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if os.environ.get("SHOAL_SCREENSHOTS") == "1":
         return ROOT / "docs" / "pictures"
     return tmp_path_factory.mktemp("pictures")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Headless Chromium; without one these tests skip."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("no Chromium: apt-get install chromium chromium-driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
-    yield chrome
-    chrome.quit()

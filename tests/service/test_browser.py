@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +15,29 @@ from shoal.service.pages import pages
 
 By = pytest.importorskip("selenium.webdriver.common.by").By
 Keys = pytest.importorskip("selenium.webdriver").Keys
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
+staleness_of = pytest.importorskip("selenium.webdriver.support.expected_conditions").staleness_of
 AXE = pytest.importorskip("axe_core_python.base", reason="axe-core-python is not installed").AXE_FILE_PATH
 ROOT = Path(__file__).parents[2]
 #: What the documentation shows.
 SHOWN = {("owner", "desktop"), ("answer", "desktop"), ("answer", "phone")}
 
 
-@pytest.fixture(scope="session")
-def chrome() -> Iterator[Any]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("no Chromium: apt-get install chromium chromium-driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    one = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
-    yield one
-    one.quit()
-
-
-def test_from_key_to_answer(chrome: Any, desk: Desk, tmp_path: Path) -> None:
+def test_from_key_to_answer(browser: Any, desk: Desk, tmp_path: Path) -> None:
     pictures = ROOT / "docs" / "pictures" if os.environ.get("SHOAL_SCREENSHOTS") == "1" else tmp_path
-    axe = Path(AXE).read_text()
+    axe, chrome = Path(AXE).read_text(), browser
+
+    def followed(element: Any, *keys: str) -> None:
+        """Send the keys, or click, and wait until another page is there in full."""
+        before = chrome.find_element(By.TAG_NAME, "html")
+        element.send_keys(*keys) if keys else element.click()
+        WebDriverWait(chrome, 60).until(staleness_of(before))
+        WebDriverWait(chrome, 60).until(lambda one: one.execute_script("return document.readyState") == "complete")
 
     def sign_in(key: str) -> None:
         chrome.delete_all_cookies()
         chrome.get(f"{address}/")
-        field = chrome.find_element(By.ID, "key")
-        field.send_keys(key)
-        field.send_keys(Keys.ENTER)
+        followed(chrome.find_element(By.ID, "key"), key, Keys.ENTER)
 
     def sized(width: int, height: int) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
@@ -76,14 +64,11 @@ def test_from_key_to_answer(chrome: Any, desk: Desk, tmp_path: Path) -> None:
         sign_in("shoal_o_wrong")
         assert "not a key" in chrome.find_element(By.CSS_SELECTOR, ".notice").text
         sign_in(first.text)
-        chrome.find_element(By.ID, "name").send_keys("ada")
-        chrome.find_element(By.ID, "name").send_keys(Keys.ENTER)
+        followed(chrome.find_element(By.ID, "name"), "ada", Keys.ENTER)
         key = chrome.find_element(By.CSS_SELECTOR, ".key").text
         looked("owner")
         sign_in(key)
-        why = chrome.find_element(By.NAME, "reason")
-        why.send_keys("peak load of the feeder")
-        why.send_keys(Keys.ENTER)
+        followed(chrome.find_element(By.NAME, "reason"), "peak load of the feeder", Keys.ENTER)
         assert "pending" in chrome.find_element(By.TAG_NAME, "main").text
         looked("analyst")
         sign_in(first.text)
@@ -91,15 +76,15 @@ def test_from_key_to_answer(chrome: Any, desk: Desk, tmp_path: Path) -> None:
         assert "peak load of the feeder" in chrome.find_element(By.TAG_NAME, "main").text
         epsilon.clear()
         epsilon.send_keys("4")
-        chrome.find_element(By.CSS_SELECTOR, "button[value=approve]").click()
+        followed(chrome.find_element(By.CSS_SELECTOR, "button[value=approve]"))
         sign_in(key)
-        chrome.find_element(By.CSS_SELECTOR, "article h3 a").click()
+        followed(chrome.find_element(By.CSS_SELECTOR, "article h3 a"))
         assert "costs" in chrome.find_element(By.TAG_NAME, "main").text
-        chrome.find_element(By.CSS_SELECTOR, "button.main").click()
+        followed(chrome.find_element(By.CSS_SELECTOR, "button.main"))
         assert "Answer for" in chrome.find_element(By.ID, "answer").text
         looked("answer")
         sign_in(desk.register.person("olga", "auditor").text)
-        chrome.find_element(By.PARTIAL_LINK_TEXT, "Verify").click()
+        followed(chrome.find_element(By.PARTIAL_LINK_TEXT, "Verify"))
         assert "intact" in chrome.find_element(By.CSS_SELECTOR, ".notice").text
         looked("ledger")
     errors = [line for line in chrome.get_log("browser") if line["level"] == "SEVERE" and "401" not in line["message"]]
