@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -105,9 +106,9 @@ def constants(answers: Array, labels: list[str]) -> tuple[list[Release], float]:
     noisy("Wasserstein, Gaussian noise, Rényi", lambda d: rivals.wasserstein_gaussian_std(far(d), EPSILON, DELTA, ROWS))
     laplace = lambda d: rivals.wasserstein_laplace_scale(far_1(d), EPSILON, ROWS)  # noqa: E731
     noisy("Wasserstein, Laplace noise", laplace, PURE, math.sqrt(2))
-    for name, joint in (("sliced Wasserstein, average", False), ("sliced Wasserstein, joint", True)):
+    for joint, promise in ((False, "on average over projections"), (True, "for one random projection")):
         rule = lambda d, joint=joint: rivals.sliced_std(d, EPSILON, DELTA, ROWS, joint)  # noqa: E731
-        noisy(name, rule, f"{PROMISE} for one projection")
+        noisy("sliced Wasserstein, " + ("joint" if joint else "average"), rule, f"{PROMISE} {promise}")
 
     mean, square = np.empty(answers.shape), np.empty(answers.shape)
     for members in groups:
@@ -121,13 +122,8 @@ def constants(answers: Array, labels: list[str]) -> tuple[list[Release], float]:
         off = answers[members] - answers[members].mean(axis=0)
         around[members] = rivals.priv_unit_square(off, EPSILON / ROWS)[:, None]
     put("PrivUnit and its scalar, around the crowd's curve", PURE, answers, around, "0")
-    put(
-        "PrivUnit and its scalar",
-        f"{PURE} among all",
-        answers,
-        rivals.priv_unit_square(answers, EPSILON / ROWS)[:, None],
-        "0",
-    )
+    reported = rivals.priv_unit_square(answers, EPSILON / ROWS)[:, None]
+    put("PrivUnit and its scalar", f"{PURE} among all", answers, reported, "0")
 
     grouped = _mdav.py_func(answers, CROWD)  # few homes: not worth compiling
     put("MDAV", "none", np.stack([answers[grouped == g].mean(axis=0) for g in grouped]), 0.0, "")
@@ -213,9 +209,12 @@ def random_answers(
     def by_expectation(i: int, j: int, std: float) -> bool:
         return rivals.renyi_delta(rivals.distribution_aware_renyi(*gaps[i, j], std, ROWS), EPSILON) <= DELTA
 
-    needed = {pair: rivals.approximate_std(*gap, EPSILON, DELTA, ROWS) for pair, gap in gaps.items()}
+    @cache
+    def needed(i: int, j: int) -> float:
+        return rivals.approximate_std(*gaps[i, j], EPSILON, DELTA, ROWS)
+
     yield "Wasserstein and sliced Wasserstein", "none: W∞ is infinite", math.inf, "", 0.0
-    yield noisy("Wasserstein, approximate", lambda i, j, std: std >= needed[i, j])
+    yield noisy("Wasserstein, approximate", lambda i, j, std: std >= needed(i, j))
     yield noisy("Wasserstein, distribution-aware", by_expectation)
     yield noisy("Rényi Pufferfish, Gaussian priors", by_renyi)
     yield noisy("white noise, NDIS by gx2", by_ndis)
@@ -313,9 +312,14 @@ def table(head: str, lines: Iterable[list[str]]) -> None:
         print(f"| {' | '.join(line)} |", flush=True)
 
 
+def figure(x: float) -> str:
+    return f"{x:,.0f}" if 100 <= x < math.inf or x < 1e-9 else f"{x:.3g}"
+
+
 def main() -> None:
-    packages = ("shoal", "numpy", "scipy", "numba", "gx2", "scikit-learn")
-    versions = ", ".join(["Python " + platform.python_version(), *(f"{name} {version(name)}" for name in packages)])
+    packages = ("numpy", "scipy", "numba", "gx2", "scikit-learn")
+    own = [f"Python {platform.python_version()}", f"shoal {shoal.__version__}"]
+    versions = ", ".join([*own, *(f"{name} {version(name)}" for name in packages)])
     print(f"## Peers\n\n{time.strftime('%Y-%m-%d')}, {versions}.")
     print(f"\nAccounting: δ({EPSILON:g}) of two normal laws in 12 dimensions, proved, and how far each way is from it.")
     head = (
@@ -336,7 +340,7 @@ def main() -> None:
     print(f"\nConstants: point forecasts of {len(labels)} homes of {where}, crowds of {CROWD}, table, {PROMISE}.")
     found, bound = constants(made.power, labels)
     lines = [
-        [one.name, one.promise, f"{one.error(made.power):,.3g}", f"{100 * one.total(made.power):.3g}", one.delta]
+        [one.name, one.promise, figure(one.error(made.power)), figure(100 * one.total(made.power)), one.delta]
         for one in found
     ]
     lines.append(["nothing ε-private goes below", PURE, f"{bound:.3g}", "", ""])
@@ -347,7 +351,7 @@ def main() -> None:
     graph = shoal.crowd_graph(made.power[:FEW], size=CROWD, labels=few)
     print(f"\nRandom answers: trajectories of the first {FEW} homes, {STEPS} steps.")
     shown = (
-        [name, promise, f"{error:.3g}", delta, f"{spent:.1f}"]
+        [name, promise, figure(error), delta, f"{spent:.1f}"]
         for name, promise, error, delta, spent in random_answers(laws, graph)
     )
     table("method | promise | error, ln kW | δ(1) | s", shown)
