@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
@@ -21,9 +21,6 @@ from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.quality import Readings
 from shoal.meters.season import FLOOR, PERIODS, log_power
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 LEVELS = (0.5, 0.8, 0.95)
 
@@ -67,8 +64,6 @@ class Backtest:
         ``inside_80`` is the share of truths inside the 80 % interval, ``wide_inside_80`` that inside the interval
         which counts the error of the estimated season.
         """
-        import polars as pl
-
         both = np.isfinite(self.error) & np.isfinite(self.naive_error)
         columns = {
             "step": np.arange(1, self.error.shape[1] + 1),
