@@ -8,6 +8,7 @@ import numpy as np
 
 from shoal import archive
 from shoal.classes import GaussianClasses
+from shoal.mechanism_file import law_arrays
 from shoal.validation import IndexArray
 
 FORMAT = "shoal laws"
@@ -25,11 +26,5 @@ def content(classes: GaussianClasses, pairs: IndexArray) -> bytes:
 
 
 def _parts(classes: GaussianClasses, pairs: IndexArray) -> tuple[dict[str, Any], dict[str, Any]]:
-    arrays: dict[str, Any] = {"means": classes.means, "edges": np.asarray(pairs, dtype=np.int64)}
-    if classes.is_diagonal:
-        arrays["variances"] = classes.stored_variances
-    else:
-        arrays["covs"] = classes.stored_covs
-    if classes.errors is not None:
-        arrays["cov_error"], arrays["mean_error"] = classes.errors
+    arrays = {"means": classes.means, "edges": np.asarray(pairs, dtype=np.int64), **law_arrays(classes)}
     return {"format": FORMAT, "version": VERSION, "labels": list(classes.labels)}, arrays
