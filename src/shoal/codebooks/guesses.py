@@ -1,50 +1,16 @@
-"""What an attacker makes of discrete answers, and whether answers follow the law that they should."""
+"""Whether discrete answers follow the law that they should."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from shoal import validation
-from shoal.accounting.releases import prior_weights
 from shoal.codebooks.codebook import Codebook
-from shoal.codebooks.odds import WHOLE
 from shoal.errors import InputError
-from shoal.matrices import EPS
 from shoal.validation import FloatArray
-
-
-def naming_success(book: Codebook, label: Any, prior: Any = None) -> float:
-    """How often the best attacker names the label of a row right, seeing one answer of the group of ``label``.
-
-    Σ_y max_i π_i P_i(y): the attacker names the label with the largest posterior. At most e^ε/(e^ε + n − 1) for equal
-    priors.
-
-    Args:
-        book: the codebook.
-        label: any label of the group.
-        prior: probability of each label of the group, in the group's order; equal by default.
-
-    Returns:
-        The probability, never below the exact value.
-
-    >>> import shoal
-    >>> from shoal.codebooks.guesses import naming_success
-    >>> book = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=2.0)
-    >>> print(f"{naming_success(book, 'a'):.4f}")  # e²/(e² + 1)
-    0.8808
-    """
-    group, _ = book.place(label)
-    weights = prior_weights(prior, tuple(book.labels[i] for i in group.members))
-    if prior is None:
-        best = Fraction(sum(group.counts.max(axis=0).tolist()), WHOLE * len(group.members))
-        return min(math.nextafter(float(best), math.inf), 1.0)
-    odds = (group.counts / WHOLE * weights[:, None]).max(axis=0)
-    return min(float(math.fsum(odds)) * (1 + 8 * EPS), 1.0)
 
 
 @dataclass(frozen=True)
