@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
+from shoal.cells import near_pairs
 from shoal.errors import InputError
 from shoal.notebook import table
 from shoal.validation import IntArray
@@ -129,8 +130,6 @@ class NeighborGraph:
         [[0, 1], [2, 3]]
         """
         from scipy.spatial import cKDTree
-
-        from shoal.cells import near_pairs
 
         n_neighbors = validation.count(n_neighbors=n_neighbors)
         if n_neighbors >= classes.n_classes:

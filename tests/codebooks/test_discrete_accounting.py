@@ -15,9 +15,9 @@ from mpmath import mp, mpf
 
 import shoal
 from shoal.accounting.risk import named_in_group
+from shoal.audits.book_audit import law_test
 from shoal.codebooks import atoms
 from shoal.codebooks.atoms import LossAtoms
-from shoal.codebooks.guesses import law_test
 from shoal.codebooks.odds import WHOLE
 
 mp.dps = 50

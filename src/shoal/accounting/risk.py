@@ -291,11 +291,11 @@ def _estimated(
     """
     n, laws, doubt = len(members), _laws(family, members), _doubt(family, members, weights)
     if table and n <= EXACT_ROWS:
-        mean, half = _interval(_row_confidence(laws, max(n_samples // n, 2), rng), risk)
+        mean, half = bernstein_interval(_row_confidence(laws, max(n_samples // n, 2), rng), risk)
         half += n * doubt  # a table differs from its law by as much as all its rows together
         high = min(mean + half, bound)
         return min(max(mean - half, 1.0 / n), high), min(mean, high), high
-    mean, half = _interval(_posterior_confidence(laws, weights, n_samples, rng), risk)
+    mean, half = bernstein_interval(_posterior_confidence(laws, weights, n_samples, rng), risk)
     half += doubt
     low = max(mean - half, float(weights.max()))
     return (min(low, bound), bound, bound) if table else (low, mean, min(mean + half, bound))
@@ -310,7 +310,7 @@ def _laws(family: GaussianClasses, members: IndexArray) -> GaussianClasses:
     return taken
 
 
-def _interval(values: FloatArray, risk: float) -> tuple[float, float]:
+def bernstein_interval(values: FloatArray, risk: float) -> tuple[float, float]:
     """Mean and half-width of its interval, for independent values within [0, 1]: the empirical Bernstein bound."""
     count, log_term = len(values), math.log(4.0 / risk)
     spread = math.sqrt(2.0 * float(values.var(ddof=1)) * log_term / count)

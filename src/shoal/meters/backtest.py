@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy import stats
 
 from shoal import validation
 from shoal.errors import InputError
@@ -51,8 +52,6 @@ class Backtest:
 
     def coverage(self, *, season_error: bool = False) -> FloatArray:
         """(levels, h) share of truths inside the central predictive interval, see :meth:`Forecasts.interval`."""
-        from scipy import stats
-
         z = self.wide_z if season_error else self.z
         seen = np.isfinite(z)
         reach = [float(stats.norm.ppf(0.5 + level / 2)) for level in self.levels]

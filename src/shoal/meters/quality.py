@@ -100,15 +100,6 @@ class Readings:
         return counts | {c: int(self.quality[c].sum()) for c in (*_REPAIRS, "conflicts", "zeros", "flat", "large")}
 
 
-def check_quality(frame: Any, *, interval: Any = None, max_kw: float | None = None) -> Any:
-    """The quality table of a frame with household, timestamp, kw. See the module for its columns.
-
-    A polars frame gives a polars table, a pandas frame a pandas one.
-    """
-    found = repair(frame, interval=interval, max_kw=max_kw).quality
-    return found.to_pandas() if is_pandas(frame) else found
-
-
 def is_pandas(frame: Any) -> bool:
     """Whether this is a frame of pandas, which is not imported for the question."""
     return type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
