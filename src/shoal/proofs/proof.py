@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import shoal
-from shoal import validation
+from shoal import archive, validation
 from shoal.accounting.curve import NOTIONS, brackets, round_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.classes import GaussianClasses
@@ -241,7 +241,7 @@ def prove(
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
     total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
     return Proof(
-        digest=mechanism.digest if mechanism is not None else laws_file.digest(classes, pairs),
+        digest=mechanism.digest if mechanism is not None else archive.digest(*laws_file.parts(classes, pairs)),
         scope=scope,
         epsilon=_collapsed(at),
         delta_lower=lower,
