@@ -68,7 +68,7 @@ SETTLED = 1e-20
 CLOSE = 0.01
 
 
-def fit_facts(graph: NeighborGraph, *, noun: str = "label", fitted_on_private_data: bool | None = None) -> FitFacts:
+def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = None) -> FitFacts:
     """Who hides among whom, where nothing is known about where the laws come from."""
     sizes = group_sizes(graph)
     return FitFacts(
@@ -78,7 +78,6 @@ def fit_facts(graph: NeighborGraph, *, noun: str = "label", fitted_on_private_da
         smallest_group=int(sizes.min()),
         largest_group=int(sizes.max()),
         edges=graph.n_edges,
-        noun=noun,
         fitted_on_private_data=fitted_on_private_data,
     )
 

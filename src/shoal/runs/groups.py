@@ -39,29 +39,6 @@ CAP, FLOOR = 50, 2
 
 
 @dataclass(frozen=True)
-class GroupsTask:
-    """All assigned profiles, (cluster, households) over all of them, sizes of groups and shards, and where to write."""
-
-    sorted_profiles: tuple[str, ...]
-    counts: tuple[tuple[int, int], ...]
-    cap: int
-    floor: int
-    shard_size: int
-    join: bool  #: clusters below the smallest size of a group join the nearest
-    out: str
-
-
-@dataclass(frozen=True)
-class PlacesTask:
-    """All profiles of a later day, the assignment so far, numbers of the households' values if any, where to write."""
-
-    profiles: tuple[str, ...]
-    assignment: str
-    values: str | None
-    out: str
-
-
-@dataclass(frozen=True)
 class Grouping(Record):
     """What was formed: sizes of groups, and households and groups per shard, in order of their numbers."""
 
@@ -72,19 +49,6 @@ class Grouping(Record):
     largest: int
     edges: int
     joined: int  #: clusters too small to stand alone
-
-
-def groups_formed(task: GroupsTask) -> Grouping:
-    """:func:`form_groups` as a job."""
-    return form_groups(
-        task.sorted_profiles,
-        dict(task.counts),
-        task.out,
-        cap=task.cap,
-        floor=task.floor,
-        shard_size=task.shard_size,
-        join=task.join,
-    )
 
 
 def form_groups(
@@ -148,31 +112,32 @@ def form_groups(
     return _grouping(frame, len(guests))
 
 
-def places_given(task: PlacesTask) -> Grouping:
+def places_given(profiles: Sequence[str], assignment: str, values: str | None, out: str) -> Grouping:
     """Write the assignment with the households that are new: each in the group whose mean profile is nearest.
 
-    Where values decide, of the groups whose members have the household's value, most of them; a value that no group has
-    becomes a group of its own, in the shard with the fewest households. Nobody who had a group changes it.
+    ``profiles`` are all those of a later day. Where ``values`` of the households decide, of the groups whose members
+    have the household's value, most of them; a value that no group has becomes a group of its own, in the shard with
+    the fewest households. Nobody who had a group changes it.
     """
     import polars as pl
 
-    known = pl.read_parquet(task.assignment)
+    known = pl.read_parquet(assignment)
     value_of: dict[int, int] = {}
     value = pl.DataFrame(schema={"household": pl.String, "value": pl.Int64})
-    if task.values is not None:
-        value = pl.read_parquet(task.values).rename({"cluster": "value"})
+    if values is not None:
+        value = pl.read_parquet(values).rename({"cluster": "value"})
         counted = known.join(value, on="household").group_by("group", "value").len()
         ordered = counted.sort("group", "len", "value", descending=[False, True, False])
         value_of = dict(ordered.unique("group", keep="first").select("group", "value").iter_rows())
     sums: dict[int, NDArray[np.float64]] = {}
     count: Counter[int] = Counter()
     new: list[tuple[str, int, NDArray[np.float64]]] = []
-    for path in task.profiles:
+    for path in profiles:
         names, points = read_profiles(path)
         frame = names.to_frame("household").join(known, on="household", how="left", maintain_order="left")
         frame = frame.join(value, on="household", how="left", maintain_order="left")
         for (name, group, _, own), point in zip(frame.iter_rows(), points.astype(np.float64), strict=True):
-            if group is None and own is None and task.values is not None:
+            if group is None and own is None and values is not None:
                 raise InputError(
                     "table has no row for at least one household that is new; add its row, and update again"
                 )
@@ -183,12 +148,12 @@ def places_given(task: PlacesTask) -> Grouping:
                 count[group] += 1
     there = sorted(sums)
     centers = np.array([sums[group] / count[group] for group in there])
-    values = np.array([value_of.get(group, -1) for group in there])
+    held_by = np.array([value_of.get(group, -1) for group in there])
     shard_of = dict(known.select("group", "shard").unique().iter_rows())
     filled = Counter(known["shard"].to_list())
     rows = []
     for name, own, point in new:
-        fitting = np.flatnonzero(values == own)
+        fitting = np.flatnonzero(held_by == own)
         if len(fitting):
             group = there[fitting[np.argmin(((centers[fitting] - point) ** 2).sum(axis=1))]]
         else:
@@ -198,7 +163,7 @@ def places_given(task: PlacesTask) -> Grouping:
         filled[shard_of[group]] += 1
         rows.append((name, group, shard_of[group]))
     frame = pl.concat([known, pl.DataFrame(rows, schema=known.schema, orient="row")]).sort("household")
-    write_frame(task.out, frame)
+    write_frame(out, frame)
     return _grouping(frame, 0)
 
 

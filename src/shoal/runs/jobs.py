@@ -58,10 +58,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Job:
-    """Work on inputs that must be as they were; ``work`` is a function of a module, ``task`` its one argument."""
+    """Work on inputs that must be as they were; ``work``, given ``out``, writes the shard there.
 
-    work: Callable[[Any], Record]
-    task: Any
+    It is a function of a module, or a ``partial`` of one over plain values, so that it can travel to any worker.
+    """
+
+    work: Callable[[str], Record]
     out: str
     inputs: tuple[Part, ...] = ()
 
@@ -85,7 +87,7 @@ def do(job: Job) -> Part:
     for part in job.inputs:
         part.check()
     begun = time.monotonic()
-    return receipted(job.out, job.work(job.task), time.monotonic() - begun)
+    return receipted(job.out, job.work(job.out), time.monotonic() - begun)
 
 
 def here(job: Job) -> Part:
@@ -158,6 +160,19 @@ class Listing:
     def pairs(self) -> list[tuple[Part, Part]]:
         """(part, its input)"""
         return list(zip(self.parts, self.inputs, strict=True))
+
+    @classmethod
+    def of(
+        cls,
+        jobs: Sequence[Job],
+        inputs: Sequence[Part],
+        made: Sequence[Part],
+        failed: Sequence[Lost],
+        assignment: Part | None = None,
+    ) -> Listing:
+        """What jobs over inputs, one each, have ``made``, some of them having failed."""
+        of = {job.out: part for job, part in zip(jobs, inputs, strict=True)}
+        return cls(tuple(made), tuple(of[part.path] for part in made), tuple(failed), assignment)
 
     def text(self, folder: Path) -> str:
         """As its file holds it, paths relative to the run's folder."""

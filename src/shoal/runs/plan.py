@@ -183,7 +183,7 @@ def pilot(config: Config, simulated: bool, households: int) -> dict[str, Any]:
     """Seconds of each stage, bytes on disk, and the most memory held, for simulated households in one shard."""
     from shoal.ledger.ledger import Ledger
     from shoal.meters.simulate import simulate_meters
-    from shoal.runs.jobs import Part, do
+    from shoal.runs.jobs import do
     from shoal.runs.neighborhood import assigned, partitioned, regrouped
     from shoal.runs.stages import release_stage
     from shoal.runs.stages.design_stage import bound_of, design_job
@@ -224,11 +224,13 @@ def pilot(config: Config, simulated: bool, households: int) -> dict[str, Any]:
             lambda: [do(design_job(root, fit, shard, config, None)) for fit, shard in zip(fitted, shards, strict=True)],
         )
 
-        def draw(mechanism: Part, fit: Part) -> release_stage.Drawn:
-            normals = f"{mechanism.path}.normals.npy"
-            return release_stage.do(release_stage.DrawTask(mechanism, fit, config.query, config.answers, normals))
-
-        drawn = timed("draw", lambda: [draw(*both) for both in zip(designed, fitted, strict=True)])
+        drawn = timed(
+            "draw",
+            lambda: [
+                release_stage.do(mechanism, fit, config, f"{mechanism.path}.normals.npy")
+                for mechanism, fit in zip(designed, fitted, strict=True)
+            ],
+        )
         ledger_file = root / "pilot.db"
         with Ledger.open(f"sqlite:///{ledger_file}") as ledger:
             ledger.budget(config.epsilon, config.target or 0.5)

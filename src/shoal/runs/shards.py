@@ -22,6 +22,7 @@ import numpy as np
 from shoal.errors import InputError
 from shoal.meters.quality import Readings
 from shoal.runs.store import put_whole
+from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,6 +41,16 @@ def write_frame(path: str | Path, frame: pl.DataFrame, step: timedelta | None = 
     """A table as Parquet, whole or not there; the same bytes for the same table."""
     notes = None if step is None else {STEP: str(step // MICROSECOND)}
     put_whole(path, lambda rough: frame.write_parquet(rough, compression="zstd", compression_level=1, metadata=notes))
+
+
+def write_array(path: str | Path, values: FloatArray) -> None:
+    """An array in NumPy's own format, without pickle, whole or not there."""
+
+    def put(rough: Path) -> None:
+        with rough.open("wb") as file:
+            np.save(file, values, allow_pickle=False)
+
+    put_whole(path, put)
 
 
 def write_shard(path: str | Path, shard: pl.DataFrame, quality: pl.DataFrame, step: timedelta) -> None:

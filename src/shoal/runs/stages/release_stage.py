@@ -17,6 +17,8 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,8 +40,8 @@ from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing, Part, done, out_path, receipted
+from shoal.runs.shards import write_array
 from shoal.runs.stages.design_stage import bound_of, hardest
-from shoal.runs.stages.fit_stage import save_array
 from shoal.runs.store import Store, put_whole
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, Failure
@@ -51,17 +53,6 @@ SETTINGS = ("query", "scale")
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
 #: Times the largest answer of its group that a label's expected error may be: above any load there is.
 PLAUSIBLE = 10.0
-
-
-@dataclass(frozen=True)
-class DrawTask:
-    """Which shard to draw for. ``normals`` is where the draws of a trajectory lie, which are part of the answer."""
-
-    mechanism: Part
-    forecasts: Part
-    query: str
-    unit: str
-    normals: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,21 +79,18 @@ class Shown(Record):
     owner_columns: tuple[str, ...] = (NAMES,)  #: those that stay with the owner
 
 
-def do(task: DrawTask) -> Drawn:
-    """A shard's answers through its mechanism, with secure noise."""
-    for part in (task.mechanism, task.forecasts):
+def do(mechanism: Part, forecasts: Part, config: Config, normals: str | None = None) -> Drawn:
+    """A shard's answers through its mechanism, with secure noise.
+
+    ``normals`` is where the draws of a trajectory lie, which are part of the answer.
+    """
+    for part in (mechanism, forecasts):
         part.check()
-    mechanism = load(task.mechanism.path)
-    shard = fitted(task.forecasts.path, task.query, task.unit)
-    answers = true_answers(shard, task.normals)
-    labels = shard.owners
-    if isinstance(mechanism, Codebook):
-        return Drawn(labels, answers, mechanism.release(list(labels)), shard.readings())
-    return Drawn(labels, answers, mechanism.release(answers, list(labels)), shard.readings())
-
-
-def merge(parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
-    return ReleaseFacts.merged(parts)
+    through = load(mechanism.path)
+    shard = fitted(forecasts.path, config.query, config.answers)
+    answers, labels = true_answers(shard, normals), list(shard.owners)
+    drawn = through.release(labels) if isinstance(through, Codebook) else through.release(answers, labels)
+    return Drawn(shard.owners, answers, drawn, shard.readings())
 
 
 def true_answers(shard: Fitted, normals: str | None) -> FloatArray:
@@ -113,7 +101,7 @@ def true_answers(shard: Fitted, normals: str | None) -> FloatArray:
     if not path.is_file():
         shape = shard.laws().means.shape
         values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
-        put_whole(path, lambda rough: save_array(rough, values.reshape(shape)))
+        write_array(path, values.reshape(shape))
     return shard.answers(np.load(path, allow_pickle=False))
 
 
@@ -159,7 +147,7 @@ def stage(context: Context) -> Made:
     context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
     together = config.scope == "table"
     _tables(context.folder, given, together)
-    facts = merge([_facts(part, name, head, identity, overview) for part in given])
+    facts = ReleaseFacts.merged([_facts(part, name, head, identity, overview) for part in given])
     written = (RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ()))
     return Made(written, replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
 
@@ -190,8 +178,8 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
         normals = None
         if asked.query == "trajectory":
             normals = out_path(home / SHARDS, "draws", "npy", {"name": name}, [mechanism])
-        tasks.append(DrawTask(mechanism, forecast, asked.query, asked.answers, normals))
-    for position, result in executor.run(do, tasks):
+        tasks.append(partial(do, mechanism, forecast, asked, normals))
+    for position, result in executor.run(call, tasks):
         number = waiting[position]
         mechanism, forecast = listing.pairs[number]
         if isinstance(result, Failure):
