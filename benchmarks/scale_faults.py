@@ -207,7 +207,7 @@ def checked(out: Path, households: int, found: Found) -> None:
     found.missing += len(set(charged) - set(seen))
     found.shards = len(given)
     done = Folder(out).state().stages
-    found.made = {part.key: json.dumps(part.shard.files, sort_keys=True) for part in (*fitted, *designed)}
+    found.made = {part.key: json.dumps(part.files, sort_keys=True) for part in (*fitted, *designed)}
     assert set(done) >= {"fit", "design", "release", "audit", "card", "report"}
 
 

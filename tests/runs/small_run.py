@@ -143,7 +143,7 @@ def assert_released_as_charged(out: Path) -> set[str]:
 
 def digests(out: Path) -> dict[str, dict[str, str]]:
     """Digests of all files of forecasts and mechanisms, by the key of their shard."""
-    return {part.key: part.shard.files for name in ("fit", "design") for part in listing(out, name).parts}
+    return {part.key: part.files for name in ("fit", "design") for part in listing(out, name).parts}
 
 
 def damage(path: str | Path) -> None:

@@ -20,7 +20,7 @@ from shoal.audits.verdict import Audit
 from shoal.card.assumptions import question
 from shoal.card.digits import down, nearest, up
 from shoal.card.facts import CROWD, AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards, promised
-from shoal.card.measures import audit_facts, design_facts, fit_facts, guard_facts, ledger_facts
+from shoal.card.measures import audit_facts, design_facts, fit_facts, ledger_facts
 from shoal.card.promise import HOLDERS
 from shoal.errors import InputError
 
@@ -212,7 +212,7 @@ def release_card(
         fit = replace(fit, noun=str(unit))
     release = None if ledger is None else ledger_facts(ledger, labels=mechanism.graph.n_labels)
     found = audit_facts(audit) if isinstance(audit, Audit) else audit
-    return ReleaseCard.of(fit, design, release, found, None if guard is None else guard_facts(guard))
+    return ReleaseCard.of(fit, design, release, found, None if guard is None else Guard.like(guard))
 
 
 def compare_cards(cards: Sequence[ReleaseCard]) -> list[dict[str, Any]]:

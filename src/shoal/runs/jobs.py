@@ -10,50 +10,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from shoal.card.facts import Lost, Record
 from shoal.errors import InputError, UnreachableError, WorkerError
-from shoal.files import file_digest, private_folder
-from shoal.runs.store import RECEIPT, Shard, Store, shard_key, shard_of
+from shoal.files import private_folder
+from shoal.runs.store import Part, finished, receipted, shard_key
 from shoal.workers.executor import Executor, Failure
 from shoal.workers.ticks import listening
 
 #: Called with (what is happening, done, total); total 0 where it is not known.
 Tell = Callable[[str, float, int], None]
-Kind = TypeVar("Kind", bound=Record)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A finished shard and where its main file lies."""
-
-    path: str
-    shard: Shard
-
-    @property
-    def key(self) -> str:
-        return self.shard.key
-
-    @property
-    def households(self) -> int:
-        return self.shard.households
-
-    def told(self, kind: type[Kind]) -> Kind:
-        """What the job that made it had to tell."""
-        return kind.from_json(self.shard.facts)
-
-    def beside(self, suffix: str) -> Path:
-        """Another file of the same shard."""
-        return Path(self.path).with_name(f"{self.key}.{suffix}")
-
-    def check(self) -> None:
-        """Raise unless the shard's files are as they were written."""
-        store, stage = _place(self.path)
-        for suffix, digest in self.shard.files.items():
-            store.checked(stage, self.key, suffix, digest)
 
 
 @dataclass(frozen=True)
@@ -70,16 +39,8 @@ class Job:
 
 def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
     """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made."""
-    path = Store(str(root)).file(stage, shard_key(stage, settings, [part.key for part in inputs]), suffix)
-    private_folder(path.parent)
-    return str(path)
-
-
-def done(path: str | Path) -> Part | None:
-    """The shard at a path, if it is finished."""
-    store, stage = _place(path)
-    shard = store.finished(stage, _key(path))
-    return None if shard is None else Part(str(path), shard)
+    private_folder(root / stage)
+    return str(root / stage / f"{shard_key(stage, settings, [part.key for part in inputs])}.{suffix}")
 
 
 def do(job: Job) -> Part:
@@ -92,20 +53,7 @@ def do(job: Job) -> Part:
 
 def here(job: Job) -> Part:
     """A job that the driver does itself."""
-    return done(job.out) or do(job)
-
-
-def receipted(path: str | Path, facts: Record, seconds: float = 0.0) -> Part:
-    """Leave the receipt of a shard whose files are written."""
-    store, stage = _place(path)
-    key = _key(path)
-    files = {
-        file.name.removeprefix(f"{key}."): file_digest(file)
-        for file in sorted(Path(path).parent.glob(f"{key}.*"))
-        if file.name != f"{key}.{RECEIPT}"
-    }
-    count = getattr(facts, "labels", getattr(facts, "households", 0))
-    return Part(str(path), store.finish(stage, Shard(key, files, count, round(seconds, 3), facts.to_json())))
+    return finished(job.out) or do(job)
 
 
 def run_jobs(
@@ -115,7 +63,7 @@ def run_jobs(
 
     ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
     """
-    found = {number: part for number, job in enumerate(jobs) if (part := done(job.out)) is not None}
+    found = {number: part for number, job in enumerate(jobs) if (part := finished(job.out)) is not None}
     failed: list[Lost] = []
     waiting = [number for number in range(len(jobs)) if number not in found]
     tell(text, len(found), len(jobs))
@@ -132,7 +80,7 @@ def run_jobs(
                 if result.unreachable:
                     raise UnreachableError(result.message)
                 path = Path(jobs[number].out)
-                failed.append(Lost(path.parent.name, _key(path), result.message))
+                failed.append(Lost(path.parent.name, path.name.split(".")[0], result.message))
             else:
                 found[number] = result
             tell(text, len(found) + len(failed), len(jobs))
@@ -202,19 +150,11 @@ class Listing:
 
 def _listed(parts: Sequence[Part], folder: Path) -> list[dict[str, Any]]:
     base = folder.resolve()
-    return [{"path": str(Path(p.path).resolve().relative_to(base)), **asdict(p.shard)} for p in parts]
+    return [{"path": str(Path(part.path).resolve().relative_to(base)), **part.to_json()} for part in parts]
 
 
 def _parts(content: Sequence[dict[str, Any]], folder: Path) -> tuple[Part, ...]:
     return tuple(
-        Part(str(folder / one["path"]), shard_of({k: v for k, v in one.items() if k != "path"})) for one in content
+        Part.from_json(folder / one["path"], {name: value for name, value in one.items() if name != "path"})
+        for one in content
     )
-
-
-def _place(path: str | Path) -> tuple[Store, str]:
-    folder = Path(path).parent
-    return Store(str(folder.parent)), folder.name
-
-
-def _key(path: str | Path) -> str:
-    return Path(path).name.split(".")[0]

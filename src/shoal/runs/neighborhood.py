@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoal.card.facts import Lost
+from shoal.card.facts import Lost, tallied
 from shoal.errors import InputError
 from shoal.files import file_digest, private_folder
 from shoal.meters.quality import LARGE, NEGATIVE
 from shoal.runs import clusters, groups, partition, profiles, regroup
 from shoal.runs.config import Config
 from shoal.runs.exchange import Sent
-from shoal.runs.jobs import Job, Part, Tell, here, out_path, run_jobs
+from shoal.runs.jobs import Job, Tell, here, out_path, run_jobs
 from shoal.runs.pieces import Pieces, sort_files
 from shoal.runs.shards import quality_path
 from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
-from shoal.runs.store import put_whole, shard_key
+from shoal.runs.store import Part, put_whole, shard_key
 from shoal.workers.executor import Executor
 
 #: Settings that decide how meter files are read.
@@ -63,16 +62,13 @@ def grouped_readings(
         assignment, more = extended(executor, root, readings, assignment, config, tell)
     failed = failed + more
     shards, lost = regrouped(executor, root, readings, assignment, tell, known_only=later)
-    ends: Counter[int] = Counter()
-    for facts in told:
-        ends.update(dict(facts.ends))
     zones, steps = {facts.time_zone for facts in told}, {facts.step_us for facts in told}
     if len(zones) > 1 or len(steps) > 1:
         raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
     unusable = [quality_path(part.path) for part, facts in zip(readings, told, strict=True) if facts.left_out]
     one = told[0]
     return Grouped(
-        shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), unusable, one.unit,
+        shards, failed + lost, assignment, tallied(facts.ends for facts in told), steps.pop(), zones.pop(), unusable, one.unit,
         one.unit_reason, one.taken,
     )  # fmt: skip
 
@@ -88,9 +84,7 @@ def _refuse_implausible(told: Sequence[partition.ShardFacts], config: Config) ->
             "faults, leave them out with --max-kw; if these are large customers, go on with --accept-large"
         )
     if not usable and told:
-        reasons: Counter[str] = Counter()
-        for facts in told:
-            reasons.update(dict(facts.reasons))
+        reasons = tallied(facts.reasons for facts in told)
         why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
         more = ""
         if reasons[NEGATIVE]:
@@ -216,9 +210,7 @@ def cells_of_profiles(
         for shard in made
     ]
     sorted_shards, more = run_jobs(executor, "nearest clusters", jobs, tell, for_good=True)
-    counts: Counter[int] = Counter()
-    for shard in sorted_shards:
-        counts.update(dict(shard.told(Sent).counts))
+    counts = tallied(shard.told(Sent).counts for shard in sorted_shards)
     bounds = {"cap": cell, "floor": config.crowd, "shard_size": shard_size}
     tell("forming cells", 0, 0)
     forming = partial(

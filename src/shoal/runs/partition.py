@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from shoal.card.facts import LISTED, Record
+from shoal.card.facts import LISTED, Record, tallied
 from shoal.meters.quality import DAY, Readings, common_interval, own_intervals, repair
 from shoal.meters.register import REGISTER, decided, rising
 from shoal.meters.simulate import simulate_meters
@@ -84,13 +84,9 @@ def common_grid(
     surveys: Iterable[Survey], interval: Any = None, *, energy: bool = False, meter: str | None = None
 ) -> Grid:
     """The interval most households have (the least of equals), the phase most readings have, and what they are."""
-    intervals: Counter[int] = Counter()
-    times: Counter[int] = Counter()
-    like = judged = 0
-    for found in surveys:
-        intervals.update(dict(found.intervals))
-        times.update(dict(found.times))
-        like, judged = like + found.rising[0], judged + found.rising[1]
+    seen = list(surveys)
+    intervals, times = tallied(found.intervals for found in seen), tallied(found.times for found in seen)
+    like, judged = (sum(found.rising[i] for found in seen) for i in (0, 1))
     register = decided(like, judged, energy=energy, meter=meter)
     step = grid_step(interval) or common_interval(intervals) // MICROSECOND
     phases: Counter[int] = Counter()

@@ -13,8 +13,9 @@ from shoal.card.facts import Lost, Record
 from shoal.errors import InputError
 from shoal.runs.exchange import Sent, gather, scatter
 from shoal.runs.groups import Grouping
-from shoal.runs.jobs import Job, Part, Tell, done, out_path, run_jobs
+from shoal.runs.jobs import Job, Tell, out_path, run_jobs
 from shoal.runs.shards import MICROSECOND, STEP, read_quality, read_shard, write_shard
+from shoal.runs.store import Part, finished
 from shoal.workers.executor import Executor
 
 
@@ -49,9 +50,9 @@ def regrouped(
     senders = [assignment, *(part for part, _ in sending)]
     shards = range(assignment.told(Grouping).shards)
     outs = [out_path(root, stage, "parquet", {"number": number}, senders) for number in shards]
-    finished = [done(out) for out in outs]
-    if all(finished):
-        return [shard for shard in finished if shard is not None], []
+    there = [part for out in outs if (part := finished(out)) is not None]
+    if len(there) == len(outs):
+        return there, []
     jobs = [
         Job(send, out_path(root, "send", "arrow", {}, [assignment, part]), (assignment, part)) for part, send in sending
     ]

@@ -34,12 +34,12 @@ from shoal.classdata.table_file import (
 from shoal.errors import InputError
 from shoal.runs.config import Config
 from shoal.runs.exchange import Sent, gather, scatter
-from shoal.runs.jobs import Job, Part, Tell, out_path, run_jobs
+from shoal.runs.jobs import Job, Tell, out_path, run_jobs
 from shoal.runs.neighborhood import cells_of_profiles
 from shoal.runs.regroup import Received, Regrouped, regrouped
 from shoal.runs.shards import write_frame
 from shoal.runs.sources import Source
-from shoal.runs.store import put_whole, shard_key
+from shoal.runs.store import Part, put_whole, shard_key
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor
 

@@ -23,10 +23,11 @@ from shoal.ledger.bounds import MechanismBound
 from shoal.mechanism_reader import load
 from shoal.runs.context import DESIGN
 from shoal.runs.folder import STATE
-from shoal.runs.jobs import Listing, Part
+from shoal.runs.jobs import Listing
 from shoal.runs.run import Run
 from shoal.runs.stages.design_stage import bound_of
 from shoal.runs.stages.release_stage import Drawn, do
+from shoal.runs.store import Part
 from shoal.service.allowance import Price
 from shoal.validation import FloatArray
 

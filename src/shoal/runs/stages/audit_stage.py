@@ -26,8 +26,9 @@ from shoal.mechanism_reader import load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context, Made
 from shoal.runs.fitted import fitted
-from shoal.runs.jobs import Listing, Part
+from shoal.runs.jobs import Listing
 from shoal.runs.stages.design_stage import hardest
+from shoal.runs.store import Part
 from shoal.workers.ticks import tick
 
 SETTINGS = ("query", "audit_samples", "confidence", "audit_groups", "seed")

@@ -39,10 +39,10 @@ from shoal.proofs.proof import proved
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, MECHANISM, Context, Made
 from shoal.runs.fitted import Fitted, fitted
-from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.jobs import Job, Listing, out_path, run_jobs
 from shoal.runs.regroup import Received
 from shoal.runs.stages.fit_stage import Yesterday, crowds_of, group_graph, yesterday
-from shoal.runs.store import put_whole
+from shoal.runs.store import Part, put_whole
 from shoal.workers.ticks import tick
 
 SETTINGS = (

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.card.facts import LISTED, FitFacts
+from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters import clock, window
@@ -36,12 +36,12 @@ from shoal.meters.update import ABSENT, update_forecasts
 from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, FORECASTS, SHARDS, Context, Made
-from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.jobs import Job, Listing, out_path, run_jobs
 from shoal.runs.members import Roster
 from shoal.runs.neighborhood import READING, Grouped, grouped_readings
 from shoal.runs.regroup import Received, Regrouped
 from shoal.runs.shards import read_shard, readings_of, write_array, write_frame
-from shoal.runs.store import put_whole
+from shoal.runs.store import Part, put_whole
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor
 from shoal.workers.ticks import tick
@@ -272,7 +272,7 @@ def stage(context: Context) -> Made:
     facts = replace(
         facts,
         left_out=sum(reasons.values()),
-        reasons=tuple(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))[:LISTED]),
+        reasons=tuple(most_common(reasons)[:LISTED]),
         about=(
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
             f"season by {config.period}{chosen if config.season == 'auto' and config.period == 'day' else ''}.",

@@ -39,10 +39,10 @@ from shoal.runs.config import DELTA, Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.folder import Folder
-from shoal.runs.jobs import Listing, Part, done, out_path, receipted
+from shoal.runs.jobs import Listing, out_path
 from shoal.runs.shards import write_array
 from shoal.runs.stages.design_stage import bound_of, hardest
-from shoal.runs.store import Store, put_whole
+from shoal.runs.store import Part, finished, put_whole, receipted, sweep
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, Failure
 
@@ -137,7 +137,7 @@ def stage(context: Context) -> Made:
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
     worst = load(hardest(listing).path)
-    Store(str(context.home)).sweep()
+    sweep(context.home)
     with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
         budget_set = ledger.ensure_budget(worst.classes.labels, *default_budget(config))
         given, failed = _through(context, ledger, executor, listing)
@@ -156,7 +156,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
     """Shards that were released, now or before, and those that could not be."""
     name, home, text = context.release_name, context.home, "releasing through the ledger"
     asked = context.config
-    finished: dict[int, Part] = {}
+    given: dict[int, Part] = {}
     failed: list[Lost] = []
     outs = [out_path(home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
     waiting = []
@@ -167,10 +167,10 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             failed.append(Lost(RELEASED, mechanism.key, str(error)))
             continue
         if found is not None:
-            finished[number] = found
+            given[number] = found
         else:
             waiting.append(number)
-    context.tell(text, len(finished), len(outs))
+    context.tell(text, len(given), len(outs))
     _refuse_together(context, ledger, [listing.pairs[number] for number in waiting])
     tasks = []
     for number in waiting:
@@ -186,16 +186,16 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             failed.append(Lost(RELEASED, mechanism.key, result.message))
             continue
         try:
-            finished[number] = _charged(context, ledger, mechanism, forecast, result, outs[number])
+            given[number] = _charged(context, ledger, mechanism, forecast, result, outs[number])
         except BudgetError as error:
-            so_far = sum(part.households for part in finished.values())
+            so_far = sum(part.households for part in given.values())
             others = f". {so_far} household(s) of other shards had been released and charged before"
             raise BudgetError(
                 f"{error}{others if len(outs) > 1 else ''}",
                 remaining=error.remaining, epsilon=error.epsilon, limit=error.limit,
             ) from None  # fmt: skip
-        context.tell(text, len(finished) + len(failed), len(outs))
-    return [finished[number] for number in sorted(finished)], failed
+        context.tell(text, len(given) + len(failed), len(outs))
+    return [given[number] for number in sorted(given)], failed
 
 
 def _refuse_together(context: Context, ledger: Ledger, pairs: Sequence[tuple[Part, Part]]) -> None:
@@ -219,7 +219,7 @@ def _released_before(
     ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str, asked: Config
 ) -> Part | None:
     """A shard that was charged before the run was interrupted; where it is not written yet, it is from the record."""
-    written = done(out)
+    written = finished(out)
     if ledger.recorded([forecast.told(FitFacts).first], name)[0] is None:  # a shard is charged as a whole
         if written is not None:
             raise LedgerError(
@@ -298,7 +298,7 @@ def _facts(part: Part, name: str, head: str, identity: str, overview: Overview) 
         head=head,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases, worst.mode),
+        worst=None if worst is None else Spent.like(worst),
         later_known=told.later_known,
         later_absolute=told.later_absolute,
     )
@@ -306,7 +306,7 @@ def _facts(part: Part, name: str, head: str, identity: str, overview: Overview) 
 
 def released_gone(folder: Path) -> bool:
     """Whether a released shard is no longer there; the ledger still has its answers."""
-    return any(done(part.path) is None for part in Listing.read(folder / RELEASE, folder).parts)
+    return any(finished(part.path) is None for part in Listing.read(folder / RELEASE, folder).parts)
 
 
 # ------------------------------------------------------------------ the ledger

@@ -33,9 +33,9 @@ from shoal.mechanism_reader import Releaser, load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
 from shoal.runs.fitted import Fitted, fitted
-from shoal.runs.jobs import Part
 from shoal.runs.prices import prices
 from shoal.runs.stages.release_stage import Shown
+from shoal.runs.store import Part
 from shoal.validation import FloatArray
 
 SETTINGS = ("title", "query", "scale", "epsilon", "seed", "public")

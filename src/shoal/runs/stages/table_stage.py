@@ -32,7 +32,7 @@ from shoal.graph import NeighborGraph
 from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, LAWS, SHARDS, Context, Made
-from shoal.runs.jobs import Job, Part, out_path
+from shoal.runs.jobs import Job, out_path
 from shoal.runs.members import Roster
 from shoal.runs.regroup import Received
 from shoal.runs.stages.fit_stage import (
@@ -47,7 +47,7 @@ from shoal.runs.stages.fit_stage import (
     write_places,
     yesterday,
 )
-from shoal.runs.store import put_whole
+from shoal.runs.store import Part, put_whole
 from shoal.runs.table_rows import READING, GroupedRows, Sorted, grouped_rows, values_of
 from shoal.validation import FloatArray, IndexArray
 
