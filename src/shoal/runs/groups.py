@@ -25,7 +25,7 @@ from shoal.card.facts import Record
 from shoal.cells import cut
 from shoal.errors import InputError
 from shoal.runs.exchange import gather
-from shoal.runs.profiles import profile_array, read_profiles
+from shoal.runs.profiles import read_profiles
 from shoal.runs.shards import write_frame
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def form_groups(
         rows, _ = gather(sorted_profiles, [c for host in block for c in hosts[host]])
         rows = rows.with_columns(host=pl.col("cluster").replace_strict(_flat(hosts, block))).sort("host", "household")
         for members in rows.partition_by("host", maintain_order=True):
-            cell = cut(profile_array(members["profile"]).astype(np.float64), cap)
+            cell = cut(members["profile"].to_numpy().astype(np.float64), cap)
             names.append(members["household"])
             numbers.append(groups + cell)
             groups += int(cell.max()) + 1
@@ -230,7 +230,7 @@ def _sums(paths: Sequence[str | Path], live: Mapping[int, int]) -> NDArray[np.fl
     sums: list[NDArray[np.float64]] = []
     for block in _blocks({c: [c] for c in live}, live):
         rows, _ = gather(paths, block)
-        points = profile_array(rows["profile"]).astype(np.float64)
+        points = rows["profile"].to_numpy().astype(np.float64)
         at = np.searchsorted(np.array(block), rows["cluster"].to_numpy())
         part = np.zeros((len(block), points.shape[1]))
         np.add.at(part, at, points)

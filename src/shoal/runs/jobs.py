@@ -17,7 +17,7 @@ from typing import Any
 from shoal.card.facts import Lost, Record
 from shoal.errors import InputError, UnreachableError, WorkerError
 from shoal.files import private_folder
-from shoal.runs.store import Part, finished, receipted, shard_key
+from shoal.runs.store import Kind, Part, finished, put_whole, receipted, shard_key
 from shoal.workers.executor import Executor, Failure
 from shoal.workers.ticks import listening
 
@@ -54,6 +54,22 @@ def do(job: Job) -> Part:
 def here(job: Job) -> Part:
     """A job that the driver does itself."""
     return finished(job.out) or do(job)
+
+
+def noted(root: Path, settings: dict[str, Any], kind: type[Kind], sort: Callable[[Path], Kind]) -> Kind:
+    """What sorting a source into a folder has found, done once for the source and what is asked of it."""
+    folder, key = root / "sort", shard_key("sort", settings, [])
+    private_folder(folder)
+    note = folder / f"{key}.sorted"
+    if note.is_file():
+        try:
+            return kind.from_json(json.loads(note.read_text()))
+        except (OSError, ValueError):
+            raise InputError(f"dir: {note.name} is damaged; remove it, and run the same command again") from None
+    found = sort(folder / f"{key}.rows")
+    content = json.dumps(found.to_json())
+    put_whole(note, lambda rough: rough.write_text(content))
+    return found
 
 
 def run_jobs(

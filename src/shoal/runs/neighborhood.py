@@ -6,7 +6,6 @@ the centers of the clusters, and which household belongs to which group.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,18 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoal.card.facts import Lost, tallied
+from shoal.card.facts import Lost, Record, tallied
 from shoal.errors import InputError
-from shoal.files import file_digest, private_folder
+from shoal.files import file_digest
 from shoal.meters.quality import LARGE, NEGATIVE
 from shoal.runs import clusters, groups, partition, profiles, regroup
 from shoal.runs.config import Config
 from shoal.runs.exchange import Sent
-from shoal.runs.jobs import Job, Tell, here, out_path, run_jobs
+from shoal.runs.jobs import Job, Tell, here, noted, out_path, run_jobs
 from shoal.runs.pieces import Pieces, sort_files
 from shoal.runs.shards import quality_path
 from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
-from shoal.runs.store import Part, put_whole, shard_key
+from shoal.runs.store import Part
 from shoal.workers.executor import Executor
 
 #: Settings that decide how meter files are read.
@@ -33,6 +32,14 @@ READING = (
     "unit", "meter", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
     "value_column", "only",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SortedReadings(Record):
+    """Rows of meter files by shard, and the grid that all of them share."""
+
+    pieces: Pieces
+    grid: partition.Grid
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,8 @@ def grouped_readings(
     unusable = [quality_path(part.path) for part, facts in zip(readings, told, strict=True) if facts.left_out]
     one = told[0]
     return Grouped(
-        shards, failed + lost, assignment, tallied(facts.ends for facts in told), steps.pop(), zones.pop(), unusable, one.unit,
-        one.unit_reason, one.taken,
+        shards, failed + lost, assignment, tallied(facts.ends for facts in told), steps.pop(), zones.pop(), unusable,
+        one.unit, one.unit_reason, one.taken,
     )  # fmt: skip
 
 
@@ -104,21 +111,17 @@ def partitioned(
         executor.expect(len(jobs))
         return run_jobs(executor, "simulating", jobs, tell, for_good=True)
     settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size}
-    folder = root / "sort"
-    private_folder(folder)
-    key = shard_key("sort", settings, [])
-    note = folder / f"{key}.sorted"
-    if note.is_file():
-        pieces, grid = _read_note(note)
-        executor.expect(pieces.n_shards)
-    else:
+
+    def sort(folder: Path) -> SortedReadings:
         tell("sorting readings by household", 0, 0)
         try:
-            pieces, grid = _sorted(executor, source, config, folder / f"{key}.pieces")
+            return _sorted(executor, source, config, folder)
         except InputError as error:
             raise in_words_of_a_run(error) from None
-        content = json.dumps({"pieces": asdict(pieces), "grid": asdict(grid)})
-        put_whole(note, lambda rough: rough.write_text(content))
+
+    found = noted(root, settings, SortedReadings, sort)
+    pieces, grid = found.pieces, found.grid
+    executor.expect(pieces.n_shards)
     jobs = [
         Job(
             partial(partition.make_shard, pieces, number, grid),
@@ -145,7 +148,7 @@ def _simulated(root: Path, source: SimulatedMeters, config: Config) -> list[Job]
     ]
 
 
-def _sorted(executor: Executor, source: Source, config: Config, folder: Path) -> tuple[Pieces, partition.Grid]:
+def _sorted(executor: Executor, source: Source, config: Config, folder: Path) -> SortedReadings:
     """The rows of all files by shard, and the grid that all of them share."""
     pieces = sort_files(
         source.path,
@@ -161,15 +164,8 @@ def _sorted(executor: Executor, source: Source, config: Config, folder: Path) ->
     )
     executor.expect(pieces.n_shards)
     surveys = executor.every([partial(partition.survey, pieces, number) for number in range(pieces.n_shards)])
-    return pieces, partition.common_grid(surveys, config.interval, energy=pieces.energy, meter=config.meter)
-
-
-def _read_note(path: Path) -> tuple[Pieces, partition.Grid]:
-    try:
-        content = json.loads(path.read_text())
-        return Pieces(**content["pieces"]), partition.Grid(**content["grid"])
-    except (OSError, ValueError, TypeError, KeyError):
-        raise InputError(f"dir: {path.name} is damaged; remove it, and run the same command again") from None
+    grid = partition.common_grid(surveys, config.interval, energy=pieces.energy, meter=config.meter)
+    return SortedReadings(pieces, grid)
 
 
 # ------------------------------------------------------------------ groups

@@ -39,7 +39,7 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Record):
     """What all shards share: the grid, in microseconds, and whether readings are the totals of registers."""
 
     step_us: int

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal import validation
+from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.files import private, private_folder
 from shoal.meters import clock
@@ -35,7 +36,7 @@ NAMES = "names.parquet"
 
 
 @dataclass(frozen=True)
-class Pieces:
+class Pieces(Record):
     """Sorted input: a folder with the names and a file of rows per shard, and how to read them."""
 
     folder: str

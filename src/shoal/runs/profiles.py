@@ -31,13 +31,17 @@ class Profiled(Record):
 
 def make_profiles(shard: str | Path, out: str | Path) -> Profiled:
     """Write the profiles of one readings shard (household, profile in single precision)."""
+    rows, step = read_shard(shard)
+    write_profiles(out, rows["household"], mean_days(rows, step))
+    return Profiled(len(rows))
+
+
+def write_profiles(out: str | Path, names: pl.Series, points: NDArray[np.float32]) -> None:
+    """Write names and their (n, d) profiles."""
     import polars as pl
 
-    rows, step = read_shard(shard)
-    values = mean_days(rows, step)
-    profile = pl.Series("profile", values, dtype=pl.Array(pl.Float32, values.shape[1]))
-    write_frame(out, pl.DataFrame({"household": rows["household"], "profile": profile}))
-    return Profiled(len(rows))
+    profile = pl.Series("profile", points, dtype=pl.Array(pl.Float32, points.shape[1]))
+    write_frame(out, pl.DataFrame({"household": names, "profile": profile}))
 
 
 def mean_days(shard: pl.DataFrame, step: timedelta) -> NDArray[np.float32]:
@@ -73,10 +77,4 @@ def read_profiles(path: str | Path) -> tuple[pl.Series, NDArray[np.float32]]:
     dtype = frame.schema.get("profile")
     if not isinstance(dtype, pl.Array) or dtype.inner != pl.Float32 or frame.schema.get("household") != pl.String:
         raise InputError(f"profiles: {name} must have the columns household and profile, as profiles of a shard have")
-    return frame["household"], profile_array(frame["profile"])
-
-
-def profile_array(column: pl.Series) -> NDArray[np.float32]:
-    """(n, d) from a column of arrays."""
-    width = column.dtype.shape[0]  # type: ignore[attr-defined]
-    return np.asarray(column.explode().to_numpy() if len(column) else [], dtype=np.float32).reshape(len(column), width)
+    return frame["household"], frame["profile"].to_numpy()

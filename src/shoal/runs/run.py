@@ -23,7 +23,7 @@ import hashlib
 import io
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -567,17 +567,13 @@ class Run:
 
     def _work(self, stage: str) -> Made:
         context = self.context(stage)
-        simple: Mapping[str, Callable[[Context], Made]] = {
-            "fit": first_stage.stage,
-            "design": design_stage.stage,
-            "release": release_stage.stage,
-            "audit": audit_stage.stage,
-        }
-        if stage in simple:
-            return simple[stage](context)
         if stage == "card":
             return card_stage.stage(context, *self._four())
-        return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
+        if stage == "report":
+            return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
+        stages = {"fit": first_stage, "design": design_stage, "release": release_stage, "audit": audit_stage}
+        made: Made = stages[stage].stage(context)
+        return made
 
     def _stage(self, stage: str) -> None:
         text = first_stage.doing(self.state.source) if stage == "fit" else DOING[stage]

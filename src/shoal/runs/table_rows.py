@@ -6,14 +6,13 @@ batch and a few sums. Everything after that is jobs over buckets and shards (:mo
 
 from __future__ import annotations
 
-import json
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +33,13 @@ from shoal.classdata.table_file import (
 from shoal.errors import InputError
 from shoal.runs.config import Config
 from shoal.runs.exchange import Sent, gather, scatter
-from shoal.runs.jobs import Job, Tell, out_path, run_jobs
+from shoal.runs.jobs import Job, Tell, noted, out_path, run_jobs
 from shoal.runs.neighborhood import cells_of_profiles
+from shoal.runs.profiles import write_profiles
 from shoal.runs.regroup import Received, Regrouped, regrouped
 from shoal.runs.shards import write_frame
 from shoal.runs.sources import Source
-from shoal.runs.store import Part, put_whole, shard_key
-from shoal.validation import FloatArray
+from shoal.runs.store import Part
 from shoal.workers.executor import Executor
 
 if TYPE_CHECKING:
@@ -106,8 +105,15 @@ def grouped_rows(
     exponents: Mapping[str, int] | None = None,
 ) -> GroupedRows:
     """Rows of a table in shards of whole cells; ``assignment`` and ``exponents`` keep those of an earlier table."""
-    table = _sorted(root, source, config, tell, exponents)
-    settings = {**config.part(*READING), "source": source.digest, "exponents": table.exponents}
+    asked = {**config.part(*READING), "source": source.digest}
+
+    def sort(folder: Path) -> Sorted:
+        tell("reading the table", 0, 0)
+        return _read(source, config, folder, exponents)
+
+    known = None if exponents is None else dict(exponents)
+    table = noted(root, {**asked, "known": known}, Sorted, sort)
+    settings = {**asked, "exponents": table.exponents}
     jobs = [
         Job(partial(make_means, table, bucket), out_path(root, "means", "parquet", {**settings, "bucket": bucket}))
         for bucket in range(table.buckets)
@@ -132,25 +138,6 @@ def grouped_rows(
 
 
 # ------------------------------------------------------------------ reading
-
-
-def _sorted(root: Path, source: Source, config: Config, tell: Tell, known: Mapping[str, int] | None) -> Sorted:
-    """The table in buckets; done once for a source and what is asked of it."""
-    settings = {**config.part(*READING), "source": source.digest, "known": None if known is None else dict(known)}
-    folder = root / "sort"
-    folder.mkdir(parents=True, exist_ok=True)
-    key = shard_key("sort", settings, [])
-    note = folder / f"{key}.sorted"
-    if note.is_file():
-        try:
-            return Sorted.from_json(json.loads(note.read_text()))
-        except (OSError, ValueError):
-            raise InputError(f"dir: {note.name} is damaged; remove it, and run the same command again") from None
-    tell("reading the table", 0, 0)
-    found = _read(source, config, folder / f"{key}.rows", known)
-    content = json.dumps(found.to_json())
-    put_whole(note, lambda rough: rough.write_text(content))
-    return found
 
 
 def _read(source: Source, config: Config, folder: Path, known: Mapping[str, int] | None) -> Sorted:
@@ -273,18 +260,14 @@ def _buckets(labels: pl.Series, buckets: int) -> NDArray[np.int64]:
 
 def make_means(table: Sorted, bucket: int, out: str) -> Counted:
     """Write the mean rows of a bucket's labels, in scaled units: what cells are formed by (household, profile)."""
-    import polars as pl
-
     rows = _rows(table, bucket)
     if not len(rows):
-        profile = pl.Series("profile", [], dtype=pl.Array(pl.Float32, len(table.kept)))
-        write_frame(out, pl.DataFrame({"household": pl.Series([], dtype=pl.String), "profile": profile}))
+        write_profiles(out, rows[LABEL], np.empty((0, len(table.kept)), dtype=np.float32))
         return Counted(0, 0, 2**62, 0)
     labels = rows[LABEL].unique().sort()
     owner = labels.search_sorted(rows[LABEL]).to_numpy()
-    means = label_means(values_of(rows), owner, len(labels)).astype(np.float32)
-    profile = pl.Series("profile", means, dtype=pl.Array(pl.Float32, means.shape[1]))
-    write_frame(out, pl.DataFrame({"household": labels, "profile": profile}))
+    means = label_means(rows[VALUES].to_numpy(), owner, len(labels))
+    write_profiles(out, labels, means.astype(np.float32))
     counts = np.bincount(owner)
     return Counted(len(labels), len(rows), int(counts.min()), int(counts.max()))
 
@@ -316,14 +299,7 @@ def _rows(table: Sorted, bucket: int) -> pl.DataFrame:
     import polars as pl
 
     rows, _ = gather(table.files, [bucket])
-    values = np.ldexp(values_of(rows)[:, list(table.kept)], np.array(table.exponents, dtype=np.int64))
+    values = np.ldexp(rows[VALUES].to_numpy()[:, list(table.kept)], np.array(table.exponents, dtype=np.int64))
     return rows.select(LABEL, SOURCE_ROW).with_columns(
         pl.Series(VALUES, values, dtype=pl.Array(pl.Float64, values.shape[1]))
     )
-
-
-def values_of(rows: pl.DataFrame) -> FloatArray:
-    """(m, k) the entries of rows."""
-    width = rows[VALUES].dtype.shape[0]  # type: ignore[attr-defined]
-    flat: Any = rows[VALUES].explode().to_numpy() if len(rows) else np.empty(0)
-    return np.asarray(flat, dtype=np.float64).reshape(len(rows), width)

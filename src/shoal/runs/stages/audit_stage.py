@@ -104,8 +104,7 @@ def sampled(listing: Listing, groups: int, seed: int) -> list[tuple[Part, int]]:
     pairs = listing.pairs
     forecasts = {part.key: made_of for part, made_of in pairs}
     while True:
-        first = hardest(replace(listing, parts=tuple(p for p, _ in pairs), inputs=tuple(f for _, f in pairs)))
-        chosen = _sample(first, [part for part, _ in pairs], groups, seed)
+        chosen = _sample(hardest(pairs)[0], [part for part, _ in pairs], groups, seed)
         broken = {part.key for part, _ in chosen if not (_whole(part) and _whole(forecasts[part.key]))}
         if not broken:
             return chosen

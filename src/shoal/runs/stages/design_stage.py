@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -334,7 +334,7 @@ def _hardest(context: Context, pairs: list[tuple[Part, Part]]) -> list[tuple[Par
     if not (context.home / DESIGN).is_file():
         return pairs
     known = Listing.read(context.home / DESIGN, context.home).pairs
-    _, worst = max(known, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+    _, worst = max(known, key=_hardness)
     return [(shard, source) for shard, source in pairs if shard.key == worst.key] or pairs
 
 
@@ -348,16 +348,19 @@ def design_job(home: Path, shard: Part, readings: Part, config: Config, before: 
     return Job(work, out_path(home, MECHANISM, "shoal", settings, inputs), tuple(inputs))
 
 
-def hardest(listing: Listing, forecasts: bool = True) -> Part:
-    """The mechanism with the largest δ, of those that are undamaged with what they are made of."""
-    pairs = sorted(listing.pairs, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+def hardest(shards: Iterable[tuple[Part, ...]]) -> tuple[Part, ...]:
+    """Of the shards that are undamaged, each a mechanism with other parts, the one with the largest δ."""
+    left = sorted(shards, key=_hardness)
     while True:
-        part, made_of = pairs.pop()
+        parts = left.pop()
         try:
-            part.check()
-            if forecasts:
-                made_of.check()
-            return part
+            for part in parts:
+                part.check()
+            return parts
         except InputError:
-            if not pairs:
+            if not left:
                 raise
+
+
+def _hardness(parts: tuple[Part, ...]) -> tuple[float, str]:
+    return parts[0].told(DesignFacts).delta, parts[0].key

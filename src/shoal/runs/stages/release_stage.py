@@ -128,7 +128,7 @@ def released_table(shard: Fitted, graph: NeighborGraph, released: FloatArray) ->
 def refuse(context: Context) -> None:
     """Before anything is begun: no release that hides nobody, or that nobody can use."""
     listing = context.listing(DESIGN)
-    refuse_empty_claims(load(hardest(listing).path), context.config)
+    refuse_empty_claims(load(hardest(listing.pairs)[0].path), context.config)
     refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
 
 
@@ -136,7 +136,7 @@ def stage(context: Context) -> Made:
     """Every shard through the ledger under the name of this release: drawn by workers, charged here, then written."""
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
-    worst = load(hardest(listing).path)
+    worst = load(hardest(listing.pairs)[0].path)
     sweep(context.home)
     with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
         budget_set = ledger.ensure_budget(worst.classes.labels, *default_budget(config))

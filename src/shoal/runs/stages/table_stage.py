@@ -25,7 +25,7 @@ from shoal.card.facts import LISTED, FitFacts
 from shoal.card.measures import fit_facts
 from shoal.classdata.class_table import SUFFIX, ClassTable, label_means
 from shoal.classdata.sample_laws import sample_laws
-from shoal.classdata.table_file import LABEL, SOURCE_ROW
+from shoal.classdata.table_file import LABEL, SOURCE_ROW, VALUES
 from shoal.crowds import crowds
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
@@ -48,7 +48,7 @@ from shoal.runs.stages.fit_stage import (
     yesterday,
 )
 from shoal.runs.store import Part, put_whole
-from shoal.runs.table_rows import READING, GroupedRows, Sorted, grouped_rows, values_of
+from shoal.runs.table_rows import READING, GroupedRows, Sorted, grouped_rows
 from shoal.validation import FloatArray, IndexArray
 
 SETTINGS = (*READING, "clip", "crowd", "crowds", "table", "column", "cell", "shard_size", "seed")
@@ -78,7 +78,7 @@ def do(
         names,
         whole.entries,
         np.array(whole.exponents, dtype=np.int64),
-        values_of(frame),
+        frame[VALUES].to_numpy(),
         owner,
         frame[SOURCE_ROW].to_numpy(),
         clip=config.clip,
