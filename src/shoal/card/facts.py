@@ -37,7 +37,11 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, numbers and texts; a number that JSON does not know becomes None."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+        return self.part(*(one.name for one in fields(self)))  # type: ignore[arg-type]
+
+    def part(self, *names: str) -> dict[str, Any]:
+        """Some of its fields, as :meth:`to_json` has them."""
+        return {name: _plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -357,17 +361,6 @@ class ReleaseFacts(Record):
     def later_error(self) -> float | None:
         """Mean absolute error of what was released against what came later."""
         return self.later_absolute / self.later_known if self.later_known else None
-
-    @classmethod
-    def merged(cls, parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
-        """Of all shards; what concerns the whole ledger is the last one's, who saw all of it."""
-        return replace(
-            parts[-1],
-            **_of_all(sum, parts, "labels", "later_known", "shards"),
-            **_of_all(math.fsum, parts, "later_absolute"),
-            **_of_all(any, parts, "budget_set"),
-            **_of_all(_joined, parts, "failed"),
-        )
 
 
 @dataclass(frozen=True)

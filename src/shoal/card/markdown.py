@@ -119,7 +119,7 @@ def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
             f"The mean answer is {nearest(found.answer_mean, SHOWN_DIGITS)}{short_unit(found.unit)}: the error is "
             f"{percent(found.rmse / found.answer_mean)} of it.{off}"
         )
-    before, after = card.fit.later_error, None if card.release is None else card.release.later_error
+    before, after = card.later_errors
     if before is not None and after is not None:
         yield (
             f"Against what came later, where that is known: mean absolute error {upper(after, SHOWN_DIGITS)} "

@@ -8,17 +8,17 @@ keeps. Memory of a worker is what the pilot held, at the size of a shard; it doe
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from shoal.errors import InputError, WorkerError
 from shoal.runs.config import Config, shared
 from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
 from shoal.threads import n_threads
+from shoal.workers.executor import Failure
+from shoal.workers.processes import Processes
 
 #: Households of the two pilots.
 PILOTS = (80, 320)
@@ -157,25 +159,12 @@ def measured(config: Config, *, simulated: bool) -> Units:
 
 
 def _pilot_elsewhere(config: Config, simulated: bool, households: int) -> dict[str, Any]:
-    from shoal.threads import ONE_THREAD
-
-    asked = json.dumps({"config": config.to_dict(), "simulated": simulated, "households": households})
-    done = subprocess.run(
-        [sys.executable, "-m", "shoal.runs.plan"],
-        input=asked,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **ONE_THREAD},
-    )
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        raise WorkerError(
-            "plan: the pilot did not come to an end; run a small file without --plan to see why"
-        ) from None
-    if "error" in found:
-        raise InputError(f"plan: the pilot cannot run with these settings: {found['error']}")
+    with Processes(1) as executor:
+        ((_, found),) = executor.run(call, [partial(pilot, config, simulated, households)])
+    if isinstance(found, Failure):
+        if found.died:
+            raise WorkerError("plan: the pilot did not come to an end; run a small file without --plan to see why")
+        raise InputError(f"plan: the pilot cannot run with these settings: {found.message}")
     return found
 
 
@@ -282,14 +271,3 @@ def size(count: float) -> str:
         if count < 1000:
             return f"{count:.0f} {unit}" if count >= 10 else f"{count:.1f} {unit}"
     return f"{count / 1000:.1f} TB"
-
-
-if __name__ == "__main__":
-    from shoal.errors import ShoalError
-
-    given = json.load(sys.stdin)
-    try:
-        answer = pilot(Config.from_dict(given["config"], "plan"), given["simulated"], given["households"])
-    except ShoalError as error:
-        answer = {"error": str(error)}
-    json.dump(answer, sys.stdout)

@@ -35,6 +35,8 @@ from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.errors import InputError, ShoalError
 from shoal.files import digest_of
+from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import load
 from shoal.runs import preview
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from shoal.ledger.ledger import Ledger
     from shoal.proofs.proof import Proof
 
+#: Where proofs lie in the folder of a run.
+PROOFS = "proof"
 #: Stage -> the stages whose files it reads.
 NEEDS = {
     "fit": (),
@@ -274,11 +278,19 @@ class Run:
 
     def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
         """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
-        from shoal.runs.run_proofs import proved
+        from shoal.proofs.proof import prove
 
         self._demand("design")
-        parts = self.context("design").listing(DESIGN).parts
-        return proved([part.path for part in parts], self.folder.path, epsilon, scope)
+        found: dict[str, Proof] = {}
+        for part in self.context("design").listing(DESIGN).parts:
+            mechanism = load(part.path)
+            if isinstance(mechanism, Mechanism) and mechanism.graph.n_edges:
+                found[part.key] = prove(mechanism, None, epsilon, scope)
+                (self.folder / PROOFS).mkdir(exist_ok=True, mode=0o700)
+                found[part.key].save(self.folder / PROOFS / f"{part.key}.json")
+        if not found:
+            raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")
+        return found
 
     @property
     def place(self) -> Place:

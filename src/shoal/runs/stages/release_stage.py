@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from operator import call
 from pathlib import Path
@@ -30,7 +30,6 @@ from shoal.codebooks.codebook import Codebook
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.graph import NeighborGraph
 from shoal.ledger.ledger import Ledger
-from shoal.ledger.overview import Overview
 from shoal.mechanism_reader import Releaser, load
 from shoal.meters.answered import NAMES
 from shoal.noise.source import standard_normals
@@ -147,9 +146,22 @@ def stage(context: Context) -> Made:
     context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
     together = config.scope == "table"
     _tables(context.folder, given, together)
-    facts = ReleaseFacts.merged([_facts(part, name, head, identity, overview) for part in given])
-    written = (RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ()))
-    return Made(written, replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
+    told = [part.told(Shown) for part in given]
+    facts = ReleaseFacts(
+        name=name,
+        labels=sum(one.labels for one in told),
+        ledger=identity,
+        head=head,
+        budget_set=budget_set,
+        releases=overview.releases,
+        ledger_labels=overview.labels,
+        worst=Spent.like(overview.worst[0]) if overview.worst else None,
+        later_known=sum(one.later_known for one in told),
+        later_absolute=math.fsum(one.later_absolute for one in told),
+        shards=len(given),
+        failed=tuple(failed)[:LISTED],
+    )
+    return Made((RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ())), facts)
 
 
 def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
@@ -286,22 +298,6 @@ def _tables(folder: Folder, parts: Sequence[Part], together: bool) -> None:
     folder.write(PARQUET, lambda path: every.sink_parquet(path))
     if together:
         folder.write(PUBLIC, lambda path: as_cells(every.drop(parts[0].told(Shown).owner_columns)).sink_csv(path))
-
-
-def _facts(part: Part, name: str, head: str, identity: str, overview: Overview) -> ReleaseFacts:
-    told = part.told(Shown)
-    worst = overview.worst[0] if overview.worst else None
-    return ReleaseFacts(
-        name=name,
-        labels=told.labels,
-        ledger=identity,
-        head=head,
-        releases=overview.releases,
-        ledger_labels=overview.labels,
-        worst=None if worst is None else Spent.like(worst),
-        later_known=told.later_known,
-        later_absolute=told.later_absolute,
-    )
 
 
 def released_gone(folder: Path) -> bool:
