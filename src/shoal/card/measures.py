@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri
 
 from shoal import validation
@@ -389,10 +387,5 @@ def _naming(
 
 def _spread(edges: Sequence[tuple[str, str]]) -> tuple[int, int]:
     """Labels that edges join, and the groups they form."""
-    place: dict[str, int] = {}
-    ends: list[list[Any]] = [[place.setdefault(name, len(place)) for name in edge] for edge in edges]
-    if not ends:
-        return 0, 0
-    i, j = np.array(ends).T
-    joined = coo_matrix((np.ones(len(i)), (i, j)), shape=(len(place), len(place)))
-    return len(place), int(connected_components(joined, directed=False)[0])
+    labels = list(dict.fromkeys(name for edge in edges for name in edge))
+    return len(labels), len(NeighborGraph.from_edges(labels, edges).groups) if labels else 0

@@ -124,19 +124,7 @@ def long_frame(shard: pl.DataFrame, step: timedelta) -> pl.DataFrame:
     """household, timestamp, kw: one row per household and grid point."""
     import polars as pl
 
-    lengths = shard["kw"].list.len().to_numpy().astype(np.int64)
-    starts = np.cumsum(lengths) - lengths
-    row = np.repeat(np.arange(len(shard)), lengths)
-    first = shard["first"].dt.epoch("us").to_numpy()
-    stamps = (np.arange(len(row)) - starts[row]) * (step // MICROSECOND) + first[row]
-    zone = getattr(shard.schema["first"], "time_zone", None)
-    instants = pl.from_epoch(pl.Series("timestamp", stamps, dtype=pl.Int64), time_unit="us")
-    if zone is not None:
-        instants = instants.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
-    return pl.DataFrame(
-        {
-            "household": shard["household"].gather(row),
-            "timestamp": instants,
-            "kw": shard["kw"].explode(empty_as_null=False) if len(row) else pl.Series([], dtype=pl.Float64),
-        }
-    )
+    at = pl.int_ranges(pl.col("kw").list.len())
+    each = shard.select("household", "first", "kw", at=at).explode("kw", "at")
+    since = (pl.col("at") * (step // MICROSECOND)).cast(pl.Duration("us"))
+    return each.select("household", timestamp=pl.col("first") + since, kw="kw")
