@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import InputError
+from shoal.meters import clock
 from shoal.meters.quality import repair
 from shoal.meters.readings import meter_readings
 from shoal.meters.simulate import simulate_meters
@@ -26,7 +27,7 @@ from shoal.runs.partition import (
     make_simulated_shard,
     survey,
 )
-from shoal.runs.pieces import grid_step, sort_files
+from shoal.runs.pieces import sort_files
 from shoal.runs.shards import quality_path, read_shard, readings_of, shard_of, write_frame, write_shard
 from shoal.runs.sources import SimulatedMeters
 
@@ -54,7 +55,7 @@ def partition(
     path: Any, folder: Path, *, shard_size: int = 1000, interval: Any = None, meter: str | None = None, **options: Any
 ) -> list[Path]:
     """Readings shards ``000000.parquet`` ... in ``folder``, from meter files."""
-    grid_step(interval)
+    clock.step(interval)
     folder.mkdir(parents=True, exist_ok=True)
     pieces = sort_files(path, folder / "pieces", shard_size=shard_size, **options)
     numbers = range(pieces.n_shards)

@@ -139,7 +139,10 @@ class ReleaseCard:
                 "notes": list(self.design.notes),
             },
             "guarantee": _guarantee(self.fit, self.design),
-            "graph": _graph(self.design),
+            "graph": {
+                **self.design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
+                "digest": self.design.graph_digest,
+            },
             "query": _query(self.design),
             "curve": {
                 "notion": "dp",
@@ -168,7 +171,11 @@ class ReleaseCard:
             "model": _model(self.fit, self.guard),
             "composition": _composition(self.release),
             "audit": _audit(self.design, self.audit),
-            "left_out": _left_out(self),
+            "left_out": {
+                "labels": self.fit.left_out,
+                **self.fit.part("reasons", "newcomers"),
+                "shards": [lost.part("stage", "key") for lost in lost_shards(self.fit, self.design, self.release)],
+            },
         }
 
 
@@ -290,11 +297,6 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
     }
 
 
-def _graph(design: DesignFacts) -> dict[str, Any]:
-    names = ("labels", "edges", "groups", "smallest_group", "largest_group", "alone")
-    return {**design.part(*names), "digest": design.graph_digest}
-
-
 def _query(design: DesignFacts) -> dict[str, Any]:
     asked = question(design.query)
     return {
@@ -390,12 +392,4 @@ def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | No
         "delta_proved": down(audit.delta_proved),
         "delta_promised": up(promised(design, audit)),
         **audit.part("violations", "mismatches"),
-    }
-
-
-def _left_out(card: ReleaseCard) -> dict[str, Any]:
-    return {
-        "labels": card.fit.left_out,
-        **card.fit.part("reasons", "newcomers"),
-        "shards": [lost.part("stage", "key") for lost in lost_shards(card.fit, card.design, card.release)],
     }

@@ -164,9 +164,5 @@ def limits(card: ReleaseCard, *, public: bool) -> Section:
             "computed for single pairs. Answers are not repeated here because, beside their labels, they would tell "
             "whose they are."
         )
-    notes += [_sentence(note) for note in design.notes]
+    notes += [note[:1].upper() + note[1:].rstrip(".") + "." for note in design.notes]
     return Section("limits", "Assumptions and limits", notes=tuple(notes))
-
-
-def _sentence(note: str) -> str:
-    return note[:1].upper() + note[1:].rstrip(".") + "."

@@ -93,8 +93,9 @@ def form_groups(
     numbers: list[NDArray[np.int64]] = []
     groups = 0
     for block in _blocks(hosts, live):
-        rows, _ = gather(sorted_profiles, [c for host in block for c in hosts[host]])
-        rows = rows.with_columns(host=pl.col("cluster").replace_strict(_flat(hosts, block))).sort("host", "household")
+        host_of = {cluster: host for host in block for cluster in hosts[host]}
+        rows, _ = gather(sorted_profiles, host_of)
+        rows = rows.with_columns(host=pl.col("cluster").replace_strict(host_of)).sort("host", "household")
         for members in rows.partition_by("host", maintain_order=True):
             cell = cut(members["profile"].to_numpy().astype(np.float64), cap)
             names.append(members["household"])
@@ -187,10 +188,6 @@ def pack(sizes: NDArray[np.int64], shard_size: int) -> NDArray[np.int64]:
     middle = 2 * np.cumsum(sizes) - sizes  # twice the place of a group's middle member
     _, shard = np.unique(middle * shards // (2 * total), return_inverse=True)
     return np.asarray(shard, dtype=np.int64)
-
-
-def _flat(hosts: Mapping[int, Sequence[int]], block: Sequence[int]) -> dict[int, int]:
-    return {cluster: host for host in block for cluster in hosts[host]}
 
 
 def _blocks(hosts: Mapping[int, Sequence[int]], live: Mapping[int, int]) -> list[list[int]]:

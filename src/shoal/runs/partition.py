@@ -14,10 +14,11 @@ from datetime import timedelta
 from typing import Any
 
 from shoal.card.facts import LISTED, Record, tallied
+from shoal.meters import clock
 from shoal.meters.quality import DAY, Readings, common_interval, own_intervals, repair
 from shoal.meters.register import REGISTER, decided, rising
 from shoal.meters.simulate import simulate_meters
-from shoal.runs.pieces import Pieces, grid_step, read_pieces
+from shoal.runs.pieces import Pieces, read_pieces
 from shoal.runs.shards import MICROSECOND, shard_of, write_shard
 from shoal.runs.sources import SimulatedMeters
 
@@ -88,7 +89,7 @@ def common_grid(
     intervals, times = tallied(found.intervals for found in seen), tallied(found.times for found in seen)
     like, judged = (sum(found.rising[i] for found in seen) for i in (0, 1))
     register = decided(like, judged, energy=energy, meter=meter)
-    step = grid_step(interval) or common_interval(intervals) // MICROSECOND
+    step = (clock.step(interval) or common_interval(intervals)) // MICROSECOND
     phases: Counter[int] = Counter()
     for time, count in times.items():
         phases[time % step] += count

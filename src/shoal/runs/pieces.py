@@ -14,7 +14,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,9 +255,3 @@ def _append(path: Path, rows: pl.DataFrame) -> None:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with path.open("ab") as handle, pa.ipc.new_stream(handle, table.schema, options=options) as writer:
         writer.write_table(table)
-
-
-def grid_step(interval: Any) -> int | None:
-    """A caller's interval in microseconds."""
-    step = clock.step(interval)
-    return None if step is None else step // timedelta(microseconds=1)

@@ -118,7 +118,8 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
     n_shards = math.ceil(households / size_of_shard)
     workers = 1 if speed.workers == "serial" else min(speed.cores or n_threads(), n_shards)
     share = {name: 1.0 if name == "charge" else 1.0 / workers for name in STAGES}
-    stat = os.statvfs(_there(Path(out)))
+    full = Path(out).resolve()
+    stat = os.statvfs(next(one for one in (full, *full.parents) if one.exists()))  # the disk that it will be on
     return Plan(
         households=households,
         readings=households * steps,
@@ -132,12 +133,6 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
         disk_free=float(stat.f_bavail * stat.f_frsize),
         units=units,
     )
-
-
-def _there(path: Path) -> Path:
-    """A folder, or the nearest above it that exists: both are on the same disk."""
-    full = path.resolve()
-    return next(one for one in (full, *full.parents) if one.exists())
 
 
 def measured(config: Config, *, simulated: bool) -> Units:

@@ -267,7 +267,8 @@ def stage(context: Context) -> Made:
 
         made, facts = shards_made(context, executor, "fitting forecasts", grouped, before, job)
     reasons = _tables(context, made, grouped.unusable)
-    hours = config.horizon * grouped.step_us / 3.6e9
+    hours, minutes = config.horizon * grouped.step_us / 3.6e9, grouped.step_us / 60e6
+    columns = f"; {grouped.taken}" if grouped.taken else ""
     chosen = " (chosen: with less than four weeks a season by week fits badly)"
     facts = replace(
         facts,
@@ -276,12 +277,12 @@ def stage(context: Context) -> Made:
         about=(
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
             f"season by {config.period}{chosen if config.season == 'auto' and config.period == 'day' else ''}.",
-            f"Readings: {_read(grouped)}.",
+            f"Readings: {grouped.unit} every {minutes:g} minutes: {grouped.unit_reason}{columns}.",
         ),
         unit=grouped.unit,
         unit_reason=grouped.unit_reason,
         origin=origin,
-        step_minutes=grouped.step_us / 60e6,
+        step_minutes=minutes,
     )
     return Made((FIT, QUALITY_TABLE, LEFT_OUT), facts)
 
@@ -308,12 +309,6 @@ def shards_made(
     return made, replace(
         facts, source=str(context.source), failed=failed[:LISTED], crowd=config.crowd, standing=config.standing
     )
-
-
-def _read(grouped: Grouped) -> str:
-    """What the readings came in, how that is known, and which columns were taken for what."""
-    columns = f"; {grouped.taken}" if grouped.taken else ""
-    return f"{grouped.unit} every {grouped.step_us / 60e6:g} minutes: {grouped.unit_reason}{columns}"
 
 
 def _tables(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -> Counter[str]:

@@ -180,7 +180,10 @@ def stage(context: Context) -> Made:
     import polars as pl
 
     config, before = context.config, yesterday(context)
-    held, known = (None, None) if before is None else (before.assignment, _units(before))
+    held, known = None, None
+    if before is not None:
+        old = ClassTable.load(next(iter(before.forecasts.values())).path)
+        held, known = before.assignment, dict(zip(old.columns, old.exponents.tolist(), strict=True))
     with context.workers() as executor:
         rows = grouped_rows(executor, context.home / SHARDS, context.source, config, context.tell, held, known)
         if config.clip is not None and rows.most == 1:
@@ -216,12 +219,6 @@ def table_job(home: Path, shard: Part, config: Config, rows: GroupedRows, before
 def noun_of(column: str) -> str:
     """A label in words: what its column is called, where that is a word."""
     return column.lower() if re.fullmatch("[A-Za-z]{4,}", column) and not column.endswith("s") else "label"
-
-
-def _units(before: Yesterday) -> dict[str, int]:
-    """Entries of the table before, with the exponents of their units."""
-    old = ClassTable.load(next(iter(before.forecasts.values())).path)
-    return dict(zip(old.columns, old.exponents.tolist(), strict=True))
 
 
 def _about(rows: GroupedRows, facts: FitFacts, clip: float | None) -> tuple[str, ...]:
