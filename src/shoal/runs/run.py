@@ -67,21 +67,13 @@ NEEDS = {
 }
 #: The order in which a whole run takes them: nothing is charged before all that can fail has been seen to work.
 ORDER = ("fit", "design", "audit", "release", "card", "report")
-#: Stage after the first -> the settings that it depends on.
-SETTINGS = {
-    "design": design_stage.SETTINGS,
-    "release": release_stage.SETTINGS,
-    "audit": audit_stage.SETTINGS,
-    "card": card_stage.SETTINGS,
-    "report": report_stage.SETTINGS,
-}
-#: Stage after the first -> what it is doing, in words.
-DOING = {
-    "design": "designing mechanisms",
-    "release": "releasing through the ledger",
-    "audit": "attacking released answers",
-    "card": "writing the release card",
-    "report": "writing the report",
+#: Stage after the first -> what does it.
+LATER: dict[str, Any] = {
+    "design": design_stage,
+    "release": release_stage,
+    "audit": audit_stage,
+    "card": card_stage,
+    "report": report_stage,
 }
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, float, int], None]
@@ -327,7 +319,9 @@ class Run:
             self.require(stage)
             if stage == "release" and not self.is_done("release"):
                 # What is refused here was not begun, and no ledger is made for it.
-                card_stage.rehearse(*self._described())
+                assert self.fit is not None
+                assert self.design is not None
+                card_stage.rehearse(self.fit, self.design, self.audit if self.is_done("audit") else None)
                 release_stage.refuse(self.context("release"))
                 # Written before the ledger is asked: a release that may have happened counts as one, and is the one
                 # of this ledger.
@@ -446,7 +440,7 @@ class Run:
 
     def _settings(self, stage: str) -> tuple[str, ...]:
         """Settings that a stage depends on."""
-        return first_stage.settings(self.state.source) if stage == "fit" else SETTINGS[stage]
+        return first_stage.settings(self.state.source) if stage == "fit" else LATER[stage].SETTINGS
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage and all that it rests on are done, as now configured, and their files intact."""
@@ -549,13 +543,6 @@ class Run:
             raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
         return fit, design, release, audit
 
-    def _described(self) -> tuple[FitFacts, DesignFacts, AuditFacts | None]:
-        """What is known of a release before it is made."""
-        fit, design = self.fit, self.design
-        assert fit is not None
-        assert design is not None
-        return fit, design, self.audit if self.is_done("audit") else None
-
     def _demand(self, stage: str) -> None:
         if stage not in self.state.stages:
             raise InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
@@ -583,12 +570,11 @@ class Run:
             return card_stage.stage(context, *self._four())
         if stage == "report":
             return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
-        stages = {"fit": first_stage, "design": design_stage, "release": release_stage, "audit": audit_stage}
-        made: Made = stages[stage].stage(context)
+        made: Made = first_stage.stage(context) if stage == "fit" else LATER[stage].stage(context)
         return made
 
     def _stage(self, stage: str) -> None:
-        text = first_stage.doing(self.state.source) if stage == "fit" else DOING[stage]
+        text = first_stage.doing(self.state.source) if stage == "fit" else LATER[stage].DOING
         if self.is_done(stage):
             self._tell(stage, "already done", 1, 1)
             return
@@ -637,7 +623,9 @@ class Run:
                 self._refuse_dependent()
                 self._refuse_once()
                 self.ledger().close()  # missing, or another one: said before anything is put aside
-                self._put_aside()
+                self._archive(f"earlier/{self.state.release}")
+                gone = without(self.state, "release", "audit", "card", "report")
+                self._remember(replace(gone, release=self.state.release + 1, releasing=None, renewing=True))
         if self.state != self._saved:
             self._remember(self.state)
 
@@ -666,13 +654,8 @@ class Run:
                 "with --update from the first release on"
             )
 
-    def _put_aside(self) -> None:
-        """Copy the files of the release to earlier/, and count the next one."""
-        self._archive(f"earlier/{self.state.release}")
-        gone = without(self.state, "release", "audit", "card", "report")
-        self._remember(replace(gone, release=self.state.release + 1, releasing=None, renewing=True))
-
     def _archive(self, under: str) -> None:
+        """Copy the files of the release aside."""
         files = [name for done in self.state.stages.values() for name in done.files]
         self.folder.archive([*files, STATE], under)
 

@@ -32,6 +32,7 @@ from shoal.runs.store import Part
 from shoal.workers.ticks import tick
 
 SETTINGS = ("query", "audit_samples", "confidence", "audit_groups", "seed")
+DOING = "attacking released answers"
 AUDIT = "audit.json"
 #: Releases of one answer in the attack on repeated ones: two show whether noise is used again.
 REPEATS = 2
@@ -76,7 +77,7 @@ def do(mechanism: str, forecasts: str, component: int, config: Config, confidenc
 
 def stage(context: Context) -> Made:
     """Attack the groups that the rule names."""
-    config, text = context.config, "attacking released answers"
+    config = context.config
     listing = context.listing(DESIGN)
     total = sum(part.told(DesignFacts).groups for part in listing.parts)
     chosen = sampled(listing, config.audit_groups, config.seed)
@@ -85,9 +86,9 @@ def stage(context: Context) -> Made:
     works = [
         partial(do, part.path, forecasts[part.key].path, component, config, confidence) for part, component in chosen
     ]
-    context.tell(text, 0, len(works))
+    context.tell(DOING, 0, len(works))
     with context.workers(len(listing.parts)) as executor:
-        parts = executor.every(works, lambda done: context.tell(text, done, len(works)))
+        parts = executor.every(works, lambda done: context.tell(DOING, done, len(works)))
     rule = (
         "every group"
         if len(parts) == total

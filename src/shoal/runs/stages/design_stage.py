@@ -58,6 +58,7 @@ SETTINGS = (
     "seed",
     "rho_tolerance",
 )
+DOING = "designing mechanisms"
 BOUND, PROOF = "bound.json", "proof.json"
 #: Share of the mean squared error of groups' own curves by which a codebook must be better: 2 % of the error.
 GAIN = 1 - 0.98**2
@@ -323,7 +324,7 @@ def stage(context: Context) -> Made:
         pairs = _hardest(context, pairs)
     jobs = [design_job(context.home, shard, source, context.config, before) for shard, source in pairs]
     with context.workers(len(jobs)) as executor:
-        made, failed = run_jobs(executor, "designing mechanisms", jobs, context.tell)
+        made, failed = run_jobs(executor, DOING, jobs, context.tell)
     context.put(DESIGN, Listing.of(jobs, [shard for shard, _ in pairs], made, failed))
     facts = DesignFacts.merged([part.told(DesignFacts) for part in made])
     return Made((DESIGN,), replace(facts, failed=tuple(failed)[:LISTED]))

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SETTINGS = ("query", "scale")
+DOING = "releasing through the ledger"
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
 #: Times the largest answer of its group that a label's expected error may be: above any load there is.
 PLAUSIBLE = 10.0
@@ -166,8 +167,7 @@ def stage(context: Context) -> Made:
 
 def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
     """Shards that were released, now or before, and those that could not be."""
-    name, home, text = context.release_name, context.home, "releasing through the ledger"
-    asked = context.config
+    name, home, asked = context.release_name, context.home, context.config
     given: dict[int, Part] = {}
     failed: list[Lost] = []
     outs = [out_path(home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
@@ -182,7 +182,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             given[number] = found
         else:
             waiting.append(number)
-    context.tell(text, len(given), len(outs))
+    context.tell(DOING, len(given), len(outs))
     _refuse_together(context, ledger, [listing.pairs[number] for number in waiting])
     tasks = []
     for number in waiting:
@@ -206,7 +206,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
                 f"{error}{others if len(outs) > 1 else ''}",
                 remaining=error.remaining, epsilon=error.epsilon, limit=error.limit,
             ) from None  # fmt: skip
-        context.tell(text, len(given) + len(failed), len(outs))
+        context.tell(DOING, len(given) + len(failed), len(outs))
     return [given[number] for number in sorted(given)], failed
 
 

@@ -40,6 +40,7 @@ from shoal.runs.store import Part
 from shoal.validation import FloatArray
 
 SETTINGS = ("title", "query", "scale", "epsilon", "seed", "public")
+DOING = "writing the report"
 REPORT, PUBLIC = "report.html", "public/report.html"
 #: Households whose pairs and forecasts a page shows, at least one group; accounts that it lists; entries of a ledger up
 #: to which it is verified for the page.
@@ -65,10 +66,10 @@ def stage(
     made: str = "",
 ) -> Made:
     """Write the page, with other designs beside the one that was used; and, if wanted, the one to pass on."""
-    config, text = context.config, "writing the report"
+    config = context.config
     through, made_for, given = _hardest(context)
     mechanism, answers, released, groups = _shown(through, made_for, given, config)
-    context.tell(text, 1, 4)
+    context.tell(DOING, 1, 4)
     compared: dict[str, Mechanism] = {}
     line = None
     cost: dict[str, Any] = {}
@@ -89,12 +90,12 @@ def stage(
                         times=mechanism.times,
                     )
                     compared[method] = replace(other, outside=mechanism.outside)
-        context.tell(text, 2, 4)
+        context.tell(DOING, 2, 4)
         # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
         if not (cost and facts[1].all_alike):
             with suppress(ShoalError):
                 line = _frontier(context, mechanism, answers)
-    context.tell(text, 3, 4)
+    context.tell(DOING, 3, 4)
     verification = None
     with context.ledger() as ledger:
         overview = ledger.overview(exact=ACCOUNTS)
