@@ -24,7 +24,7 @@ LOWERED = re.compile(
     r"(?:(?<![A-Za-z_]{2})|(?<=max|min|sup)|(?<=ar|ma|tv|Pr))(?<=[^\s_])_(\{[^{}]+\}|(?:max|min|[^\W_]{1,2})(?!\w)'?)"
 )
 RAISED = re.compile(r"(?<=[^\s^])\^(\{[^{}]+\}|[−-]?(?:[^\W_]+|∞))")
-#: Tags and code, which stay as they are; a block without a language holds formulas or commands.
+#: Tags and code, which stay as they are; a block without a language holds formulas.
 KEPT = re.compile(r"(<code>.*?</code>|<div class=\"language-.*?</div>|<[^>]+>)", re.DOTALL)
 BLOCK = re.compile(r"(?<=<div class=\"highlight\"><pre>)(.*?)(?=</pre>)", re.DOTALL)
 

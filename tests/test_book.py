@@ -49,7 +49,9 @@ def test_every_page_has_all_its_lists_tables_and_pictures(site: Path) -> None:
 def test_nothing_comes_from_another_host(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert pages
-    loaded = [m for page in pages for m in re.findall(r"<(?:link|script|img)[^>]*(?:src|href)=\"([^\"]+)", page.read_text())]
+    loaded = [
+        m for page in pages for m in re.findall(r"<(?:link|script|img)[^>]*(?:src|href)=\"([^\"]+)", page.read_text())
+    ]
     assert [address for address in loaded if "//" in address] == []
 
 

@@ -36,6 +36,19 @@ def test_readme_example_is_short() -> None:
     assert len([line for line in code.splitlines() if line.strip() and not line.startswith("#")]) <= 15
 
 
+def test_figures_of_the_readme_are_those_of_the_pages_it_links() -> None:
+    opening = (ROOT / "README.md").read_text().split("\n## ")[0]
+    evidence = (ROOT / "docs" / "evidence.md").read_text()
+    prices = (ROOT / "benchmarks" / "README.md").read_text()
+    found = " ".join(opening.split()).replace(" %", "%")
+    shares = re.findall(r"[\d.]+% \(\d[\d.]*% to [\d.]+%\)", found)
+    rises = re.findall(r"(\d+\.\d)%", re.sub("|".join(map(re.escape, shares)), "", found))
+    assert len(shares) >= 2
+    assert len(rises) >= 5
+    assert [share for share in shares if share not in evidence] == []
+    assert [rise for rise in rises if f"| {1 + float(rise) / 100:.3f} |" not in prices] == []
+
+
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
 
 
