@@ -1,4 +1,4 @@
-"""What mkdocs.yml cannot say: pages from outside of docs/, their links, and formulas with raised and lowered letters."""
+"""What mkdocs.yml cannot say: pages from outside of docs/, their links, and formulas with raised and lowered signs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
 }
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s:]+)(#[^)\s]*)?\)")
+BRACED = r"\{(?:[^{}]|\{[^{}]*\})+\}"
 #: x_i, Σ_X', e^{ε−L}, 2^−52; n_edges and mae_kw are no formulas.
 LOWERED = re.compile(
-    r"(?:(?<![A-Za-z_]{2})|(?<=max|min|sup)|(?<=ar|ma|tv|Pr))(?<=[^\s_])_(\{[^{}]+\}|(?:max|min|[^\W_]{1,2})(?!\w)'?)"
+    rf"(?:(?<![A-Za-z]{{3}})|(?<=max|min|sup))(?<=[^\s_])_({BRACED}|(?:max|min|∞|[^\W_]{{1,2}})(?!\w)'?)"
 )
-RAISED = re.compile(r"(?<=[^\s^])\^(\{[^{}]+\}|[−-]?(?:[^\W_]+|∞))")
+RAISED = re.compile(rf"(?<=[^\s^])\^({BRACED}|[−-]?(?:[^\W_]+|∞))")
 #: Tags and code, which stay as they are; a block without a language holds formulas.
 KEPT = re.compile(r"(<code>.*?</code>|<div class=\"language-.*?</div>|<[^>]+>)", re.DOTALL)
 BLOCK = re.compile(r"(?<=<div class=\"highlight\"><pre>)(.*?)(?=</pre>)", re.DOTALL)
@@ -52,8 +53,13 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
 
 
 def _formulas(text: str) -> str:
-    text = LOWERED.sub(lambda m: f"<sub>{m[1].strip('{}')}</sub>", text)
-    return RAISED.sub(lambda m: f"<sup>{m[1].strip('{}')}</sup>", text)
+    text = re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", text)
+    text = LOWERED.sub(lambda m: f"<sub>{_formulas(_bare(m[1]))}</sub>", text)
+    return RAISED.sub(lambda m: f"<sup>{_formulas(_bare(m[1]))}</sup>", text)
+
+
+def _bare(script: str) -> str:
+    return script[1:-1] if script.startswith("{") else script
 
 
 def on_page_content(html: str, **_: Any) -> str:

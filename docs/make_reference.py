@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 
 import shoal
@@ -11,7 +12,7 @@ PAGE = Path(__file__).with_name("reference.md")
 HEAD = """# Reference
 
 Every public name with the first words of its docstring; `help(shoal.name)` has the rest: arguments, formulas, sources.
-Made by `python docs/make_reference.py`; a test checks that it is up to date. Commands are on [a page of their own](cli.md).
+Made by `python docs/make_reference.py`; a test checks that it is up to date. Commands have [their own page](cli.md).
 
 ## By task
 
@@ -24,7 +25,8 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |
 | release an answer | `Mechanism.release` (cryptographic noise, exact arithmetic), `Mechanism.released_curve` |
 | meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `cluster_graph`, `simulate_meters`, `backtest` |
-| release within budgets, on record | `Ledger.open`, `.budget`, `.release`, `.cost`, `.spent`, `.verify`; at scale `.charge`, `.overview`, `mechanism_bound` |
+| release within budgets, on record | `Ledger.open`, `.budget`, `.release`, `.cost`, `.spent`, `.verify` |
+| the same at scale | `Ledger.charge`, `.overview`, `mechanism_bound` |
 | budgets for who chooses along the way | `AdaptiveFilter`; `Ledger.budget(mode="adaptive")` |
 | any table with labels | `GaussianClasses.fit`, `.checks`, `LabelHider`, `Clip`, `GaussianMixtureClasses` |
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
@@ -52,8 +54,9 @@ def page() -> str:
 
 
 def first_words(thing: object) -> str:
-    """The first paragraph of a docstring on one line."""
-    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split()).replace("|", "\\|")
+    """The first paragraph of a docstring on one line, names as code."""
+    words = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.sub(r":\w+:`", "`", words).replace("|", "\\|")
 
 
 if __name__ == "__main__":

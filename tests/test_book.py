@@ -17,7 +17,7 @@ OUTSIDE = {"index": "README.md", "benchmarks": "benchmarks/README.md", "changelo
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built as strictly as ``make docs`` does: a broken link, a missing anchor or a page outside the book is an error."""
+    """Built as strictly as by ``make docs``: a broken link, a missing anchor or a page left out is an error."""
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
