@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from shoal.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 NUMBER = re.compile(r"\d+\.\d+")
@@ -163,20 +166,21 @@ def test_no_basename_twice() -> None:
 
 
 @pytest.mark.parametrize("page", ["howto"])
-def test_code_on_a_page_runs(page: str, tmp_path: Path) -> None:
-    code = "\n".join(_blocks((ROOT / "docs" / f"{page}.md").read_text(), "python"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_code_on_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec("\n".join(_blocks((ROOT / "docs" / f"{page}.md").read_text(), "python")), {"__name__": page})
 
 
-def test_the_tutorial_runs(tmp_path: Path) -> None:
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / "tutorial.md").read_text()
+    monkeypatch.chdir(tmp_path)
     (code,) = _blocks(text, "python")
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    exec(code, {"__name__": "tutorial"})
     for line in "".join(_blocks(text, "sh")).splitlines():
-        command = [sys.executable, "-m", *line.split()]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 0, (line, done.stderr[-1500:])
+        program, *arguments = line.split()
+        assert program == "shoal"
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, (line, done.stderr[-1500:])
     assert (tmp_path / "first" / "report.html").stat().st_size > 10_000
 
 

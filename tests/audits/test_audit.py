@@ -78,7 +78,7 @@ def test_false_alarms_stay_within_the_stated_confidence():
     """36 of the benchmark's correct mechanisms: every method on every kind of family."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)
-        violated, different, _ = benchmark().false_alarms(36, 500, seed=5)
+        violated, different, _ = benchmark().false_alarms(36, 300, seed=5)
     assert len(violated) <= stats.binom.ppf(0.995, 36, 0.05)
     assert len(different) <= stats.binom.ppf(0.995, 36, 0.05)
 

@@ -193,7 +193,7 @@ def test_a_damaged_shard_is_named_and_the_rest_is_released(designed: Path, what:
     if what == "readings":
         forget_forecasts(designed)
     if what.startswith("worst"):  # the page is about the worst shard: through the whole command
-        result = CliRunner().invoke(app, ["run", "--out", str(designed), "--json"])
+        result = CliRunner().invoke(app, ["run", "--out", str(designed), "--json", "--workers", "serial"])
         assert result.exit_code == 2
         told = json.loads(result.stdout)
         assert sum(len(told["stages"][stage]["failed"]) for stage in ("design", "release")) == 1

@@ -277,7 +277,7 @@ def designed_only(made_once: tuple[Path, Path], tmp_path: Path) -> Path:
 
 
 def test_the_command_updates(finished: Path, days: tuple[Path, Path, Path]) -> None:
-    arguments = ["run", str(days[1]), "--out", str(finished), "--update", "--json"]
+    arguments = ["run", str(days[1]), "--out", str(finished), "--update", "--json", "--workers", "serial"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.stderr
     assert "release" in json.loads(result.stdout)["did"]
