@@ -75,7 +75,7 @@ def sniper(first: Array, second: Array, delta: float, error: float, share: float
     threshold = float(np.sort(known)[::-1][int(share * len(known))])
     at, beyond = float((known == threshold).mean()), float((known > threshold).mean())
     lot = min(max((share - beyond) / at, 0.0), 1.0)
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng([seed, 977])  # a stream of its own: lots must not follow what was drawn
 
     def hits(samples: Array) -> int:
         score = model.decision_function(samples)

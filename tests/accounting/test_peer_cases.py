@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from dp_accounting import gaussian_mechanism
 
-import peer_cases
 import shoal
-from peer_cases import GOOGLE, OPENDP, Case, agrees, cases, gaussian_delta, mpf, pair
+from peer_cases import GOOGLE, OPENDP, agrees, cases, found, gaussian_delta, mp, mpf, pair
 
 TOPICS = list(dict.fromkeys((case.peer, case.topic) for case in cases()))
 
@@ -20,7 +19,7 @@ def test_their_figures(peer: str, topic: str) -> None:
     """Ours is never on the unsafe side, without tolerance, and within theirs of what they expect."""
     chosen = [case for case in cases() if (case.peer, case.topic) == (peer, topic)]
     for case in chosen:
-        for ours in case.ours():
+        for ours in found(case):
             assert case.holds(ours), f"{case}: unsafe"
             assert agrees(case, ours), f"{case}: {ours!r} against {case.figure!r}"
 
@@ -30,7 +29,7 @@ def test_the_referee_can_say_no() -> None:
     tight: Counter[str] = Counter()
     for case in cases():
         if case.kind == "value" and case.figure > 1e-6 and case.topic != "pure releases composed":
-            ours = max(case.ours())
+            ours = max(found(case))
             assert not case.holds(ours * (1 - 1e-6)), f"{case}: the referee accepts too little"
             tight[case.peer] += 1
     assert tight[GOOGLE] > 100
@@ -41,7 +40,7 @@ def test_a_tabulated_delta_that_is_too_small() -> None:
     """dp_accounting's test of three composed Gaussians calls δ(1) = 0.126936 exact; it is 0.12693674."""
     case = next(case for case in cases() if case.inputs == "3 with σ=√3")
     assert not case.holds(case.figure)
-    assert all(ours > case.figure for ours in case.ours())
+    assert all(ours > case.figure for ours in found(case))
 
 
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0])
@@ -54,12 +53,15 @@ def test_their_closed_form_and_ours(sigma: float) -> None:
 
 
 def test_between_the_optimal_bound_and_that_of_renyi_divergences() -> None:
-    """500 values of ε from 0 to 49.9, σ = 1: never below the closed form, never above exp(−(ε − ½)²/2)."""
+    """500 values of ε from 0 to 49.9, σ = 1: never below the closed form, never above exp(−(ε − ½)²/2).
+
+    In doubles that bound is 0 from ε = 39.1 on, which is too little; ours ends at the least double.
+    """
     epsilon = np.arange(500) * 0.1
     ours = shoal.privacy_curve(*pair(1.0, 1.0), epsilon).delta_upper
     for e, delta in zip(epsilon.tolist(), ours.tolist(), strict=True):
         assert gaussian_delta(mpf(1), e) <= mpf(delta)
-        assert delta <= (1.0 if e < 0.5 else np.exp(-0.5 * (e - 0.5) ** 2))
+        assert mpf(delta) <= (1 if e < 0.5 else max(mp.exp(-((mpf(e) - 0.5) ** 2) / 2), mpf(5e-324)))
 
 
 def test_epsilon_and_delta_agree() -> None:
@@ -77,8 +79,3 @@ def test_what_has_no_noise_is_refused() -> None:
     for delta, reason in ((0.0, "no Gaussian noise"), (1.0, "delta")):
         with pytest.raises(shoal.ShoalError, match=reason):
             shoal.analytic_sigma(1.0, 1.0, delta)
-
-
-def test_every_case_is_judged() -> None:
-    assert {case.kind for case in cases()} == {"value", "above", "below"}
-    assert isinstance(peer_cases.cases()[0], Case)

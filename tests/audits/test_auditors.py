@@ -40,7 +40,7 @@ def gaussian(mechanism: shoal.Mechanism, scope: str = "answer", noise: float = 1
 
     def drawn(label: str, place: int, count: int) -> Array:
         classes, i = mechanism.classes, mechanism.position(label)
-        rng = np.random.default_rng([place, i])
+        rng = np.random.default_rng([5, place, i])
         answers = np.broadcast_to(classes.means[i], (count, classes.n_dims))
         cov = np.broadcast_to(classes.covs, (classes.n_classes, classes.n_dims, classes.n_dims))[i]
         if cov.any():
@@ -57,7 +57,7 @@ def drawn_curves(book: shoal.Codebook, other: shoal.Codebook) -> Subject:
     """Curves drawn with the odds of ``other`` where those of ``book`` are claimed."""
 
     def drawn(label: str, place: int, count: int) -> Array:
-        rng = np.random.default_rng([place, book.position(label)])
+        rng = np.random.default_rng([5, place, book.position(label)])
         return np.asarray(
             other.curves(label)[rng.choice(len(other.curves(label)), count, p=other.probabilities(label))]
         )
