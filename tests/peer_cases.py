@@ -291,23 +291,27 @@ def round_trips() -> Iterator[Case]:
 
 def gaussian_compositions() -> Iterator[Case]:
     """Several releases as several releases, not as one of their total."""
-    cases: list[tuple[str, list[float], float, str, float, float]] = [
-        ("3 with σ=√3", [math.sqrt(3)] * 3, 1.0, "value", 0.126936, 1e-3),
-        ("σ=1 and σ=2", [1.0, 2.0], 1.0, "value", float(gaussian_delta(mpf(5) / 4, 1)), PLACES),
-    ]
-    for inputs, sigmas, epsilon, kind, figure, slack in cases:
-        covs = [s * s for s in sigmas]
-        square = sum((1 / mpf(cov) for cov in covs), mpf(0))
 
-        def ours(covs: list[float] = covs, epsilon: float = epsilon) -> list[float]:
-            releases = [pair(1.0, cov)[0] for cov in covs]
-            graph = pair(1.0, covs[0])[1]
-            return [
-                float(one(releases, graph, epsilon).delta_upper) for one in (shoal.privacy_curve, shoal.composed_delta)
-            ]
+    def released(covs: Sequence[float]) -> tuple[list[shoal.GaussianClasses], shoal.NeighborGraph]:
+        return [pair(1.0, cov)[0] for cov in covs], pair(1.0, covs[0])[1]
 
-        exact = above(lambda square=square, epsilon=epsilon: gaussian_delta(square, epsilon))
-        yield Case(GOOGLE, "Gaussian releases composed", inputs, kind, figure, slack, ours, exact)
+    three = [math.sqrt(3) ** 2] * 3
+
+    def composed() -> list[float]:
+        routes: tuple[Callable[..., Any], ...] = (shoal.privacy_curve, shoal.composed_delta)
+        return [float(route(*released(three), 1.0).delta_upper) for route in routes]
+
+    exact = above(lambda: gaussian_delta(3 / mpf(three[0]), 1))
+    yield Case(GOOGLE, "Gaussian releases composed", "3 with σ=√3", "value", 0.126936, 1e-3, composed, exact)
+    # One of each but three of the second, as one: the root of the sum of 1/σ².
+    draws = np.random.RandomState(0xBAD5EED).uniform(size=4).tolist()
+    covs = [s * s for s in [*draws, draws[1], draws[1]]]
+    figure = math.sqrt(sum(1 / cov for cov in covs))
+    root = above(lambda: mp.sqrt(sum((1 / mpf(cov) for cov in covs), mpf(0))))
+    inputs = "six with σ drawn from (0, 1)"
+    yield Case(
+        GOOGLE, "Gaussian releases as one", inputs, "value", figure, PLACES, lambda: [shoal.gdp(*released(covs))], root
+    )
 
 
 def renyi() -> Iterator[Case]:
@@ -450,6 +454,15 @@ def composed_responses() -> Iterator[Case]:
 
         inputs = f"{queries} of ε={epsilon:g}, δ={beside:g}, in all δ={delta:g}"
         yield Case(GOOGLE, "pure releases composed", inputs, "value", figure, 0.0, ours, holds)
+    # Discrete Laplace noise on counts is randomized response of two: 3 with ε = 1 and 2 with ε = 0.5.
+    books = [response(2, math.exp(e)) for e in (1.0, 1.0, 1.0, 0.5, 0.5)]
+
+    def sums() -> list[float]:
+        return [float(shoal.composed_delta(books, books[0].graph, 4.0).delta_upper)]
+
+    yield Case(
+        GOOGLE, "pure releases composed", "3 of ε=1, 2 of ε=0.5, ε=4", "value", 0.0, 1e-6, sums, above(lambda: mpf(0))
+    )
 
 
 # ---------------------------------------------------------------------- OpenDP
