@@ -10,7 +10,7 @@ import json
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from shoal.runs.config import Config
 from shoal.runs.exchange import gather, scatter
 from shoal.runs.groups import Grouping
 from shoal.runs.jobs import Job, Part, Tell, done, out_path, run_jobs
-from shoal.runs.neighborhood import cells_of_profiles
+from shoal.runs.neighborhood import cells_of_profiles, with_newcomers
 from shoal.runs.regroup import Received
 from shoal.runs.shards import write_frame
 from shoal.runs.sources import Source
@@ -79,7 +79,6 @@ class BucketTask:
     exponents: tuple[int, ...]
     out: str
     assignment: str = ""
-    known_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,6 @@ class GroupedRows:
     assignment: Part
     table: Sorted
     counted: tuple[Counted, ...]
-    newcomers: int
 
     @property
     def fewest(self) -> int:
@@ -137,19 +135,23 @@ def grouped_rows(
     assignment: Part | None = None,
     exponents: Mapping[str, int] | None = None,
 ) -> GroupedRows:
-    """Rows of a table in shards of whole cells; ``assignment`` and ``exponents`` keep those of an earlier table."""
+    """Rows of a table in shards of whole cells; ``assignment`` and ``exponents`` keep those of an earlier table.
+
+    A label that is new has its place in the cell whose mean row is nearest.
+    """
     table = _sorted(root, source, config, tell, exponents)
     settings = {**config.part(*READING), "source": source.digest, "exponents": table.exponents}
-    jobs, asked = [], []
+    jobs, asked = [], {}
     for bucket in range(table.buckets):
         out = out_path(root, "means", "parquet", {**settings, "bucket": bucket})
         task = BucketTask(table.files, bucket, table.kept, table.exponents, out)
-        asked.append(task)
+        asked[out] = task
         jobs.append(Job(make_means, task, out))
     made, failed = run_jobs(executor, "rows by label", jobs, tell, for_good=True)
     counted = tuple(part.told(Counted) for part in made)
-    later = assignment is not None
-    if assignment is None:
+    if assignment is not None:
+        assignment = with_newcomers(root, made, assignment, config)
+    else:
         labels, rows = (sum(getattr(one, name) for one in counted) for name in ("households", "rows"))
         if labels < 2:
             raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
@@ -157,10 +159,8 @@ def grouped_rows(
         size = max(min(config.shard_size, wanted), 2 * config.crowd)
         assignment, more = cells_of_profiles(executor, root, made, config, tell, size, min(config.cell, size))
         failed = failed + more
-    shards, lost = _regrouped(executor, root, asked, made, assignment, tell, later)
-    kept = sum(shard.households for shard in shards)
-    newcomers = sum(one.households for one in counted) - kept if later and not lost else 0
-    return GroupedRows(shards, failed + lost, assignment, table, counted, newcomers)
+    shards, lost = _regrouped(executor, root, asked, made, assignment, tell)
+    return GroupedRows(shards, failed + lost, assignment, table, counted)
 
 
 # ------------------------------------------------------------------ reading
@@ -328,9 +328,9 @@ def send_rows(task: BucketTask) -> SentRows:
     known = pl.read_parquet(task.assignment).rename({"household": LABEL})
     rows = _rows(task).join(known, on=LABEL, how="left", maintain_order="left")
     stray = rows["shard"].null_count()
-    if stray and not task.known_only:
+    if stray:
         raise InputError(f"assignment: {stray} row(s) are of a label without a group")
-    return SentRows(tuple(sorted(scatter(task.out, rows.filter(pl.col("shard").is_not_null()), "shard").items())))
+    return SentRows(tuple(sorted(scatter(task.out, rows, "shard").items())))
 
 
 def receive_rows(task: GatherTask) -> Received:
@@ -364,11 +364,10 @@ def values_of(rows: pl.DataFrame) -> FloatArray:
 def _regrouped(
     executor: Executor,
     root: Path,
-    asked: Sequence[BucketTask],
+    asked: Mapping[str, BucketTask],
     made: Sequence[Part],
     assignment: Part,
     tell: Tell,
-    known_only: bool,
 ) -> tuple[list[Part], list[Lost]]:
     """Rows once more, whole cells in each shard."""
     senders = [assignment, *made]
@@ -380,11 +379,16 @@ def _regrouped(
     if all(finished):
         return [shard for shard in finished if shard is not None], []
     jobs = []
-    for task, part in zip(asked, made, strict=True):
+    for part in made:
         out = out_path(root, "send", "arrow", {}, [assignment, part])
-        sending = BucketTask(task.files, task.bucket, task.kept, task.exponents, out, assignment.path, known_only)
+        sending = replace(asked[part.path], out=out, assignment=assignment.path)
         jobs.append(Job(send_rows, sending, out, (assignment, part)))
     sent, failed = run_jobs(executor, "sorting by group", jobs, tell, for_good=True)
+    if failed:  # what is made without some senders must not pass for the whole later
+        keys = [part.key for part in sent]
+        outs = [
+            out_path(root, "rows", "parquet", {"number": number, "sent": keys}, senders) for number in range(len(outs))
+        ]
     paths = tuple(part.path for part in sent)
     receiving = [Job(receive_rows, GatherTask(paths, i, out), out) for i, out in enumerate(outs)]
     shards, lost = run_jobs(executor, "shards of whole groups", receiving, tell, for_good=True)

@@ -4,15 +4,16 @@ A shard is ``<key>.table``; beside it ``<key>.crowds.parquet``, who is in which 
 is left out and why.
 
 Crowds are formed of labels whose rows are alike in the units in which errors cost: by the constants, or by the means
-and spreads of their rows. They are those of the first table; where they are kept, a later table of the same labels is
-released in them, and a crowd of which fewer than the least number have rows is left out as a whole.
+and spreads of their rows. They are those of the first table; where they are kept, a later table is released in them: a
+label that is new is given one by its first rows (:mod:`shoal.runs.members`), and a crowd of which fewer than the least
+number have rows is left out as a whole.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,13 @@ from shoal.runs.regroup import Received
 from shoal.runs.shards import write_frame
 from shoal.runs.stages.fit_stage import (
     FEW,
+    LATE,
     LEFT,
     LEFT_OUT,
-    THIN,
     Yesterday,
-    crowds_of,
     group_graph,
     refuse_other_groups,
+    roster_of,
     write_roster,
     yesterday,
 )
@@ -56,6 +57,7 @@ SETTINGS = (*READING, "clip", "crowd", "crowds", "table", "column", "cell", "sha
 DAILY = ()
 #: Rows of every label from which on crowds look at their spreads too.
 SPREAD = 10
+THIN = "too few of its crowd have rows in this table: they would not hide it"
 MIXED = "table: the last one had one row per label, or several; this one does not, and takes a new folder"
 
 CONSTANT = (
@@ -96,28 +98,39 @@ def do(task: TableTask) -> FitFacts:
         frame[SOURCE_ROW].to_numpy(),
         clip=task.clip,
     )
-    if task.before is None:
-        cells = dict(zip(frame[LABEL].to_list(), frame["group"].to_list(), strict=True))
+    cells = dict(zip(frame[LABEL].to_list(), frame["group"].to_list(), strict=True))
+    before = None if task.before is None else roster_of(task.before)
+    if before is None:
         inside = Counter(cells.values())
         gone = {name: FEW for name in names if inside[cells[name]] < task.crowd}
-        _refuse_nobody(names, gone, task.crowd)
-        table = table.take([name for name in names if name not in gone])
-        member = crowds(
-            features(table, task.by_spread), task.crowd, boundaries=[cells[name] for name in table.labels]
-        ).tolist()
-        hiding = dict(zip(table.labels, member, strict=True))
+        table = _without(table, gone, task.crowd)
+        boundaries = [cells[name] for name in table.labels]
+        member = crowds(features(table, task.by_spread), task.crowd, boundaries=boundaries).tolist()
+        roster = Roster(dict(zip(table.labels, member, strict=True)))
     else:
-        hiding = crowds_of(task.before)
-        present = Counter(hiding[name] for name in names)
-        gone = {name: THIN for name in names if present[hiding[name]] < task.crowd}
-        _refuse_nobody(names, gone, task.crowd)
-        table = table.take([name for name in names if name not in gone])
-    graph = group_graph(table.labels, hiding)
+        known, points = standing(table, before.crowds, task.by_spread)
+        roster = before.renewed(known, points, set(names), cells, task.crowd)
+        present = Counter(roster.crowds[name] for name in names if name in roster.crowds)
+        gone = {name: LATE for name in names if name not in roster.crowds}
+        gone |= {name: THIN for name in names if name not in gone and present[roster.crowds[name]] < task.crowd}
+        table = _without(table, gone, task.crowd)
+    graph = group_graph(table.labels, roster.crowds)
     strange = 0
     if not task.constant:
         _refuse_copies(table)
         table, strange = _with_laws(table, graph)
-    return replace(_written(task, table, graph, hiding, gone), not_gaussian=strange)
+    facts = replace(_written(task, table, graph, roster, gone), not_gaussian=strange)
+    if before is None:
+        return facts
+    return replace(
+        facts,
+        goes_on=True,
+        carried=len(table.labels) - len(roster.joined),
+        silent=len(before.crowds.keys() - set(table.labels)),
+        newcomers=sum(why == LATE for why in gone.values()),
+        joined=len(roster.joined),
+        merged_groups=roster.merged,
+    )
 
 
 def features(table: ClassTable, by_spread: bool) -> FloatArray:
@@ -130,6 +143,31 @@ def features(table: ClassTable, by_spread: bool) -> FloatArray:
         return means
     squares = label_means((table.values - means[table.owner]) ** 2, table.owner, len(table.labels))
     return np.concatenate([means, np.sqrt(squares)], axis=1)
+
+
+def standing(table: ClassTable, crowds: Mapping[str, int], by_spread: bool) -> tuple[list[str], FloatArray]:
+    """Labels with rows, then the silent ones of their crowds, for whom the mean of those stands; (n, d) features.
+
+    A crowd without any rows has no place among the others: it waits.
+    """
+    points = features(table, by_spread)
+    rows: dict[int, list[int]] = {}
+    for i, name in enumerate(table.labels):
+        if name in crowds:
+            rows.setdefault(crowds[name], []).append(i)
+    here = set(table.labels)
+    silent = [name for name, crowd in crowds.items() if crowd in rows and name not in here]
+    means = [points[rows[crowds[name]]].mean(axis=0) for name in silent]
+    return [*table.labels, *silent], np.concatenate([points, np.reshape(means, (len(silent), points.shape[1]))])
+
+
+def _without(table: ClassTable, gone: Mapping[str, str], crowd: int) -> ClassTable:
+    if len(gone) == len(table.labels):
+        raise InputError(
+            f"crowd: nowhere are there {crowd} labels with rows to form a crowd; choose a smaller --crowd, or have "
+            "more labels"
+        )
+    return table.take([name for name in table.labels if name not in gone])
 
 
 def _with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int]:
@@ -165,16 +203,8 @@ def _refuse_copies(table: ClassTable) -> None:
         )
 
 
-def _refuse_nobody(names: Sequence[str], gone: Mapping[str, str], crowd: int) -> None:
-    if len(gone) == len(names):
-        raise InputError(
-            f"crowd: nowhere are there {crowd} labels with rows to form a crowd; choose a smaller --crowd, or have "
-            "more labels"
-        )
-
-
 def _written(
-    task: TableTask, table: ClassTable, graph: NeighborGraph, hiding: Mapping[str, int], gone: Mapping[str, str]
+    task: TableTask, table: ClassTable, graph: NeighborGraph, roster: Roster, gone: Mapping[str, str]
 ) -> FitFacts:
     """Write a shard's files, the table last; what to tell about it."""
     import polars as pl
@@ -183,7 +213,7 @@ def _written(
     schema = {"household": pl.String, "reason": pl.String}
     left = pl.DataFrame({"household": list(gone), "reason": list(gone.values())}, schema=schema)
     write_frame(path.with_suffix(f".{LEFT}"), left)
-    write_roster(path, Roster(dict(hiding)))
+    write_roster(path, roster)
     put_whole(path, table.save)
     sizes = group_sizes(graph)
     return FitFacts(
@@ -197,9 +227,6 @@ def _written(
         reasons=tuple(Counter(gone.values()).most_common(LISTED)),
         first=table.labels[0],
         entry="column",
-        goes_on=task.before is not None,
-        silent=0 if task.before is None else len(set(hiding) - set(table.labels)),
-        carried=0 if task.before is None else len(table.labels),
     )
 
 
@@ -241,7 +268,6 @@ def stage(context: Context) -> Made:
         noun=noun_of(str(config.label)),
         about=_about(rows, merged, config.clip),
         failed=failed[:LISTED],
-        newcomers=rows.newcomers,
         crowd=config.crowd,
         standing=config.standing,
     )
