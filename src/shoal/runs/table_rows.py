@@ -155,12 +155,16 @@ def grouped_rows(
         labels, rows = (sum(getattr(one, name) for one in counted) for name in ("households", "rows"))
         if labels < 2:
             raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
-        wanted = SHARD * labels // (rows * len(table.entries))
-        size = max(min(config.shard_size, wanted), 2 * config.crowd)
+        size = shard_labels(config, labels, rows, len(table.entries))
         assignment, more = cells_of_profiles(executor, root, made, config, tell, size, min(config.cell, size))
         failed = failed + more
     shards, lost = _regrouped(executor, root, asked, made, assignment, tell)
     return GroupedRows(shards, failed + lost, assignment, table, counted)
+
+
+def shard_labels(config: Config, labels: int, rows: int, entries: int) -> int:
+    """Labels of a shard, about, where a table has so many with so many rows."""
+    return max(min(config.shard_size, SHARD * labels // (rows * entries)), 2 * config.crowd)
 
 
 # ------------------------------------------------------------------ reading
