@@ -105,9 +105,9 @@ def test_the_disk_is_that_of_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert asked == [tmp_path]
 
 
-def costs(run: dict[str, Any]) -> dict[str, Any]:
+def costs(labels: int, rows: int) -> dict[str, Any]:
     """A pilot whose stages take 1 s once, 1 ms a label and 0.1 ms a row, and twice that on disk."""
-    cost = 1.0 + 1e-3 * run["labels"] + 1e-4 * run["labels"] * run["rows"]
+    cost = 1.0 + 1e-3 * labels + 1e-4 * labels * rows
     return {"seconds": dict.fromkeys(TABLE_STAGES, cost), "disk": {"shards": 2 * cost, "ledger": 0.0}, "memory": 1e8}
 
 
@@ -117,16 +117,16 @@ def test_a_table_costs_by_labels_and_rows(
 ) -> None:
     asked = []
 
-    def pilot_of(config: Config, **sizes: int) -> dict[str, Any]:
-        asked.append(sizes)
-        return costs(sizes)
+    def known(config: Config, entries: int, labels: int, rows: int) -> dict[str, Any]:
+        asked.append(entries)
+        return costs(labels, rows)
 
-    monkeypatch.setattr(planning, "_pilot_elsewhere", pilot_of)
+    monkeypatch.setattr(planning, "table_pilot", known)
+    monkeypatch.setattr(planning, "_elsewhere", lambda work: work())
     frame = pl.DataFrame({"who": [f"w{i % 50}" for i in range(50 * rows)], "x": 1.5, "y": 2.5, "word": "a"})
     made = plan(frame, tmp_path, label="who", workers="processes", cores=2, shard_size=25, crowd=5)
     assert (made.households, made.readings, made.shards, made.groups) == (50, 50 * rows, 2, 10)
-    assert len(asked) == pilots
-    assert {one["entries"] for one in asked} == {2}
+    assert asked == [2] * pilots
     each = 50 * (1e-3 + 1e-4 * rows)
     assert made.seconds["draw"] == pytest.approx(each / 2)
     assert made.seconds["charge"] == made.seconds["rows"] == pytest.approx(each)

@@ -310,7 +310,7 @@ BAD = {
     "no rows": ({}, lambda f: f.head(0), "no row has a number in every entry"),
     "no numbers": ({}, lambda f: f.select("customer", "comment"), "no numeric column"),
     "nothing differs": ({}, lambda f: f.select("customer", "one"), "one value in all rows"),
-    "few": ({"crowd": 14, "cell": 100}, lambda f: f.head(9), "9 usable"),
+    "few": ({"crowd": 14, "cell": 100}, lambda f: f.head(9), "9 can be used"),
     "own name": ({}, lambda f: f.rename({"kg": "group"}), "'group' is a column of the released table"),
     "weights": ({"weights": ("kg=-1",)}, lambda f: f, "weights must be numbers above 0"),
     "odd weights": ({"weights": ("lb=1",)}, lambda f: f, "'lb' is not an entry"),

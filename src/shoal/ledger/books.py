@@ -13,7 +13,6 @@ from shoal.ledger import accounts, journal
 from shoal.ledger.accounts import Account, round_down
 from shoal.ledger.bounds import fits, pair_bound
 from shoal.ledger.budgets import Budget, Budgets, Limit
-from shoal.ledger.chain import Entry
 from shoal.ledger.composition import Composer, Lookup, Side, Span, Star
 from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry, is_random
@@ -216,10 +215,7 @@ class Books:
             return Budgets()
         if known != last:  # a hash stands for everything up to its entry
             budgets = Budgets()
-            for row in transaction.rows(
-                "SELECT seq, kind, payload, previous, hash FROM entries WHERE kind = 'budget' ORDER BY seq"
-            ):
-                entry = Entry(*row)
+            for entry in journal.fetched(transaction, "WHERE kind = 'budget' ORDER BY seq"):
                 budgets = budgets.after(entry.content, entry.seq)
             self._budgets = (str(last), budgets)
         return budgets

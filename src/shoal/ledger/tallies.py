@@ -220,14 +220,6 @@ class Tallies:
     def add(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         """Count a release that will be recorded before the transaction ends."""
         self._coming.setdefault(label, []).append((digest, tv, analyst))
-        self._count(label, digest, tv, analyst)
-
-    def written(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
-        """Count a release that was just recorded. What is read from here on may be undone, and is not remembered."""
-        self._head = None
-        self._count(label, digest, tv, analyst)
-
-    def _count(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         for reader, known in self._charges.items():
             if label in known and _counts(analyst, reader):
                 known[label] = self._same(known[label].plus(digest, tv, 1, self._now_in(analyst is not None)))

@@ -11,17 +11,17 @@ more of them tells what a row costs from what a label costs.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -30,10 +30,11 @@ from shoal.runs.config import Config, shared
 from shoal.runs.sources import SimulatedMeters, Source, frame_of, in_words_of_a_run
 from shoal.runs.table_rows import shard_labels
 from shoal.threads import n_threads
+from shoal.workers.executor import Executor, Failure
+from shoal.workers.processes import Processes
 
 if TYPE_CHECKING:
-    from shoal.runs.jobs import Part
-    from shoal.workers.executor import Executor
+    from shoal.runs.store import Part
 
 Result = TypeVar("Result")
 
@@ -137,7 +138,8 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
     mean = households / groups
     n_shards = math.ceil(households / size_of_shard)
     workers = 1 if speed.workers == "serial" else min(speed.cores or n_threads(), n_shards)
-    stat = os.statvfs(_there(Path(out)))
+    full = Path(out).resolve()
+    stat = os.statvfs(next(one for one in (full, *full.parents) if one.exists()))  # the disk that it will be on
     return Plan(
         households=households,
         readings=readings,
@@ -154,15 +156,9 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
     )
 
 
-def _there(path: Path) -> Path:
-    """A folder, or the nearest above it that exists: both are on the same disk."""
-    full = path.resolve()
-    return next(one for one in (full, *full.parents) if one.exists())
-
-
 def measured(config: Config, *, simulated: bool) -> Units:
     """Unit costs from two pilots, each in a process of its own."""
-    few, many = (_pilot_elsewhere(config, simulated=simulated, households=n) for n in PILOTS)
+    few, many = (_elsewhere(partial(pilot, config, simulated, n)) for n in PILOTS)
     between = PILOTS[1] - PILOTS[0]
 
     def slope(a: float, b: float) -> float:
@@ -182,7 +178,7 @@ def measured_table(config: Config, entries: int, rows: int) -> Units:
     each = min(rows, max(ROWS, 2 + (entries + 2) // config.crowd))
     few, many = (config.crowd * crowds for crowds in CROWDS)
     asked = [(few, each), (many, each), *([(few, 3 * each)] if rows > 1 else [])]
-    runs = [_pilot_elsewhere(config, entries=entries, labels=n, rows=m) for n, m in asked]
+    runs = [_elsewhere(partial(table_pilot, config, entries, n, m)) for n, m in asked]
 
     def at(kind: str, name: str) -> float:
         """A label's cost at its number of rows: what one costs in the pilots, and what each row beyond adds."""
@@ -199,26 +195,14 @@ def measured_table(config: Config, entries: int, rows: int) -> Units:
     )
 
 
-def _pilot_elsewhere(config: Config, **sizes: Any) -> dict[str, Any]:
-    from shoal.threads import ONE_THREAD
-
-    asked = json.dumps({"config": config.to_dict(), **sizes})
-    done = subprocess.run(
-        [sys.executable, "-m", "shoal.runs.plan"],
-        input=asked,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **ONE_THREAD},
-    )
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        raise WorkerError(
-            "plan: the pilot did not come to an end; run a small file without --plan to see why"
-        ) from None
-    if "error" in found:
-        raise InputError(f"plan: the pilot cannot run with these settings: {found['error']}")
+def _elsewhere(pilot: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a pilot finds in a process of its own."""
+    with Processes(1) as executor:
+        ((_, found),) = executor.run(call, [pilot])
+    if isinstance(found, Failure):
+        if found.died:
+            raise WorkerError("plan: the pilot did not come to an end; run a small file without --plan to see why")
+        raise InputError(f"plan: the pilot cannot run with these settings: {found.message}")
     return found
 
 
@@ -311,11 +295,13 @@ def _piloted(config: Config, first: Callable[[Executor, Path, Timed], tuple[list
         both = list(zip(shards, inputs, strict=True))
         designed = timed("design", lambda: [do(design_job(root, fit, made_of, config, None)) for fit, made_of in both])
 
-        def draw(mechanism: Part, fit: Part) -> release_stage.Drawn:
-            normals = f"{mechanism.path}.normals.npy"
-            return release_stage.do(release_stage.DrawTask(mechanism, fit, config.query, config.answers, normals))
-
-        drawn = timed("draw", lambda: [draw(*one) for one in zip(designed, shards, strict=True)])
+        drawn = timed(
+            "draw",
+            lambda: [
+                release_stage.do(mechanism, fit, config, f"{mechanism.path}.normals.npy")
+                for mechanism, fit in zip(designed, shards, strict=True)
+            ],
+        )
         ledger_file = root / "pilot.db"
         with Ledger.open(f"sqlite:///{ledger_file}") as ledger:
             ledger.budget(config.epsilon, config.target or 0.5)
@@ -391,15 +377,3 @@ def size(count: float) -> str:
         if count < 1000:
             return f"{count:.0f} {unit}" if count >= 10 else f"{count:.1f} {unit}"
     return f"{count / 1000:.1f} TB"
-
-
-if __name__ == "__main__":
-    from shoal.errors import ShoalError
-
-    given = json.load(sys.stdin)
-    try:
-        asked = Config.from_dict(given.pop("config"), "plan")
-        answer = table_pilot(asked, **given) if "entries" in given else pilot(asked, **given)
-    except ShoalError as error:
-        answer = {"error": str(error)}
-    json.dump(answer, sys.stdout)
