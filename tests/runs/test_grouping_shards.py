@@ -238,7 +238,7 @@ def test_groups_by_a_column(profiles: list[Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"lacks the column.*--table-household"):
         write_values(table.rename({"household": "who"}), "feeder", tmp_path / "other.parquet")
     write_values(table.head(50), "feeder", tmp_path / "values.parquet")
-    with pytest.raises(InputError, match="no row for 10 household"):
+    with pytest.raises(InputError, match="no row for 10 of those"):
         assign_by_value(profiles[1], tmp_path / "values.parquet", paths[1])
     for bad, column, message in [
         (table, "postcode", r"lacks the column\(s\) \['postcode'\]"),
