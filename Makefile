@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types kernels check bench clean
+.PHONY: demo test lint types kernels check docs bench clean
 
 # The package alone, which is all that the demo needs; then what tests need.
 $(VENV)/package: pyproject.toml
@@ -36,6 +36,11 @@ check: $(VENV)/installed
 test: lint
 	$(MAKE) -j 2 types kernels
 	$(MAKE) check
+
+# The pages of docs/ as a site; open out/site/index.html.
+docs: $(VENV)/package
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'

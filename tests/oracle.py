@@ -289,7 +289,7 @@ def _plan(
                 candidates.append((grid[last] * (1.0 + max(0.0, out.max()) / nats), sign, kappa, bend, grid[last]))
         candidates.sort()
         plans = []
-        for _, sign, kappa, bend, length in candidates[:10]:
+        for _, sign, kappa, bend, length in candidates[:5]:
             best = 0.0
             for shift in _SHIFTS:
                 excess = 0.0

@@ -8,17 +8,17 @@ keeps. Memory of a worker is what the pilot held, at the size of a shard; it doe
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from shoal.errors import InputError, WorkerError
 from shoal.runs.config import Config, shared
 from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
 from shoal.threads import n_threads
+from shoal.workers.executor import Failure
+from shoal.workers.processes import Processes
 
 #: Households of the two pilots.
 PILOTS = (80, 320)
@@ -116,7 +118,8 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
     n_shards = math.ceil(households / size_of_shard)
     workers = 1 if speed.workers == "serial" else min(speed.cores or n_threads(), n_shards)
     share = {name: 1.0 if name == "charge" else 1.0 / workers for name in STAGES}
-    stat = os.statvfs(_there(Path(out)))
+    full = Path(out).resolve()
+    stat = os.statvfs(next(one for one in (full, *full.parents) if one.exists()))  # the disk that it will be on
     return Plan(
         households=households,
         readings=households * steps,
@@ -130,12 +133,6 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
         disk_free=float(stat.f_bavail * stat.f_frsize),
         units=units,
     )
-
-
-def _there(path: Path) -> Path:
-    """A folder, or the nearest above it that exists: both are on the same disk."""
-    full = path.resolve()
-    return next(one for one in (full, *full.parents) if one.exists())
 
 
 def measured(config: Config, *, simulated: bool) -> Units:
@@ -157,25 +154,12 @@ def measured(config: Config, *, simulated: bool) -> Units:
 
 
 def _pilot_elsewhere(config: Config, simulated: bool, households: int) -> dict[str, Any]:
-    from shoal.threads import ONE_THREAD
-
-    asked = json.dumps({"config": config.to_dict(), "simulated": simulated, "households": households})
-    done = subprocess.run(
-        [sys.executable, "-m", "shoal.runs.plan"],
-        input=asked,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **ONE_THREAD},
-    )
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        raise WorkerError(
-            "plan: the pilot did not come to an end; run a small file without --plan to see why"
-        ) from None
-    if "error" in found:
-        raise InputError(f"plan: the pilot cannot run with these settings: {found['error']}")
+    with Processes(1) as executor:
+        ((_, found),) = executor.run(call, [partial(pilot, config, simulated, households)])
+    if isinstance(found, Failure):
+        if found.died:
+            raise WorkerError("plan: the pilot did not come to an end; run a small file without --plan to see why")
+        raise InputError(f"plan: the pilot cannot run with these settings: {found.message}")
     return found
 
 
@@ -183,7 +167,7 @@ def pilot(config: Config, simulated: bool, households: int) -> dict[str, Any]:
     """Seconds of each stage, bytes on disk, and the most memory held, for simulated households in one shard."""
     from shoal.ledger.ledger import Ledger
     from shoal.meters.simulate import simulate_meters
-    from shoal.runs.jobs import Part, do
+    from shoal.runs.jobs import do
     from shoal.runs.neighborhood import assigned, partitioned, regrouped
     from shoal.runs.stages import release_stage
     from shoal.runs.stages.design_stage import bound_of, design_job
@@ -224,11 +208,13 @@ def pilot(config: Config, simulated: bool, households: int) -> dict[str, Any]:
             lambda: [do(design_job(root, fit, shard, config, None)) for fit, shard in zip(fitted, shards, strict=True)],
         )
 
-        def draw(mechanism: Part, fit: Part) -> release_stage.Drawn:
-            normals = f"{mechanism.path}.normals.npy"
-            return release_stage.do(release_stage.DrawTask(mechanism, fit, config.query, config.answers, normals))
-
-        drawn = timed("draw", lambda: [draw(*both) for both in zip(designed, fitted, strict=True)])
+        drawn = timed(
+            "draw",
+            lambda: [
+                release_stage.do(mechanism, fit, config, f"{mechanism.path}.normals.npy")
+                for mechanism, fit in zip(designed, fitted, strict=True)
+            ],
+        )
         ledger_file = root / "pilot.db"
         with Ledger.open(f"sqlite:///{ledger_file}") as ledger:
             ledger.budget(config.epsilon, config.target or 0.5)
@@ -280,14 +266,3 @@ def size(count: float) -> str:
         if count < 1000:
             return f"{count:.0f} {unit}" if count >= 10 else f"{count:.1f} {unit}"
     return f"{count / 1000:.1f} TB"
-
-
-if __name__ == "__main__":
-    from shoal.errors import ShoalError
-
-    given = json.load(sys.stdin)
-    try:
-        answer = pilot(Config.from_dict(given["config"], "plan"), given["simulated"], given["households"])
-    except ShoalError as error:
-        answer = {"error": str(error)}
-    json.dump(answer, sys.stdout)
