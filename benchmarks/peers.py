@@ -116,6 +116,7 @@ def constants(answers: Array, labels: list[str]) -> tuple[list[Release], float]:
         odds = other + (own - other) * np.eye(len(members))
         mean[members], square[members] = odds @ answers[members], odds @ answers[members] ** 2
     put("randomized response on the crowd's curves", PURE, mean, square - mean**2, "0")
+    put("the mean of all homes, for every home", "(0, 0) among all", answers.mean(axis=0), 0.0, "0")
     put("randomized response on clusters", f"{PURE} among all", *clusters(answers), "0")
     around = np.empty(answers.shape)
     for members in groups:
