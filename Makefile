@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test lint types kernels check docs bench clean
 
-# The package alone, which is all that the demo needs; then what tests need.
+# The package alone, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
+# reader; the rest of it asks for an older numba than ours.
 $(VENV)/package: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
@@ -13,6 +14,7 @@ $(VENV)/package: pyproject.toml
 
 $(VENV)/installed: $(VENV)/package
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'aeon>=1.0'
 	touch $@
 
 demo: $(VENV)/package

@@ -45,6 +45,8 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Edges up to which a notebook computes a certificate to show it.
 SHOWN_EDGES = 20_000
+#: Answers whose noise is in memory at a time.
+DRAWN = 4096
 
 
 class Ending(StrEnum):
@@ -184,9 +186,13 @@ class Mechanism:
         (2, 1)
         """
         answers, positions = self._request(q, label)
-        self.refuse_excluded(np.atleast_2d(answers), positions, "q")
+        rows = np.atleast_2d(answers)
+        self.refuse_excluded(rows, positions, "q")
         exact = self._exact  # refuses what cannot be drawn before anything is
-        out = exact.released(np.atleast_2d(answers), positions, standard_normals(answers.size))
+        out = np.empty(rows.shape)
+        for start in range(0, len(rows), DRAWN):
+            part = slice(start, start + DRAWN)
+            out[part] = exact.released(rows[part], positions[part], standard_normals(rows[part].size))
         return out.reshape(answers.shape)
 
     def prepare(self) -> None:

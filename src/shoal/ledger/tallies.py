@@ -37,6 +37,11 @@ def only(label: str, extra: Coming) -> Extra:
     return lambda _: {label: extra}
 
 
+def every(coming: Mapping[str, Coming]) -> Extra:
+    """Releases about several labels are coming, which count for everyone."""
+    return lambda _: coming
+
+
 @dataclass
 class _Tally:
     used: list[tuple[str, float, int]] = field(default_factory=list)

@@ -245,7 +245,7 @@ def column_graph(
     known = dict(zip(keys, frame[column].cast(pl.String).fill_null("").to_list(), strict=True))
     absent = [name for name in names if name not in known]
     if absent:
-        raise InputError(f"table has no row for {len(absent)} household(s), the first being {absent[0]!r}")
+        raise InputError(f"table has no row for {len(absent)} of those to be grouped; add their rows to it")
     return _checked(NeighborGraph.within_groups(names, [known[name] for name in names]))
 
 
