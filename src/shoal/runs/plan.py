@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from operator import call
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from shoal.errors import InputError, WorkerError
 from shoal.runs.config import Config, shared
@@ -205,7 +205,7 @@ def _elsewhere(pilot: Callable[[], Result]) -> Result:
         if found.died:
             raise WorkerError("plan: the pilot did not come to an end; run a small file without --plan to see why")
         raise InputError(f"plan: the pilot cannot run with these settings: {found.message}")
-    return cast(Result, found)
+    return found
 
 
 def pilot(config: Config, simulated: bool, households: int) -> dict[str, Any]:
