@@ -15,8 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,8 @@ def codebook(epsilon: float = 1.0) -> Subject:
 
 
 def subjects() -> Iterator[Subject]:
+    # First: DP-Sniper forks, and a fork of a process that holds TensorFlow, which DP-Auditorium loads, hangs.
+    yield codebook()
     two = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
     graph = shoal.NeighborGraph.complete(two.labels)
     yield gaussian("white noise on two constants", shoal.design(two, graph, "white", epsilon=1.0, rho=1.0))
@@ -145,7 +149,6 @@ def subjects() -> Iterator[Subject]:
     graph = shoal.NeighborGraph.complete(laws.labels)
     made = shoal.design(laws, graph, "covariance", epsilon=1.0, rho=0.7, iterations=20)
     yield gaussian("covariance design on three laws", made)
-    yield codebook()
 
 
 @dataclass(frozen=True)
@@ -162,10 +165,10 @@ def attacks(subject: Subject) -> Iterator[Attack]:
     yield Attack("hockey stick (network), δ(1)", promised, lambda p, q: hockey_stick(p, q, 1.0, ERROR))
     yield Attack("kernel (MMD), δ(0)", subject.claim(0.0), lambda p, q: kernel(p, q, 0.0, ERROR))
     yield Attack(f"DP-Sniper (logistic), ε at δ = {promised:.3g}", 1.0, lambda p, q: sniper(p, q, promised, ERROR))
-    if find_spec("dp_auditorium"):
-        yield from dp_auditorium(subject)
     if find_spec("dpsniper") and promised == 0.0:
         yield Attack("DP-Sniper's own code, ε at δ = 0", 1.0, dp_sniper)
+    if find_spec("dp_auditorium"):
+        yield from dp_auditorium(subject)
 
 
 def dp_auditorium(subject: Subject) -> Iterator[Attack]:
@@ -182,11 +185,12 @@ def dp_auditorium(subject: Subject) -> Iterator[Attack]:
             training_config=training, approximate_dp=claim(1)
         )
         tester = hockey_stick_tester.HockeyStickPropertyTester(config, hockey_stick_tester.make_default_hs_base_model())
-        return float(tester.estimate_lower_bound(p, q, ERROR))
+        with redirect_stdout(StringIO()):
+            return float(tester.estimate_lower_bound(p, q, ERROR))
 
     def mmd(p: Array, q: Array) -> float:
         rbf = property_tester_config.Kernel.KERNEL_RBF
-        config = property_tester_config.MMDPropertyTesterConfig(kernel=rbf, bandwidth=0.5, approximate_dp=claim(0))
+        config = property_tester_config.MMDPropertyTesterConfig(kernel=rbf, bandwidth=0.5, approximate_dp=claim(1e-3))
         return float(mmd_tester.MMDPropertyTester(config).estimate_lower_bound(p, q, ERROR))
 
     def histogram(p: Array, q: Array) -> float:
@@ -210,7 +214,7 @@ def dp_auditorium(subject: Subject) -> Iterator[Attack]:
         return float(tester.estimate_lower_bound(*single, ERROR))
 
     yield Attack("DP-Auditorium's hockey stick, δ(1)", subject.claim(1.0), stick)
-    yield Attack("DP-Auditorium's MMD, δ(0)", subject.claim(0.0), mmd)
+    yield Attack("DP-Auditorium's MMD, δ(0.001)", subject.claim(1e-3), mmd)
     yield Attack("DP-Auditorium's Rényi, order 2", subject.divergence(2.0), renyi)
     if subject.sound[0].shape[1] == 1:
         yield Attack("DP-Auditorium's histogram, δ(1)", subject.claim(1.0), histogram)

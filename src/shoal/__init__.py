@@ -4,20 +4,16 @@ Public names are imported on first use, so that ``import shoal`` stays light: th
 when a number is asked for. They are listed once, in ``__init__.pyi``, where type checkers see them.
 """
 
+import pathlib
 import re
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 __version__ = "0.2.0.dev0"
 
+_LISTED = pathlib.Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 #: Public name -> the module that defines it.
-_HOME = {
-    name: home
-    for home, name in re.findall(
-        r"^    from (\S+) import (\w+) as", Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"), re.MULTILINE
-    )
-}
+_HOME = {name: home for home, name in re.findall(r"^    from (\S+) import (\w+) as", _LISTED, re.MULTILINE)}
 
 __all__ = sorted(_HOME)
 
