@@ -212,7 +212,7 @@ def test_small_clusters_join_the_nearest(tmp_path: Path) -> None:
     alone = dict(scatter(tmp_path / "s.arrow", rows.with_columns(cluster=pl.int_range(8)), "cluster").counts)
     found = form_groups([tmp_path / "s.arrow"], alone, tmp_path / "a.parquet", cap=4)
     assert (found.smallest, found.largest, found.groups) == (4, 4, 2)
-    with pytest.raises(InputError, match=r"crowd: 1 usable household\(s\), and a crowd has at least 2"):
+    with pytest.raises(InputError, match="crowd: 1 can be used, and a crowd has at least 2"):
         form_groups([tmp_path / "s.arrow"], {0: 1}, tmp_path / "a.parquet")
     with pytest.raises(InputError, match="counts: 9 households were counted and 8 found"):
         form_groups([tmp_path / "s.arrow"], alone | {1: 2}, tmp_path / "a.parquet", cap=4)
@@ -244,7 +244,7 @@ def test_groups_by_a_column(profiles: list[Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"lacks the column.*--table-household"):
         write_values(table.rename({"household": "who"}), "feeder", tmp_path / "other.parquet")
     write_values(table.head(50), "feeder", tmp_path / "values.parquet")
-    with pytest.raises(InputError, match="no row for 10 household"):
+    with pytest.raises(InputError, match="no row for 10 of those"):
         assign_by_value(profiles[1], tmp_path / "values.parquet", paths[1])
     for bad, column, message in [
         (table, "postcode", r"lacks the column\(s\) \['postcode'\]"),

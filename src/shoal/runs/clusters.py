@@ -105,7 +105,7 @@ def assign_by_value(profiles: str | Path, values: str | Path, out: str | Path) -
     found = names.to_frame("household").join(known, on="household", how="left", maintain_order="left")
     absent = found.filter(pl.col("cluster").is_null())["household"]
     if len(absent):
-        raise InputError(f"table has no row for {len(absent)} household(s), the first being {absent[0]!r}")
+        raise InputError(f"table has no row for {len(absent)} of those to be grouped; add their rows to it")
     return _sorted(out, names, points, found["cluster"].to_numpy())
 
 

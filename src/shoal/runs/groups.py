@@ -82,8 +82,8 @@ def form_groups(
     total = sum(live.values())
     if total < floor:
         raise InputError(
-            f"crowd: {total} usable household(s), and a crowd has at least {floor}; choose a smaller --crowd, or more "
-            "households"
+            f"crowd: {total} can be used, and a crowd has at least {floor}; choose a smaller --crowd, or have more to "
+            "hide among"
         )
     guests = _joined(sorted_profiles, live, floor) if join else {}
     hosts: dict[int, list[int]] = {}

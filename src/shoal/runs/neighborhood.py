@@ -225,13 +225,16 @@ def extended(
     executor: Executor, root: Path, readings: list[Part], assignment: Part, config: Config, tell: Tell
 ) -> tuple[Part, list[Lost]]:
     """The assignment of an earlier day with the households that came since; the same one where none did."""
-    import polars as pl
-
-    known = pl.scan_parquet(assignment.path).select("household")
-    came = pl.concat([pl.scan_parquet(part.path).select("household") for part in readings])
-    if not came.join(known, on="household", how="anti").select(pl.len()).collect(engine="streaming").item():
+    if not _came(readings, assignment):
         return assignment, []
     made, failed = _profiled(executor, root, readings, tell)
+    return with_newcomers(root, made, assignment, config), failed
+
+
+def with_newcomers(root: Path, made: list[Part], assignment: Part, config: Config) -> Part:
+    """The assignment with those whose profiles are new; the same one where there are none."""
+    if not _came(made, assignment):
+        return assignment
     inputs = [assignment, *made]
     values = None
     if config.table is not None and config.column is not None:
@@ -240,7 +243,17 @@ def extended(
     out = out_path(root, "groups", "parquet", {}, inputs)
     paths = [part.path for part in made]
     work = partial(groups.places_given, paths, assignment.path, None if values is None else values.path)
-    return here(Job(work, out, tuple(inputs))), failed
+    return here(Job(work, out, tuple(inputs)))
+
+
+def _came(parts: list[Part], assignment: Part) -> bool:
+    """Whether some of these households are not in the assignment."""
+    import polars as pl
+
+    known = pl.scan_parquet(assignment.path).select("household")
+    came = pl.concat([pl.scan_parquet(part.path).select("household") for part in parts])
+    new = came.join(known, on="household", how="anti").select(pl.len()).collect(engine="streaming").item()
+    return bool(new)
 
 
 def _profiled(executor: Executor, root: Path, readings: list[Part], tell: Tell) -> tuple[list[Part], list[Lost]]:

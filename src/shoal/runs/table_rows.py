@@ -34,7 +34,7 @@ from shoal.errors import InputError
 from shoal.runs.config import Config
 from shoal.runs.exchange import Sent, gather, scatter
 from shoal.runs.jobs import Job, Tell, noted, out_path, run_jobs
-from shoal.runs.neighborhood import cells_of_profiles
+from shoal.runs.neighborhood import cells_of_profiles, with_newcomers
 from shoal.runs.profiles import write_profiles
 from shoal.runs.regroup import Received, Regrouped, regrouped
 from shoal.runs.shards import write_frame
@@ -84,7 +84,6 @@ class GroupedRows(Regrouped):
 
     table: Sorted
     counted: tuple[Counted, ...]
-    newcomers: int
 
     @property
     def fewest(self) -> int:
@@ -104,7 +103,10 @@ def grouped_rows(
     assignment: Part | None = None,
     exponents: Mapping[str, int] | None = None,
 ) -> GroupedRows:
-    """Rows of a table in shards of whole cells; ``assignment`` and ``exponents`` keep those of an earlier table."""
+    """Rows of a table in shards of whole cells; ``assignment`` and ``exponents`` keep those of an earlier table.
+
+    A label that is new has its place in the cell whose mean row is nearest.
+    """
     asked = {**config.part(*READING), "source": source.digest}
 
     def sort(folder: Path) -> Sorted:
@@ -120,21 +122,24 @@ def grouped_rows(
     ]
     made, failed = run_jobs(executor, "rows by label", jobs, tell, for_good=True)
     counted = tuple(part.told(Counted) for part in made)
-    later = assignment is not None
-    if assignment is None:
+    if assignment is not None:
+        assignment = with_newcomers(root, made, assignment, config)
+    else:
         labels, rows = (sum(getattr(one, name) for one in counted) for name in ("households", "rows"))
         if labels < 2:
             raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
-        wanted = SHARD * labels // (rows * len(table.entries))
-        size = max(min(config.shard_size, wanted), 2 * config.crowd)
+        size = shard_labels(config, labels, rows, len(table.entries))
         assignment, more = cells_of_profiles(executor, root, made, config, tell, size, min(config.cell, size))
         failed = failed + more
     bucket_of = {job.out: bucket for bucket, job in enumerate(jobs)}
-    sending = [(part, partial(send_rows, table, bucket_of[part.path], assignment.path, later)) for part in made]
+    sending = [(part, partial(send_rows, table, bucket_of[part.path], assignment.path)) for part in made]
     shards, lost = regrouped(executor, root, "rows", sending, receive_rows, assignment, tell)
-    kept = sum(shard.households for shard in shards)
-    newcomers = sum(one.households for one in counted) - kept if later and not lost else 0
-    return GroupedRows(shards, failed + lost, assignment, table, counted, newcomers)
+    return GroupedRows(shards, failed + lost, assignment, table, counted)
+
+
+def shard_labels(config: Config, labels: int, rows: int, entries: int) -> int:
+    """Labels of a shard, about, where a table has so many with so many rows."""
+    return max(min(config.shard_size, SHARD * labels // (rows * entries)), 2 * config.crowd)
 
 
 # ------------------------------------------------------------------ reading
@@ -272,16 +277,16 @@ def make_means(table: Sorted, bucket: int, out: str) -> Counted:
     return Counted(len(labels), len(rows), int(counts.min()), int(counts.max()))
 
 
-def send_rows(table: Sorted, bucket: int, assignment: str, known_only: bool, out: str) -> Sent:
-    """Sort a bucket's rows by their shard; how many go where. With ``known_only``, of labels that have a group."""
+def send_rows(table: Sorted, bucket: int, assignment: str, out: str) -> Sent:
+    """Sort a bucket's rows by their shard; how many go where."""
     import polars as pl
 
     known = pl.read_parquet(assignment).rename({"household": LABEL})
     rows = _rows(table, bucket).join(known, on=LABEL, how="left", maintain_order="left")
     stray = rows["shard"].null_count()
-    if stray and not known_only:
+    if stray:
         raise InputError(f"assignment: {stray} row(s) are of a label without a group")
-    return scatter(out, rows.filter(pl.col("shard").is_not_null()), "shard")
+    return scatter(out, rows, "shard")
 
 
 def receive_rows(sent: Sequence[str], number: int, out: str) -> Received:

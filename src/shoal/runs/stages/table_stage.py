@@ -4,8 +4,9 @@ A shard is ``<key>.table``; beside it ``<key>.crowds.parquet``, who is in which 
 is left out and why.
 
 Crowds are formed of labels whose rows are alike in the units in which errors cost: by the constants, or by the means
-and spreads of their rows. They are those of the first table; where they are kept, a later table of the same labels is
-released in them, and a crowd of which fewer than the least number have rows is left out as a whole.
+and spreads of their rows. They are those of the first table; where they are kept, a later table is released in them: a
+label that is new is given one by its first rows (:mod:`shoal.runs.members`), and a crowd of which fewer than the least
+number have rows is left out as a whole.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from shoal.runs.members import Roster
 from shoal.runs.regroup import Received
 from shoal.runs.stages.fit_stage import (
     FEW,
+    LATE,
     LEFT,
     LEFT_OUT,
-    THIN,
     Yesterday,
-    crowds_of,
     group_graph,
+    roster_of,
     shards_made,
     write_places,
     yesterday,
@@ -56,6 +57,7 @@ SETTINGS = (*READING, "clip", "crowd", "crowds", "table", "column", "cell", "sha
 DAILY = ()
 #: Rows of every label from which on crowds look at their spreads too.
 SPREAD = 10
+THIN = "too few of its crowd have rows in this table: they would not hide it"
 MIXED = "table: the last one had one row per label, or several; this one does not, and takes a new folder"
 
 CONSTANT = (
@@ -83,26 +85,28 @@ def do(
         frame[SOURCE_ROW].to_numpy(),
         clip=config.clip,
     )
-    if before is None:
-        cells = dict(zip(frame[LABEL].to_list(), frame["group"].to_list(), strict=True))
+    cells = dict(zip(frame[LABEL].to_list(), frame["group"].to_list(), strict=True))
+    old = None if before is None else roster_of(before)
+    if old is None:
         inside = Counter(cells.values())
         gone = {name: FEW for name in names if inside[cells[name]] < config.crowd}
         table = _staying(table, gone, config.crowd)
         boundaries = [cells[name] for name in table.labels]
         member = crowds(features(table, by_spread), config.crowd, boundaries=boundaries).tolist()
-        hiding = dict(zip(table.labels, member, strict=True))
+        roster = Roster(dict(zip(table.labels, member, strict=True)))
     else:
-        hiding = crowds_of(before)
-        present = Counter(hiding[name] for name in names)
-        gone = {name: THIN for name in names if present[hiding[name]] < config.crowd}
+        roster = old.renewed(*standing(table, old.crowds, by_spread), set(names), cells, config.crowd)
+        present = Counter(roster.crowds[name] for name in names if name in roster.crowds)
+        gone = {name: LATE for name in names if name not in roster.crowds}
+        gone |= {name: THIN for name in names if name not in gone and present[roster.crowds[name]] < config.crowd}
         table = _staying(table, gone, config.crowd)
-    graph = group_graph(table.labels, hiding)
+    graph = group_graph(table.labels, roster.crowds)
     strange = 0
     if not constant:
         _refuse_copies(table)
         table, strange = _with_laws(table, graph)
     path = Path(out)
-    write_places(path, Roster(hiding), gone)
+    write_places(path, roster, gone)
     put_whole(path, table.save)
     facts = replace(
         fit_facts(graph, fitted_on_private_data=True),
@@ -112,9 +116,17 @@ def do(
         entry="column",
         not_gaussian=strange,
     )
-    if before is None:
+    if old is None:
         return facts
-    return replace(facts, goes_on=True, silent=len(set(hiding) - set(table.labels)), carried=len(table.labels))
+    return replace(
+        facts,
+        goes_on=True,
+        carried=len(table.labels) - len(roster.joined),
+        silent=len(old.crowds.keys() - set(table.labels)),
+        newcomers=sum(why == LATE for why in gone.values()),
+        joined=len(roster.joined),
+        merged_groups=roster.merged,
+    )
 
 
 def features(table: ClassTable, by_spread: bool) -> FloatArray:
@@ -127,6 +139,22 @@ def features(table: ClassTable, by_spread: bool) -> FloatArray:
         return means
     squares = label_means((table.values - means[table.owner]) ** 2, table.owner, len(table.labels))
     return np.concatenate([means, np.sqrt(squares)], axis=1)
+
+
+def standing(table: ClassTable, crowds: Mapping[str, int], by_spread: bool) -> tuple[list[str], FloatArray]:
+    """Labels with rows, then the silent ones of their crowds, for whom the mean of those stands; (n, d) features.
+
+    A crowd without any rows has no place among the others: it waits.
+    """
+    points = features(table, by_spread)
+    rows: dict[int, list[int]] = {}
+    for i, name in enumerate(table.labels):
+        if name in crowds:
+            rows.setdefault(crowds[name], []).append(i)
+    here = set(table.labels)
+    silent = [name for name, crowd in crowds.items() if crowd in rows and name not in here]
+    means = [points[rows[crowds[name]]].mean(axis=0) for name in silent]
+    return [*table.labels, *silent], np.concatenate([points, np.reshape(means, (len(silent), points.shape[1]))])
 
 
 def _with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int]:
@@ -197,7 +225,7 @@ def stage(context: Context) -> Made:
     left = pl.concat([pl.read_parquet(part.beside(LEFT)) for part in made]).sort("household")
     context.folder.write(LEFT_OUT, lambda path: as_cells(left).write_csv(path))
     about = _about(rows, facts, config.clip)
-    facts = replace(facts, noun=noun_of(str(config.label)), about=about, newcomers=rows.newcomers)
+    facts = replace(facts, noun=noun_of(str(config.label)), about=about)
     return Made((FIT, LEFT_OUT), facts)
 
 
