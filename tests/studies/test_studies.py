@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +17,7 @@ import shoal
 from shoal.studies.attackers import Boosted, Hits, curves, posterior, ranked, scored, weekly
 from shoal.studies.fingerprints import fingerprint
 from shoal.studies.histograms import told_apart, totals
-from shoal.studies.reidentification import INFORMED, LEARNED, Release, _attacked, _gaussian, _noisy, _raw
+from shoal.studies.reidentification import INFORMED, OWN, Release, _attacked, _gaussian, _noisy, _raw
 from shoal.studies.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
@@ -54,25 +54,23 @@ def test_ties_are_decided_by_lot() -> None:
     assert hits.top_1_interval[0] > 0.9
 
 
-def test_fewer_rows_against_drawing_them() -> None:
+def test_fewer_rows_against_every_choice_of_them() -> None:
     draw = np.random.default_rng(1)
-    scores = draw.standard_normal((30, 30)).round(1)
-    scores[:, 20:] = scores[:, 10:20]  # rows that are the same
-    np.fill_diagonal(scores, scores.max(axis=1) - 0.5)
+    scores = draw.standard_normal((13, 13)).round(1)
+    scores[:, 7:] = scores[:, :6]  # rows that are the same
     first, ten = ranked(scores, 12)
-    seen = np.zeros((2, 30))
-    for _ in range(3000):
-        for home in range(30):
-            others = draw.permutation(np.delete(np.arange(30), home))[:11]
-            above = (scores[home, others] > scores[home, home]).sum()
-            above += draw.integers(0, (scores[home, others] == scores[home, home]).sum() + 1)
-            seen[:, home] += above == 0, above < 10
-    assert np.abs(seen / 3000 - [first, ten]).max() < 0.05
+    for home in range(13):
+        chances = []
+        for left_out in np.delete(np.arange(13), home):
+            there = np.delete(scores[home], [home, left_out])
+            above, alike = (there > scores[home, home]).sum(), (there == scores[home, home]).sum() + 1
+            chances.append([(above == 0) / alike, np.clip((10 - above) / alike, 0.0, 1.0)])
+        assert [first[home], ten[home]] == pytest.approx(np.mean(chances, axis=0))
 
 
 def _homes(draw: np.random.Generator) -> tuple[list[NDArray[np.float64]], NDArray[np.float64], tuple[int, ...]]:
-    usual = np.exp(draw.standard_normal((60, 1, 96)) * 0.3)
-    weeks = [usual * np.exp(0.5 * draw.standard_normal((60, 7, 96))) for _ in range(5)]
+    usual = np.exp(draw.standard_normal((60, 1, 96)) * 0.5)
+    weeks = [usual * np.exp(0.3 * draw.standard_normal((60, 7, 96))) for _ in range(5)]
     weekend = np.array([False] * 5 + [True] * 2)
     made = [fingerprint(week, weekend) for week in weeks]
     return weeks, np.stack([one for one, _ in made], axis=1), made[0][1]
@@ -80,27 +78,29 @@ def _homes(draw: np.random.Generator) -> tuple[list[NDArray[np.float64]], NDArra
 
 def test_attackers_find_what_repeats_and_nothing_else() -> None:
     weeks, prints, ends = _homes(np.random.default_rng(0))
-    comparisons = weekly(prints[:30], ends)
     tables = [(prints[:30, week], prints[:30, week + 1]) for week in range(3)]
-    for attacker in (comparisons[0], comparisons[1], Boosted(comparisons).learned(tables)):
+    for attacker in (*weekly(tables, ends)[:2], Boosted(partial(weekly, ends=ends)).learned(tables)):
         scores = scored(attacker, prints[30:, 3], prints[30:, 4])
-        assert ranked(scores)[0].mean() > 0.8
+        assert ranked(scores)[0].mean() > 0.6
         assert ranked(scores[:, ::-1])[0].mean() < 0.2, "the row of another home"
     rows = np.log(np.stack([week[:, 0, 40:52] for week in weeks], axis=1))
     expected = [np.log(week[:, :, 40:52]).mean(axis=1) for week in weeks]
     known = [np.concatenate([prints[:, week], expected[week]], axis=1) for week in range(4)]
     tables = [(known[week][:30], rows[:30, week + 1]) for week in range(3)]
-    plain = curves(*(np.concatenate(part) for part in zip(*tables, strict=True)))
-    for attacker in (*plain, Boosted(plain).learned(tables)):
-        assert ranked(scored(attacker, known[3][30:], rows[30:, 4]))[1].mean() > 0.7
+    for attacker in (curves(tables)[0], Boosted(curves).learned(tables)):
+        assert ranked(scored(attacker, known[3][30:], rows[30:, 4]))[1].mean() > 0.6
+    rows = prints[:, :, 24:36]  # what the fingerprint of the week before says, and no forecast
+    tables = [(np.concatenate([prints[:30, w], np.zeros((30, 12))], axis=1), rows[:30, w + 1]) for w in range(3)]
+    found = scored(curves(tables)[1], np.concatenate([prints[30:, 3], np.zeros((30, 12))], axis=1), rows[30:, 4])
+    assert ranked(found)[1].mean() > 0.6
 
 
 def test_rows_that_are_the_same_get_the_same_score() -> None:
     _, prints, ends = _homes(np.random.default_rng(2))
     rows = prints[:, 4].copy()
     rows[30:] = rows[:30]
-    comparisons = weekly(prints[:30], ends)
-    for attacker in (comparisons[0], Boosted(comparisons).learned([(prints[:30, 0], prints[:30, 1])])):
+    tables = [(prints[:30, week], prints[:30, week + 1]) for week in range(3)]
+    for attacker in (weekly(tables, ends)[0], Boosted(partial(weekly, ends=ends)).learned(tables)):
         scores = scored(attacker, prints[:, 3], rows)
         assert (scores[:, 30:] == scores[:, :30]).all()
 
@@ -116,13 +116,13 @@ def test_the_posterior_against_all_assignments() -> None:
     assert posterior(likelihood) == pytest.approx(odds / odds.sum(axis=1, keepdims=True), abs=1e-9)
 
 
-@pytest.mark.parametrize(("kept", "caught"), [(1.0, False), (0.05, True)])
+@pytest.mark.parametrize(("kept", "caught"), [(1.0, False), (0.01, True)])
 def test_a_leak_is_caught_and_a_promise_that_is_kept_is_not(kept: float, caught: bool) -> None:
-    """Noise as calibrated, and a release that has only a twentieth of it under the same promise."""
+    """Noise as calibrated, and a release that has only a hundredth of it under the same promise."""
     draw = np.random.default_rng(4)
-    names = [f"home {i}" for i in range(120)]
-    answers = [np.exp(draw.standard_normal((120, 3))) for _ in range(2)]
-    known = [np.concatenate([draw.standard_normal((120, 2)), one], axis=1) for one in answers]
+    names = [f"home {i}" for i in range(60)]
+    answers = [np.exp(draw.standard_normal((60, 3))) for _ in range(2)]
+    known = [np.concatenate([draw.standard_normal((60, 2)), one], axis=1) for one in answers]
     rows, groups, likelihoods = [], [], []
     for number, one in enumerate(answers):
         graph = shoal.crowd_graph(one, size=10, labels=names)
@@ -132,13 +132,11 @@ def test_a_leak_is_caught_and_a_promise_that_is_kept_is_not(kept: float, caught:
         groups.append(np.asarray(graph.components, dtype=np.int64))
         likelihoods.append(_gaussian(white, rows[-1], groups[-1]))
     release = Release("white noise", tuple(rows), tuple(groups), 1.0, 1e-5, 0.0, tuple(likelihoods))
-    findings, fewer = _attacked(release, known, 0, True)
+    findings, fewer = _attacked(release, known, 0, False)
     assert fewer == []
     found = {one.attacker: one for one in findings}
-    assert found[INFORMED].exceeds == caught
+    assert found[INFORMED].exceeds == found[OWN].exceeds == caught
     assert any(one.exceeds for one in findings) == caught
-    assert found[LEARNED].inside is not None
-    assert replace(found[INFORMED], bound=1.0).exceeds is False
 
 
 # ---------------------------------------------------------------------- studies
@@ -271,8 +269,8 @@ def test_histograms_against_gaussian_laws() -> None:
 
     quantiles = ndtri((np.arange(400) + 0.5) / 400)
     quantiles /= quantiles.std()
-    p, q = totals(np.stack([2.0 * quantiles, quantiles]), 1.0 + 0.8 * quantiles, 2.0 + quantiles)
-    laws = shoal.GaussianClasses([[1.0], [2.0]], [[[5.64]], [[6.0]]])
+    p, q = totals(np.stack([2.0 * quantiles, quantiles]), 1.0 + 0.8 * quantiles, 5.0 + quantiles)
+    laws = shoal.GaussianClasses([[1.0], [5.0]], [[[5.64]], [[6.0]]])
     graph = shoal.NeighborGraph.complete(laws.labels)
     for days in (1, 30):
         delta, power = told_apart(p, q, days, 1.0, 0.01)

@@ -8,7 +8,7 @@ is behind each row (:func:`posterior`): what is certified must hold against it t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,14 @@ from shoal.accounting.assignments import likeliest, marginals
 from shoal.audits.confidence import mean_lower, mean_upper
 from shoal.validation import FloatArray
 
+#: What is known of homes (homes, f), and their rows (homes, k).
+Table = tuple[FloatArray, FloatArray]
 #: Share of the scatter between homes that is added to the scatter within, so that it can be inverted.
 RIDGE = 0.1
 #: Rows that a learned attacker puts in a new order, the plain one's best; wrong ones among them that it learns from.
 RERANKED, WRONG = 30, 15
+#: Parts of the homes, each described by comparisons that were learned from the others.
+PARTS = 8
 #: Error probability of each end of an interval.
 ERROR = 0.025
 
@@ -102,11 +106,12 @@ class Comparison:
         return np.stack([-np.log1p((b - one) ** 2).sum(axis=1) for one in a])
 
 
-def weekly(prints: FloatArray, ends: Sequence[int]) -> list[Comparison]:
-    """Comparisons of fingerprints, from (homes, weeks, f) of other homes: all of it, profiles by the hour, each block.
+def weekly(tables: Sequence[Table], ends: Sequence[int]) -> list[Comparison]:
+    """Comparisons of fingerprints, from those of other homes in several weeks: all of it, by the hour, each block.
 
     The metric is that of how homes scatter from week to week, with a share of how they differ.
     """
+    prints = np.stack([rows for _, rows in tables], axis=1)
     homes, weeks, width = prints.shape
     off = prints - prints.mean(axis=1, keepdims=True)
     within = np.einsum("nwi,nwj->ij", off, off) / (homes * (weeks - 1))
@@ -120,12 +125,13 @@ def weekly(prints: FloatArray, ends: Sequence[int]) -> list[Comparison]:
     return [Comparison(np.zeros(width), np.eye(width), metric) for metric in found]
 
 
-def curves(known: FloatArray, rows: FloatArray) -> list[Comparison]:
-    """Comparisons with released curves, from (m, f + k) known of other homes and (m, k) their rows.
+def curves(tables: Sequence[Table]) -> list[Comparison]:
+    """Comparisons with released curves, from tables of (m, f + k) known of other homes and (m, k) their rows.
 
     The last k columns known are the curve that the attacker forecasts itself; the first comparison is with that one,
     the second with what ridge regression expects from the other f.
     """
+    known, rows = (np.concatenate(part) for part in zip(*tables, strict=True))
     k = rows.shape[1]
     f = known.shape[1] - k
     itself = np.concatenate([np.zeros((f, k)), np.eye(k)])
@@ -148,45 +154,46 @@ class Boosted:
 
     A pair is described by its scores in all comparisons, by how far each lies above or below the home's best other row,
     and by its place among the rows. It is trained on the true row of every home of the given tables and on the
-    :data:`WRONG` best of the others, and puts the :data:`RERANKED` best of the first comparison in a new order.
+    :data:`WRONG` best of the others, never takes what is nearer for less likely, and puts the :data:`RERANKED` best of
+    the first comparison in a new order.
+
+    ``compare`` learns comparisons from tables. The pairs to train on are described by comparisons that were learned
+    from the other homes' parts: those a comparison was learned from look nearer than any home will.
     """
 
-    def __init__(self, comparisons: Sequence[Comparison], seed: int = 0) -> None:
-        self._comparisons, self._seed = comparisons, seed
+    def __init__(self, compare: Callable[[Sequence[Table]], list[Comparison]], seed: int = 0) -> None:
+        self._compare, self._seed = compare, seed
+        self._comparisons: list[Comparison] = []
         self._model: Any = None
 
-    def _described(self, known: FloatArray, rows: FloatArray) -> FloatArray:
-        first = self._comparisons[0]
-        scores = np.stack([one.scores(known, rows) for one in self._comparisons] + [first.patient(known, rows)], axis=2)
-        ordered = np.sort(scores, axis=1)
-        best, second = ordered[:, -1:], ordered[:, -2:-1] if rows.shape[0] > 1 else ordered[:, -1:]
-        ahead = scores - np.where(scores == best, second, best)
-        place = np.argsort(np.argsort(-scores, axis=1), axis=1).astype(np.float64)
-        return np.concatenate([scores, ahead, place], axis=2)
-
-    def learned(self, tables: Sequence[tuple[FloatArray, FloatArray]]) -> Boosted:
-        """From (homes, f) known and (homes, k) rows, row i that of home i, of several tables."""
+    def learned(self, tables: Sequence[Table]) -> Boosted:
+        """From (homes, f) known and (homes, k) rows, row i that of home i, of several tables of the same homes."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         pairs, truth = [], []
-        for known, rows in tables:
-            different, own = _different(rows)
-            described = self._described(known, different)
-            home = np.arange(len(known))
-            order = np.argsort(-described[:, :, 0], axis=1)[:, : WRONG + 1]
-            wrong = order != own[:, None]
-            pairs += [described[home, own], described[np.repeat(home, wrong.sum(axis=1)), order[wrong]]]
-            truth += [np.ones(len(home)), np.zeros(int(wrong.sum()))]
+        part = np.arange(len(tables[0][0])) % PARTS
+        for asked in (part == number for number in range(PARTS)):
+            comparisons = self._compare([(known[~asked], rows[~asked]) for known, rows in tables])
+            for known, rows in tables:
+                different, which = _different(rows)
+                described, own = _described(comparisons, known[asked], different), which[asked]
+                home = np.arange(len(own))
+                order = np.argsort(-described[:, :, 0], axis=1)[:, : WRONG + 1]
+                wrong = order != own[:, None]
+                pairs += [described[home, own], described[np.repeat(home, wrong.sum(axis=1)), order[wrong]]]
+                truth += [np.ones(len(home)), np.zeros(int(wrong.sum()))]
+        kinds = pairs[0].shape[1] // 3
         self._model = HistGradientBoostingClassifier(
             max_iter=120, learning_rate=0.05, max_leaf_nodes=6, min_samples_leaf=60, l2_regularization=1.0,
-            early_stopping=False, random_state=self._seed,
+            monotonic_cst=[1] * (2 * kinds) + [-1] * kinds, early_stopping=False, random_state=self._seed,
         )  # fmt: skip
         self._model.fit(np.concatenate(pairs), np.concatenate(truth))
+        self._comparisons = self._compare(tables)
         return self
 
     def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray:
         """(homes, rows) log-odds of the best rows, all others below them."""
-        described = self._described(known, rows)
+        described = _described(self._comparisons, known, rows)
         plain = described[:, :, 0]
         best = np.argsort(-plain, axis=1)[:, :RERANKED]
         asked = np.take_along_axis(described, best[:, :, None], axis=1)
@@ -194,6 +201,17 @@ class Boosted:
         found: FloatArray = plain - plain.max() + odds.min() - 1.0
         np.put_along_axis(found, best, odds, axis=1)
         return found
+
+
+def _described(comparisons: Sequence[Comparison], known: FloatArray, rows: FloatArray) -> FloatArray:
+    """(homes, rows, d) what is known of pairs; rows are all different."""
+    patient = comparisons[0].patient(known, rows)
+    scores = np.stack([one.scores(known, rows) for one in comparisons] + [patient], axis=2)
+    ordered = np.sort(scores, axis=1)
+    best, second = ordered[:, -1:], ordered[:, -2:-1] if len(rows) > 1 else ordered[:, -1:]
+    ahead = scores - np.where(scores == best, second, best)
+    place = np.argsort(np.argsort(-scores, axis=1), axis=1).astype(np.float64)
+    return np.concatenate([scores, ahead, place], axis=2)
 
 
 def scored(attacker: Comparison | Boosted, known: FloatArray, rows: FloatArray) -> FloatArray:

@@ -200,8 +200,9 @@ def rule_picture(study: RuleStudy, path: Path) -> Path:
         axes.minorticks_off()
         axes.set_xlabel("days of totals seen")
         axes.set_ylabel("last member told, % at 1 % false alarms")
-        axes.set_ylim(-2, 104)
-        axes.legend(frameon=False, fontsize=8, loc="lower right" if axes is left else "upper left")
+        axes.set_ylim(-2, 138)  # room for the legend
+        axes.set_yticks(range(0, 101, 20))
+        axes.legend(frameon=False, fontsize=8, loc="upper left")
     for number, (size, share) in enumerate(lines):
         cost = next(one for one in study.costs if (one.members, one.share) == (size, share))
         for off, value, ends, color in (

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -327,15 +328,15 @@ def _raw(
         known = prints[:, week - weeks : week].mean(axis=1)
         for fold in _folds(n, seed):
             others = np.setdiff1d(np.arange(n), fold)
-            comparisons = weekly(prints[others][:, [w for w in range(count) if w != week]], ends)
-            attackers: dict[str, Comparison | Boosted] = dict(zip((FEATURES, PROFILE), comparisons, strict=False))
+            tables = []
+            for later in (w for w in range(count) if w != week):
+                apart = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, week)), count, 0)
+                near = np.argsort(apart, kind="stable")[:weeks]
+                tables.append((prints[others][:, near].mean(axis=1), prints[others, later]))
+            plain = weekly(tables, ends)
+            attackers: dict[str, Comparison | Boosted] = dict(zip((FEATURES, PROFILE), plain, strict=False))
             if learned:
-                tables = []
-                for later in (w for w in range(count) if w != week):
-                    apart = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, week)), count, 0)
-                    near = np.argsort(apart, kind="stable")[:weeks]
-                    tables.append((prints[others][:, near].mean(axis=1), prints[others, later]))
-                attackers[LEARNED] = Boosted(comparisons, seed).learned(tables)
+                attackers[LEARNED] = Boosted(partial(weekly, ends=ends), seed).learned(tables)
             for name, attacker in attackers.items():
                 one = scores.setdefault(name, [])
                 if len(one) <= judged.index(week):
@@ -437,10 +438,9 @@ def _attacked(
         for fold in _folds(n, seed):
             others = np.setdiff1d(np.arange(n), fold)
             tables = [(known[o][others], release.rows[o][others]) for o in elsewhere]
-            comparisons = curves(*(np.concatenate(part) for part in zip(*tables, strict=True)))
-            attackers: dict[str, Comparison | Boosted] = dict(zip((OWN, EXPECTED), comparisons, strict=True))
+            attackers: dict[str, Comparison | Boosted] = dict(zip((OWN, EXPECTED), curves(tables), strict=True))
             if learned:
-                attackers[LEARNED] = Boosted(comparisons, seed).learned(tables)
+                attackers[LEARNED] = Boosted(curves, seed).learned(tables)
             for name, attacker in attackers.items():
                 one = scores.setdefault(name, [])
                 if len(one) <= judged:
