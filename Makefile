@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types check bench clean
+.PHONY: demo test lint types kernels check docs bench clean
 
-# The package alone, which is all that the demo needs; then what tests need.
+# The package alone, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
+# reader; the rest of it asks for an older numba than ours.
 $(VENV)/package: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
@@ -13,6 +14,7 @@ $(VENV)/package: pyproject.toml
 
 $(VENV)/installed: $(VENV)/package
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'aeon>=1.0'
 	touch $@
 
 demo: $(VENV)/package
@@ -25,11 +27,22 @@ lint: $(VENV)/installed
 types: $(VENV)/installed
 	$(BIN)/mypy
 
-# Two workers, each with whole modules, whose fixtures it makes once.
-check: $(VENV)/installed
-	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+# Compiled once, while types are checked.
+kernels: $(VENV)/package
+	$(BIN)/python -m shoal.runs.head_start
 
-test: lint types check
+# Each worker has whole modules, whose fixtures it makes once; a third works while others wait for a process or a page.
+check: $(VENV)/installed
+	$(BIN)/pytest -n 3 --dist loadscope --no-loadscope-reorder
+
+test: lint
+	$(MAKE) -j 2 types kernels
+	$(MAKE) check
+
+# The pages of docs/ as a site; open out/site/index.html.
+docs: $(VENV)/package
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'

@@ -29,7 +29,8 @@ from shoal.ledger.storage import Storage
 from shoal.runs import folder as folders
 from shoal.runs import store
 from shoal.runs.config import Config
-from shoal.runs.context import DESIGN, list_of
+from shoal.runs.context import DESIGN
+from shoal.runs.jobs import Listing
 from shoal.runs.run import Run
 
 CONFIG: dict[str, Any] = {
@@ -158,7 +159,7 @@ def main(kills: int = 10) -> None:
         for shard in (100, 12):
             base = home / f"base{shard}"
             assert child(lambda base=base, shard=shard: job(base, monday, shard=shard))[0] == 0  # type: ignore[misc]
-            pieces = len(list_of(base, DESIGN).parts)
+            pieces = len(Listing.read(base / DESIGN, base).parts)
             for name, named, releases in (
                 ("run", {"meters": monday}, 1),
                 ("run --again", {"meters": None, "again": True}, 2),

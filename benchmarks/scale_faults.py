@@ -26,8 +26,8 @@ import polars as pl
 from shoal import Ledger
 from shoal.card.facts import FitFacts
 from shoal.meters.forecast import Forecasts
-from shoal.runs.context import list_of
 from shoal.runs.folder import Folder
+from shoal.runs.jobs import Listing
 from shoal.runs.stages.release_stage import Shown
 
 HOUSEHOLDS, KINDS = 10_000, ("processes", "ray")
@@ -191,8 +191,8 @@ def checked(out: Path, households: int, found: Found) -> None:
         found.intact = bool(ledger.verify())
     charged = charges(out)
     found.twice += sum(len(answers) != 1 for answers in charged.values())
-    fitted, designed, given = (list_of(out, f"{name}.json").parts for name in ("fit", "design", "release"))
-    forecasts = {d.key: f for d, f in list_of(out, "design.json").pairs}
+    fitted, designed, given = (Listing.read(out / f"{name}.json", out).parts for name in ("fit", "design", "release"))
+    forecasts = {d.key: f for d, f in Listing.read(out / "design.json", out).pairs}
     seen: Counter[str] = Counter()
     for part in given:
         known = Forecasts.load(forecasts[part.told(Shown).mechanism].path)
@@ -207,7 +207,7 @@ def checked(out: Path, households: int, found: Found) -> None:
     found.missing += len(set(charged) - set(seen))
     found.shards = len(given)
     done = Folder(out).state().stages
-    found.made = {part.key: json.dumps(part.shard.files, sort_keys=True) for part in (*fitted, *designed)}
+    found.made = {part.key: json.dumps(part.files, sort_keys=True) for part in (*fitted, *designed)}
     assert set(done) >= {"fit", "design", "release", "audit", "card", "report"}
 
 

@@ -57,3 +57,15 @@ def browser() -> Iterator[Any]:
     chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
     yield chrome
     chrome.quit()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker gets whole modules; all of those about the card, whose release is made once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByRelease(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "card" if nodeid.startswith("tests/card/") else str(super()._split_scope(nodeid))
+
+    return ByRelease(config, log) if config.getoption("dist") == "loadscope" else None

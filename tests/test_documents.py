@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from shoal.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 NUMBER = re.compile(r"\d+\.\d+")
@@ -36,12 +39,55 @@ def test_readme_example_is_short() -> None:
     assert len([line for line in code.splitlines() if line.strip() and not line.startswith("#")]) <= 15
 
 
-@pytest.mark.parametrize("page", sorted(p.relative_to(ROOT) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]))
-def test_links_lead_to_files(page: Path) -> None:
-    text = (ROOT / page).read_text()
-    targets = [t for t in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in t]
-    missing = [t for t in targets if not (ROOT / page).parent.joinpath(t).exists()]
-    assert missing == []
+def test_figures_of_the_readme_are_those_of_the_pages_it_links() -> None:
+    opening = (ROOT / "README.md").read_text().split("\n## ")[0]
+    evidence = (ROOT / "docs" / "evidence.md").read_text()
+    prices = (ROOT / "benchmarks" / "README.md").read_text()
+    found = " ".join(opening.split()).replace(" %", "%")
+    shares = re.findall(r"[\d.]+% \(\d[\d.]*% to [\d.]+%\)", found)
+    rises = re.findall(r"(\d+\.\d)%", re.sub("|".join(map(re.escape, shares)), "", found))
+    assert len(shares) >= 2
+    assert len(rises) >= 5
+    assert [share for share in shares if share not in evidence] == []
+    assert [rise for rise in rises if f"| {1 + float(rise) / 100:.3f} |" not in prices] == []
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
+
+
+def _prose(page: Path) -> str:
+    return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that a heading's words become, wherever the page is shown."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return {
+        re.sub(r"[^\w\- ]", "", found.lower()).replace(" ", "-")
+        for found in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    broken = []
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", _prose(page)):
+        there = page.parent / target if target else page
+        if "://" not in target and not (there.exists() and (not anchor or anchor in _anchors(there))):
+            broken.append(f"{target}#{anchor}")
+    assert broken == []
+
+
+def test_docstrings_cite_sections_that_exist() -> None:
+    theory = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    sections = set(re.findall(r"^###? ([\d.]*\d)", theory, flags=re.MULTILINE))
+    cited = {
+        section
+        for path in (ROOT / "src").rglob("*.py")
+        for section in re.findall(r"docs/theory\.md, section ([\d.]*\d)", " ".join(path.read_text("utf-8").split()))
+    }
+    assert cited
+    assert cited <= sections
 
 
 def test_the_gallery_shows_every_picture_once() -> None:
@@ -120,20 +166,21 @@ def test_no_basename_twice() -> None:
 
 
 @pytest.mark.parametrize("page", ["howto"])
-def test_code_on_a_page_runs(page: str, tmp_path: Path) -> None:
-    code = "\n".join(_blocks((ROOT / "docs" / f"{page}.md").read_text(), "python"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_code_on_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec("\n".join(_blocks((ROOT / "docs" / f"{page}.md").read_text(), "python")), {"__name__": page})
 
 
-def test_the_tutorial_runs(tmp_path: Path) -> None:
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / "tutorial.md").read_text()
+    monkeypatch.chdir(tmp_path)
     (code,) = _blocks(text, "python")
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    exec(code, {"__name__": "tutorial"})
     for line in "".join(_blocks(text, "sh")).splitlines():
-        command = [sys.executable, "-m", *line.split()]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 0, (line, done.stderr[-1500:])
+        program, *arguments = line.split()
+        assert program == "shoal"
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, (line, done.stderr[-1500:])
     assert (tmp_path / "first" / "report.html").stat().st_size > 10_000
 
 

@@ -1,13 +1,20 @@
-"""Mechanisms in other people's accountants: never below ours above, never above it below."""
+"""Mechanisms in other people's accountants: never below ours above, never above it below, there and back."""
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from opendp.combinators import make_composition, make_fix_delta
 
 import shoal
+from peer_cases import law, mp, mpf
 
 GRID = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
+STEP = 2e-3
 
 
 @pytest.fixture(scope="module")
@@ -19,10 +26,15 @@ def mechanism() -> shoal.Mechanism:
     return shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", epsilon=1.0, rho=4.0)
 
 
+@pytest.fixture(scope="module")
+def book() -> shoal.Codebook:
+    return shoal.codebook([[0.0], [1.0], [3.0]], shoal.NeighborGraph.complete(["a", "b", "c"]), epsilon=1.5)
+
+
 @pytest.mark.parametrize("scope", ["answer", "table"])
 def test_above_and_below(mechanism: shoal.Mechanism, scope: str) -> None:
-    above = shoal.to_pld(mechanism, scope=scope, interval=2e-3)
-    below = shoal.to_pld(mechanism, scope=scope, interval=2e-3, pessimistic=False)
+    above = shoal.to_pld(mechanism, scope=scope, interval=STEP)
+    below = shoal.to_pld(mechanism, scope=scope, interval=STEP, pessimistic=False)
     for epsilon in GRID:
         ours = mechanism.curve(epsilon, scope=scope)
         assert above.get_delta_for_epsilon(epsilon) >= ours.delta_upper
@@ -31,34 +43,121 @@ def test_above_and_below(mechanism: shoal.Mechanism, scope: str) -> None:
     assert below.get_delta_for_epsilon(0.5) >= 0.9 * mechanism.curve(0.5, scope=scope).delta
 
 
-def test_composed_there_and_here(mechanism: shoal.Mechanism) -> None:
-    above = shoal.to_pld(mechanism, interval=2e-3).self_compose(4)
-    below = shoal.to_pld(mechanism, interval=2e-3, pessimistic=False).self_compose(4)
+@pytest.mark.parametrize("times", [2, 16])
+def test_composed_there_and_here(mechanism: shoal.Mechanism, times: int) -> None:
+    above = shoal.to_pld(mechanism, interval=STEP).self_compose(times)
+    below = shoal.to_pld(mechanism, interval=STEP, pessimistic=False).self_compose(times)
     for epsilon in (0.5, 1.0, 3.0):
-        exact = shoal.privacy_curve([mechanism.output] * 4, mechanism.graph, epsilon)
+        exact = shoal.privacy_curve([mechanism.output] * times, mechanism.graph, epsilon)
         assert above.get_delta_for_epsilon(epsilon) >= exact.delta
         assert below.get_delta_for_epsilon(epsilon) <= exact.delta_upper
+    level = 0.5 * math.sqrt(times)
+    exact = shoal.privacy_curve([mechanism.output] * times, mechanism.graph, level)
+    assert above.get_delta_for_epsilon(level) <= 1.02 * exact.delta
+    assert below.get_delta_for_epsilon(level) >= 0.8 * exact.delta
 
 
-def test_a_codebook() -> None:
-    graph = shoal.NeighborGraph.complete(["a", "b", "c"])
-    book = shoal.codebook([[0.0], [1.0], [3.0]], graph, epsilon=1.5)
-    above = shoal.to_pld(book, interval=1e-3)
-    for epsilon in (0.0, 0.5, 1.0, 1.6):
-        assert above.get_delta_for_epsilon(epsilon) >= book.curve(epsilon).delta_upper
-    assert above.get_delta_for_epsilon(1.51) <= 1e-9
-    measurement = shoal.to_opendp(book, [[0.0], [1.0], [3.0]])
-    assert measurement("b")[0] in book.curves("b").ravel().tolist()
+def test_composed_with_what_is_theirs(mechanism: shoal.Mechanism) -> None:
+    """Beside Gaussian noise that dp_accounting accounts for itself: exported and composed, or composed here."""
+    theirs = privacy_loss_distribution.from_gaussian_mechanism(2.0, value_discretization_interval=STEP)
+    together = shoal.to_pld(mechanism, interval=STEP).compose(theirs)
+    labels = mechanism.classes.labels
+    # Three labels of which every two are as far apart as the sensitivity.
+    corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, math.sqrt(0.75)]])
+    noisy = shoal.GaussianClasses(corners, 4.0 * np.eye(2), labels=labels)
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        exact = shoal.privacy_curve([mechanism.output, noisy], mechanism.graph, epsilon)
+        assert exact.delta <= together.get_delta_for_epsilon(epsilon) <= 1.1 * exact.delta + 1e-6
+
+
+def test_epsilon_to_delta_and_back(mechanism: shoal.Mechanism, book: shoal.Codebook) -> None:
+    for exported in (mechanism, book):
+        pld = shoal.to_pld(exported, interval=STEP)
+        for epsilon in (0.1, 0.5, 1.0):
+            delta = float(pld.get_delta_for_epsilon(epsilon))
+            assert pld.get_epsilon_for_delta(delta) == pytest.approx(epsilon, abs=1e-6)
+            assert exported.curve(pld.get_epsilon_for_delta(delta)).delta_upper <= delta * (1 + 1e-9)
+    for delta in (1e-6, 1e-3, 0.05):
+        there = float(shoal.to_pld(mechanism, interval=STEP).get_epsilon_for_delta(delta))
+        here = float(shoal.epsilon_at(mechanism.output, mechanism.graph, delta))
+        assert here <= there <= here + 0.02
+
+
+@pytest.mark.parametrize("scope", ["answer", "table"])
+def test_a_codebook(book: shoal.Codebook, scope: str) -> None:
+    above = shoal.to_pld(book, scope=scope, interval=1e-3)
+    below = shoal.to_pld(book, scope=scope, interval=1e-3, pessimistic=False)
+    top = 1.5 if scope == "answer" else 3.0
+    for epsilon in (0.0, 0.5, 1.0, top + 0.1):
+        ours = book.curve(epsilon, scope)
+        assert below.get_delta_for_epsilon(epsilon) <= ours.delta_upper <= above.get_delta_for_epsilon(epsilon)
+    for epsilon in (0.0, 0.5, 1.0):
+        assert below.get_delta_for_epsilon(epsilon) >= 0.99 * book.curve(epsilon, scope).delta_upper - 1e-3
+    assert above.get_delta_for_epsilon(top + 0.01) <= 1e-9
+    for times in (2, 8):
+        ours = float(shoal.composed_delta([book] * times, book.graph, 2.0, scope=scope).delta_upper)
+        assert below.self_compose(times).get_delta_for_epsilon(2.0) <= ours * (1 + 1e-9)
+        assert ours <= above.self_compose(times).get_delta_for_epsilon(2.0)
+        assert below.self_compose(times).get_delta_for_epsilon(2.0) >= 0.98 * ours
+
+
+def test_the_extremes() -> None:
+    """Everybody gets the same: nothing is lost. Nothing is hidden: everything is."""
+    classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    same = shoal.design(classes, graph, "center", epsilon=1.0, rho=0.5)
+    assert shoal.to_pld(same).get_delta_for_epsilon(0.0) <= 1e-9
+    assert shoal.to_pld(same, pessimistic=False).get_delta_for_epsilon(0.0) == 0.0
+    bare = shoal.design(classes, graph, "none", epsilon=1.0, rho=0.5)
+    assert shoal.to_pld(bare).get_delta_for_epsilon(9.0) == 1.0
+    # Below, an infinite loss counts as the largest: 1 − e^{9 − 10}.
+    assert shoal.to_pld(bare, pessimistic=False).get_delta_for_epsilon(9.0) == pytest.approx(1 - math.exp(-1), rel=1e-9)
 
 
 def test_a_measurement(mechanism: shoal.Mechanism) -> None:
     measurement = shoal.to_opendp(mechanism, mechanism.classes.means)
-    assert len(measurement("a")) == 2
+    released = np.array([measurement("a") for _ in range(16)])
+    assert mechanism.can_release(released)
+    assert len(np.unique(released, axis=0)) == 16
+    profile = measurement.map(1)
     for epsilon in GRID:
-        assert measurement.map(1).delta(epsilon) >= mechanism.curve(epsilon).delta_upper
+        assert profile.delta(epsilon) >= mechanism.curve(epsilon).delta_upper
     assert measurement.map(0).delta(0.0) == 0.0
+    with pytest.raises(Exception, match="label is not one of the mechanism's"):
+        measurement("nobody")
     parts = shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], [0, 0, 1, 1])
     four = shoal.GaussianClasses.deterministic(np.eye(4), labels=["a", "b", "c", "d"])
     grouped = shoal.design(four, parts, "white", epsilon=1.0, rho=4.0)
     with pytest.raises(shoal.InputError, match="knows no groups"):
         shoal.to_opendp(grouped, four.means)
+
+
+def test_a_measurement_there_and_back(mechanism: shoal.Mechanism) -> None:
+    """ε for a δ by OpenDP's own search in the profile, and two of them composed there: never less than here."""
+    measurement = shoal.to_opendp(mechanism, mechanism.classes.means)
+    profile = measurement.map(1)
+    for delta in (1e-6, 1e-3, 0.05):
+        there = profile.epsilon(delta)
+        here = float(shoal.epsilon_at(mechanism.output, mechanism.graph, delta))
+        assert here <= there <= here * (1 + 1e-6)
+        assert profile.delta(there) <= delta
+    fixed = make_fix_delta(measurement, 1e-6)
+    assert fixed.map(1) == (profile.epsilon(1e-6), 1e-6)
+    twice = make_composition([fixed, fixed])
+    epsilon, delta = twice.map(1)
+    assert delta >= 2e-6
+    assert shoal.privacy_curve([mechanism.output] * 2, mechanism.graph, epsilon).delta_upper <= delta
+    assert [len(answer) for answer in twice("b")] == [2, 2]
+
+
+def test_a_codebook_as_a_measurement(book: shoal.Codebook) -> None:
+    measurement = shoal.to_opendp(book, [[0.0], [1.0], [3.0]])
+    assert measurement("b")[0] in book.curves("b").ravel().tolist()
+    assert measurement.map(1).delta(1.5) == 0.0
+    pure = measurement.map(1).epsilon(0.0)
+    assert pure == pytest.approx(1.5, rel=1e-9)
+    # Odds are integers rounded to the safe side, so that a little less than ε may do; never less than their ratio.
+    ratios = [
+        p / q for a, b in itertools.permutations("abc", 2) for p, q in zip(law(book, a), law(book, b), strict=True)
+    ]
+    assert max(ratios) <= mp.exp(mpf(pure))

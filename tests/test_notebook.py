@@ -109,15 +109,10 @@ def test_audit_is_shown_as_its_text(mechanism: shoal.Mechanism) -> None:
 
 def test_pandas_frames_give_what_polars_frames_give() -> None:
     pandas = pytest.importorskip("pandas")
-    from shoal.meters.quality import check_quality
-
     readings = shoal.simulate_meters(3, 5, seed=2)
     options = {"order": (1, 0), "train_days": 4, "season": "day", "horizon": 4}
     same, other = shoal.forecast(readings, **options), shoal.forecast(readings.to_pandas(), **options)
     assert (same.log_mean == other.log_mean).all()
-    table = check_quality(readings.to_pandas())
-    assert isinstance(table, pandas.DataFrame)
-    assert table["household"].tolist() == check_quality(readings)["household"].to_list()
     homes = pandas.DataFrame({"household": ["H0000", "H0001", "H0002"], "feeder": ["x", "y", "x"]})
     with pytest.warns(UserWarning, match="no neighbor"):
         graph = shoal.column_graph(other, homes, "feeder")

@@ -27,6 +27,8 @@ Arrays = Mapping[str, NDArray[Any]]
 LEVEL = 1
 #: What a file may unpack to: so many bytes, or so many times its size. A file whose arrays shrink more is not packed.
 LEAST_ROOM, MOST_RATIO = 1 << 28, 100
+#: What reading a damaged file raises.
+DAMAGED = (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError)
 
 
 def digest(header: Mapping[str, Any], arrays: Arrays) -> str:
@@ -92,6 +94,11 @@ def _array(content: bytes) -> NDArray[Any]:
     return np.asarray(np.load(io.BytesIO(content), allow_pickle=False))
 
 
+def _header(archive: zipfile.ZipFile, size: int) -> Any:
+    _bounded(archive, size)
+    return json.loads(archive.read("header.json"))
+
+
 def unpacked(
     content: bytes, form: str, version: int, name: str, remedy: str = "upgrade shoal"
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -102,14 +109,13 @@ def unpacked(
     kind = form.removeprefix("shoal ")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            _bounded(archive, len(content))
-            header = json.loads(archive.read("header.json"))
+            header = _header(archive, len(content))
             arrays = {
                 entry.removesuffix(".npy"): _array(archive.read(entry))
                 for entry in archive.namelist()
                 if entry.endswith(".npy")
             }
-    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError) as error:
+    except DAMAGED as error:
         raise InputError(f"{name} is not a {kind} file, or it is damaged") from error
     if not isinstance(header, dict) or header.get("format") != form:
         raise InputError(f"{name} is not a {kind} file")
@@ -125,9 +131,8 @@ def form_of(content: bytes) -> str | None:
     """The format that a file says it has; None where it says nothing readable. Nothing is checked here."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            _bounded(archive, len(content))
-            header = json.loads(archive.read("header.json"))
-    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError):
+            header = _header(archive, len(content))
+    except DAMAGED:
         return None
     form = header.get("format") if isinstance(header, dict) else None
     return form if isinstance(form, str) else None

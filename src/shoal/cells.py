@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from shoal.validation import FloatArray
 
@@ -33,8 +34,6 @@ def cut(points: FloatArray, most: int) -> NDArray[np.int64]:
 
 def parts(points: FloatArray, number: int) -> NDArray[np.int64]:
     """The same with the number of cells given."""
-    from threadpoolctl import threadpool_limits
-
     x = np.ascontiguousarray(points, dtype=np.float64)
     cell = np.zeros(len(x), dtype=np.int64)
     work = [(np.arange(len(x)), number, 0)]  # members, cells to make of them, number of the first
@@ -83,8 +82,6 @@ def near_pairs(points: FloatArray, k: int, *, most: int = CELL, beside: int = BE
     Not certain to be the nearest of all. Memory beyond the points and the pairs: the points of ``beside`` + 1 cells,
     one block of distances between them, ``most`` by (``beside`` + 1) ``most``, and the centers of all cells, twice.
     """
-    from threadpoolctl import threadpool_limits
-
     x = np.ascontiguousarray(points, dtype=np.float64)
     cell = cut(x, most)
     order = np.argsort(cell, kind="stable")

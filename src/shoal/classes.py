@@ -15,7 +15,7 @@ from shoal.errors import InputError
 from shoal.estimates import Fitted, estimate
 from shoal.law_checks import LawChecks
 from shoal.matrices import EPS, RANK_TOLERANCE, correlation, exact_sum, square_root
-from shoal.validation import FloatArray
+from shoal.validation import FloatArray, IndexArray
 
 #: Largest asymmetry, relative to the largest entry, that is taken for rounding and repaired.
 ASYMMETRY = 1e-9
@@ -222,6 +222,11 @@ class GaussianClasses:
     def n_dims(self) -> int:
         return int(self.means.shape[1])
 
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The position of each label."""
+        return {label: i for i, label in enumerate(self.labels)}
+
     @property
     def is_diagonal(self) -> bool:
         """Whether entries are independent given every label, by construction."""
@@ -333,10 +338,9 @@ class GaussianClasses:
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Rows behind these labels' means, degrees of freedom of their covariances, covariance of one row."""
-        places = {label: i for i, label in enumerate(self.labels)}
-        if not set(labels) <= set(places):
+        if not set(labels) <= set(self.places):
             raise InputError("training must hold the laws of every label of the mechanism")
-        chosen = np.array([places[label] for label in labels], dtype=np.intp)
+        chosen = np.array([self.places[label] for label in labels], dtype=np.intp)
         return self._fitted.counts[chosen], self._fitted.degrees[chosen], self.covs[chosen]
 
     @property
@@ -392,7 +396,7 @@ class GaussianClasses:
         narrow = ~whole & ~exact & ~unknown & ~touched.any(axis=1)
         for i in np.flatnonzero(narrow & still.any(axis=1)):
             moving = np.flatnonzero(~still[i])
-            part = self._without_errors().take(np.array([i]))._entries(moving)
+            part = self.restricted(np.array([i]), moving)
             if len(moving) and part.condition[0] * k * EPS < FACTORED:
                 inverse[i] = 0.0
                 inverse[np.ix_([i], moving, moving)] = np.abs(np.linalg.inv(part.cholesky))
@@ -404,22 +408,19 @@ class GaussianClasses:
         moved = np.where(whole, (1 + 2 * FACTORED) * np.linalg.norm(shift, axis=1), np.inf)
         return np.where(exact, 0.0, relative), np.where(exact, 0.0, moved)
 
-    def _without_errors(self) -> GaussianClasses:
-        if self.errors is None:
-            return self
-        result = copy.copy(self)
-        result.__dict__.pop("doubts", None)
-        result.errors = None
-        return result
-
-    def _entries(self, entries: NDArray[np.intp]) -> GaussianClasses:
-        """The laws of some entries of the answer."""
-        means = self.means[:, entries]
+    def restricted(self, rows: IndexArray, entries: IndexArray) -> GaussianClasses:
+        """The laws of some entries for some labels, as they are stored; a shared covariance stays shared."""
+        kept = np.zeros(1, dtype=np.intp) if self.is_shared else rows
         if self.is_diagonal:
-            variances = self.stored_variances[:, entries]
-            return GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, self.labels)
-        covs = self.stored_covs[:, entries[:, None], entries[None, :]]
-        return GaussianClasses(means, covs[0] if self.is_shared else covs, self.labels)
+            stored = self.stored_variances[np.ix_(kept, entries)]
+        else:
+            stored = self.stored_covs[np.ix_(kept, entries, entries)]
+        return self._alike(self.means[np.ix_(rows, entries)], stored, [self.labels[i] for i in rows])
+
+    def _alike(self, means: FloatArray, stored: FloatArray, labels: Sequence[str]) -> GaussianClasses:
+        """Laws of the same kind, diagonal or full, shared or not, from what is stored of them."""
+        made = GaussianClasses.diagonal if self.is_diagonal else GaussianClasses
+        return made(means, stored[0] if self.is_shared else stored, labels)
 
     # ------------------------------------------------------------------ derived families
 
@@ -439,15 +440,9 @@ class GaussianClasses:
             raise InputError("positions must be a list of whole numbers, at least one")
         if positions.min() < 0 or positions.max() >= self.n_classes:
             raise InputError(f"positions must lie between 0 and {self.n_classes - 1}")
-        labels = [self.labels[i] for i in positions]
-        means = self.means[positions]
         rows = slice(None) if self.is_shared else positions
-        if self.is_diagonal:
-            variances = self.stored_variances[rows]
-            result = GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, labels)
-        else:
-            covs = self.stored_covs[rows]
-            result = GaussianClasses(means, covs[0] if self.is_shared else covs, labels)
+        stored = self.stored_variances[rows] if self.is_diagonal else self.stored_covs[rows]
+        result = self._alike(self.means[positions], stored, [self.labels[i] for i in positions])
         if self.fitted is not None:
             result.fitted = self.fitted.take(positions)
         if self.errors is None:
@@ -486,7 +481,7 @@ class GaussianClasses:
         means, mean_error = exact_sum(self.means, np.broadcast_to(shift, self.means.shape))
         if noise.ndim < 2 and self.is_diagonal:
             variances, lost = exact_sum(self.stored_variances, np.broadcast_to(noise, self.stored_variances.shape))
-            result = GaussianClasses.diagonal(means, variances[0] if self.is_shared else variances, self.labels)
+            result = self._alike(means, variances, self.labels)
             cov_error = lost[:, :, None] * np.eye(k)
         else:
             full = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (k,)))

@@ -180,10 +180,7 @@ class Rows:
         self.kept: tuple[list[list[FloatArray]], list[list[FloatArray]]] = [], []
 
     def add(self, samples: Any, labels: Any) -> None:
-        rows = validation.array(ndim=2, samples=samples)
-        names = names_of(labels)
-        if len(names) != len(rows):
-            raise InputError(f"labels must hold one label for each of the {len(rows)} rows of samples")
+        rows, names = labeled(samples, labels)
         if rows.shape[1] == 0:
             raise InputError("samples must have at least one column")
         if self.parts is None:
@@ -219,6 +216,15 @@ class Rows:
         none = np.zeros((0, len(entries)))
         fit, held = (np.concatenate(kept[place])[:, entries] if kept[place] else none for kept in self.kept)
         return fit, held
+
+
+def labeled(samples: Any, labels: Any) -> tuple[FloatArray, Any]:
+    """Rows of numbers and the name of each one's label."""
+    rows = validation.array(ndim=2, samples=samples)
+    names = names_of(labels)
+    if len(names) != len(rows):
+        raise InputError(f"labels must hold one label for each of the {len(rows)} rows of samples")
+    return rows, names
 
 
 def names_of(labels: Any) -> Any:

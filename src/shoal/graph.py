@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
+from shoal.cells import near_pairs
 from shoal.errors import InputError
+from shoal.notebook import table
 from shoal.validation import IntArray
 
 if TYPE_CHECKING:
@@ -128,8 +130,6 @@ class NeighborGraph:
         [[0, 1], [2, 3]]
         """
         from scipy.spatial import cKDTree
-
-        from shoal.cells import near_pairs
 
         n_neighbors = validation.count(n_neighbors=n_neighbors)
         if n_neighbors >= classes.n_classes:
@@ -278,6 +278,10 @@ class NeighborGraph:
         _, member_of = connected_components(self._adjacency, directed=False)
         return np.asarray(member_of, dtype=np.int32)
 
+    def components_of(self, labels: Sequence[str]) -> NDArray[np.intp]:
+        """The same for labels in another order."""
+        return self.components[[self._index[name] for name in labels]].astype(np.intp)
+
     @cached_property
     def groups(self) -> list[tuple[str, ...]]:
         """Labels of each connected component, in order of their first labels.
@@ -290,17 +294,6 @@ class NeighborGraph:
         for label, component in zip(self.labels, self.components.tolist(), strict=True):
             found.setdefault(component, []).append(label)
         return [tuple(members) for members in found.values()]
-
-    def hop_distances(self, label: Any) -> NDArray[np.float64]:
-        """Fewest edges from ``label`` to every label; inf where there is no path."""
-        from scipy.sparse.csgraph import breadth_first_order
-
-        order, previous = breadth_first_order(self._adjacency, self.index(label), directed=False)
-        hops = np.full(self.n_labels, np.inf)
-        hops[order[0]] = 0
-        for node in order[1:]:
-            hops[node] = hops[previous[node]] + 1
-        return hops
 
     def path(self, a: Any, b: Any) -> tuple[str, ...] | None:
         """A shortest path between two labels, ends included; None where there is none."""
@@ -320,8 +313,6 @@ class NeighborGraph:
         return f"NeighborGraph({self.n_labels} labels, {self.n_edges} edges)"
 
     def _repr_html_(self) -> str:
-        from shoal.notebook import table
-
         sizes = np.sort(np.bincount(self.components))[::-1] if self.n_labels else np.zeros(0, dtype=int)
         rows = [
             ("labels", self.n_labels),

@@ -4,7 +4,7 @@ Above: δ(ε) of what is released, the worst over all pairs in both directions, 
 exactly this profile dominates every pair (Zhu, Dong & Wang 2022). :func:`to_pld` hands its values on a grid to the
 connect-the-dots discretization (Doroshenko et al. 2022), which is above it between the grid points. Where rounding left
 a value above the convex hull of the others, the largest such gap is added at infinity. Below: the losses of the one
-worst pair, each rounded down to the grid, with their probabilities as lower ends.
+worst pair, each rounded down to the grid, with lower ends of Pr(L ≥ each): δ of any composition rises with L.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ def to_pld(
         mechanism: a mechanism or a codebook.
         scope: what leaves, ``"answer"`` or ``"table"``.
         interval: distance between losses.
-        largest: losses beyond it count as infinite (above), or as this one (below).
+        largest: losses beyond it count as infinite (above), or as this one (below, where those under its negative are
+            left out).
         pessimistic: True for an upper bound of every δ(ε), over all pairs; False for a lower bound, that of the pair
-            that is worst at ε = 0.
+            that is worst at ε = 0, for laws before rounding, and up to that of dp_accounting's own sums (about 1e-13).
 
     Returns:
         The distribution; ``get_delta_for_epsilon`` and ``self_compose`` are dp_accounting's.
@@ -165,16 +166,39 @@ def _convex(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _losses_below(mechanism: Releaser, scope: str, interval: float, count: int) -> dict[int, float]:
-    """Step -> probability of the losses of the worst pair, rounded down; the rest counts as no loss at all."""
-    if isinstance(mechanism, Codebook):
-        raise InputError("mechanism: a lower distribution of a codebook is its exact law; use composed_delta")
+    """Step -> probability of the losses of the worst pair, rounded down; what is left out adds nothing to δ."""
     a, b = mechanism.curve(0.0, scope=scope).worst_edge
+    if isinstance(mechanism, Codebook):
+        return _book_losses_below(mechanism, a, b, scope, interval, count)
     pair = NeighborGraph.from_edges([a, b], [(a, b)])
     laws = mechanism.output.take([mechanism.classes.labels.index(a), mechanism.classes.labels.index(b)])
     steps = np.unique(np.concatenate([np.arange(0, count, max(1, count // 500)), [count]]))
-    least = [edge_brackets(laws, pair, float(e), notion="pdp", scope=scope)[0] for e in steps * interval]
-    # (the value, least, most) of the one direction from a to b; a table has one for both.
-    lower = np.exp([float(one[0, 1] if np.ndim(one) == 2 else one[1]) for one in least]) * (1 - 2.0**-50)
-    tails = np.minimum.accumulate(lower)
-    mass = tails - np.append(tails[1:], 0.0)
-    return {int(step): float(p) for step, p in zip(steps, mass, strict=True) if p > 0}
+
+    def ends(notion: str) -> FloatArray:
+        """(steps, 2) least and most of Pr(L > ε) or Pr(|L| > ε), of the one direction from a to b."""
+        found = [edge_brackets(laws, pair, float(e), notion=notion, scope=scope)[0] for e in steps * interval]
+        # A table has one figure for both directions.
+        logs = np.array([one[0, 1:] if np.ndim(one) == 2 else one[1:] for one in found])
+        return np.asarray(np.exp(logs) * (1 + np.array([-(2.0**-50), 2.0**-50])))
+
+    over, outside = ends("pdp")[:, 0], ends("pdp-two-sided")[:, 1]
+    # Pr(L ≥ −ε) = 1 − Pr(L < −ε), and Pr(L < −ε) = Pr(|L| > ε) − Pr(L > ε).
+    down = np.maximum(1.0 - (outside - over) - 2.0**-50, 0.0)[:0:-1]
+    tails = np.concatenate([down, over])
+    tails = np.maximum.accumulate(tails[::-1])[::-1]
+    mass = (tails - np.append(tails[1:], 0.0)) * (1 - 2.0**-40)
+    at = np.concatenate([-steps[:0:-1], steps])
+    return {int(step): float(p) for step, p in zip(at, mass, strict=True) if p > 0}
+
+
+def _book_losses_below(book: Codebook, a: str, b: str, scope: str, interval: float, count: int) -> dict[int, float]:
+    """The same from the stored odds of two labels: finitely many losses."""
+    (group, i), (_, j) = book.place(a), book.place(b)
+    ours, theirs = (group.counts[row] / float(sum(group.counts[row].tolist())) for row in (i, j))
+    losses, odds = np.log(ours / theirs), ours
+    if scope == "table":
+        losses, odds = (losses[:, None] - losses[None, :]).ravel(), np.outer(ours, theirs).ravel()
+    steps = np.minimum(np.floor((losses - 1e-13 * (1.0 + np.abs(losses))) / interval), count).astype(int)
+    kept = steps >= -count
+    found = np.bincount(steps[kept] + count, weights=odds[kept] * (1 - 2.0**-40))
+    return {int(step) - count: float(p) for step, p in enumerate(found) if p > 0}

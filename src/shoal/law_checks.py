@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
 #: Of all verdicts of a kind together.
 LEVEL = 0.01
-#: Draws from which the law of a statistic is continued.
-DRAWS = 1000
+#: Draws from which the law of a statistic is continued, and how many are in memory at a time.
+DRAWS, BLOCK = 1000, 50
+#: Rows of a label that are tested.
+SIZES = (12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 #: A spread or a distance between two laws of the loss that is worth a warning, beyond chance.
 SIZE = 0.1
 SEED = 20_250_101
@@ -167,11 +170,10 @@ def check_laws(
     factors = np.linalg.cholesky(covs)
     log_size = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1) + 0.5 * k * math.log(2 * math.pi)
     nearest = _closest(means, covs)
-    rng = np.random.default_rng(SEED)
-    null = _Null(k, rng)
+    rng = np.random.default_rng(SEED + 1)
     all_observed, all_promised = [], []
     for i, (others, rows) in enumerate(samples):
-        gaussian_p[i], kurtosis[i] = null.test(np.concatenate([rows, others]))
+        gaussian_p[i], kurtosis[i] = _tested(np.concatenate([rows, others]))
         m = len(rows)
         if m == 0:
             continue
@@ -224,39 +226,34 @@ def _closest(means: FloatArray, covs: FloatArray) -> IndexArray:
     return closest
 
 
-class _Null:
-    """The two statistics, and their laws under a Gaussian, simulated once for each number of rows."""
+def _tested(rows: FloatArray) -> tuple[float, float]:
+    """p-value, NaN for too few rows, and the excess kurtosis as a share."""
+    from scipy import stats
 
-    def __init__(self, n_dims: int, rng: np.random.Generator) -> None:
-        self.n_dims = n_dims
-        self.rng = rng
-        self.laws: dict[int, list[tuple[float, float, float]]] = {}
+    k = rows.shape[1]
+    # The largest of a few sizes that these rows fill: one simulation serves many labels.
+    size = max((s for s in SIZES if 2 * k + 4 <= s <= len(rows)), default=0)
+    if size == 0:
+        return math.nan, math.nan
+    found = _statistics(rows[None, :size])
+    if found is None:
+        return 0.0, math.nan
+    (high, low), (skewed, _) = (
+        (float(law.sf(one[0])), float(law.cdf(one[0])))
+        for one, law in zip(found, (stats.pearson3(s, m, d) for m, d, s in _null_laws(size, k)), strict=True)
+    )
+    return min(2 * min(2 * high, 2 * low, skewed), 1.0), float(np.exp(found[0][0])) / (k * (k + 2)) - 1
 
-    def test(self, rows: FloatArray) -> tuple[float, float]:
-        """p-value, NaN for too few rows, and the excess kurtosis as a share."""
-        from scipy import stats
 
-        size = self._size(len(rows))
-        if size == 0:
-            return math.nan, math.nan
-        found = _statistics(rows[None, :size])
-        if found is None:
-            return 0.0, math.nan
-        if size not in self.laws:
-            drawn = _statistics(self.rng.standard_normal((DRAWS, size, self.n_dims)))
-            assert drawn is not None
-            self.laws[size] = [(float(x.mean()), float(x.std()), float(stats.skew(x))) for x in drawn]
-        (high, low), (skewed, _) = (
-            (float(law.sf(one[0])), float(law.cdf(one[0])))
-            for one, law in zip(found, (stats.pearson3(s, m, d) for m, d, s in self.laws[size]), strict=True)
-        )
-        k = self.n_dims
-        return min(2 * min(2 * high, 2 * low, skewed), 1.0), float(np.exp(found[0][0])) / (k * (k + 2)) - 1
+@cache
+def _null_laws(size: int, n_dims: int) -> tuple[tuple[float, float, float], ...]:
+    """Mean, deviation and skewness of the two statistics of so many Gaussian rows, simulated."""
+    from scipy import stats
 
-    def _size(self, rows: int) -> int:
-        """The largest of a few sizes that these rows fill: one simulation serves many labels."""
-        sizes = [s for s in (12, 16, 24, 32, 48, 64, 96, 128, 192, 256) if s <= rows and s >= 2 * self.n_dims + 4]
-        return max(sizes, default=0)
+    rng = np.random.default_rng(SEED)
+    parts = [_statistics(rng.standard_normal((BLOCK, size, n_dims))) for _ in range(DRAWS // BLOCK)]
+    drawn = [np.concatenate(one) for one in zip(*(part for part in parts if part is not None), strict=True)]
+    return tuple((float(x.mean()), float(x.std()), float(stats.skew(x))) for x in drawn)
 
 
 def _statistics(samples: FloatArray) -> tuple[FloatArray, FloatArray] | None:

@@ -39,11 +39,14 @@ from shoal.noise.factor import JITTER, jittered
 from shoal.noise.grid import Grid
 from shoal.noise.precision import UP, edge_loss, label_tv
 from shoal.noise.source import standard_normals
+from shoal.notebook import axes_or_new, draw_deltas, table
 from shoal.output import moved_covs, moved_means
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Edges up to which a notebook computes a certificate to show it.
 SHOWN_EDGES = 20_000
+#: Answers whose noise is in memory at a time.
+DRAWN = 4096
 
 
 class Ending(StrEnum):
@@ -183,9 +186,13 @@ class Mechanism:
         (2, 1)
         """
         answers, positions = self._request(q, label)
-        self.refuse_excluded(np.atleast_2d(answers), positions, "q")
+        rows = np.atleast_2d(answers)
+        self.refuse_excluded(rows, positions, "q")
         exact = self._exact  # refuses what cannot be drawn before anything is
-        out = exact.released(np.atleast_2d(answers), positions, standard_normals(answers.size))
+        out = np.empty(rows.shape)
+        for start in range(0, len(rows), DRAWN):
+            part = slice(start, start + DRAWN)
+            out[part] = exact.released(rows[part], positions[part], standard_normals(rows[part].size))
         return out.reshape(answers.shape)
 
     def prepare(self) -> None:
@@ -253,14 +260,10 @@ class Mechanism:
             )
 
     def position(self, label: Any) -> int:
-        found = self.places.get(str(label))
+        found = self.classes.places.get(str(label))
         if found is None:
             raise InputError("label is not one of this mechanism's labels")
         return found
-
-    @cached_property
-    def places(self) -> dict[str, int]:
-        return {name: i for i, name in enumerate(self.classes.labels)}
 
     # ------------------------------------------------------------------ how private it is
 
@@ -389,7 +392,7 @@ class Mechanism:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over every parameter and the graph: the mechanism's name wherever it is recorded."""
-        return mechanism_file.digest(self)
+        return archive.digest(*mechanism_file.parts(self))
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle.
@@ -408,7 +411,7 @@ class Mechanism:
 
     def to_bytes(self) -> bytes:
         """The content of the file that :meth:`save` writes."""
-        return mechanism_file.content(self)
+        return archive.packed(*mechanism_file.parts(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Mechanism:
@@ -446,8 +449,6 @@ class Mechanism:
 
     def _repr_html_(self) -> str:
         """What it promises and spends; the certificate of a large graph only once it has been computed."""
-        from shoal.notebook import table
-
         known = "certificate" in self.__dict__ or self.graph.n_edges <= SHOWN_EDGES
         epsilons = sorted({float(e) for e in self.epsilon})
         rows = [
@@ -464,8 +465,6 @@ class Mechanism:
 
         ``epsilon`` is a grid; by default from 0 to three times the design's.
         """
-        from shoal.notebook import axes_or_new, draw_deltas
-
         if epsilon is None:
             epsilon = np.linspace(0.0, 3.0 * (float(self.epsilon.max(initial=0.0)) or 1.0), 25)
         grid, _ = validation.grid(epsilon=epsilon)

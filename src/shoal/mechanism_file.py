@@ -24,18 +24,6 @@ FORMAT = "shoal mechanism"
 OPTIONAL = ("gain", "mean_grid")
 
 
-def digest(mechanism: Mechanism) -> str:
-    """SHA-256 over every parameter and the graph."""
-    arrays, header = _parts(mechanism)
-    return archive.digest(header, arrays)
-
-
-def content(mechanism: Mechanism) -> bytes:
-    """What :meth:`Mechanism.save` writes."""
-    arrays, header = _parts(mechanism)
-    return archive.packed(header, arrays)
-
-
 def fields(content: bytes, name: str) -> dict[str, Any]:
     """The fields of a mechanism from the content of its file; ``name`` is what messages call it."""
     header, arrays = archive.unpacked(content, FORMAT, VERSION, name)
@@ -48,7 +36,15 @@ def fields(content: bytes, name: str) -> dict[str, Any]:
     return found
 
 
-def _parts(mechanism: Mechanism) -> tuple[dict[str, FloatArray], dict[str, Any]]:
+def law_arrays(classes: GaussianClasses) -> dict[str, FloatArray]:
+    """All that is stored of laws, and what is known of their errors."""
+    stored = {"variances": classes.stored_variances} if classes.is_diagonal else {"covs": classes.stored_covs}
+    errors = {} if classes.errors is None else dict(zip(("cov_error", "mean_error"), classes.errors, strict=True))
+    return {"means": classes.means, **stored, **errors}
+
+
+def parts(mechanism: Mechanism) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of the file: every parameter and the graph."""
     classes = mechanism.classes
     arrays: dict[str, Any] = {
         "means": classes.means,
@@ -60,12 +56,7 @@ def _parts(mechanism: Mechanism) -> tuple[dict[str, FloatArray], dict[str, Any]]
         "weights": mechanism.weights,
         "history": mechanism.history,
     }
-    if classes.is_diagonal:
-        arrays["variances"] = classes.stored_variances
-    else:
-        arrays["covs"] = classes.stored_covs
-    if classes.errors is not None:
-        arrays["cov_error"], arrays["mean_error"] = classes.errors
+    arrays |= law_arrays(classes)
     for name in OPTIONAL:
         if getattr(mechanism, name) is not None:
             arrays[name] = getattr(mechanism, name)
@@ -87,7 +78,7 @@ def _parts(mechanism: Mechanism) -> tuple[dict[str, FloatArray], dict[str, Any]]
         header["outside"] = mechanism.outside
     if mechanism.ending.name != "COMPLETE":
         header["ending"] = mechanism.ending.name
-    return arrays, header
+    return header, arrays
 
 
 def _fields(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:

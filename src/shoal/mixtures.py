@@ -24,7 +24,7 @@ from shoal import validation
 from shoal.accounting.curve import edge_brackets, exp_up, round_up
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
-from shoal.estimates import names_of
+from shoal.estimates import labeled
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
 from shoal.mechanism import Mechanism
@@ -100,12 +100,9 @@ class GaussianMixtureClasses:
         """
         from sklearn.mixture import GaussianMixture
 
-        rows = validation.array(ndim=2, samples=samples)
-        names = names_of(labels)
+        rows, names = labeled(samples, labels)
         most = validation.count(n_components=n_components)
         seed = validation.count(seed=seed, at_least=0)
-        if len(names) != len(rows):
-            raise InputError(f"labels must hold one label for each of the {len(rows)} rows of samples")
         found = tuple(np.unique(names).tolist())
         if len(found) < 2:
             raise InputError("labels must name at least two labels: with one there is nothing to hide it among")

@@ -148,7 +148,7 @@ def _families(classes: GaussianClasses, labels: IndexArray, moving: IndexArray) 
     """Families of labels that vary in the same entries and agree in the others, each with all labels on its support."""
     if len(moving) == 0:
         return [(labels, Family(labels, None, moving))]
-    part = _restricted(classes, labels, moving)
+    part = classes.restricted(labels, moving)
     if part.is_diagonal:
         return [(labels, Family(labels, part, moving))]
     certain = part.condition * (DOUBTFUL * len(moving) * EPS) < 1
@@ -191,18 +191,7 @@ def _family(
 ) -> tuple[IndexArray, Family]:
     """All labels on one support, and their family: those whose law of the pivots (None: all) can be whitened."""
     chosen = np.arange(len(moving)) if pivots is None else pivots
-    inside = part if pivots is None and len(rows) == len(labels) else _restricted(part, rows, chosen)
+    inside = part if pivots is None and len(rows) == len(labels) else part.restricted(rows, chosen)
     able = np.flatnonzero(np.broadcast_to(np.isfinite(inside.condition), (len(rows),)))
     laws = inside if len(able) == len(rows) else inside.take(able) if len(able) else None
     return labels[rows], Family(labels[rows[able]], laws, moving[chosen], spread)
-
-
-def _restricted(classes: GaussianClasses, labels: IndexArray, entries: IndexArray) -> GaussianClasses:
-    """The laws of some entries for some labels; a shared covariance stays shared."""
-    means = classes.means[np.ix_(labels, entries)]
-    rows = np.zeros(1, dtype=np.intp) if classes.is_shared else labels
-    if classes.is_diagonal:
-        variances = classes.stored_variances[np.ix_(rows, entries)]
-        return GaussianClasses.diagonal(means, variances[0] if classes.is_shared else variances)
-    covs = classes.stored_covs[np.ix_(rows, entries, entries)]
-    return GaussianClasses(means, covs[0] if classes.is_shared else covs)

@@ -7,7 +7,7 @@ prints the value itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,17 @@ def grid(*, at_least: float | None = 0.0, **named: Any) -> tuple[FloatArray, boo
     if at_least is not None and (values < at_least).any():
         raise InputError(f"{name} must be at least {at_least:g}")
     return values, scalar
+
+
+def by_label(names: Sequence[str], **named: Any) -> Any:
+    """What a mapping from labels says, in the order of their ``names``; anything else as it is."""
+    name, value = _single(named)
+    if not isinstance(value, Mapping):
+        return value
+    known = {str(key): one for key, one in value.items()}
+    if set(known) != set(names):
+        raise InputError(f"{name} must name every label exactly once")
+    return [known[one] for one in names]
 
 
 def labels(n: int, value: Sequence[Any] | None, **_: Any) -> tuple[str, ...]:

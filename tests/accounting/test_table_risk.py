@@ -102,7 +102,7 @@ def test_a_table_tells_no_less_than_a_row_and_no_more_than_the_theorem(n, k, gap
     assert table.success_upper <= bound_of(classes) * (1 + 1e-9)
     # The estimate by itself, without the theorem: its lower end must lie below the bound.
     estimate = risks._row_confidence(classes, 2000, np.random.default_rng(seed))
-    mean, half = risks._interval(estimate, 1e-4)
+    mean, half = risks.bernstein_interval(estimate, 1e-4)
     assert mean - half <= bound_of(classes)
 
 
@@ -149,7 +149,7 @@ def test_the_theorem_holds_on_any_graph(kind):
     }[kind]
     graph = shoal.NeighborGraph.from_edges(classes.labels, [(str(a), str(b)) for a, b in pairs])
     truth = risks._row_confidence(classes, 4000, np.random.default_rng(2))
-    mean, half = risks._interval(truth, 1e-6)
+    mean, half = risks.bernstein_interval(truth, 1e-6)
     assert mean - half <= bound_of(classes, graph)
     assert bound_of(classes, graph) < 1.0
     found = identification_risk(classes, graph, scope="table")

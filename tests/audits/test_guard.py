@@ -19,7 +19,7 @@ def test_more_training_brings_the_plausible_deltas_to_the_promise():
     mechanism = cases.random_laws("transport")
     widths = []
     for n in (20, 200, 20_000):
-        guard = shoal.model_guard(mechanism, n, n_draws=60)
+        guard = shoal.model_guard(mechanism, n, n_draws=30)
         widths.append(guard.quantiles[0.95] - guard.quantiles[0.05])
     assert widths[0] > 2 * widths[1] > 4 * widths[2] > 0
     assert guard.quantiles[0.5] == pytest.approx(guard.promise, rel=0.2)
@@ -27,7 +27,7 @@ def test_more_training_brings_the_plausible_deltas_to_the_promise():
 
 
 def test_little_training_shows_a_worse_delta_than_promised():
-    guard = shoal.model_guard(cases.random_laws("transport"), 20, n_draws=60)
+    guard = shoal.model_guard(cases.random_laws("transport"), 20, n_draws=30)
     assert guard.delta_at_confidence > 1.5 * guard.promise
     assert guard.share_above > 0.5
     assert guard.delta_at_confidence >= guard.quantiles[0.95]
@@ -47,7 +47,7 @@ def test_plausible_laws_have_the_posterior_moments():
     n, k = 30, 3
     rng = np.random.default_rng(1)
     estimates = _estimates(classes, n)
-    draws = [_plausible(classes, estimates, rng) for _ in range(4000)]
+    draws = [_plausible(classes, estimates, rng) for _ in range(1500)]
     covs = np.mean([c for _, c in draws], axis=0)
     scale = (n - 1) / (n - 1 - k - 1)
     assert covs == pytest.approx(scale * classes.covs, abs=0.03 * np.abs(classes.covs).max())

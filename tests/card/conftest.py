@@ -37,10 +37,10 @@ def release() -> dict[str, Any]:
         name: shoal.design(classes, graph, method=name, rho=0.9 * dearest, **options)
         for name in ("none", "white", "paper", "center")
     }
-    budgets = dearest * np.array([0.1, 0.4, 0.65, 0.9])
+    budgets = dearest * np.array([0.1, 0.5, 0.9])
     frontier = shoal.frontier(classes, graph, method=["white", "center"], rho=budgets, **options)
     answers = forecasts.answer("trajectory", np.random.default_rng(5).standard_normal(classes.means.shape))
-    found = shoal.audit(mechanism, n_samples=200, repeats=2)
+    found = shoal.audit(mechanism, n_samples=100, repeats=2)
     guard = shoal.model_guard(mechanism, forecasts, query="trajectory", n_draws=20, fitted_on_private_data=True)
     card = shoal.release_card(
         mechanism, query="trajectory", unit="household", forecasts=forecasts, audit=found, guard=guard

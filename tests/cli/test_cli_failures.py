@@ -61,7 +61,7 @@ def test_unknown_household(meters, tmp_path):
     out = tmp_path / "x"
     refused("run", meters, "--out", out, *SMALL, "--household", "H9999", code=2, says="no household 'H9999'")
     some = [word for name in ("H0001", "H0002", "H0005", "H0007") for word in ("--household", name)]
-    refused("fit", out, *some[:4], code=2, says="2 usable household(s), and a crowd has at least 4")
+    refused("fit", out, *some[:4], code=2, says="2 can be used, and a crowd has at least 4")
     done = call("fit", out, *some, "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 4

@@ -318,7 +318,7 @@ def test_a_file_whose_odds_exceed_its_epsilon_is_refused_even_when_sealed_anew(t
     from shoal.codebooks import codebook_file
 
     book = made(5, 0, 2.0)
-    header, arrays = codebook_file._parts(book)
+    header, arrays = codebook_file.parts(book)
     shoal.Codebook.from_bytes(archive.packed(header, arrays))
     with pytest.raises(shoal.InputError, match="no codebook has"):
         shoal.Codebook.from_bytes(archive.packed({**header, "epsilon": 1.999}, arrays))

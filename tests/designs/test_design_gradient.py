@@ -9,7 +9,7 @@ from design_cases import Array, family, random_covs
 from shoal import GaussianClasses, NeighborGraph
 from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import edge_gradients, edge_values, empty_trace
-from shoal.designs.descent import _Layout, _smoothed
+from shoal.designs.descent import _fixed, _Layout, _smoothed
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
 
@@ -22,7 +22,8 @@ def value_and_gradient(
     """ln δ of both directions, or of the one of a table; gradients [direction, label] in covariances and means."""
     k = means.shape[1]
     trace, out = empty_trace(1, k), np.empty((1, directions))
-    epsilons, factors = np.full((1, directions), epsilon), np.linalg.cholesky(covs)
+    epsilons, factors = np.full((1, directions), epsilon), _fixed(np.linalg.cholesky(covs))
+    means, covs = _fixed(means), _fixed(covs)
     edge_values(NOTIONS[notion], epsilons, factors, covs, means, PAIR, trace, out)
     by_cov, by_mean = np.zeros((directions, 2, k, k)), np.zeros((directions, 2, k))
     for direction in range(directions):

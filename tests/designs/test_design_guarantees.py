@@ -32,7 +32,7 @@ def designs(classes: GaussianClasses, graph: NeighborGraph, share: float, option
         rho = rho + options["noise_floor"]
     methods = [m for m in METHODS if not (m == "none" and "noise_floor" in options)]
     epsilon = options.pop("epsilon", 1.0)
-    return {m: shoal.design(classes, graph, m, epsilon, rho, iterations=6, **options) for m in methods}
+    return {m: shoal.design(classes, graph, m, epsilon, rho, iterations=4, **options) for m in methods}
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -65,7 +65,7 @@ def test_above_the_price_of_perfection(name: str) -> None:
     rho = 1.5 * shoal.perfect_rho(classes, graph) + options.get("noise_floor", 0.0)
     epsilon = options.pop("epsilon", 1.0)
     for method in ("center", "transport"):
-        mechanism = shoal.design(classes, graph, method, epsilon, rho, iterations=6, **options)
+        mechanism = shoal.design(classes, graph, method, epsilon, rho, iterations=4, **options)
         ideal = mechanism.curve(np.min(epsilon), mechanism.notion)
         assert ideal.delta_upper < 1e-100  # what the rounding of the stored parameters leaves open
         assert mechanism.certificate.delta_upper < 1e-20  # what finite precision leaves open
@@ -134,7 +134,7 @@ def test_certificate_by_monte_carlo(method: str) -> None:
 def test_certificate_of_constants_by_monte_carlo() -> None:
     classes = GaussianClasses.deterministic([[0.0, 0.0], [1.0, 0.5], [0.2, 1.5]])
     graph = NeighborGraph.complete(classes.labels)
-    mechanism = shoal.design(classes, graph, "transport", 1.0, 0.5 * shoal.perfect_rho(classes, graph), iterations=20)
+    mechanism = shoal.design(classes, graph, "transport", 1.0, 0.5 * shoal.perfect_rho(classes, graph), iterations=8)
     a, b = (classes.labels.index(name) for name in mechanism.certificate.worst_edge)
     released = mechanism.sample(np.tile(classes.means[a], (200_000, 1)), a, seed=4)
     law = mechanism.output
@@ -146,7 +146,7 @@ def test_certificate_of_constants_by_monte_carlo() -> None:
 
 def test_equal_seeds_give_equal_mechanisms() -> None:
     classes, graph = family(3, 4, 3)
-    first, second = (shoal.design(classes, graph, "transport", 1.0, 0.3, seed=5, iterations=15) for _ in range(2))
+    first, second = (shoal.design(classes, graph, "transport", 1.0, 0.3, seed=5, iterations=5) for _ in range(2))
     for name in ("shift", "gain", "noise_cov"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
 

@@ -15,6 +15,7 @@ from releasing import answer, point, trajectory
 
 from shoal import BudgetError, InputError, Ledger, Mechanism, NeighborGraph, mechanism_bound
 from shoal.ledger import books as books_module
+from shoal.ledger import charging
 from shoal.ledger.storage import Transaction
 
 LABELS = ["h0", "h1", "h2"]
@@ -299,3 +300,49 @@ def test_many_labels_go_through_in_blocks(ledger: Ledger) -> None:
     seen = ledger.overview()
     assert (seen.labels, seen.releases, seen.entries) == (1200, 1200, ledger.head.seq)
     assert json.loads(ledger.entries()[-1].payload)["label"] == labels[-1]
+
+
+@pytest.mark.parametrize(
+    "whose", [{}, {"label": "h2"}, {"group": "two", "members": ["h0", "h2"]}], ids=["all", "label", "group"]
+)
+def test_many_are_decided_at_once_as_one_by_one(
+    whose: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several answers about each of two pairs: bounds may let them through together; nothing else changes by it."""
+    plain = point(4)
+    pairs = NeighborGraph.from_edges(plain.classes.labels, [("h0", "h1"), ("h2", "h3")])
+    mechanism = dataclasses.replace(plain, graph=pairs, epsilon=np.ones(2))
+    labels = [name for name in pairs.labels for _ in range(5)]
+    ids = [str(i) for i in range(5)] * 4
+    true = np.array([answer(mechanism, name) for name in labels])
+    drawn, bound = mechanism.release(true, labels), mechanism_bound(mechanism, 1.0)
+    ends = []
+    for number, delta in enumerate((1e-9, 1e-3, 3e-3, 0.01, 0.03, 0.5)):
+        found = []
+        for at_once in (True, False):
+            with monkeypatch.context() as patched, Ledger.open(tmp_path / f"{number} {at_once}.db") as ledger:
+                if not at_once:
+                    patched.setattr(charging, "all_settled", lambda *_: False)
+                ledger.budget(1.0, 0.9)
+                ledger.budget(1.0, float(delta), **whose)
+                try:
+                    ledger.charge(mechanism, true, drawn, labels, query_ids=ids, bounds=bound)
+                    found.append((True, [a.spent for a in ledger.spent()]))
+                except BudgetError as error:
+                    found.append((False, str(error)))
+        assert found[0] == found[1]
+        ends.append(found[0][0])
+    assert ends == sorted(ends), "what a budget lets through, a larger one does"
+    assert {True, False} == set(ends)
+
+
+def test_many_small_answers_are_looked_at_together(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = point(gap=0.01)
+    labels = [name for name in LABELS for _ in range(4)]
+    true, drawn = asked(mechanism, labels)
+    with monkeypatch.context() as patched:
+        patched.delattr(books_module.Books, "within")
+        ids = [str(i) for i in range(4)] * 3
+        ledger.charge(mechanism, true, drawn, labels, query_ids=ids, bounds=mechanism_bound(mechanism, 1.0))
+    assert ledger.spent()["h0"].releases == 4
+    assert ledger.verify()

@@ -16,7 +16,7 @@ from releasing import answer, benchmark, point
 
 import shoal
 from shoal import BudgetError, Ledger, Mechanism
-from shoal.ledger import answering
+from shoal.ledger import charging
 from shoal.ledger import ledger as ledger_module
 from shoal.ledger.journal import Journal
 from shoal.ledger.storage import Transaction
@@ -155,9 +155,9 @@ def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charg
     def work() -> None:
         own = Ledger.open(url)
         if instant == "locked":
-            ledger_module.answered = die  # type: ignore[assignment]
+            ledger_module.charged = die  # type: ignore[assignment]
         elif instant == "drawn":
-            after(answering, "drawn")
+            after(charging, "_drawn")
         elif instant == "inserted":
             run = Transaction.run
 
@@ -168,7 +168,7 @@ def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charg
 
             Transaction.run = stop  # type: ignore[method-assign]
         elif instant == "appended":
-            after(Journal, "append")
+            after(Journal, "extend")
         else:
             after(Ledger, "release_many")
         shown = own.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")

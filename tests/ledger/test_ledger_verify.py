@@ -59,11 +59,7 @@ def rewritten(ledger: Ledger, change: Callable[[list[tuple[str, dict[str, Any]]]
         head = entry.head
     unguarded(ledger, "DELETE FROM entries")
     with ledger._storage.writing() as transaction:
-        for entry in chain:
-            transaction.run(
-                journal._INSERT, **{f: getattr(entry, f) for f in ("seq", "kind", "payload", "previous", "hash")},
-                **entry.columns(),
-            )  # fmt: skip
+        transaction.insert("entries", *(vars(entry) | entry.columns() for entry in chain))
         transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
 
 

@@ -61,7 +61,6 @@ def test_small_noise_does_not_cancel() -> None:
 def test_summaries_and_refusals() -> None:
     result = power_error(np.zeros((3, 2)), 0.0, [0.1, 0.2])
     np.testing.assert_allclose(result.rmse**2, result.mse)
-    assert result.by_household.shape == (3,)
     assert result.by_step.shape == (2,)
     with pytest.raises(InputError, match="noise_var"):
         power_error([[0.0]], 0, -1)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import InputError
-from shoal.meters.quality import QualityWarning, check_quality, repair
+from shoal.meters.quality import QualityWarning, repair
 from shoal.meters.readings import meter_readings, read_meters
 
 Write = Callable[..., Path]
@@ -258,7 +258,7 @@ def test_warns_when_something_was_done(tmp_path: Path) -> None:
 
 def test_zero_and_flat_meters_are_kept_and_marked() -> None:
     frame = long_frame(1).with_columns(kw=pl.lit(0.0))
-    table = check_quality(frame)
+    table = repair(frame).quality
     assert table["zeros"].to_list() == [8]
     assert table["flat"].to_list() == [True]
 
@@ -312,7 +312,7 @@ def test_bad_arguments(write: Write, tmp_path: Path) -> None:
         pl.DataFrame({"household": ["a"], "timestamp": ["x"], "kw": [1]}),
     ):
         with pytest.raises(InputError, match="readings"):
-            check_quality(frame)
+            repair(frame)
 
 
 def test_wall_clock_and_zoned_files_do_not_mix(write: Write) -> None:

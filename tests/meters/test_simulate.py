@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from shoal.errors import InputError
-from shoal.meters.quality import check_quality
+from shoal.meters.quality import repair
 from shoal.meters.simulate import REGISTERS, simulate_meters
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -92,7 +92,7 @@ def test_a_household_depends_on_seed_and_number_alone() -> None:
 def test_steps(step: int) -> None:
     frame = simulate_meters(2, 2, step_minutes=step, start="2024-03-30")
     assert len(frame) == 2 * 2 * 1440 // step
-    table = check_quality(frame)
+    table = repair(frame).quality
     assert table["verdict"].to_list() == ["ok", "ok"]
     assert frame.schema == {"household": pl.String, "timestamp": pl.Datetime("us"), "kw": pl.Float64}
 

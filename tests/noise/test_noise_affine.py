@@ -48,16 +48,25 @@ def parameters(seed: int, k: int, spread: float) -> dict[str, FloatArray]:
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([0.0, 4.0, 120.0]), st.booleans())
-def test_exact(seed: int, k: int, spread: float, tiny: bool) -> None:
+@given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([0.0, 4.0, 120.0]), st.booleans(), st.booleans())
+def test_exact(seed: int, k: int, spread: float, tiny: bool, diagonal: bool) -> None:
     params = parameters(seed, k, spread)
+    if diagonal:
+        params["noise_cov"] *= np.eye(k)
     rng = np.random.default_rng(seed + 1)
     std = np.sqrt(np.maximum(np.diagonal(params["noise_cov"], axis1=1, axis2=2), 1e-200))
     exact = ExactMap.of(**params, grid=Grid.of(params["means"], std))
+    assert exact.diagonal == (diagonal or k == 1)
+    answers, normals = [], []
     for label in range(3):
         answer = params["means"][label] * rng.uniform(0.5, 1.5, k) * (1e-290 if tiny else 1.0)
         z = [int(v) << 60 for v in rng.integers(-(2**62), 2**62, k)]
         assert exact.indices(answer.tolist(), label, z) == by_fractions(exact, params, answer, label, z)
+        answers.append(answer)
+        normals += z
+    together = np.ldexp(exact.released(np.array(answers), range(3), normals), -np.array(exact.grid.exponents))
+    for label, answer in enumerate(answers):
+        assert together[label].tolist() == exact.indices(answer.tolist(), label, normals[label * k : (label + 1) * k])
 
 
 @pytest.mark.parametrize("spread", [0.0, 4.0])

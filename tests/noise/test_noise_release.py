@@ -61,6 +61,16 @@ def zeros(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # ------------------------------------------------------------------ the law
 
 
+def test_noise_is_drawn_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer has its own normals, and its own label, wherever a block ends."""
+    mechanism, asked = mixed(), zeros(monkeypatch)
+    rows, labels = np.random.default_rng(0).normal(size=(5, 2)), ["0", "1", "0", "1", "1"]
+    together = mechanism.release(rows, labels)
+    monkeypatch.setattr(mechanism_module, "DRAWN", 2)
+    assert mechanism.release(rows, labels).tolist() == together.tolist()
+    assert asked == [10, 4, 4, 2]
+
+
 @pytest.mark.parametrize("label", ["0", "1"])
 def test_law_of_released_answers(label: str) -> None:
     """Given q: the stated mean and covariance, and normal in every direction tried. Errors at 1 in 10⁶."""

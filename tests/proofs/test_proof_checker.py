@@ -85,7 +85,7 @@ def test_laws_are_checked_by_another_route(k: int, scope: str) -> None:
     classes = pair(k, k)
     for epsilon in (0.0, 1.5):
         proof = shoal.prove(classes, EDGE, epsilon, scope)
-        assert "confirmed" in checked(proof, laws_file.content(classes, PAIRS))
+        assert "confirmed" in checked(proof, archive.packed(*laws_file.parts(classes, PAIRS)))
 
 
 def test_duplicated_eigenvalues_singular_and_equal_laws_are_checked() -> None:
@@ -98,7 +98,7 @@ def test_duplicated_eigenvalues_singular_and_equal_laws_are_checked() -> None:
     same = shoal.GaussianClasses(np.zeros((2, 2)), np.eye(2))
     bounded = shoal.GaussianClasses([[0.0], [0.0]], [[[0.5]], [[1.0]]])
     for classes in (twice, scaled, line, same, bounded):
-        assert "confirmed" in checked(shoal.prove(classes, EDGE, 0.5), laws_file.content(classes, PAIRS))
+        assert "confirmed" in checked(shoal.prove(classes, EDGE, 0.5), archive.packed(*laws_file.parts(classes, PAIRS)))
 
 
 def test_a_flipped_bit_in_any_array_is_refused(proved: tuple[shoal.Mechanism, Proof]) -> None:
@@ -181,7 +181,7 @@ def test_altered_claims_are_refused(proved: tuple[shoal.Mechanism, Proof]) -> No
 
 def test_one_covariance_is_checked_in_closed_form() -> None:
     classes = shoal.GaussianClasses([[0.0, 0.0], [1.0, -0.5]], [[1.0, 0.25], [0.25, 2.0]])
-    content = laws_file.content(classes, PAIRS)
+    content = archive.packed(*laws_file.parts(classes, PAIRS))
     for scope in ("answer", "table"):
         proof = shoal.prove(classes, EDGE, 0.5, scope)
         assert {one.by for one in proof.edges} == {"gaussian"}
@@ -197,7 +197,7 @@ def test_one_covariance_is_checked_in_closed_form() -> None:
     for one in stated["edges"]:
         one["by"] = "gaussian"
     with pytest.raises(checker.Refused, match="stated to be equal"):
-        checked(stated, laws_file.content(other, PAIRS))
+        checked(stated, archive.packed(*laws_file.parts(other, PAIRS)))
 
 
 def test_a_crowd_is_checked() -> None:

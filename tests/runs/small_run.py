@@ -11,7 +11,6 @@ import polars as pl
 import shoal
 from shoal.meters.forecast import Forecasts
 from shoal.runs.config import Config
-from shoal.runs.context import list_of
 from shoal.runs.jobs import Listing
 from shoal.runs.run import Run
 from shoal.runs.stages.release_stage import Shown
@@ -75,7 +74,7 @@ def go(
 
 
 def listing(out: Path, stage: str) -> Listing:
-    return list_of(out, f"{stage}.json")
+    return Listing.read(out / f"{stage}.json", out)
 
 
 def mechanisms(out: Path) -> list[shoal.Mechanism]:
@@ -143,7 +142,7 @@ def assert_released_as_charged(out: Path) -> set[str]:
 
 def digests(out: Path) -> dict[str, dict[str, str]]:
     """Digests of all files of forecasts and mechanisms, by the key of their shard."""
-    return {part.key: part.shard.files for name in ("fit", "design") for part in listing(out, name).parts}
+    return {part.key: part.files for name in ("fit", "design") for part in listing(out, name).parts}
 
 
 def damage(path: str | Path) -> None:

@@ -18,13 +18,14 @@ from shoal.meters.quality import repair
 from shoal.meters.season import fit_season, phases
 from shoal.meters.simulate import simulate_meters
 from shoal.runs import clusters, groups
-from shoal.runs.clusters import ClusterTask, assign_by_center, assign_by_value, fit_centers, write_values
+from shoal.runs.clusters import assign_by_center, assign_by_value, fit_centers, write_values
 from shoal.runs.exchange import gather, scatter
 from shoal.runs.groups import Grouping, form_groups, pack
-from shoal.runs.partition import SimulatedTask, make_simulated_shard
-from shoal.runs.profiles import ProfileTask, make_profiles, mean_days, read_profiles
-from shoal.runs.regroup import ReceiveTask, SendTask, receive, send
+from shoal.runs.partition import make_simulated_shard
+from shoal.runs.profiles import make_profiles, mean_days, read_profiles
+from shoal.runs.regroup import receive, send
 from shoal.runs.shards import read_shard, readings_of, shard_of, write_frame, write_shard
+from shoal.runs.sources import SimulatedMeters
 
 SHARDS, EACH = 4, 30
 
@@ -35,7 +36,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("shards")
     paths = [folder / f"{i}.parquet" for i in range(SHARDS)]
     for i, path in enumerate(paths):
-        make_simulated_shard(SimulatedTask(i * EACH, (i + 1) * EACH, 2, 60, 0, "2024-01-01", str(path)))
+        make_simulated_shard(SimulatedMeters(SHARDS * EACH, 2, 60), i * EACH, (i + 1) * EACH, str(path))
     return paths
 
 
@@ -43,7 +44,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def profiles(shards: list[Path]) -> list[Path]:
     paths = [shard.with_name(f"profile-{shard.name}") for shard in shards]
     for shard, path in zip(shards, paths, strict=True):
-        assert make_profiles(ProfileTask(str(shard), str(path))).households == EACH
+        assert make_profiles(str(shard), str(path)).households == EACH
     return paths
 
 
@@ -52,7 +53,7 @@ def sort_by_center(profiles: list[Path], folder: Path, k: int, seed: int = 0) ->
     fit_centers(profiles, [EACH] * SHARDS, k, centers, seed=seed)
     paths, counts = [folder / f"{i}.arrow" for i in range(SHARDS)], Counter[int]()
     for profile, path in zip(profiles, paths, strict=True):
-        counts.update(dict(assign_by_center(ClusterTask(str(profile), str(centers), str(path))).counts))
+        counts.update(dict(assign_by_center(profile, centers, path).counts))
     return paths, counts
 
 
@@ -196,49 +197,49 @@ def test_small_clusters_join_the_nearest(tmp_path: Path) -> None:
             "cluster": pl.Series([0, 0, 0, 7, 7, 7, 3, 9]),
         }
     )
-    counts = scatter(tmp_path / "s.arrow", rows, "cluster")
+    counts = dict(scatter(tmp_path / "s.arrow", rows, "cluster").counts)
     assert counts == {0: 3, 3: 1, 7: 3, 9: 1}
     found = form_groups([tmp_path / "s.arrow"], counts, tmp_path / "a.parquet", cap=5)
     frame = pl.read_parquet(tmp_path / "a.parquet")
     assert (found.groups, found.joined) == (2, 2)
     assert frame["group"].to_list() == [0, 0, 0, 1, 1, 1, 1, 1]
-    alone = scatter(tmp_path / "s.arrow", rows.with_columns(cluster=pl.int_range(8)), "cluster")
+    alone = dict(scatter(tmp_path / "s.arrow", rows.with_columns(cluster=pl.int_range(8)), "cluster").counts)
     found = form_groups([tmp_path / "s.arrow"], alone, tmp_path / "a.parquet", cap=4)
     assert (found.smallest, found.largest, found.groups) == (4, 4, 2)
-    with pytest.raises(InputError, match=r"crowd: 1 usable household\(s\), and a crowd has at least 2"):
+    with pytest.raises(InputError, match="crowd: 1 can be used, and a crowd has at least 2"):
         form_groups([tmp_path / "s.arrow"], {0: 1}, tmp_path / "a.parquet")
     with pytest.raises(InputError, match="counts: 9 households were counted and 8 found"):
         form_groups([tmp_path / "s.arrow"], alone | {1: 2}, tmp_path / "a.parquet", cap=4)
     with pytest.raises(InputError, match="cap must be at least 3"):
         form_groups([tmp_path / "s.arrow"], alone, tmp_path / "a.parquet", cap=2)
     twice = pl.concat([rows, rows])
+    both = dict(scatter(tmp_path / "s.arrow", twice, "cluster").counts)
     with pytest.raises(InputError, match="in two shards"):
-        form_groups([tmp_path / "s.arrow"], scatter(tmp_path / "s.arrow", twice, "cluster"), tmp_path / "a.parquet")
+        form_groups([tmp_path / "s.arrow"], both, tmp_path / "a.parquet")
 
 
 def test_groups_by_a_column(profiles: list[Path], tmp_path: Path) -> None:
     names, _ = all_points(profiles)
     feeder = [None if i % 10 == 0 else f"F{i % 3}" for i in range(len(names))]
     table = pl.DataFrame({"household": names, "feeder": feeder})
-    assert write_values(table, "feeder", tmp_path / "values.parquet") == 4
+    assert write_values(table, "feeder", tmp_path / "values.parquet").clusters == 4
     paths, counts = [tmp_path / f"{i}.arrow" for i in range(SHARDS)], Counter[int]()
     for profile, path in zip(profiles, paths, strict=True):
-        task = ClusterTask(str(profile), str(tmp_path / "values.parquet"), str(path))
-        counts.update(dict(assign_by_value(task).counts))
+        counts.update(dict(assign_by_value(profile, tmp_path / "values.parquet", path).counts))
     form_groups(paths, counts, tmp_path / "a.parquet", cap=10)
     frame = pl.read_parquet(tmp_path / "a.parquet").join(table, on="household")
     assert frame.group_by("group").agg(pl.col("feeder").n_unique())["feeder"].max() == 1
     assert frame.group_by("group").len()["len"].max() == 9  # 36 households each, in four groups
     table.write_csv(tmp_path / "homes.csv")
-    assert write_values(tmp_path / "homes.csv", "feeder", tmp_path / "again.parquet") == 4
+    assert write_values(tmp_path / "homes.csv", "feeder", tmp_path / "again.parquet").clusters == 4
     for name, told in (("MPAN", None), ("who", "who")):
         other = table.rename({"household": name})
-        assert write_values(other, "feeder", tmp_path / "other.parquet", household=told) == 4
+        assert write_values(other, "feeder", tmp_path / "other.parquet", household=told).clusters == 4
     with pytest.raises(InputError, match=r"lacks the column.*--table-household"):
         write_values(table.rename({"household": "who"}), "feeder", tmp_path / "other.parquet")
     write_values(table.head(50), "feeder", tmp_path / "values.parquet")
-    with pytest.raises(InputError, match="no row for 10 household"):
-        assign_by_value(ClusterTask(str(profiles[1]), str(tmp_path / "values.parquet"), str(paths[1])))
+    with pytest.raises(InputError, match="no row for 10 of those"):
+        assign_by_value(profiles[1], tmp_path / "values.parquet", paths[1])
     for bad, column, message in [
         (table, "postcode", r"lacks the column\(s\) \['postcode'\]"),
         (pl.concat([table, table]), "feeder", "occurs twice"),
@@ -256,10 +257,10 @@ def test_regrouped_shards_hold_everything_once(shards: list[Path], profiles: lis
     sent = [tmp_path / f"sent-{i}.arrow" for i in range(SHARDS)]
     totals = Counter[int]()
     for shard, path in zip(shards, sent, strict=True):
-        totals.update(dict(send(SendTask(str(shard), str(tmp_path / "assignment.parquet"), str(path))).counts))
+        totals.update(dict(send(shard, tmp_path / "assignment.parquet", False, path).counts))
     assert totals == Counter(frame["shard"].to_list())
     made = [tmp_path / f"made-{i}.parquet" for i in range(found.shards)]
-    facts = [receive(ReceiveTask(tuple(map(str, sent)), i, str(path))) for i, path in enumerate(made)]
+    facts = [receive(sent, i, path) for i, path in enumerate(made)]
     assert sum(f.households for f in facts) == SHARDS * EACH
     assert sum(f.groups for f in facts) == found.groups
     assert [f.number for f in facts] == list(range(len(facts)))
@@ -274,7 +275,7 @@ def test_regrouped_shards_hold_everything_once(shards: list[Path], profiles: lis
     for path in made:
         assert read_shard(path)[0]["household"].is_sorted()
     content = made[0].read_bytes()
-    receive(ReceiveTask(tuple(map(str, sent)), 0, str(made[0])))
+    receive(sent, 0, made[0])
     assert made[0].read_bytes() == content
 
 
@@ -284,21 +285,21 @@ def test_regrouping_refuses(shards: list[Path], tmp_path: Path) -> None:
     known = pl.DataFrame({"household": names, "group": 0, "shard": 0}, schema_overrides={"group": pl.Int64})
     write_frame(assignment, known.filter(pl.col("household") != "H0007"))
     with pytest.raises(InputError, match=r"1 household\(s\) have no group; form the groups again$"):
-        send(SendTask(str(shards[0]), str(assignment), str(sent)))
+        send(shards[0], assignment, False, sent)
     write_frame(assignment, known)
-    send(SendTask(str(shards[0]), str(assignment), str(sent)))
+    send(shards[0], assignment, False, sent)
     with pytest.raises(InputError, match="nothing was sent to shard 5"):
-        receive(ReceiveTask((str(sent),), 5, str(tmp_path / "o.parquet")))
+        receive([sent], 5, tmp_path / "o.parquet")
     hourly = repair(simulate_meters(EACH, 2, 30), interval=30)
     write_shard(tmp_path / "half.parquet", shard_of(hourly), hourly.quality, hourly.step)
-    send(SendTask(str(tmp_path / "half.parquet"), str(assignment), str(tmp_path / "half.arrow")))
+    send(tmp_path / "half.parquet", assignment, False, tmp_path / "half.arrow")
     with pytest.raises(InputError, match=r"half\.arrow and sent\.arrow differ"):
-        receive(ReceiveTask((str(sent), str(tmp_path / "half.arrow")), 0, str(tmp_path / "o.parquet")))
+        receive([sent, tmp_path / "half.arrow"], 0, tmp_path / "o.parquet")
     (tmp_path / "broken.arrow").write_bytes(sent.read_bytes()[:300])
     with pytest.raises(InputError, match=r"broken\.arrow cannot be read"):
-        receive(ReceiveTask((str(tmp_path / "broken.arrow"),), 0, str(tmp_path / "o.parquet")))
+        receive([tmp_path / "broken.arrow"], 0, tmp_path / "o.parquet")
     with pytest.raises(InputError, match=r"gone\.parquet cannot be read"):
-        send(SendTask(str(shards[0]), str(tmp_path / "gone.parquet"), str(sent)))
+        send(shards[0], tmp_path / "gone.parquet", False, sent)
     assert not (tmp_path / "o.parquet").exists()
 
 
@@ -306,13 +307,12 @@ def test_shards_without_usable_households_pass_through(shards: list[Path], tmp_p
     rows, step = read_shard(shards[0])
     empty = tmp_path / "empty.parquet"
     write_shard(empty, rows.head(0), readings_of(shards[0]).quality.head(0), step)
-    assert make_profiles(ProfileTask(str(empty), str(tmp_path / "p.parquet"))).households == 0
+    assert make_profiles(str(empty), str(tmp_path / "p.parquet")).households == 0
     np.save(tmp_path / "c.npy", np.zeros((2, 24)))
-    task = ClusterTask(str(tmp_path / "p.parquet"), str(tmp_path / "c.npy"), str(tmp_path / "s"))
-    assert assign_by_center(task).counts == ()
+    assert assign_by_center(tmp_path / "p.parquet", tmp_path / "c.npy", tmp_path / "s").counts == ()
     assert len(gather([tmp_path / "s"], [0])[0]) == 0
     write_frame(tmp_path / "a.parquet", pl.DataFrame({"household": ["x"], "group": [0], "shard": [0]}))
-    assert send(SendTask(str(empty), str(tmp_path / "a.parquet"), str(tmp_path / "e.arrow"))).counts == ()
+    assert send(empty, tmp_path / "a.parquet", False, tmp_path / "e.arrow").counts == ()
 
 
 def test_bad_profiles(profiles: list[Path], tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_bad_profiles(profiles: list[Path], tmp_path: Path) -> None:
         fit_centers(profiles, [29, *[EACH] * 3], 3, tmp_path / "c.npy")
     np.save(tmp_path / "c.npy", np.zeros((2, 96)))
     with pytest.raises(InputError, match="another metering interval"):
-        assign_by_center(ClusterTask(str(profiles[0]), str(tmp_path / "c.npy"), str(tmp_path / "s")))
+        assign_by_center(profiles[0], tmp_path / "c.npy", tmp_path / "s")
     write_frame(tmp_path / "p.parquet", pl.DataFrame({"household": ["a"], "profile": [1.0]}))
     with pytest.raises(InputError, match=r"p\.parquet must have the columns"):
         read_profiles(tmp_path / "p.parquet")

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.runs.jobs import Part
 from shoal.runs.stages.design_stage import BOUND, bound_of, ledger_bound
-from shoal.runs.store import Shard
+from shoal.runs.store import Part
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def test_a_bound_survives_the_file(family: tuple[shoal.GaussianClasses, shoal.Ne
     bound = ledger_bound(shoal.design(*family, "white", 1.0, 2.0))
     key = "0" * 32
     (tmp_path / f"{key}.{BOUND}").write_text(json.dumps(asdict(bound)))
-    part = Part(str(tmp_path / f"{key}.shoal"), Shard(key, {}, 5))
+    part = Part(str(tmp_path / f"{key}.shoal"), {}, 5)
     assert bound_of(part) == bound
     part.beside(BOUND).write_text("{}")
     with pytest.raises(shoal.InputError, match="is damaged"):

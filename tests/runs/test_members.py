@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import InputError
-from shoal.runs.groups import PlacesTask, places_given
+from shoal.runs.groups import places_given
 from shoal.runs.members import Roster
 
 
@@ -135,7 +135,7 @@ def placed(folder: str, values: dict[str, int] | None) -> dict[str, tuple[int, i
     if values is not None:
         numbers = f"{folder}/values.parquet"
         pl.DataFrame({"household": list(values), "cluster": list(values.values())}).write_parquet(numbers)
-    told = places_given(PlacesTask(paths, f"{folder}/known.parquet", numbers, f"{folder}/out.parquet"))
+    told = places_given(paths, f"{folder}/known.parquet", numbers, f"{folder}/out.parquet")
     rows = {name: (group, shard) for name, group, shard in pl.read_parquet(f"{folder}/out.parquet").iter_rows()}
     assert told.households == len(rows) == 7
     assert {name: rows[name] for name in "abcd"} == {"a": (0, 0), "b": (0, 0), "c": (1, 1), "d": (1, 1)}

@@ -15,22 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import InputError
+from shoal.meters import clock
 from shoal.meters.quality import repair
 from shoal.meters.readings import meter_readings
 from shoal.meters.simulate import simulate_meters
 from shoal.runs import pieces as pieces_module
 from shoal.runs.partition import (
-    ShardTask,
-    SimulatedTask,
     Survey,
-    SurveyTask,
     common_grid,
     make_shard,
     make_simulated_shard,
     survey,
 )
-from shoal.runs.pieces import grid_step, sort_files
+from shoal.runs.pieces import sort_files
 from shoal.runs.shards import quality_path, read_shard, readings_of, shard_of, write_frame, write_shard
+from shoal.runs.sources import SimulatedMeters
 
 ZURICH = "Europe/Zurich"
 Write = Callable[..., Path]
@@ -56,14 +55,14 @@ def partition(
     path: Any, folder: Path, *, shard_size: int = 1000, interval: Any = None, meter: str | None = None, **options: Any
 ) -> list[Path]:
     """Readings shards ``000000.parquet`` ... in ``folder``, from meter files."""
-    grid_step(interval)
+    clock.step(interval)
     folder.mkdir(parents=True, exist_ok=True)
     pieces = sort_files(path, folder / "pieces", shard_size=shard_size, **options)
     numbers = range(pieces.n_shards)
-    grid = common_grid([survey(SurveyTask(pieces, i)) for i in numbers], interval, energy=pieces.energy, meter=meter)
+    grid = common_grid([survey(pieces, i) for i in numbers], interval, energy=pieces.energy, meter=meter)
     paths = [folder / f"{i:06d}.parquet" for i in numbers]
     for i in numbers:
-        make_shard(ShardTask(pieces, i, grid, str(paths[i])))
+        make_shard(pieces, i, grid, str(paths[i]))
     return paths
 
 
@@ -223,11 +222,11 @@ def test_the_grid_is_that_of_the_whole(write: Write, tmp_path: Path) -> None:
     compare(path, tmp_path / "out")
     path = write("a.csv", "id,time,kw", *lines)
     pieces = sort_files(path, tmp_path / "pieces", shard_size=1)
-    surveys = [survey(SurveyTask(pieces, i)) for i in range(3)]
+    surveys = [survey(pieces, i) for i in range(3)]
     grid = common_grid(surveys)
     assert (grid.step_us, grid.phase_us) == (15 * 60 * 10**6, 0)
     assert common_grid(surveys[:1]).phase_us == 7 * 60 * 10**6
-    facts = make_shard(ShardTask(pieces, 0, grid, str(tmp_path / "a.parquet")))
+    facts = make_shard(pieces, 0, grid, str(tmp_path / "a.parquet"))
     assert (facts.households, facts.left_out) == (0, 1)
     assert len(readings_of(tmp_path / "a.parquet").frame) == 0
     with pytest.raises(InputError, match="interval cannot be inferred"):
@@ -237,8 +236,8 @@ def test_the_grid_is_that_of_the_whole(write: Write, tmp_path: Path) -> None:
 def test_simulated_shards_are_stretches_of_the_whole(tmp_path: Path) -> None:
     whole = simulate_meters(9, 2, 30, seed=4)
     for first, last in ((0, 4), (4, 9)):
-        task = SimulatedTask(first, last, 2, 30, 4, "2024-01-01", str(tmp_path / f"{first}.parquet"))
-        assert make_simulated_shard(task).households == last - first
+        source, out = SimulatedMeters(9, 2, 30, 4), str(tmp_path / f"{first}.parquet")
+        assert make_simulated_shard(source, first, last, out).households == last - first
     parts = [readings_of(tmp_path / f"{i}.parquet") for i in (0, 4)]
     assert pl.concat([p.frame for p in parts]).equals(whole)
     assert pl.concat([p.quality for p in parts]).equals(repair(whole).quality)
@@ -313,10 +312,10 @@ def test_lost_pieces_are_named(write: Write, tmp_path: Path) -> None:
     content = pieces.path(0).read_bytes()
     pieces.path(0).write_bytes(content[: len(content) - 40])
     with pytest.raises(InputError, match="shard 0"):
-        survey(SurveyTask(pieces, 0))
+        survey(pieces, 0)
     pieces.path(0).unlink()
     with pytest.raises(InputError, match="shard 0"):
-        survey(SurveyTask(pieces, 0))
+        survey(pieces, 0)
 
 
 def test_bad_arguments(write: Write, tmp_path: Path) -> None:

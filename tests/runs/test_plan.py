@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
 import shoal.runs.plan as planning
@@ -13,7 +15,17 @@ from shoal.errors import InputError
 from shoal.meters.simulate import simulate_meters
 from shoal.runs.config import Config
 from shoal.runs.pieces import extent
-from shoal.runs.plan import STAGES, Units, duration, pilot, plan, size
+from shoal.runs.plan import (
+    STAGES,
+    TABLE_STAGES,
+    Units,
+    duration,
+    pilot,
+    plan,
+    size,
+    table_extent,
+    table_pilot,
+)
 from shoal.runs.sources import SimulatedMeters
 
 SMALL = Config(order=(1, 0), horizon=2, train_days=4, crowd=5, shard_size=100)
@@ -91,6 +103,58 @@ def test_the_disk_is_that_of_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(planning.os, "statvfs", seen)
     plan(SimulatedMeters(50), tmp_path / "not" / "there" / "yet")
     assert asked == [tmp_path]
+
+
+def costs(labels: int, rows: int) -> dict[str, Any]:
+    """A pilot whose stages take 1 s once, 1 ms a label and 0.1 ms a row, and twice that on disk."""
+    cost = 1.0 + 1e-3 * labels + 1e-4 * labels * rows
+    return {"seconds": dict.fromkeys(TABLE_STAGES, cost), "disk": {"shards": 2 * cost, "ledger": 0.0}, "memory": 1e8}
+
+
+@pytest.mark.parametrize(("rows", "pilots"), [(1, 2), (1000, 3)], ids=["constants", "samples"])
+def test_a_table_costs_by_labels_and_rows(
+    rows: int, pilots: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def known(config: Config, entries: int, labels: int, rows: int) -> dict[str, Any]:
+        asked.append(entries)
+        return costs(labels, rows)
+
+    monkeypatch.setattr(planning, "table_pilot", known)
+    monkeypatch.setattr(planning, "_elsewhere", lambda work: work())
+    frame = pl.DataFrame({"who": [f"w{i % 50}" for i in range(50 * rows)], "x": 1.5, "y": 2.5, "word": "a"})
+    made = plan(frame, tmp_path, label="who", workers="processes", cores=2, shard_size=25, crowd=5)
+    assert (made.households, made.readings, made.shards, made.groups) == (50, 50 * rows, 2, 10)
+    assert asked == [2] * pilots
+    each = 50 * (1e-3 + 1e-4 * rows)
+    assert made.seconds["draw"] == pytest.approx(each / 2)
+    assert made.seconds["charge"] == made.seconds["rows"] == pytest.approx(each)
+    assert made.disk == pytest.approx(2 * each)
+    assert "50 labels" in str(made.words())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("rows", [1, 12])
+def test_a_pilot_of_a_table_goes_through_every_stage(rows: int) -> None:
+    found = table_pilot(Config(label="speaker", crowd=3, columns=("a", "b"), weights=("a=2",)), 2, 6, rows)
+    assert set(found["seconds"]) == set(TABLE_STAGES)
+    assert found["disk"]["shards"] > 0
+    assert found["disk"]["ledger"] > 0
+
+
+def test_the_extent_of_a_table(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"who": ["a", "a", "b", "c"], "x": [1.0, 2, 3, 4], "y": [1.0, 2, 3, 4], "word": ["u"] * 4})
+    frame.write_csv(tmp_path / "table.csv")
+    for source in (tmp_path / "table.csv", frame, frame.to_pandas()):
+        assert table_extent(source, Config(label="who")) == (3, 4, 2)
+    assert table_extent(frame, Config(label="who", drop=("y",), only=("a", "b"))) == (2, 3, 1)
+    long = pl.DataFrame({"who": ["a", "a", "b", "b"], "at": ["1", "2"] * 2, "x": [1.0, 2, 3, 4]})
+    assert table_extent(long, Config(label="who", timestamp_column="at", value_column="x")) == (2, 2, 2)
+    with pytest.raises(InputError, match="fewer than two labels"):
+        table_extent(frame, Config(label="word"))
+    with pytest.raises(InputError, match="no column 'speaker'"):
+        plan(frame, label="speaker")
 
 
 def test_units_for_people() -> None:

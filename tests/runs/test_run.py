@@ -163,7 +163,7 @@ def test_an_exhausted_budget_ends_with_3_and_can_be_raised(designed: Path) -> No
     config = replace(CONFIG, budget_epsilon=1.0, budget_delta=0.0)
     with pytest.raises(BudgetError):
         go(designed, config=config)
-    code, _, err = called("run", "--out", designed)
+    code, _, err = called("run", "--out", designed, "--workers", "serial")
     assert code == 3
     assert "0 household(s) of other shards" in err
     assert not charged(designed)

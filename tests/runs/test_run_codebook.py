@@ -125,8 +125,9 @@ def test_draws_of_standing_crowds_are_kept(tmp_path: Path) -> None:
             }
             assert {label: ledger.spent(label).largest for label in drew} == spent
         assert {label for label, entry in entries.items() if entry.kind == "renewed"} == shown & (drew | kept.keys())
+        answers = charged(folder)
         for label in shown & drew:
-            y = first[label].drawn(label, np.array(charged(folder)[label, first_name(folder)]))
+            y = first[label].drawn(label, np.array(answers[label, first_name(folder)]))
             assert y is not None
             assert entries[label].content["released"] == book.curves(label)[y].tolist()
         if day == 2:

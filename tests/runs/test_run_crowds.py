@@ -111,7 +111,7 @@ def test_update_begins_with_standing_crowds(days: tuple[Path, Path, Path], tmp_p
 
 
 def test_boundaries_and_refusals(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"crowd: \d+ usable household\(s\), and a crowd has at least 30"):
+    with pytest.raises(InputError, match=r"crowd: \d+ can be used, and a crowd has at least 30"):
         go(tmp_path / "few", days[0], replace(CONFIG, crowd=30, cell=100), "fit")
     with pytest.raises(InputError, match="cell must be at least 19"):
         replace(CONFIG, crowd=10, cell=18)

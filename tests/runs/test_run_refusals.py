@@ -19,7 +19,6 @@ from shoal.meters.traces import power_accuracy
 from shoal.runs.config import Config
 from shoal.runs.run import Run
 from shoal.runs.stages import audit_stage, card_stage, design_stage, report_stage
-from shoal.runs.stages.design_stage import DesignTask
 from shoal.runs.stages.fit_stage import TRUTH
 
 #: Seven hours before the last reading: what came later is known.
@@ -82,8 +81,8 @@ def test_a_search_is_held_against_the_curve(logarithmic: Path, tmp_path: Path, m
 
     monkeypatch.setattr(design_stage, "calibrate", bad)
     out = str(tmp_path / "m.shoal")
-    task = DesignTask(forecasts, out, "point", "log", "transport", 5.0, 1e-5, None, 1, 0)
-    assert design_stage.do(task).method == "mean"
+    config = Config(scale="log", method="transport", epsilon=5.0, search=1)
+    assert design_stage.do(forecasts, config, None, out).method == "mean"
     assert asked == ["transport", "mean"]
     assert shoal.load(out).method == "mean"  # type: ignore[union-attr]
 
@@ -111,10 +110,11 @@ def test_every_design_can_be_described(logarithmic: Path, tmp_path: Path, query:
     for unit in ("kw", "log") if query == "point" else ("log",):
         for method in ("none", "white", "paper", "center", "mean", *(["codebook"] if unit == "kw" else [])):
             delta, rho = (1e-3, None) if method == "codebook" else (None, 1e3 if method == "white" else 0.3)
-            task = DesignTask(
-                forecasts, str(tmp_path / "m.shoal"), query, unit, method, 2.0, delta, rho, 1, 0, scope=scope
-            )
-            card_stage.rehearse(fit, design_stage.do(task), None)
+            config = Config(
+                query=query, scale=unit, method=method, epsilon=2.0, delta=delta, rho=rho, search=1, scope=scope,
+                objective="worst" if method == "center" else "mean",
+            )  # fmt: skip
+            card_stage.rehearse(fit, design_stage.do(forecasts, config, None, str(tmp_path / "m.shoal")), None)
 
 
 def test_what_cannot_be_printed_is_not_charged(designed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,11 @@ import shoal
 from shoal.card.digits import upper
 from shoal.classdata.class_table import ClassTable
 from shoal.runs.config import Config
+from shoal.runs.regroup import Received
 from shoal.runs.run import Run
 from shoal.runs.stages import release_stage
+from shoal.runs.stages.fit_stage import crowds_of
+from shoal.runs.stages.table_stage import standing
 
 CONSTANTS = Config(
     label="customer", crowd=4, cell=9, shard_size=12, crowds="standing", audit_groups=2, audit_samples=100
@@ -189,19 +192,68 @@ def test_a_second_call_releases_nothing(copied: Path) -> None:
         go(out, samples(seed=1), SAMPLES)
 
 
+def rosters(out: Path) -> dict[str, tuple[int, int]]:
+    """Label -> its shard and its crowd there, of everyone who ever had one."""
+    found = {}
+    for part, rows in listing(out, "fit").pairs:
+        number = rows.told(Received).number
+        found |= {name: (number, crowd) for name, crowd in crowds_of(part.path).items()}
+    return found
+
+
 def test_a_new_table_of_the_same_labels(copied: Path) -> None:
-    """Crowds stay, somebody is silent, somebody is new; units of columns stay as well."""
+    """Crowds stay, somebody is silent, who is new joins the nearest crowd; units of columns stay as well."""
     out = copied / "constants"
-    groups = Run.open(out).card.design.graph_digest
-    later = constants(27, seed=1).with_columns(pl.col("money") * 3).filter(pl.col("customer") != "C03")
+    before, units = rosters(out), ClassTable.load(listing(out, "fit").parts[0].path).exponents
+    twin = constants().filter(pl.col("customer") == "C05").with_columns(customer=pl.lit("N1"))
+    later = pl.concat([constants(), twin]).with_columns(pl.col("money") * 1.01).filter(pl.col("customer") != "C03")
     run = go(out, later, CONSTANTS, update=True)
     assert run.fit is not None
-    assert run.fit.newcomers == 1
-    assert run.fit.silent >= 1
-    assert run.card.design.graph_digest == groups
+    assert (run.fit.joined, run.fit.newcomers, run.fit.silent, run.fit.merged_groups) == (1, 0, 1, 0)
+    after = rosters(out)
+    assert after == before | {"N1": before["C05"]}
+    np.testing.assert_array_equal(ClassTable.load(listing(out, "fit").parts[0].path).exponents, units)
     owned = assert_released_as_charged(out)
-    assert {"C03", "C26"}.isdisjoint(owned["label"])
+    assert set(owned["label"]) == (set(before) | {"N1"}) - {"C03"}
     assert Counter(query for _, query in charged(out))[run.release_name] == len(owned)
+    crowd = owned.join(later, left_on="label", right_on="customer").filter(
+        pl.col("group") == pl.col("group").filter(pl.col("label") == "N1").first()
+    )
+    np.testing.assert_allclose(crowd["kg"].to_numpy(), crowd["kg_right"].mean(), atol=1e-2)
+    assert "1 joined a group" in str(run.summary())
+
+
+def test_labels_of_samples_join_and_wait(tmp_path: Path) -> None:
+    """A crowd of four takes one more and is full; what is promised holds for the larger one too."""
+    out, kept, more = tmp_path / "standing", replace(SAMPLES, crowds="standing"), samples(6, seed=3)
+    go(out, samples(), kept, "release")
+    run = go(out, more, kept, "release", update=True)
+    assert run.fit is not None
+    assert (run.fit.joined, run.fit.newcomers, run.fit.labels) == (1, 1, 5)
+    left = pl.read_csv(out / "left_out.csv")
+    assert left.height == 1
+    assert left["reason"][0].startswith("joined later, and no crowd has room yet")
+    owned = assert_released_as_charged(out)
+    waits = left["household"][0]
+    assert set(owned["label"]) == {f"s{i}" for i in range(6)} - {waits}
+    (part,) = listing(out, "design").parts
+    mechanism = shoal.Mechanism.load(part.path)
+    assert mechanism.times == more.filter(pl.col("speaker") != waits).group_by("speaker").len()["len"].max()
+    assert mechanism.graph.n_edges == 10
+    composed = shoal.privacy_curve([mechanism.output] * mechanism.times, mechanism.graph, 1.0, scope="table")
+    assert run.design is not None
+    assert composed.delta_upper <= run.design.delta <= 1e-5
+    with shoal.Ledger.open(out / "ledger.db", create=False) as ledger:
+        assert ledger.verify()
+
+
+def test_silent_members_have_the_place_of_their_crowd() -> None:
+    table = ClassTable(
+        ("a", "b", "new"), ("x",), np.zeros(1, np.int64), np.array([[1.0], [3.0], [9.0]]), np.arange(3), np.arange(3)
+    )
+    names, points = standing(table, {"a": 0, "b": 0, "gone": 0, "far": 1}, by_spread=False)
+    assert names == ["a", "b", "new", "gone"]
+    assert points[:, 0].tolist() == [1.0, 3.0, 9.0, 2.0]
 
 
 def test_the_report_shows_columns(copied: Path) -> None:
@@ -258,7 +310,7 @@ BAD = {
     "no rows": ({}, lambda f: f.head(0), "no row has a number in every entry"),
     "no numbers": ({}, lambda f: f.select("customer", "comment"), "no numeric column"),
     "nothing differs": ({}, lambda f: f.select("customer", "one"), "one value in all rows"),
-    "few": ({"crowd": 14, "cell": 100}, lambda f: f.head(9), "9 usable"),
+    "few": ({"crowd": 14, "cell": 100}, lambda f: f.head(9), "9 can be used"),
     "own name": ({}, lambda f: f.rename({"kg": "group"}), "'group' is a column of the released table"),
     "weights": ({"weights": ("kg=-1",)}, lambda f: f, "weights must be numbers above 0"),
     "odd weights": ({"weights": ("lb=1",)}, lambda f: f, "'lb' is not an entry"),
@@ -386,7 +438,7 @@ def test_clipped_rows_have_a_figure_without_their_law(tmp_path: Path, monkeypatc
     assert before == charged(out)
     assert_released_as_charged(out)
     with shoal.Ledger.open(out / "ledger.db", create=False) as ledger:
-        assert ledger.verify().ok
+        assert ledger.verify()
         assert max(one.spent for one in ledger.spent()) <= 1e-5
     assert run.design is not None
     said = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(found.delta_upper)}"

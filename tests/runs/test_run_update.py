@@ -40,7 +40,7 @@ from shoal.runs.config import Config
 from shoal.runs.jobs import Listing
 from shoal.runs.regroup import Received
 from shoal.runs.run import Run
-from shoal.runs.stages.fit_stage import SHARE, UpdateTask, crowds_of
+from shoal.runs.stages.fit_stage import SHARE, crowds_of
 from shoal.runs.stages.fit_stage import update as fit_update
 
 
@@ -114,7 +114,7 @@ def test_a_share_is_held_at_every_release(updated: Path, tmp_path: Path) -> None
     old = before[readings.told(Received).number].path
     origin = forecasts.origin.isoformat()
     out = str(tmp_path / "limited.zip")
-    told = fit_update(UpdateTask(old, readings.path, out, origin, 7, 1e-3, CONFIG.crowd, (low + high) / 2))
+    told = fit_update(old, readings.path, origin, replace(CONFIG, largest_share=(low + high) / 2), out)
     worst = max(loads, key=lambda crowd: max(loads[crowd]) / sum(loads[crowd]))
     assert dict(told.reasons)[SHARE] == len(loads[worst])
     assert set(Forecasts.load(out).households) == {name for name in forecasts.households if crowds[name] != worst}
@@ -277,7 +277,7 @@ def designed_only(made_once: tuple[Path, Path], tmp_path: Path) -> Path:
 
 
 def test_the_command_updates(finished: Path, days: tuple[Path, Path, Path]) -> None:
-    arguments = ["run", str(days[1]), "--out", str(finished), "--update", "--json"]
+    arguments = ["run", str(days[1]), "--out", str(finished), "--update", "--json", "--workers", "serial"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.stderr
     assert "release" in json.loads(result.stdout)["did"]

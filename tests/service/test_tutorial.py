@@ -19,7 +19,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
 def test_the_calls_of_the_page(runs: Path, tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl")
-    (block,) = (text for text in re.findall(r"```\n(.*?)```", PAGE, re.S) if "curl" in text)
+    (block,) = (text for text in re.findall(r"```sh\n(.*?)```", PAGE, re.S) if "curl" in text)
     commands = re.findall(r"^curl .*?(?=^curl|\Z)", block, re.S | re.M)
     assert len(commands) == 3
     url = f"sqlite:///{tmp_path / 'ledger.db'}"

@@ -40,9 +40,8 @@ def incident_spectra(
     family: GaussianClasses, label: str, neighbors: Sequence[str], *, precise: bool = False
 ) -> EdgeSpectra:
     """Spectra of the edges label → neighbor, one row per neighbor in the order given."""
-    position = {name: i for i, name in enumerate(family.labels)}
     try:
-        rows = [(position[label], position[other]) for other in neighbors]
+        rows = [(family.places[label], family.places[other]) for other in neighbors]
     except KeyError:
         raise InputError("label and its neighbors must be labels of every release") from None
     return edge_spectra(family, np.array(rows, dtype=np.intp).reshape(-1, 2), precise=precise)

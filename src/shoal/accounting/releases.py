@@ -140,13 +140,8 @@ def prior_weights(prior: Prior, labels: tuple[str, ...]) -> FloatArray:
     """The prior as an array in label order, checked to be a probability distribution; uniform by default."""
     if prior is None:
         return np.full(len(labels), 1.0 / len(labels))
-    if isinstance(prior, Mapping):
-        if {str(key) for key in prior} != set(labels):
-            raise InputError("prior must name every label exactly once")
-        by_name = {str(key): value for key, value in prior.items()}
-        prior = [by_name[name] for name in labels]
     try:
-        weights = np.array(prior, dtype=np.float64)
+        weights = np.array(validation.by_label(labels, prior=prior), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError("prior must be one number per label") from error
     if weights.shape != (len(labels),) or not np.isfinite(weights).all():

@@ -128,8 +128,7 @@ def identification_risk(
     pairs = None
     if graph is not None:
         pairs = releases.pairs(graph)
-        member_of = dict(zip(graph.labels, graph.components, strict=True))
-        component = np.array([member_of[name] for name in releases.labels], dtype=np.intp)
+        component = graph.components_of(releases.labels)
 
     # Laws on different supports give themselves away: groups are (component, support).
     supports = supports_of(family)
@@ -153,10 +152,8 @@ def identification_risk(
     for members, found, bound in zip(groups, known, bounds, strict=True):
         share = weights[members].sum()
         if found is None:
-            estimate = _table_success if table else _answer_success
-            found = estimate(
-                family, members, weights[members] / share, bound, n_samples, (1 - confidence) / open_ones, rng
-            )
+            each = (1 - confidence) / open_ones
+            found = _estimated(family, members, weights[members] / share, bound, n_samples, each, rng, table)
         parts.append(share * np.array(found))
     low, value, high = np.sum(parts, axis=0)
     guess = sum(weights[component == number].max() for number in np.unique(component))
@@ -278,7 +275,7 @@ def _without_sampling(
     return None
 
 
-def _answer_success(
+def _estimated(
     family: GaussianClasses,
     members: IndexArray,
     weights: FloatArray,
@@ -286,34 +283,22 @@ def _answer_success(
     n_samples: int,
     risk: float,
     rng: np.random.Generator,
+    table: bool,
 ) -> Bracket:
-    """Naming one answer of a group of labels on one support; ``bound`` holds for certain."""
-    mean, half = _interval(_posterior_confidence(_laws(family, members), weights, n_samples, rng), risk)
-    half += _doubt(family, members, weights)
-    return max(mean - half, float(weights.max())), mean, min(mean + half, bound)
+    """Naming one answer of a group of labels on one support, or a row of its table; ``bound`` holds for certain.
 
-
-def _table_success(
-    family: GaussianClasses,
-    members: IndexArray,
-    weights: FloatArray,
-    bound: float,
-    n_samples: int,
-    risk: float,
-    rng: np.random.Generator,
-) -> Bracket:
-    """Naming a row of the table of a group; where the posterior is out of reach, between one answer and the bound."""
-    n = len(members)
-    if n > EXACT_ROWS:
-        low = min(_answer_success(family, members, weights, bound, n_samples, risk, rng)[0], bound)
-        return low, bound, bound
-    tables = max(n_samples // n, 2)
-    confidences = _row_confidence(_laws(family, members), tables, rng)
-    mean, half = _interval(confidences, risk)
-    # A table differs from its law by as much as all its rows together.
-    half += n * _doubt(family, members, weights)
-    high = min(mean + half, bound)
-    return min(max(mean - half, 1.0 / n), high), min(mean, high), high
+    Where the posterior of a table is out of reach, between one answer and the bound.
+    """
+    n, laws, doubt = len(members), _laws(family, members), _doubt(family, members, weights)
+    if table and n <= EXACT_ROWS:
+        mean, half = bernstein_interval(_row_confidence(laws, max(n_samples // n, 2), rng), risk)
+        half += n * doubt  # a table differs from its law by as much as all its rows together
+        high = min(mean + half, bound)
+        return min(max(mean - half, 1.0 / n), high), min(mean, high), high
+    mean, half = bernstein_interval(_posterior_confidence(laws, weights, n_samples, rng), risk)
+    half += doubt
+    low = max(mean - half, float(weights.max()))
+    return (min(low, bound), bound, bound) if table else (low, mean, min(mean + half, bound))
 
 
 def _laws(family: GaussianClasses, members: IndexArray) -> GaussianClasses:
@@ -325,7 +310,7 @@ def _laws(family: GaussianClasses, members: IndexArray) -> GaussianClasses:
     return taken
 
 
-def _interval(values: FloatArray, risk: float) -> tuple[float, float]:
+def bernstein_interval(values: FloatArray, risk: float) -> tuple[float, float]:
     """Mean and half-width of its interval, for independent values within [0, 1]: the empirical Bernstein bound."""
     count, log_term = len(values), math.log(4.0 / risk)
     spread = math.sqrt(2.0 * float(values.var(ddof=1)) * log_term / count)

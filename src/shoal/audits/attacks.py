@@ -28,6 +28,7 @@ from shoal.validation import FloatArray, IndexArray
 
 #: Scores of edge (a, b): ln p_a/p_b at the answers of a and at those of b, one pair of arrays per attack.
 Scores = Callable[[int, int], Sequence[tuple[FloatArray, FloatArray]]]
+Halves = tuple[FloatArray, FloatArray]
 #: Thresholds tried on the first half.
 CANDIDATES = 128
 
@@ -91,8 +92,8 @@ def count_events(
     for e, (a, b) in enumerate(pairs):
         for attack, (first, second) in enumerate(scores(int(a), int(b))):
             for direction, (mine, theirs) in enumerate(((first, second), (-second, -first))[:directions]):
-                learn, count = _halves(mine)
-                learn_other, count_other = _halves(theirs)
+                learn, count = halves(mine)
+                learn_other, count_other = halves(theirs)
                 at = choose_thresholds(learn, learn_other, epsilon[e], delta, share)
                 here = (e, direction, attack)
                 threshold[here] = at
@@ -147,7 +148,7 @@ def claimed_and_fitted(claim: Laws, answers: list[FloatArray], own: list[FloatAr
     half of the released answers, to which it fits one Gaussian per label (quadratic discriminant analysis).
     ``own`` are the log-densities of every label's answers under its own claimed law.
     """
-    fitted = Laws.fitted([_halves(y)[0] for y in answers])
+    fitted = Laws.fitted([halves(y)[0] for y in answers])
     own_fitted = [fitted.log_densities(i, y) for i, y in enumerate(answers)]
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
@@ -180,7 +181,8 @@ def exchanged(scores: Scores) -> Scores:
     return both
 
 
-def _halves(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def halves(values: FloatArray) -> Halves:
+    """The first half, to learn from, and the second, to count."""
     middle = len(values) // 2
     return values[:middle], values[middle:]
 

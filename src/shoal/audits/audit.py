@@ -233,8 +233,10 @@ def _epsilons(mechanism: Mechanism, graph: NeighborGraph, pairs: IndexArray, eps
     return np.concatenate([base, np.broadcast_to(grid, (len(base), len(grid)))], axis=1)
 
 
-def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
-    """(n_edges, D, E) upper ends of the exact hockey-stick δ of each edge; 1 where none can be certified.
+def edge_promises(
+    released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer", code: int = tails.DP
+) -> FloatArray:
+    """(n_edges, D, E) upper ends of the exact δ of each edge, by default the hockey-stick; 1 where none is certain.
 
     D is 2, both directions, for an answer and 1 for a table.
     """
@@ -242,7 +244,7 @@ def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray, scope:
     columns = []
     for j in range(epsilons.shape[1]):
         offsets = np.repeat(epsilons[:, j : j + 1], family.directions, axis=1)
-        upper = brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0, 2]
+        upper = brackets(family, pairs, code, np.zeros(1), offsets)[:, :, 0, 2]
         columns.append(np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper))))
     return np.stack(columns, axis=2)
 

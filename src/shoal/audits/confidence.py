@@ -8,6 +8,7 @@ An audit makes many statements at once. With probability at least ``confidence``
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,16 +68,7 @@ def mean_lower(values: FloatArray, error: float) -> float:
         with np.errstate(divide="ignore"):
             return float(np.log1p(stakes * (values - m)).sum()) >= wanted
 
-    low, high = 0.0, 1.0
-    if not won(low):
-        return 0.0
-    for _ in range(50):
-        middle = 0.5 * (low + high)
-        if won(middle):
-            low = middle
-        else:
-            high = middle
-    return low * (1 - 1e-12)
+    return _last(won, 0.0, 1.0, 50) * (1 - 1e-12) if won(0.0) else 0.0
 
 
 def mean_upper(values: FloatArray, error: float) -> float:
@@ -109,16 +101,18 @@ def detectable_delta(promise: float, epsilon: float, trials: int, error: float) 
         high = upper_bound(other * trials, trials, error)
         return bool((low - grow * high > promise).all())
 
-    if not seen(1.0):
-        return 1.0
-    low, high = promise, 1.0
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        if seen(middle):
-            high = middle
+    return _last(seen, 1.0, promise, 40) if seen(1.0) else 1.0
+
+
+def _last(holds: Callable[[float], bool], inside: float, outside: float, rounds: int) -> float:
+    """Bisection: the last value where something holds, on the way from one where it does to one where it does not."""
+    for _ in range(rounds):
+        middle = 0.5 * (inside + outside)
+        if holds(middle):
+            inside = middle
         else:
-            low = middle
-    return high
+            outside = middle
+    return inside
 
 
 def detectable_shortage(degrees: int, error: float) -> float:

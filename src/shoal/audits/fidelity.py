@@ -24,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg, stats
 
+from shoal.audits.attacks import Halves, halves
 from shoal.audits.confidence import SHARES
 from shoal.audits.findings import Finding
 from shoal.audits.residuals import Laws
@@ -125,20 +126,12 @@ def _pair_tests(
     cov = to @ claim.covs[b] @ to.T
     cov = 0.5 * (cov + cov.T)
     ratios = 1.0 / np.maximum(np.linalg.eigvalsh(cov), 1e-300)
-    (x1, x2), (y1, y2) = (_halves(x), _halves(y))
-    return _gap(names, gap, cov, x1, x2, y1, y2, level) + _ratio(names, ratios, x1, x2, y1, y2, level)
+    own, other = halves(x), halves(y)
+    return _gap(names, gap, cov, own, other, level) + _ratio(names, ratios, own, other, level)
 
 
-def _gap(
-    names: tuple[str, str],
-    gap: FloatArray,
-    cov: FloatArray,
-    x1: FloatArray,
-    x2: FloatArray,
-    y1: FloatArray,
-    y2: FloatArray,
-    level: float,
-) -> list[Finding]:
+def _gap(names: tuple[str, str], gap: FloatArray, cov: FloatArray, x: Halves, y: Halves, level: float) -> list[Finding]:
+    (x1, x2), (y1, y2) = x, y
     pooled = 0.5 * (np.eye(len(cov)) + cov)
     u = np.linalg.solve(pooled, y1.mean(axis=0) - x1.mean(axis=0))
     length = float(np.sqrt(u @ pooled @ u))
@@ -157,16 +150,9 @@ def _gap(
     return [Finding("gap", names, {"gap": measured, "claimed": claimed, "p": p})]
 
 
-def _ratio(
-    names: tuple[str, str],
-    ratios: FloatArray,
-    x1: FloatArray,
-    x2: FloatArray,
-    y1: FloatArray,
-    y2: FloatArray,
-    level: float,
-) -> list[Finding]:
+def _ratio(names: tuple[str, str], ratios: FloatArray, x: Halves, y: Halves, level: float) -> list[Finding]:
     """Variance of the first label against the second, largest and smallest; ratios nearer to 1 than claimed pass."""
+    (x1, x2), (y1, y2) = x, y
     own, other = np.cov(x1, rowvar=False), np.cov(y1, rowvar=False)
     own, other = np.atleast_2d(own), np.atleast_2d(other)
     slack = 1e-9 * (np.trace(own) + np.trace(other)) * np.eye(len(own)) / len(own)
@@ -195,7 +181,7 @@ def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: flo
     m = min(len(x), len(y))
     if m < 4 or not x.shape[1] or not y.shape[1]:
         return []
-    (x1, x2), (y1, y2) = _halves(x[:m]), _halves(y[:m])
+    (x1, x2), (y1, y2) = halves(x[:m]), halves(y[:m])
     left, _, right = np.linalg.svd((x1 - x1.mean(axis=0)).T @ (y1 - y1.mean(axis=0)))
     p_along, q_along = x2 @ left[:, 0], y2 @ right[0]
     p_along, q_along = p_along - p_along.mean(), q_along - q_along.mean()
@@ -228,8 +214,3 @@ def _reuse(label: str, z: FloatArray, level: float) -> list[Finding]:
     if excess[lag] <= 0:
         return []
     return [Finding("dependence", (label,), {"places apart": lag + 1, "correlation": float(sums[lag] / pairs[lag])})]
-
-
-def _halves(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    middle = len(values) // 2
-    return values[:middle], values[middle:]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -206,12 +205,7 @@ def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
             raise InputError("training must have the mechanism's horizon")
         found = _Estimates(repeats, degrees, spread)
     else:
-        if isinstance(training, Mapping):
-            named = {str(key): value for key, value in training.items()}
-            if set(named) != set(classes.labels):
-                raise InputError("training must name every label exactly once")
-            training = [named[label] for label in classes.labels]
-        values = validation.array(ndim=(0, 1), training=training)
+        values = validation.array(ndim=(0, 1), training=validation.by_label(classes.labels, training=training))
         if values.ndim and values.shape != (classes.n_classes,):
             raise InputError(f"training must be a number or hold {classes.n_classes} numbers, one per label")
         counts = np.array(np.broadcast_to(values, (classes.n_classes,)))
@@ -282,12 +276,7 @@ def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> 
 
 
 def _constants(classes: GaussianClasses, answers: Any) -> FloatArray:
-    if isinstance(answers, Mapping):
-        named = {str(key): value for key, value in answers.items()}
-        if set(named) != set(classes.labels):
-            raise InputError("answers must name every label exactly once")
-        answers = [named[label] for label in classes.labels]
-    values = validation.array(ndim=2, answers=answers)
+    values = validation.array(ndim=2, answers=validation.by_label(classes.labels, answers=answers))
     if values.shape != classes.means.shape:
         raise InputError(f"answers must have shape {classes.means.shape}: one constant answer per label")
     return values

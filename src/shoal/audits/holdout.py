@@ -15,9 +15,11 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting import tails
-from shoal.accounting.curve import brackets, exp_up, round_up
+from shoal.accounting.curve import round_up
 from shoal.accounting.releases import Releases
+from shoal.accounting.risk import bernstein_interval
 from shoal.audits import trials
+from shoal.audits.audit import edge_promises
 from shoal.audits.residuals import Laws
 from shoal.audits.verdict import SHOWN, round_down
 from shoal.errors import InputError
@@ -123,8 +125,7 @@ def observed_loss(
     draws = validation.count(draws=draws)
     cut = float(mechanism.epsilon.max()) if epsilon is None else validation.non_negative(epsilon=epsilon)
     output = mechanism.output
-    releases = Releases.of(output)
-    pairs = releases.pairs(graph)
+    pairs = Releases.of(output).pairs(graph)
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is no loss to observe")
     held_out = trials.given_answers(answers, mechanism.classes, 1)
@@ -135,7 +136,8 @@ def observed_loss(
     exceeded, hockey = _losses(Laws.of(output), released, pairs, cut, draws)
     error = (1.0 - confidence) / 2
     shape = (len(pairs), 2)
-    promises = [_promise(releases, pairs, code, cut) for code in (tails.PDP, tails.DP)]
+    at = np.full((len(pairs), 1), cut)
+    promises = [edge_promises(output, pairs, at, code=code)[:, :, 0] for code in (tails.PDP, tails.DP)]
     lows = [
         np.array([bernstein_lower(x, error / (4 * len(pairs))) for x in rows]).reshape(shape)
         for rows in (exceeded, hockey)
@@ -176,19 +178,12 @@ def _losses(
     return exceeded, hockey
 
 
-def _promise(releases: Releases, pairs: IndexArray, code: int, cut: float) -> FloatArray:
-    upper = brackets(releases, pairs, code, np.array([cut]), np.zeros((len(pairs), 2)))[:, :, 0, 2]
-    return np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper)))
-
-
 def bernstein_lower(values: FloatArray, error: float) -> float:
     """Lower end of the mean of independent values in [0, 1] (empirical Bernstein, Maurer & Pontil 2009, theorem 4)."""
-    m = len(values)
-    if m < 2:
+    if len(values) < 2:
         return 0.0
-    log_term = math.log(2.0 / error)
-    half = math.sqrt(2.0 * float(values.var(ddof=1)) * log_term / m) + 7.0 * log_term / (3.0 * (m - 1))
-    return max(float(values.mean()) - half, 0.0)
+    mean, half = bernstein_interval(values, 2.0 * error)
+    return max(mean - half, 0.0)
 
 
 def _pooled(

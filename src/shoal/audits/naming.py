@@ -53,7 +53,7 @@ def name_answers(
     m = min(min(len(y) for y in released), DENSITIES // n**2)
     if m < FEWEST:
         return (), []
-    component = _components(output, graph)
+    component = graph.components_of(output.labels)
     rng = np.random.default_rng(seed)
     hits = 0
     for i, y in enumerate(released):
@@ -90,7 +90,7 @@ def name_rows(
     too, with the promise for those drawn.
     """
     rng = np.random.default_rng(seed)
-    groups, whole = _groups(_components(output, graph), LIKELIHOODS // (max(output.n_dims, 12) * FEWEST), rng)
+    groups, whole = _groups(graph.components_of(output.labels), LIKELIHOODS // (max(output.n_dims, 12) * FEWEST), rng)
     cells = sum(len(members) ** 2 for members in groups)
     tables = min(min(len(y) for y in released), LIKELIHOODS // (max(output.n_dims, 12) * cells))
     if tables < FEWEST:
@@ -150,10 +150,9 @@ def _groups(component: IndexArray, room: int, rng: np.random.Generator) -> tuple
 
 def _hidden(output: GaussianClasses, graph: NeighborGraph, groups: list[IndexArray]) -> NeighborGraph:
     """Who hides among whom in the groups that are attacked; in a sample of a group all among all."""
-    position = {name: i for i, name in enumerate(output.labels)}
-    edges = np.array([position[name] for name in graph.labels], dtype=np.intp)[graph.edges]
-    sizes = np.bincount(_components(output, graph))
-    component = _components(output, graph)
+    edges = np.array([output.places[name] for name in graph.labels], dtype=np.intp)[graph.edges]
+    component = graph.components_of(output.labels)
+    sizes = np.bincount(component)
     pairs = []
     for members in groups:
         if len(members) == sizes[component[members[0]]]:
@@ -172,11 +171,6 @@ def _from_certificate(graph: NeighborGraph, epsilon: float, delta: float) -> flo
         inside = degrees[graph.components == number]
         named += len(inside) * naming_bound(inside, epsilon, 0.5 * int(inside.sum()) * delta)
     return min(named / graph.n_labels * (1 + 1e-12), 1.0)
-
-
-def _components(output: GaussianClasses, graph: NeighborGraph) -> IndexArray:
-    member_of = dict(zip(graph.labels, graph.components, strict=True))
-    return np.array([member_of[name] for name in output.labels], dtype=np.intp)
 
 
 def _naming(

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import helmert
 
 from shoal.audits.attacks import Scores
 from shoal.audits.residuals import Laws
@@ -57,7 +58,7 @@ class Repeats:
 
     def scores(self, answers: list[FloatArray]) -> Scores:
         """Two attacks on answers (m, r, k) per label: the likelihood ratio of all repeats, and of their average."""
-        turn = helmert(self.times)
+        turn = helmert(self.times, full=True)  # orthogonal, with a constant first row
         turned = [np.einsum("sr,mrk->smk", turn, y) for y in answers]
         average, contrast = Laws.of(self.average), Laws.of(self.contrast)
 
@@ -76,17 +77,6 @@ class Repeats:
             return [(first + own[a][1] - rest_b, second + rest_a - own[b][1]), (first, second)]
 
         return scores
-
-
-def helmert(size: int) -> FloatArray:
-    """An orthogonal matrix whose first row is constant."""
-    matrix = np.zeros((size, size))
-    matrix[0] = 1.0 / np.sqrt(size)
-    for j in range(1, size):
-        matrix[j, :j] = 1.0
-        matrix[j, j] = -j
-        matrix[j] /= np.sqrt(j * (j + 1.0))
-    return matrix
 
 
 def share_identical(answers: list[FloatArray]) -> float:

@@ -107,7 +107,7 @@ def accuracy(card: ReleaseCard, shown: Exhibits | None) -> Section:
             f"For every label and step, at least {found.coverage:.0%} of released values lie between {low} "
             f"and {high} times the true one."
         )
-    before, after = card.fit.later_error, None if card.release is None else card.release.later_error
+    before, after = card.later_errors
     if before is not None and after is not None:
         says.append(
             f"Against what came later, over all of it: mean absolute error {upper(after, digits)}{unit} as released, "

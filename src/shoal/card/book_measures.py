@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.audits.book_audit import BookAudit
 from shoal.card.facts import Accuracy, AuditFacts, DesignFacts, Found, Named, Naming, naming_bound, tpr_bound
-from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, OWN, errors, group_sizes, groups_digest
+from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, OWN, errors, group_sizes, groups_digest, hiding
 from shoal.codebooks.codebook import Codebook
 from shoal.codebooks.odds import probabilities
 from shoal.matrices import EPS
@@ -40,13 +40,9 @@ def book_facts(
         finite_precision=0.0,
         worst_edge=certificate.worst_edge,
         best_possible=0.0,
-        labels=book.graph.n_labels,
-        entries=book.answers.shape[1],
-        groups=len(sizes),
-        smallest_group=int(sizes.min()),
-        largest_group=int(sizes.max()),
+        **hiding(book.graph),
         alone=int((sizes == 1).sum()),
-        edges=book.graph.n_edges,
+        entries=book.answers.shape[1],
         curve=curve,
         renyi=tuple((order, rows * book.divergence(order)) for order in ORDERS),
         tradeoff=tuple((rate, tpr_bound(rate, curve)) for rate in FALSE_ALARMS),
@@ -95,7 +91,7 @@ def book_accuracy(book: Codebook, labels: Sequence[str], unit: str = OWN) -> Acc
     )
 
 
-def book_audit_facts(audit: BookAudit, book: Codebook, *, of_groups: int = 0, rule: str = "") -> AuditFacts:
+def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
     """What an audit of a codebook came to."""
     groups = sum(len(group.members) > 1 for group in book.groups)
     wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
@@ -110,8 +106,7 @@ def book_audit_facts(audit: BookAudit, book: Codebook, *, of_groups: int = 0, ru
         detectable_delta=1.0,
         detectable_shortage=1.0,
         scope=audit.scope,
-        of_groups=of_groups or groups,
-        rule=rule,
+        of_groups=groups,
         violations=audit.violations,
         findings=(wrong,) if audit.wrong_laws else (),
         named=Named(

@@ -20,7 +20,7 @@ from shoal.audits.verdict import Audit
 from shoal.card.assumptions import question
 from shoal.card.digits import down, nearest, up
 from shoal.card.facts import CROWD, AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards, promised
-from shoal.card.measures import audit_facts, design_facts, fit_facts, guard_facts, ledger_facts
+from shoal.card.measures import audit_facts, design_facts, fit_facts, ledger_facts
 from shoal.card.promise import HOLDERS
 from shoal.errors import InputError
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 VERSION = 3
 #: Digits of an error on a card.
 SHOWN_DIGITS = 2
+#: The δ's of a guard.
+GUARDED = ("promise", "delta_at_confidence", "noise_alone")
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,7 @@ class ReleaseCard:
         """
         guard = guard if guard is not None or audit is None else audit.guard
         if guard is not None and guard.notion == design.notion:
-            names = ("promise", "delta_at_confidence", "noise_alone")
-            guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in names})
+            guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in GUARDED})
         return cls(fit, design, release, audit, guard)
 
     @property
@@ -90,6 +91,11 @@ class ReleaseCard:
         """Whether the error of one label, the worst, may be: only where it tells of the noise and of no answer."""
         found = self.design.accuracy
         return self.fit.fitted_on_private_data is not True or (found.noise_alone and not found.ratio)
+
+    @property
+    def later_errors(self) -> tuple[float | None, float | None]:
+        """Mean absolute error against what came later: of the unprotected answers, and of what was released."""
+        return self.fit.later_error, None if self.release is None else self.release.later_error
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings, with the digest."""
@@ -133,7 +139,10 @@ class ReleaseCard:
                 "notes": list(self.design.notes),
             },
             "guarantee": _guarantee(self.fit, self.design),
-            "graph": _graph(self.design),
+            "graph": {
+                **self.design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
+                "digest": self.design.graph_digest,
+            },
             "query": _query(self.design),
             "curve": {
                 "notion": "dp",
@@ -162,7 +171,11 @@ class ReleaseCard:
             "model": _model(self.fit, self.guard),
             "composition": _composition(self.release),
             "audit": _audit(self.design, self.audit),
-            "left_out": _left_out(self),
+            "left_out": {
+                "labels": self.fit.left_out,
+                **self.fit.part("reasons", "newcomers"),
+                "shards": [lost.part("stage", "key") for lost in lost_shards(self.fit, self.design, self.release)],
+            },
         }
 
 
@@ -212,7 +225,7 @@ def release_card(
         fit = replace(fit, noun=str(unit))
     release = None if ledger is None else ledger_facts(ledger, labels=mechanism.graph.n_labels)
     found = audit_facts(audit) if isinstance(audit, Audit) else audit
-    return ReleaseCard.of(fit, design, release, found, None if guard is None else guard_facts(guard))
+    return ReleaseCard.of(fit, design, release, found, None if guard is None else Guard.like(guard))
 
 
 def compare_cards(cards: Sequence[ReleaseCard]) -> list[dict[str, Any]]:
@@ -284,18 +297,6 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
     }
 
 
-def _graph(design: DesignFacts) -> dict[str, Any]:
-    return {
-        "labels": design.labels,
-        "edges": design.edges,
-        "groups": design.groups,
-        "smallest_group": design.smallest_group,
-        "largest_group": design.largest_group,
-        "alone": design.alone,
-        "digest": design.graph_digest,
-    }
-
-
 def _query(design: DesignFacts) -> dict[str, Any]:
     asked = question(design.query)
     return {
@@ -311,7 +312,7 @@ def _query(design: DesignFacts) -> dict[str, Any]:
 def _accuracy(card: ReleaseCard) -> dict[str, Any]:
     """Errors over crowds, with few digits; None where they could be solved for the answers behind them."""
     found, told, worst = card.design.accuracy, card.tells_errors, card.tells_worst
-    before, after = card.fit.later_error, None if card.release is None else card.release.later_error
+    before, after = card.later_errors
     metered = told and after is not None
     return {
         "unit": found.unit,
@@ -354,14 +355,7 @@ def _model(fit: FitFacts, guard: Guard | None) -> dict[str, Any]:
     return {
         "fitted_on_private_data": fit.fitted_on_private_data,
         "checks": None if fit.checks is None else fit.checks.to_json(),
-        "guard": None
-        if guard is None
-        else guard.to_json()
-        | {
-            "promise": up(guard.promise),
-            "delta_at_confidence": up(guard.delta_at_confidence),
-            "noise_alone": up(guard.noise_alone),
-        },
+        "guard": None if guard is None else guard.to_json() | {name: up(getattr(guard, name)) for name in GUARDED},
         "left_out": fit.left_out,
     }
 
@@ -375,7 +369,7 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
         "labels": release.ledger_labels,
         "largest": None
         if worst is None
-        else {"epsilon": worst.epsilon, "spent": up(worst.spent), "budget": worst.budget, "mode": worst.mode},
+        else worst.part("epsilon", "spent", "budget", "mode") | {"spent": up(worst.spent)},
         "head": release.head,
     }
 
@@ -384,14 +378,7 @@ def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | No
     if audit is None:
         return None
     return {
-        "verdict": audit.verdict,
-        "confidence": audit.confidence,
-        "n_samples": audit.n_samples,
-        "source": audit.source,
-        "groups": audit.groups,
-        "of_groups": audit.of_groups,
-        "labels": audit.labels,
-        "rule": audit.rule,
+        **audit.part("verdict", "confidence", "n_samples", "source", "groups", "of_groups", "labels", "rule"),
         "detectable_delta": up(audit.detectable_delta),
         "detectable_shortage": up(audit.detectable_shortage),
         "naming": None
@@ -404,15 +391,5 @@ def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | No
         },
         "delta_proved": down(audit.delta_proved),
         "delta_promised": up(promised(design, audit)),
-        "violations": audit.violations,
-        "mismatches": audit.mismatches,
-    }
-
-
-def _left_out(card: ReleaseCard) -> dict[str, Any]:
-    return {
-        "labels": card.fit.left_out,
-        "reasons": [[reason, number] for reason, number in card.fit.reasons],
-        "newcomers": card.fit.newcomers,
-        "shards": [{"stage": lost.stage, "key": lost.key} for lost in lost_shards(card.fit, card.design, card.release)],
+        **audit.part("violations", "mismatches"),
     }

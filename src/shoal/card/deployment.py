@@ -10,7 +10,6 @@ from shoal import __version__
 from shoal.card.assumptions import question
 from shoal.card.card import SHOWN_DIGITS, ReleaseCard
 from shoal.card.digits import many, up, upper
-from shoal.card.facts import ReleaseFacts
 from shoal.card.promise import promise
 from shoal.card.summary import other_scope
 from shoal.errors import InputError
@@ -37,6 +36,9 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
     own = {**PUBLISHER, **deployment}
     design, audit, release = card.design, card.audit, card.release
     asked, unit, accuracy = question(design.query), card.fit.noun, design.accuracy
+    counting = "composed exactly, for a series fixed in advance"
+    if release is not None and release.worst is not None and release.worst.mode == "adaptive":
+        counting = "by a filter that holds for adaptive choices"
     clipped = "" if design.assumption_free is None else " and clipping"
     record = {
         "status": "Draft",
@@ -89,7 +91,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "post_processing": "Rounding to a grid common to all labels",
                 "composition": "Not counted beyond one release"
                 if release is None
-                else f"Per pair of labels over all releases, {_counting(release)}; ledger head {release.head}",
+                else f"Per pair of labels over all releases, {counting}; ledger head {release.head}",
             },
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": "Class laws fitted on the labels' own data; not charged"
@@ -110,12 +112,6 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
         },
     }
     return "\n".join(_yaml(record)) + "\n"
-
-
-def _counting(release: ReleaseFacts) -> str:
-    if release.worst is not None and release.worst.mode == "adaptive":
-        return "by a filter that holds for adaptive choices"
-    return "composed exactly, for a series fixed in advance"
 
 
 def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:

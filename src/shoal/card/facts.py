@@ -14,9 +14,9 @@ import math
 import types
 import typing
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from shoal.accounting.risk import named_in_group
 from shoal.card.assumptions import question
@@ -29,6 +29,7 @@ MEANINGLESS = 1e-2
 CROWD = 10
 #: Entries of a list that a record keeps.
 LISTED = 20
+Key = TypeVar("Key")
 
 
 class Record:
@@ -36,7 +37,11 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, numbers and texts; a number that JSON does not know becomes None."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+        return self.part(*(one.name for one in fields(self)))  # type: ignore[arg-type]
+
+    def part(self, *names: str) -> dict[str, Any]:
+        """Some of its fields, as :meth:`to_json` has them."""
+        return {name: _plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -46,6 +51,11 @@ class Record:
             return cls(**{name: _typed(kinds[name], value) for name, value in content.items()})
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError(f"facts: this is not what a stage wrote down as {cls.__name__}; run it again") from None
+
+    @classmethod
+    def like(cls, found: Any) -> Self:
+        """What is found under the names of its fields."""
+        return cls(**{one.name: getattr(found, one.name) for one in fields(cls)})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -116,26 +126,22 @@ class FitFacts(Record):
     @classmethod
     def merged(cls, parts: Sequence[FitFacts]) -> FitFacts:
         """Of all shards."""
-        added = (
-            "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian", "later_known",
-            "shards", "carried", "refitted", "drifted", "silent", "newcomers", "joined", "merged_groups",
-        )  # fmt: skip
-        reasons: Counter[str] = Counter()
-        for part in parts:
-            reasons.update(dict(part.reasons))
         known = [part.checks for part in parts if part.checks is not None]
+        names = [one.name for one in fields(ModelChecks)]
         return replace(
             parts[0],
-            **{name: sum(getattr(part, name) for part in parts) for name in added},
-            smallest_group=min(part.smallest_group for part in parts),
-            largest_group=max(part.largest_group for part in parts),
-            reasons=tuple(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:LISTED]),
-            checks=None
-            if not known
-            else ModelChecks(**{one.name: sum(getattr(k, one.name) for k in known) for one in fields(ModelChecks)}),
-            later_absolute=math.fsum(part.later_absolute for part in parts),
-            failed=_listed(lost for part in parts for lost in part.failed),
-        )
+            **_of_all(
+                sum, parts, "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian",
+                "later_known", "shards", "carried", "refitted", "drifted", "silent", "newcomers", "joined",
+                "merged_groups",
+            ),
+            **_of_all(min, parts, "smallest_group"),
+            **_of_all(max, parts, "largest_group"),
+            **_of_all(math.fsum, parts, "later_absolute"),
+            **_of_all(_joined, parts, "failed"),
+            reasons=tuple(most_common(tallied(part.reasons for part in parts)))[:LISTED],
+            checks=ModelChecks(**_of_all(sum, known, *names)) if known else None,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -201,19 +207,14 @@ class Accuracy(Record):
         known = [part.answers for part in parts if part.answers is not None]
         return replace(
             parts[0],
-            labels=sum(part.labels for part in parts),
-            rho=math.fsum(part.rho for part in parts),
-            rho_largest=max(part.rho_largest for part in parts),
-            squares=tuple(math.fsum(column) for column in zip(*(p.squares for p in parts), strict=True)),
-            biases=tuple(math.fsum(column) for column in zip(*(p.biases for p in parts), strict=True)),
-            square_largest=max(part.square_largest for part in parts),
+            **_of_all(sum, parts, "labels"),
+            **_of_all(math.fsum, parts, "rho"),
+            **_of_all(max, parts, "rho_largest", "square_largest", "beside_largest"),
+            **_of_all(all, parts, "noise_alone"),
+            **_of_all(_largest, parts, "total_error"),
+            **_of_all(_entry_by_entry(math.fsum), parts, "squares", "biases"),
+            **_of_all(_entry_by_entry(max), parts, "grid"),
             answers=math.fsum(known) if len(known) == len(parts) else None,
-            grid=_worst(part.grid for part in parts),
-            beside_largest=max(part.beside_largest for part in parts),
-            noise_alone=all(part.noise_alone for part in parts),
-            total_error=None
-            if any(part.total_error is None for part in parts)
-            else max(part.total_error for part in parts if part.total_error is not None),
             interval=tuple(
                 (min(low for low, _ in entry), max(high for _, high in entry))
                 for entry in zip(*(p.interval for p in parts), strict=True)
@@ -295,41 +296,27 @@ class DesignFacts(Record):
         if len({part.scope for part in parts}) > 1:
             raise InputError("facts: shards were designed for different scopes; run the design again")
         worst = max(parts, key=lambda part: (part.delta, part.worst_edge))
-        others = [part.other_delta for part in parts if part.other_delta is not None]
-        labels = sum(part.labels for part in parts)
-        decisions: Counter[str] = Counter()
-        for part in parts:
-            decisions.update(dict(part.decisions))
-        free = [part.assumption_free for part in parts if part.assumption_free is not None]
-        prices = [part.perfect_rho for part in parts if part.perfect_rho is not None]
         curve = _worst_at(part.curve for part in parts)
         return replace(
             worst,
-            epsilon=max(part.epsilon for part in parts),
+            **_of_all(max, parts, "epsilon", "finite_precision", "best_possible", "largest_group"),
+            **_of_all(min, parts, "smallest_group"),
+            **_of_all(sum, parts, "labels", "groups", "alone", "edges"),
+            **_of_all(all, parts, "all_alike"),
+            **_of_all(_largest, parts, "other_delta", "perfect_rho", "assumption_free"),
+            **_of_all(together, parts, "digest", "graph_digest"),
+            **_of_all(_joined, parts, "failed"),
             epsilons=tuple(sorted({one for part in parts for one in part.epsilons})[:LISTED]),
             log_delta=max((p.log_delta for p in parts if p.log_delta is not None), default=None),
-            finite_precision=max(part.finite_precision for part in parts),
-            best_possible=max(part.best_possible for part in parts),
-            labels=labels,
-            **{name: sum(getattr(part, name) for part in parts) for name in ("groups", "alone", "edges")},
-            smallest_group=min(part.smallest_group for part in parts),
-            largest_group=max(part.largest_group for part in parts),
             curve=curve,
             renyi=_worst_divergence([part.renyi for part in parts]),
             tradeoff=tuple((rate, tpr_bound(rate, curve)) for rate, _ in worst.tradeoff),
             naming=_naming_together(parts, curve),
             accuracy=Accuracy.merged([part.accuracy for part in parts]),
-            all_alike=all(part.all_alike for part in parts),
-            other_delta=max(others) if len(others) == len(parts) else None,
-            perfect_rho=max(prices) if len(prices) == len(parts) else None,
-            digest=together(part.digest for part in parts),
-            graph_digest=together(part.graph_digest for part in parts),
             notes=_listed(sorted({note for part in parts for note in part.notes})),
-            decisions=tuple(sorted(decisions.items())),
-            failed=_listed(lost for part in parts for lost in part.failed),
+            decisions=tuple(sorted(tallied(part.decisions for part in parts).items())),
             proved=" and ".join(sorted({part.proved for part in parts})) if all(part.proved for part in parts) else "",
             unproved="; ".join(_listed(sorted({part.unproved for part in parts if not part.proved}))),
-            assumption_free=max(free) if len(free) == len(parts) else None,
             proof=together(proofs) if (proofs := [part.proof for part in parts if part.proof]) else "",
         )
 
@@ -374,17 +361,6 @@ class ReleaseFacts(Record):
     def later_error(self) -> float | None:
         """Mean absolute error of what was released against what came later."""
         return self.later_absolute / self.later_known if self.later_known else None
-
-    @classmethod
-    def merged(cls, parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
-        """Of all shards; what concerns the whole ledger is the last one's, who saw all of it."""
-        return replace(
-            parts[-1],
-            **{name: sum(getattr(part, name) for part in parts) for name in ("labels", "later_known", "shards")},
-            later_absolute=math.fsum(part.later_absolute for part in parts),
-            budget_set=any(part.budget_set for part in parts),
-            failed=_listed(lost for part in parts for lost in part.failed),
-        )
 
 
 @dataclass(frozen=True)
@@ -467,16 +443,10 @@ class AuditFacts(Record):
         return replace(
             parts[0],
             verdict="violated" if any(part.verdict == "violated" for part in parts) else "consistent",
-            confidence=min(part.confidence for part in parts),
-            n_samples=min(part.n_samples for part in parts),
-            **{
-                name: sum(getattr(part, name) for part in parts)
-                for name in ("groups", "labels", "violations", "mismatches")
-            },
-            of_groups=max(part.of_groups for part in parts),
+            **_of_all(min, parts, "confidence", "n_samples"),
+            **_of_all(sum, parts, "groups", "labels", "violations", "mismatches"),
+            **_of_all(max, parts, "of_groups", "detectable_delta", "detectable_shortage"),
             curve=tuple((max(r[0] for r in row), max(r[1] for r in row), max(r[2] for r in row)) for row in rows),
-            detectable_delta=max(part.detectable_delta for part in parts),
-            detectable_shortage=max(part.detectable_shortage for part in parts),
             findings=_listed(found),
             named=_named_together(named) if named else None,
             guard=_guards_together(guards) if guards else None,
@@ -492,6 +462,19 @@ def promised(design: DesignFacts, audit: AuditFacts) -> float:
 def lost_shards(*stages: FitFacts | DesignFacts | ReleaseFacts | None) -> tuple[Lost, ...]:
     """Shards that some stage could not do."""
     return tuple(lost for stage in stages if stage is not None for lost in stage.failed)
+
+
+def tallied(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
+    """What (key, how often) come to together."""
+    found: Counter[Key] = Counter()
+    for one in counts:
+        found.update(dict(one))
+    return found
+
+
+def most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """(text, how often), the most common first, equals by their text."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def together(digests: Iterable[str]) -> str:
@@ -539,10 +522,9 @@ def _guards_together(parts: Sequence[Guard]) -> Guard:
     worst = max(parts, key=lambda part: part.delta_at_confidence)
     return replace(
         worst,
-        promise=max(part.promise for part in parts),
-        rests_on_model=any(part.rests_on_model for part in parts),
-        noise_alone=max(part.noise_alone for part in parts),
-        confidence=min(part.confidence for part in parts),
+        **_of_all(max, parts, "promise", "noise_alone"),
+        **_of_all(any, parts, "rests_on_model"),
+        **_of_all(min, parts, "confidence"),
     )
 
 
@@ -555,8 +537,23 @@ def _above(value: float) -> float:
     return math.nextafter(value * (1 + 2**-50), math.inf) if value > 0 else value
 
 
-def _worst(columns: Iterable[Sequence[float]]) -> tuple[float, ...]:
-    return tuple(max(entry) for entry in zip(*columns, strict=True))
+def _of_all(rule: Callable[[Any], Any], parts: Sequence[Record], *names: str) -> dict[str, Any]:
+    """Field -> what the rule makes of its values in all parts."""
+    return {name: rule([getattr(part, name) for part in parts]) for name in names}
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    """None where one is not known."""
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
+
+
+def _entry_by_entry(rule: Callable[[Any], float]) -> Callable[[Any], tuple[float, ...]]:
+    return lambda columns: tuple(rule(entry) for entry in zip(*columns, strict=True))
+
+
+def _joined(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+    return _listed(one for inside in values for one in inside)
 
 
 def _worst_at(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[float, float], ...]:

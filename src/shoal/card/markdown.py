@@ -119,7 +119,7 @@ def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
             f"The mean answer is {nearest(found.answer_mean, SHOWN_DIGITS)}{short_unit(found.unit)}: the error is "
             f"{percent(found.rmse / found.answer_mean)} of it.{off}"
         )
-    before, after = card.fit.later_error, None if card.release is None else card.release.later_error
+    before, after = card.later_errors
     if before is not None and after is not None:
         yield (
             f"Against what came later, where that is known: mean absolute error {upper(after, SHOWN_DIGITS)} "
@@ -127,14 +127,10 @@ def _accuracy(card: ReleaseCard, noun: str) -> Iterator[str]:
             f"{price(before, after, SHOWN_DIGITS)}."
         )
     if card.design.by_step:
-        interval = (_interval_head(found),) if found.noise_alone else ()
-        yield _table((card.fit.entry, "rmse", "bias", *interval), _steps(found))
+        off = f"released {'/' if found.ratio else '−'} true, {found.coverage:.0%} of the time within"
+        yield _table((card.fit.entry, "rmse", "bias", *([off] if found.noise_alone else [])), _steps(found))
     else:
         yield f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more."
-
-
-def _interval_head(found: Accuracy) -> str:
-    return f"released {'/' if found.ratio else '−'} true, {found.coverage:.0%} of the time within"
 
 
 def _steps(found: Accuracy) -> Iterator[tuple[str, ...]]:

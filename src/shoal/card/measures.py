@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri
 
 from shoal import validation
@@ -68,19 +66,9 @@ SETTLED = 1e-20
 CLOSE = 0.01
 
 
-def fit_facts(graph: NeighborGraph, *, noun: str = "label", fitted_on_private_data: bool | None = None) -> FitFacts:
+def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = None) -> FitFacts:
     """Who hides among whom, where nothing is known about where the laws come from."""
-    sizes = group_sizes(graph)
-    return FitFacts(
-        source="",
-        labels=graph.n_labels,
-        groups=len(sizes),
-        smallest_group=int(sizes.min()),
-        largest_group=int(sizes.max()),
-        edges=graph.n_edges,
-        noun=noun,
-        fitted_on_private_data=fitted_on_private_data,
-    )
+    return FitFacts(source="", **hiding(graph), fitted_on_private_data=fitted_on_private_data)
 
 
 def design_facts(
@@ -90,7 +78,6 @@ def design_facts(
     target: float | None = None,
     accuracy: Accuracy | None = None,
     decisions: Sequence[tuple[str, int]] = (),
-    perfect_rho: float | None = None,
     thorough: bool = False,
     seed: int = 0,
 ) -> DesignFacts:
@@ -102,7 +89,6 @@ def design_facts(
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
         decisions: what became of the groups of an earlier design.
-        perfect_rho: least ρ at which all labels of a group look alike.
         thorough: search every edge for the best test, and sample how often a label can be named. Otherwise both are
             bounded from δ(ε) alone: little work, and the figures of several mechanisms together do not depend on how
             labels are spread over them.
@@ -129,13 +115,9 @@ def design_facts(
         finite_precision=certificate.finite_precision,
         worst_edge=certificate.worst_edge,
         best_possible=certificate.lower_bound,
-        labels=graph.n_labels,
-        entries=mechanism.classes.n_dims,
-        groups=len(sizes),
-        smallest_group=int(sizes.min()),
-        largest_group=int(sizes.max()),
+        **hiding(graph),
         alone=int((sizes == 1).sum()),
-        edges=graph.n_edges,
+        entries=mechanism.classes.n_dims,
         curve=curve,
         renyi=_renyi(mechanism),
         tradeoff=_tradeoff(mechanism, curve, thorough),
@@ -146,7 +128,6 @@ def design_facts(
         all_alike=all_alike(mechanism.output),
         scope=mechanism.scope,
         other_delta=mechanism.certified("answer" if mechanism.scope == "table" else "table").delta_upper,
-        perfect_rho=perfect_rho,
         digest=mechanism.digest,
         graph_digest=groups_digest(graph),
         notes=tuple(mechanism.notes)[:LISTED],
@@ -266,14 +247,7 @@ def error_variance(mechanism: Mechanism) -> FloatArray:
     return np.maximum(var, 0.0)
 
 
-def audit_facts(
-    audit: Audit,
-    *,
-    guard: ModelGuard | None = None,
-    of_groups: int = 0,
-    rule: str = "",
-    equal_noise_delta: float | None = None,
-) -> AuditFacts:
+def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
     """What an audit came to, in a size that does not grow with the number of labels."""
     proved = audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)
     same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
@@ -292,51 +266,28 @@ def audit_facts(
         detectable_delta=audit.detectable_delta,
         detectable_shortage=audit.detectable_shortage,
         scope=audit.scope,
-        of_groups=of_groups or groups,
-        rule=rule,
+        of_groups=groups,
         violations=len(audit.violations),
         mismatches=len(audit.mismatches),
-        findings=tuple(Found(f.kind, tuple(f.labels), f.meaning, f.lessens_privacy) for f in found[:LISTED]),
-        named=None
-        if audit.naming is None
-        else Named(
-            accuracy=audit.naming.accuracy,
-            accuracy_lower=audit.naming.accuracy_lower,
-            accuracy_upper=audit.naming.accuracy_upper,
-            promise_upper=audit.naming.promise_upper,
-            guessing=audit.naming.guessing,
-            n_answers=audit.naming.n_answers,
-        ),
-        guard=None if guard is None else guard_facts(guard),
+        findings=tuple(Found.like(one) for one in found[:LISTED]),
+        named=None if audit.naming is None else Named.like(audit.naming),
+        guard=None if guard is None else Guard.like(guard),
         equal_noise_delta=equal_noise_delta,
     )
 
 
-def guard_facts(guard: ModelGuard) -> Guard:
-    """How far the promise rests on the model."""
-    return Guard(
-        promise=guard.promise,
-        notion=guard.notion,
-        rests_on_model=guard.rests_on_model,
-        delta_at_confidence=guard.delta_at_confidence,
-        confidence=guard.confidence,
-        noise_alone=guard.noise_alone,
-        statements=guard.statements,
-    )
-
-
-def ledger_facts(ledger: Ledger, *, labels: int, name: str = "") -> ReleaseFacts:
+def ledger_facts(ledger: Ledger, *, labels: int) -> ReleaseFacts:
     """What a ledger has on record, every account looked at; ``labels`` are those of this release."""
     spent = ledger.spent()
     worst = spent.largest
     return ReleaseFacts(
-        name=name,
+        name="",
         labels=labels,
         ledger="",
         head=str(ledger.head),
         releases=spent.releases,
         ledger_labels=len(spent.by_label),
-        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases, worst.mode),
+        worst=None if worst is None else Spent.like(worst),
     )
 
 
@@ -348,6 +299,18 @@ def all_alike(output: GaussianClasses) -> bool:
 def group_sizes(graph: NeighborGraph) -> NDArray[np.int64]:
     """Members of each connected component."""
     return np.asarray(np.bincount(graph.components) if graph.n_labels else np.zeros(1, dtype=np.int64))
+
+
+def hiding(graph: NeighborGraph) -> dict[str, Any]:
+    """The fields of a record that say who hides among whom."""
+    sizes = group_sizes(graph)
+    return {
+        "labels": graph.n_labels,
+        "groups": len(sizes),
+        "smallest_group": int(sizes.min()),
+        "largest_group": int(sizes.max()),
+        "edges": graph.n_edges,
+    }
 
 
 def groups_digest(graph: NeighborGraph) -> str:
@@ -424,10 +387,5 @@ def _naming(
 
 def _spread(edges: Sequence[tuple[str, str]]) -> tuple[int, int]:
     """Labels that edges join, and the groups they form."""
-    place: dict[str, int] = {}
-    ends: list[list[Any]] = [[place.setdefault(name, len(place)) for name in edge] for edge in edges]
-    if not ends:
-        return 0, 0
-    i, j = np.array(ends).T
-    joined = coo_matrix((np.ones(len(i)), (i, j)), shape=(len(place), len(place)))
-    return len(place), int(connected_components(joined, directed=False)[0])
+    labels = list(dict.fromkeys(name for edge in edges for name in edge))
+    return len(labels), len(NeighborGraph.from_edges(labels, edges).groups) if labels else 0

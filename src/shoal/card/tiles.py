@@ -85,7 +85,7 @@ def _cost(card: ReleaseCard, public: bool) -> Tile:
     if found.ratio and (not public or (card.design.by_step and found.noise_alone)):
         low, high = ratios(found)
         more += f" At least {found.coverage:.0%} of released values are {low} to {high} times the true one."
-    before, after = card.fit.later_error, None if card.release is None else card.release.later_error
+    before, after = card.later_errors
     if before and after is not None:
         more = (
             f"{upper(after, digits)}{unit} mean absolute error as released, {nearest(before, min(digits, 3))}{unit} "
@@ -164,9 +164,5 @@ def limits(card: ReleaseCard, *, public: bool) -> Section:
             "computed for single pairs. Answers are not repeated here because, beside their labels, they would tell "
             "whose they are."
         )
-    notes += [_sentence(note) for note in design.notes]
+    notes += [note[:1].upper() + note[1:].rstrip(".") + "." for note in design.notes]
     return Section("limits", "Assumptions and limits", notes=tuple(notes))
-
-
-def _sentence(note: str) -> str:
-    return note[:1].upper() + note[1:].rstrip(".") + "."

@@ -147,7 +147,9 @@ def layout_of(
     if named:
         odd = [c for c in named if c not in numeric]
         if odd:
-            raise InputError(f"columns: {odd[0]!r} holds text or dates; entries are numbers. Leave it out of --columns")
+            raise InputError(
+                f"columns: {odd[0]!r} holds text or dates, or nothing; entries are numbers. Leave it out of --columns"
+            )
         entries = tuple(c for c in named if c not in dropped)
     else:
         entries = tuple(c for c in found if c in numeric and c != label and c not in dropped)

@@ -59,13 +59,11 @@ def _parameters(command: Any) -> str:
     for one in command.params:
         if one.name in ("as_json", "debug", "help"):
             continue
-        flags = ", ".join(f"`{flag}`" for flag in one.opts) if one.param_type_name == "option" else f"`{_name(one)}`"
-        rows.append(f"| {flags} | {_help(one)} |")
+        named = (
+            one.opts if one.param_type_name == "option" else [(one.metavar or one.name.upper()).replace("|", " or ")]
+        )
+        rows.append(f"| {', '.join(f'`{name}`' for name in named)} | {_help(one)} |")
     return "\n".join(rows) + "\n"
-
-
-def _name(argument: Any) -> str:
-    return str(argument.metavar or argument.name.upper()).replace("|", " or ")
 
 
 def _help(one: Any) -> str:

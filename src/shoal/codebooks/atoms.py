@@ -117,9 +117,9 @@ def total(losses: list[LossAtoms]) -> LossAtoms:
     return reduce(LossAtoms.__add__, losses, LossAtoms.nothing())
 
 
-def sum_up(*values: float) -> float:
+def sum_up(*values: float | Fraction) -> float:
     """The sum, rounded up only where it is not exact: twice ε is 2ε."""
-    exact = sum(map(Fraction, values), Fraction(0))
+    exact = sum((Fraction(value) for value in values), Fraction(0))
     rounded = float(exact)
     return rounded if Fraction(rounded) >= exact else math.nextafter(rounded, math.inf)
 

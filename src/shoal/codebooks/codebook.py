@@ -43,6 +43,7 @@ from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.graph import NeighborGraph
 from shoal.matrices import EPS
+from shoal.notebook import table
 from shoal.validation import FloatArray, IndexArray
 
 OBJECTIVES = ("mean", "worst")
@@ -433,20 +434,12 @@ class Codebook:
         """The certificate at ``epsilon`` for one scope or the other; a codebook has no cost of finite precision."""
         return Certificate.of(self.curve(self.epsilon, scope), 0.0, 0.0)
 
-    def worst_pair(self, label: Any, epsilon: float, scope: str = "answer") -> tuple[str, str]:
-        """The two labels of the group of ``label`` that an answer tells apart best, by δ at this ε."""
-        group, _ = self.place(label)
-        if len(group.members) == 1:
-            raise InputError("label has no neighbor in this codebook")
-        _, i, j = _worst(group, validation.non_negative(epsilon=epsilon), validation.choice(list(SCOPES), scope=scope))
-        return self.labels[i], self.labels[j]
-
     # ------------------------------------------------------------------ files
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 over every parameter and the graph: the codebook's name wherever it is recorded."""
-        return codebook_file.digest(self)
+        return archive.digest(*codebook_file.parts(self))
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle.
@@ -464,7 +457,7 @@ class Codebook:
 
     def to_bytes(self) -> bytes:
         """The content of the file that :meth:`save` writes."""
-        return codebook_file.content(self)
+        return archive.packed(*codebook_file.parts(self))
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Codebook:
@@ -483,8 +476,6 @@ class Codebook:
         return f"Codebook({n} labels, {k} entries, ε = {self.epsilon:g})"
 
     def _repr_html_(self) -> str:
-        from shoal.notebook import table
-
         sizes = [len(group.curves) for group in self.groups]
         rows = [
             ("labels, entries", f"{self.answers.shape[0]}, {self.answers.shape[1]}"),

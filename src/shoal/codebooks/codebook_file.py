@@ -23,17 +23,6 @@ VERSION = 1
 FORMAT = "shoal codebook"
 
 
-def digest(book: Codebook) -> str:
-    """SHA-256 over every parameter and the graph."""
-    header, arrays = _parts(book)
-    return archive.digest(header, arrays)
-
-
-def content(book: Codebook) -> bytes:
-    """What :meth:`Codebook.save` writes."""
-    return archive.packed(*_parts(book))
-
-
 def fields(content: bytes, name: str) -> dict[str, Any]:
     """The fields of a codebook from the content of its file; ``name`` is what messages call it."""
     header, arrays = archive.unpacked(content, FORMAT, VERSION, name)
@@ -49,7 +38,8 @@ def fields(content: bytes, name: str) -> dict[str, Any]:
     return found
 
 
-def _parts(book: Codebook) -> tuple[dict[str, Any], dict[str, Any]]:
+def parts(book: Codebook) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of the file: every parameter and the graph."""
     groups = book.groups
     arrays = {
         "edges": book.graph.edges,

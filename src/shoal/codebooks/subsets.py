@@ -26,7 +26,7 @@ from functools import cache
 import numpy as np
 
 from shoal.matrices import EPS
-from shoal.validation import BoolArray, FloatArray, IndexArray
+from shoal.validation import BoolArray, FloatArray
 
 #: Labels up to which all subsets are looked at: 2^20 values, 8 MB, some ten milliseconds.
 LARGEST = 20
@@ -79,9 +79,7 @@ class Subsets:
         """The sets with the ``count`` least values, (count, n)."""
         flat = values.ravel()
         count = min(count, len(flat) - 1)
-        return self._sets(np.argpartition(flat, count)[:count])
-
-    def _sets(self, places: IndexArray) -> BoolArray:
+        places = np.argpartition(flat, count)[:count]
         h, rest = self.first.shape[1], self.second.shape[1]
         return np.hstack([_members(h)[places >> rest], _members(rest)[places & ((1 << rest) - 1)]])
 

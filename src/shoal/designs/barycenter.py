@@ -55,10 +55,7 @@ def transport_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 
 
     found = minimax.solve(costs, n, tolerance=tolerance)
     final = costs(found.weights)
-    # Y Oᵀ: the common factor turned towards each root.
-    maps = roots if shared else factor @ np.swapaxes(_rotations(roots, factor), 1, 2)
-    cov = factor @ factor.T
-    return Center(found.weights @ means, 0.5 * (cov + cov.T), final, found.lower, maps)
+    return _center(found.weights @ means, roots, factor, final, found.lower)
 
 
 def mean_center(means: FloatArray, covs: FloatArray) -> Center:
@@ -73,9 +70,14 @@ def mean_center(means: FloatArray, covs: FloatArray) -> Center:
     )
     mean = means.mean(axis=0)
     costs = ((means - mean) ** 2).sum(axis=1) + ((factor - turned) ** 2).sum(axis=(1, 2))
-    maps = roots if shared else factor @ np.swapaxes(_rotations(roots, factor), 1, 2)
+    return _center(mean, roots, factor, np.asarray(costs), 0.0)
+
+
+def _center(mean: FloatArray, roots: FloatArray, factor: FloatArray, costs: FloatArray, lower: float) -> Center:
+    # Y Oᵀ: the common factor turned towards each root.
+    maps = roots if len(roots) == 1 else factor @ np.swapaxes(_rotations(roots, factor), 1, 2)
     cov = factor @ factor.T
-    return Center(mean, 0.5 * (cov + cov.T), np.asarray(costs), 0.0, maps)
+    return Center(mean, 0.5 * (cov + cov.T), costs, lower, maps)
 
 
 def _rotations(roots: FloatArray, factor: FloatArray) -> FloatArray:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -183,6 +183,18 @@ def _active(values: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
     return np.asarray(keep)
 
 
+class _Placed(NamedTuple):
+    """A point on its spheres: its moves (n, d), what the raw point was multiplied by, labels with two spheres."""
+
+    scaled: FloatArray
+    factor: FloatArray
+    over: BoolArray | None
+
+
+def _lengths(rows: FloatArray) -> FloatArray:
+    return np.asarray(np.sqrt((rows * rows).sum(axis=1)))
+
+
 @dataclass(frozen=True)
 class _Layout:
     """Moves as one vector per label, (b, B, C, slack), absent parts left out, scaled to the budget before use.
@@ -211,9 +223,9 @@ class _Layout:
         return np.concatenate(parts, axis=1)
 
     def moves(self, x: FloatArray) -> Moves:
-        return self._unpack(self._scaled(x)[0])
+        return self.unpacked(self.placed(x).scaled)
 
-    def _unpack(self, rows: FloatArray) -> Moves:
+    def unpacked(self, rows: FloatArray) -> Moves:
         n, k = self.problem.n_labels, self.problem.n_dims
         shift = np.zeros((n, k))
         if self.shifts:
@@ -223,49 +235,53 @@ class _Layout:
             mapping, rows = rows[:, : k * k].reshape(n, k, k), rows[:, k * k :]
         return Moves(shift, mapping, rows[:, : k * k].reshape(n, k, k))
 
-    def _spheres(self, raw: FloatArray) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
-        """(mask, radius, size of the raw vector) of each sphere: masks (n, d) share out the coordinates."""
-        radius = radii(self.problem)
-        size = np.linalg.norm(raw, axis=1)
-        cap = np.sqrt(self.problem.max_bias * self.problem.budgets)
-        head = np.zeros(raw.shape[1], dtype=bool)
+    @cached_property
+    def _radii(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Of the sphere of all of a label's vector; where the bias has its own, of that one and of the rest's."""
+        radius, cap = radii(self.problem), np.sqrt(self.problem.max_bias * self.problem.budgets)
+        return radius, cap, np.sqrt(np.maximum(radius**2 - cap**2, 0.0))
+
+    def placed(self, x: FloatArray) -> _Placed:
+        """The point on its spheres."""
+        raw = x.reshape(self.problem.n_labels, -1)
+        radius, cap, rest = self._radii
+        size = _lengths(raw)
+        factor = (radius / np.maximum(size, 1e-300))[:, None]
+        over = None
         if self.shifts:
-            head[: self.problem.n_dims] = True
-        bias = np.linalg.norm(raw[:, head], axis=1)
-        over = bias * radius > cap * size
-        whole = np.broadcast_to(~over[:, None], raw.shape)
-        spheres = [(whole, radius, size)]
-        if over.any():
-            rest = np.sqrt(np.maximum(radius**2 - cap**2, 0.0))
-            spheres.append((over[:, None] & head, cap, bias))
-            spheres.append((over[:, None] & ~head, rest, np.linalg.norm(raw[:, ~head], axis=1)))
-        return spheres
+            k = self.problem.n_dims
+            bias = _lengths(raw[:, :k])
+            over = bias * radius > cap * size
+            if over.any():
+                factor = np.repeat(factor, raw.shape[1], axis=1)
+                factor[over, :k] = (cap / np.maximum(bias, 1e-300))[over, None]
+                factor[over, k:] = (rest / np.maximum(_lengths(raw[:, k:]), 1e-300))[over, None]
+            else:
+                over = None
+        return _Placed(raw * factor, factor, over)
 
-    def _scaled(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        raw = x.reshape(self.problem.n_labels, -1)
-        factor = np.zeros_like(raw)
-        for mask, radius, size in self._spheres(raw):
-            factor += mask * (radius / np.maximum(size, 1e-300))[:, None]
-        return raw * factor, factor
-
-    def pull_back(self, x: FloatArray, gradient: Moves) -> FloatArray:
+    def pull_back(self, at: _Placed, gradient: Moves) -> FloatArray:
         """Gradient in the raw point: on every sphere the part along the radius drops out."""
-        raw = x.reshape(self.problem.n_labels, -1)
-        scaled, factor = self._scaled(x)
+        scaled, factor, over = at
         rows = self._rows(gradient)
         flat = np.concatenate([rows, np.zeros((len(rows), 1))], axis=1)
-        along = np.zeros_like(flat)
-        for mask, radius, _ in self._spheres(raw):
-            share = (mask * flat * scaled).sum(axis=1) / np.maximum(radius**2, 1e-300)
-            along += mask * share[:, None] * scaled
-        return np.asarray((flat - along) * factor).ravel()
+        product = flat * scaled
+        radius, cap, rest = (np.maximum(one**2, 1e-300) for one in self._radii)
+        along = (product.sum(axis=1) / radius)[:, None]
+        if over is not None:
+            k = self.problem.n_dims
+            along = np.repeat(along, flat.shape[1], axis=1)
+            along[over, :k] = (product[:, :k].sum(axis=1) / cap)[over, None]
+            along[over, k:] = (product[:, k:].sum(axis=1) / rest)[over, None]
+        return np.asarray((flat - along * scaled) * factor).ravel()
 
 
 def _smoothed(
     problem: Problem, layout: _Layout, sharpness: float, active: BoolArray, x: FloatArray
 ) -> tuple[float, FloatArray]:
     """Smoothed maximum over the active edges and its gradient in the raw variables."""
-    moves = layout.moves(x)
+    at = layout.placed(x)
+    moves = layout.unpacked(at.scaled)
     means, covs, factors = _factored(problem, moves)
     trace = empty_trace(int(active.sum()), problem.n_dims)
     values = _values(problem, means, covs, factors, active, trace)
@@ -278,7 +294,7 @@ def _smoothed(
     # ∂/∂b, ∂/∂B = 2 G (Σ^{1/2} + B), ∂/∂C = 2 G C for G = ∂/∂Σ̃.
     mapped = None if moves.map is None else 2.0 * cov_grad @ (problem.roots + moves.map)
     gradient = Moves(mean_grad, mapped, 2.0 * cov_grad @ moves.noise)
-    return top + np.log(total) / sharpness, layout.pull_back(x, gradient)
+    return top + np.log(total) / sharpness, layout.pull_back(at, gradient)
 
 
 def _factored(problem: Problem, moves: Moves) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -24,6 +24,7 @@ from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.matrices import square_root
 from shoal.mechanism import Ending, Mechanism
+from shoal.notebook import axes_or_new, draw_deltas, table
 from shoal.validation import FloatArray
 
 
@@ -230,16 +231,12 @@ class Frontier:
         return f"Frontier({', '.join(self.delta)}; {len(self.rho)} budgets)"
 
     def _repr_html_(self) -> str:
-        from shoal.notebook import table
-
         columns = [[f"{round_up(float(d)):.4g}" for d in found] for found in self.delta_upper.values()]
         rows = [(f"{r:.4g}", *cells) for r, *cells in zip(self.rho, *columns, strict=True)]
         return table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the upper ends of δ against ρ, a line per method, with matplotlib and return the axes."""
-        from shoal.notebook import axes_or_new, draw_deltas
-
         return draw_deltas(axes_or_new(axes), self.rho, self.delta_upper, "ρ, mean squared error per entry")
 
 

@@ -18,6 +18,7 @@ from shoal.codebooks.codebook import codebook
 from shoal.designs.calibration import calibrate
 from shoal.errors import InputError, UnreachableError
 from shoal.graph import NeighborGraph
+from shoal.notebook import axes_or_new
 from shoal.validation import FloatArray
 
 BOOK = "codebook"
@@ -38,8 +39,6 @@ class EpsilonFrontier:
 
     def plot(self, axes: Any = None) -> Any:
         """Draw errors against ε, a line per method and the lower bound, with matplotlib and return the axes."""
-        from shoal.notebook import axes_or_new
-
         axes = axes_or_new(axes)
         for name, values in self.rho.items():
             axes.semilogy(self.epsilon, values, "o-", label=name)

@@ -60,19 +60,12 @@ def joined(method: str, problem: Problem, found: list[tuple[Any, Mechanism]]) ->
         if gain is not None and mechanism.gain is not None:
             gain[members] = mechanism.gain
         notes += [note for note in mechanism.notes if note not in notes]
-    return Mechanism(
-        method=method,
-        classes=problem.original,
-        graph=problem.graph,
-        epsilon=problem.epsilons[:, 0].copy(),
-        notion=problem.notion,
-        scope=problem.scope,
-        times=problem.times,
+    return problem.mechanism(
+        method,
         shift=shift,
         gain=gain,
         noise_cov=noise,
         budget=budget,
-        weights=problem.scale**2,
         lower_bound=max((m.lower_bound for _, m in found), default=0.0),
         notes=tuple(notes),
         ending=max((m.ending for _, m in found), key=list(Ending).index, default=Ending.COMPLETE),

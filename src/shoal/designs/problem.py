@@ -6,7 +6,7 @@ the plain one and leaves privacy untouched, so every method works in the scaled 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.matrices import square_root
+from shoal.mechanism import Mechanism
 from shoal.validation import FloatArray, IndexArray
 
 
@@ -90,6 +91,20 @@ class Problem:
             times=validation.count(times=times),
         )
 
+    def mechanism(self, method: str, **parameters: Any) -> Mechanism:
+        """A mechanism for what is asked here, from its parameters in the user's coordinates."""
+        return Mechanism(
+            method=method,
+            classes=self.original,
+            graph=self.graph,
+            epsilon=self.epsilons[:, 0].copy(),
+            notion=self.notion,
+            scope=self.scope,
+            times=self.times,
+            weights=self.scale**2,
+            **parameters,
+        )
+
     @property
     def n_labels(self) -> int:
         return self.classes.n_classes
@@ -115,10 +130,7 @@ class Problem:
     @cached_property
     def components(self) -> list[IndexArray]:
         """Positions of the labels of each connected component."""
-        member_of = np.empty(self.n_labels, dtype=np.intp)
-        position = {name: i for i, name in enumerate(self.classes.labels)}
-        for name, component in zip(self.graph.labels, self.graph.components, strict=True):
-            member_of[position[name]] = component
+        member_of = self.graph.components_of(self.classes.labels)
         order = np.argsort(member_of, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(member_of[order])) + 1)
 
@@ -143,12 +155,7 @@ class Problem:
 
 
 def _per_label(rho: Any, classes: GaussianClasses) -> FloatArray:
-    if isinstance(rho, Mapping):
-        if {str(name) for name in rho} != set(classes.labels):
-            raise InputError("rho must name every label exactly once")
-        by_name = {str(name): value for name, value in rho.items()}
-        rho = [by_name[name] for name in classes.labels]
-    values = validation.array(ndim=(0, 1), rho=rho)
+    values = validation.array(ndim=(0, 1), rho=validation.by_label(classes.labels, rho=rho))
     if values.ndim == 1 and len(values) != classes.n_classes:
         raise InputError(f"rho must be one number or one per label: expected {classes.n_classes}, got {len(values)}")
     if (values <= 0).any():

@@ -180,8 +180,8 @@ def redesigned(
         if group.decision != REDESIGN:
             made.append(group)
             continue
-        position = {label: i for i, label in enumerate(found.problem.original.labels)}
-        part = found.problem.part(np.array([position[label] for label in group.labels]))
+        places = found.problem.original.places
+        part = found.problem.part(np.array([places[label] for label in group.labels]))
         warm = None
         if set(group.labels) <= set(old.classes.labels):
             warm = part_of(old, group.labels)
@@ -291,7 +291,7 @@ def _decided(
     limits: FloatArray,
     delta: float,
 ) -> GroupReuse:
-    known = [name in mechanism.places for name in labels]
+    known = [name in mechanism.classes.places for name in labels]
     if not all(known):
         if part is None:
             return GroupReuse(labels, ALONE, "a new label without neighbors: nothing is claimed", float("nan"), None)
@@ -337,9 +337,9 @@ def _same(before: GaussianClasses, now: GaussianClasses) -> bool:
 
 
 def _whole(old: Mechanism, problem: Problem, groups: Sequence[GroupReuse]) -> Mechanism:
-    position = {name: i for i, name in enumerate(problem.original.labels)}
+    places = problem.original.places
     found = [
-        (np.array([position[name] for name in group.labels]), group.part) for group in groups if group.part is not None
+        (np.array([places[name] for name in group.labels]), group.part) for group in groups if group.part is not None
     ]
     made = joined(old.method, problem, found)
     return replace(made, weights=old.weights, lower_bound=0.0, notes=(*made.notes, LIMITED))

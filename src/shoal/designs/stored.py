@@ -38,21 +38,16 @@ def mechanism_of(
     """Turn moves into parameters in the user's coordinates, shrunk by a rounding's width if they overspend."""
     scale = problem.scale
     for attempt in range(60):
-        inside = _shrunk(moves, 1.0 - (2.0**attempt - 1.0) * 4 * EPS)
+        factor = 1.0 - (2.0**attempt - 1.0) * 4 * EPS
+        inside = Moves(moves.shift * factor, None if moves.map is None else moves.map * factor, moves.noise * factor)
         gain, noise = _gain_and_noise(problem, inside)
-        mechanism = Mechanism(
-            method=method,
-            classes=problem.original,
-            graph=problem.graph,
-            epsilon=problem.epsilons[:, 0].copy(),
-            notion=problem.notion,
-            scope=problem.scope,
-            times=problem.times,
+        noise = noise / scale[:, None] / scale[None, :]
+        mechanism = problem.mechanism(
+            method,
             shift=inside.shift / scale,
             gain=None if gain is None else gain / scale[:, None] * scale[None, :],
-            noise_cov=_symmetric(noise / scale[:, None] / scale[None, :]),
+            noise_cov=0.5 * noise + 0.5 * np.swapaxes(noise, 1, 2),
             budget=problem.budgets / problem.n_dims,
-            weights=scale**2,
             lower_bound=lower_bound,
             notes=notes,
             history=np.empty(0) if history is None else history,
@@ -98,11 +93,6 @@ def met(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | N
     return replace(mechanism, shift=shift, mean_grid=grid)
 
 
-def _shrunk(moves: Moves, factor: float) -> Moves:
-    mapped = None if moves.map is None else moves.map * factor
-    return Moves(moves.shift * factor, mapped, moves.noise * factor)
-
-
 def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, FloatArray]:
     """Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise."""
     noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.floor_cov
@@ -113,7 +103,3 @@ def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, 
     outside = moves.map @ null
     noise = noise + outside @ np.swapaxes(outside, 1, 2)
     return gain, noise
-
-
-def _symmetric(matrices: FloatArray) -> FloatArray:
-    return np.asarray(0.5 * matrices + 0.5 * np.swapaxes(matrices, 1, 2))

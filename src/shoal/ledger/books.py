@@ -13,12 +13,11 @@ from shoal.ledger import accounts, journal
 from shoal.ledger.accounts import Account, round_down
 from shoal.ledger.bounds import fits, pair_bound
 from shoal.ledger.budgets import Budget, Budgets, Limit
-from shoal.ledger.chain import Entry
 from shoal.ledger.composition import Composer, Lookup, Side, Span, Star
 from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry, is_random
 from shoal.ledger.storage import Transaction
-from shoal.ledger.tallies import Coming, Extra, Memory, Tallies, nothing_more, only
+from shoal.ledger.tallies import Coming, Extra, Memory, Tallies, every, nothing_more, only
 from shoal.mechanism_reader import Releaser
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
@@ -38,6 +37,11 @@ def limits_on(budgets: Budgets, tallies: Tallies, label: str, analyst: str | Non
     if not budgets.cover(label):
         raise InputError(NO_BUDGET)
     return budgets.limits(label, analyst, tallies.neighbors(label))
+
+
+def closed(limit: Limit, held: Iterable[Star]) -> bool:
+    """Whether a limit lets nothing more through about some of these pairs, since nobody said how they are chosen."""
+    return any(limit.closed(side.span) for star in held for side in star.sides)
 
 
 class Books:
@@ -96,7 +100,7 @@ class Books:
         lookup = self.lookup(tallies.transaction)
         for limit in limits:
             coming = list(tallies.stars(limit, only(label, extra)))
-            if limit.mode is None and any(limit.closed(side.span) for star in coming for side in star.sides):
+            if closed(limit, coming):
                 raise BudgetError(
                     f"{limit.name}: {CLOSED}. Nothing was released and nothing was charged",
                     remaining=self.account(tallies, limit, lookup).remaining,
@@ -121,6 +125,15 @@ class Books:
                 epsilon=limit.epsilon,
                 limit=limit.name,
             )
+
+    def settled(self, limits: list[Limit], tallies: Tallies, coming: Mapping[str, Coming]) -> bool:
+        """Whether bounds alone show that every limit holds with all that is coming about labels."""
+        for limit in limits:
+            near = {*limit.counted, *(name for label in limit.at for name in tallies.neighbors(label))}
+            held = list(tallies.stars(limit, every({name: coming[name] for name in near & coming.keys()})))
+            if closed(limit, held) or any(True for _ in self.undecided(tallies, limit, held)):
+                return False
+        return True
 
     def undecided(self, tallies: Tallies, limit: Limit, held: Iterable[Star]) -> Iterator[Star]:
         """The pairs that bounds do not show to be within a limit."""
@@ -202,10 +215,7 @@ class Books:
             return Budgets()
         if known != last:  # a hash stands for everything up to its entry
             budgets = Budgets()
-            for row in transaction.rows(
-                "SELECT seq, kind, payload, previous, hash FROM entries WHERE kind = 'budget' ORDER BY seq"
-            ):
-                entry = Entry(*row)
+            for entry in journal.fetched(transaction, "WHERE kind = 'budget' ORDER BY seq"):
                 budgets = budgets.after(entry.content, entry.seq)
             self._budgets = (str(last), budgets)
         return budgets

@@ -35,6 +35,7 @@ from shoal import validation
 from shoal.accounting.curve import privacy_curve
 from shoal.accounting.filters import ORDERS, SLACK, FilterRule
 from shoal.accounting.renyi import renyi_curve
+from shoal.codebooks.atoms import sum_up
 from shoal.codebooks.codebook import Codebook
 from shoal.errors import CertificationError, InputError
 from shoal.ledger.budgets import Limit
@@ -209,9 +210,7 @@ def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: Boun
         sums += times * np.array([known.get(order, math.inf) for order in rule.orders])
         largest += times * Fraction(min((e for e, d in bound.points("delta") if d == 0.0), default=10**9))
     sums = (sums + float(together.claimed_epsilon)) * (1 + SLACK)
-    most = float(largest)
-    most = most if Fraction(most) >= largest else math.nextafter(most, math.inf)
-    return float(rule.spent(sums, largest=most, aside=claimed))
+    return float(rule.spent(sums, largest=sum_up(largest), aside=claimed))
 
 
 def pair_bound(side: Side, limit: Limit, bound_of: BoundOf) -> float:
@@ -244,9 +243,7 @@ def _shared(units: list[tuple[Callable[[Fraction | float], float], int]], left: 
     options = [sum(nothing), sum(times * Fraction(delta_at(equal)) for delta_at, times in units)]
     for i, (delta_at, times) in enumerate(units):
         options.append(sum(nothing) - nothing[i] + times * Fraction(delta_at(left / times)))
-    least = min(options)
-    rounded = float(least)
-    return min(rounded if Fraction(rounded) >= least else math.nextafter(rounded, math.inf), 1.0)
+    return min(sum_up(min(options)), 1.0)
 
 
 def _moments(uses: list[tuple[MechanismBound, int]], left: Fraction) -> float:

@@ -83,6 +83,11 @@ def follow(head: Head, kind: str, content: dict[str, Any]) -> Entry:
     return Entry(seq, kind, payload, head.hash, link(seq, kind, head.hash, payload))
 
 
+def told(**content: Any) -> dict[str, Any]:
+    """The content of an entry: what there is to say."""
+    return {name: value for name, value in content.items() if value is not None}
+
+
 def canonical(content: dict[str, Any]) -> str:
     """JSON with one spelling: sorted keys, no spaces, ASCII, shortest digits that give the same double back."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

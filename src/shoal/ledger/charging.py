@@ -1,27 +1,37 @@
-"""Answers that were drawn elsewhere, charged together: a few statements for all of them.
+"""Questions answered inside a transaction: from the record, or by a release within all budgets.
 
-The outcome is that of asking for one after the other, in their order. What is decided for a question counts for those
-after it before it is written; everything is written at the end.
+Many are answered together, in a few statements for all of them. The outcome is that of asking for one after the other,
+in their order. What is decided for a question counts for those after it before it is written; everything is written at
+the end.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from shoal import validation
-from shoal.errors import InputError
+from shoal.codebooks.codebook import Codebook
+from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
-from shoal.ledger.answering import OTHER_QUESTION, again, content
 from shoal.ledger.books import Books, limits_on
 from shoal.ledger.bounds import MechanismBound, mechanism_bound
+from shoal.ledger.budgets import Budgets
+from shoal.ledger.chain import Entry, told
 from shoal.ledger.journal import Journal
 from shoal.ledger.questions import Question
 from shoal.ledger.storage import Transaction
+from shoal.ledger.tallies import Tallies
 from shoal.mechanism_reader import Releaser
 from shoal.validation import FloatArray
+
+OTHER_QUESTION = (
+    "query_id was already used for another question about this label (another mechanism or another answer); "
+    "give the new question a new query_id"
+)
 
 
 def released_values(mechanism: Releaser, drawn: Any, count: int) -> FloatArray:
@@ -80,17 +90,36 @@ def bound_for(
     return None
 
 
+def all_settled(books: Books, budgets: Budgets, tallies: Tallies, mechanism: Releaser, fresh: list[Question]) -> bool:
+    """Whether bounds show at once that all these releases stay within all budgets; tried where labels have several.
+
+    Some of the releases tell no more than all of them, so that what holds after the last holds after each.
+    """
+    times = Counter(label for label, _ in {(q.label, q.query_id) for q in fresh})
+    if times.total() == len(times):
+        return False
+    named = any(q.analyst is not None for q in fresh)
+    coming = {label: (mechanism.digest, mechanism.finite_precision_tv, n, named) for label, n in times.items()}
+    return all(
+        books.settled(limits_on(budgets, tallies, label, analyst), tallies, coming)
+        for label, analyst in dict.fromkeys((q.label, q.analyst) for q in fresh)
+    )
+
+
 def charged(
     books: Books,
     transaction: Transaction,
-    writer: Journal,
     mechanism: Releaser,
     asked: list[Question],
-    drawn: FloatArray,
-    bound: MechanismBound | None,
+    elsewhere: FloatArray | None = None,
+    bound: MechanismBound | None = None,
     series: str = "",
 ) -> FloatArray:
-    """One answer per question: the recorded one, or the drawn one within all budgets. Entries are written."""
+    """One answer per question: the recorded one, or a new one within all budgets. Entries are written.
+
+    New answers are those drawn ``elsewhere``, (m, k), or drawn here once they are allowed.
+    """
+    writer = Journal(transaction)
     on_record = journal.recorded_many(transaction, [(q.label, q.query_id) for q in asked])
     fresh = [q for q in asked if (q.label, q.query_id) not in on_record]
     refuse_seen(transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
@@ -107,16 +136,17 @@ def charged(
     books.refuse_apart(tallies, mechanism, [(q.label, q.query_id) for q in fresh])
     tallies.read(name for q in fresh for name in (q.label, *tallies.neighbors(q.label)))
     tv = mechanism.finite_precision_tv
+    settled = all_settled(books, budgets, tallies, mechanism, fresh)
     coming: list[tuple[str, dict[str, Any]]] = []
     done: dict[tuple[str, str], tuple[str, FloatArray]] = {}
-    for question, values, plain in zip(asked, drawn, drawn.tolist(), strict=True):
+    for row, question in enumerate(asked):
         name = (question.label, question.query_id)
         if name in done:
             if done[name][0] != question.answer:
                 raise InputError(OTHER_QUESTION)
             continue
         if name in on_record:
-            recorded, shown = again(books, transaction, tallies, mechanism, question, on_record[name])
+            recorded, shown = _again(books, transaction, tallies, mechanism, question, on_record[name])
             if shown is not None:
                 writer.extend([*coming, ("shown", shown)])
                 coming.clear()
@@ -125,11 +155,63 @@ def charged(
             continue
         same = (question.label, question.answer)
         books.refuse_reuse(transaction, mechanism, earlier.get(same, ()))
-        extra = (mechanism.digest, tv, 1, question.analyst is not None)
-        books.within(limits_on(budgets, tallies, question.label, question.analyst), tallies, question.label, extra)
-        coming.append(("release", content(mechanism, tv, question, plain)))
+        if not settled:
+            extra = (mechanism.digest, tv, 1, question.analyst is not None)
+            books.within(limits_on(budgets, tallies, question.label, question.analyst), tallies, question.label, extra)
+        values = _drawn(mechanism, question) if elsewhere is None else elsewhere[row]
+        content = told(
+            label=question.label,
+            query_id=question.query_id,
+            mechanism=mechanism.digest,
+            answer=question.answer,
+            tv=tv,
+            released=values.tolist(),
+            analyst=question.analyst,
+            readings=question.readings,
+        )
+        coming.append(("release", content))
         tallies.add(question.label, mechanism.digest, tv, question.analyst)
         earlier.setdefault(same, set()).add(mechanism.digest)
         done[name] = (question.answer, values)
     writer.extend(coming)
     return np.array([done[q.label, q.query_id][1] for q in asked]).reshape(len(asked), mechanism.classes.n_dims)
+
+
+def _drawn(mechanism: Releaser, question: Question) -> FloatArray:
+    """A released answer, with noise from the mechanism's cryptographic source."""
+    values, label = question.values, question.label
+    given = mechanism.release(label) if isinstance(mechanism, Codebook) else mechanism.release(values, label)
+    released = validation.array(ndim=1, released=given)
+    if released.shape != values.shape:
+        raise LedgerError("ledger: the mechanism returned an answer of another length; nothing was recorded")
+    return released
+
+
+def _again(
+    books: Books, transaction: Transaction, tallies: Tallies, mechanism: Releaser, question: Question, entry: Entry
+) -> tuple[FloatArray, dict[str, Any] | None]:
+    """The recorded answer, and the entry to write where it is shown to someone new: that counts for them."""
+    found, label, analyst = entry.content, question.label, question.analyst
+    if found["mechanism"] != mechanism.digest or found.get("answer") != question.answer:
+        raise InputError(OTHER_QUESTION)
+    shown = None
+    if not was_shown(transaction, entry, analyst):
+        limits = list(books.in_force(transaction).of_analysts(label, analyst))
+        books.within(limits, tallies, label, (found["mechanism"], found["tv"], 1, analyst is not None))
+        shown = told(label=label, release=entry.seq, mechanism=found["mechanism"], analyst=analyst)
+    return np.array(found["released"], dtype=np.float64), shown
+
+
+def was_shown(transaction: Transaction, entry: Entry, analyst: str | None) -> bool:
+    """Whether an answer was already shown to the analyst, or to everyone."""
+    told = entry.content.get("analyst")
+    if told is None or told == analyst:
+        return True
+    row = transaction.one(
+        "SELECT 1 FROM entries WHERE kind = 'shown' AND label = :label AND release = :release "
+        "AND (analyst IS NULL OR analyst = :analyst)",
+        label=entry.content["label"],
+        release=entry.seq,
+        analyst=analyst,
+    )
+    return row is not None

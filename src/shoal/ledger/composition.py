@@ -258,14 +258,14 @@ class Composer:
         gaussian, counted = self._laid(star.label, sides, mechanisms)
         edges = list(range(len(gaussian.labels) - 1))
         if edges and (gaussian.parts or counted):
-            shifted = np.array([max(_down(x), 0.0) for x in left])
+            shifted = np.array([max(-sum_up(-x), 0.0) for x in left])
             if not counted:
                 found = gaussian.curve(shifted, edges)
                 value, upper, worst = found.delta, found.delta_upper, list(found.worst_edge)
             else:
                 upper, worst = _beside_books(gaussian, counted, shifted, edges)
                 value = upper
-        claimed = _up_fraction(claimed_delta)
+        claimed = sum_up(claimed_delta)
         precision = np.array([_imprecise(tv, float(e)) for e in epsilons])
         nothing_left = np.array([x < 0 for x in left])
         sums = (claimed_epsilon, claimed_delta, tv)
@@ -290,7 +290,7 @@ class Composer:
             pairs = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
             sums = np.zeros((max(len(names), 1), 2, len(orders)))
             exact = np.full(sums.shape[:2], math.inf)
-            largest = np.full(len(sums), _up_fraction(claimed))
+            largest = np.full(len(sums), sum_up(claimed))
             if names and gaussian.parts:
                 sums = upper_divergences(gaussian, pairs, orders)
                 equal = equal_covariances(gaussian.spectra(pairs))
@@ -311,7 +311,7 @@ class Composer:
                         sums[j, direction] += book_divergence(losses, orders)
                 bounds = (book.answer_epsilon for book, *uses in books for times in uses for _ in range(int(times[j])))
                 largest[j] = sum_up(float(largest[j]), *bounds) if math.isfinite(largest[j]) else math.inf
-            sums = (sums + _up_fraction(claimed)) * (1 + 4 * EPS)
+            sums = (sums + sum_up(claimed)) * (1 + 4 * EPS)
             spent = rule.spent(sums, gaussian=exact, largest=largest[:, None], aside=aside)
             at = np.unravel_index(int(np.argmax(spent)), spent.shape)
             if spent[at] > best:
@@ -415,7 +415,7 @@ def covered(claimed_epsilon: Fraction, claimed_delta: Fraction, tv: float, epsil
     """δ₀ + ``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε − ε₀."""
     if Fraction(epsilon) < claimed_epsilon:
         return 1.0
-    added = _up_fraction(claimed_delta) + _imprecise(tv, epsilon)
+    added = sum_up(claimed_delta) + _imprecise(tv, epsilon)
     return min(_up(_up(added) + together) if added > 0 else together, 1.0)
 
 
@@ -436,13 +436,3 @@ def _sum(one: float, two: float) -> float:
 
 def _up(value: float) -> float:
     return math.nextafter(value * (1 + 4 * EPS), math.inf) if value > 0 else 0.0
-
-
-def _up_fraction(value: Fraction) -> float:
-    rounded = float(value)
-    return rounded if Fraction(rounded) >= value else math.nextafter(rounded, math.inf)
-
-
-def _down(value: Fraction) -> float:
-    rounded = float(value)
-    return rounded if Fraction(rounded) <= value else math.nextafter(rounded, -math.inf)

@@ -10,6 +10,7 @@ from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
+from shoal.ledger.chain import told
 from shoal.ledger.questions import known_label, word
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import Releaser
@@ -53,9 +54,8 @@ def declaration(
     note: str,
 ) -> dict[str, Any]:
     """Releases made elsewhere as the ledger records them: by their mechanism, or by the (ε, δ) that is known."""
-    content: dict[str, Any] = {"times": validation.count(times=times), "note": str(note)}
-    if analyst is not None:
-        content["analyst"] = word(analyst=analyst)
+    who = None if analyst is None else word(analyst=analyst)
+    content = told(times=validation.count(times=times), note=str(note), analyst=who)
     if mechanism is None:
         if epsilon is None or delta is None:
             raise InputError("declare needs a mechanism, the laws of what was released, or epsilon and delta")

@@ -12,10 +12,6 @@ from shoal.ledger.chain import COLUMNS, START, Entry, Head, follow
 from shoal.ledger.storage import CHUNK, Transaction
 
 _FIELDS = "seq, kind, payload, previous, hash"
-_INSERT = (
-    f"INSERT INTO entries ({_FIELDS}, {', '.join(COLUMNS)}) "
-    f"VALUES (:seq, :kind, :payload, :previous, :hash, {', '.join(':' + name for name in COLUMNS)})"
-)
 
 #: Kinds of entries that tell when something was chosen.
 CHOSEN = ("release", "shown", "declared")
@@ -43,13 +39,10 @@ class Journal:
             if kind in CHOSEN:
                 stamped["batch"] = self._batch
             entry = follow(head, kind, stamped)
-            row = {name: stamped.get(name) for name in COLUMNS}
-            row |= {"seq": entry.seq, "kind": kind, "payload": entry.payload}
-            row |= {"previous": entry.previous, "hash": entry.hash}
-            rows.append(row)
+            rows.append(vars(entry) | {name: stamped.get(name) for name in COLUMNS})
             head = entry.head
         if rows:
-            self._transaction.run_many(_INSERT, rows)
+            self._transaction.insert("entries", *rows)
             self._transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
             self._head = head
 
@@ -84,6 +77,11 @@ def checked_head(transaction: Transaction) -> Head:
     if last is None or Entry(*last).head != found or not Entry(*last).intact:
         raise LedgerError("ledger: the last entry is not the one the head names; run verify() and restore a backup")
     return found
+
+
+def fetched(transaction: Transaction, which: str, **parameters: Any) -> list[Entry]:
+    """Entries by the rest of a query."""
+    return [Entry(*row) for row in transaction.rows(f"SELECT {_FIELDS} FROM entries {which}", **parameters)]
 
 
 def entries(transaction: Transaction) -> Iterator[tuple[Entry, dict[str, Any]]]:

@@ -28,12 +28,11 @@ from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
 from shoal.ledger import journal, schema
 from shoal.ledger.accounts import Cost, Spent
-from shoal.ledger.answering import OTHER_QUESTION, answered, was_shown
 from shoal.ledger.books import APART, NO_BUDGET, Books, limits_on
 from shoal.ledger.bounds import MechanismBound, fits
 from shoal.ledger.budgets import Budget, Budgets, Limit, as_entry
 from shoal.ledger.chain import Entry, Head
-from shoal.ledger.charging import bound_for, charged, refuse_seen, released_values
+from shoal.ledger.charging import OTHER_QUESTION, bound_for, charged, refuse_seen, released_values, was_shown
 from shoal.ledger.composition import Composed
 from shoal.ledger.declared import as_mechanism, declaration
 from shoal.ledger.journal import Journal
@@ -305,9 +304,7 @@ class Ledger:
         asked = questions(mechanism, answers, labels, query_ids, analyst, self._key)
         own = self._books.prepared(mechanism, {question.label for question in asked})
         with self._storage.writing() as transaction:
-            writer, tallies = Journal(transaction), self._books.tallies(transaction, own)
-            released = [answered(self._books, tallies, writer, own, question) for question in asked]
-        return np.array(released).reshape(len(asked), own.classes.n_dims)
+            return charged(self._books, transaction, own, asked)
 
     def charge(
         self,
@@ -345,10 +342,7 @@ class Ledger:
                 key, and the same readings of a label are refused under another name.
             series: names that begin with it are of the same series, which may release from the same readings again.
         """
-        ready = self.ready(
-            mechanism, answers, drawn, labels,
-            query_ids=query_ids, analyst=analyst, bounds=bounds, readings=readings, series=series,
-        )  # fmt: skip
+        ready = self.ready(mechanism, answers, drawn, labels, query_ids, analyst, bounds, readings, series)
         with self._storage.writing() as transaction:
             return ready(transaction)
 
@@ -358,10 +352,9 @@ class Ledger:
         answers: Any,
         drawn: Any,
         labels: Sequence[Any],
-        *,
         query_ids: str | Sequence[str],
-        analyst: str | None = None,
-        bounds: MechanismBound | None = None,
+        analyst: str | None,
+        bounds: MechanismBound | None,
         readings: Sequence[str] | None = None,
         series: str = "",
     ) -> Callable[[Transaction], FloatArray]:
@@ -375,7 +368,7 @@ class Ledger:
         values = released_values(own, drawn, len(asked))
         with self._storage.reading() as transaction:
             bound = bound_for(books, transaction, own, asked, bounds)
-        return lambda transaction: charged(books, transaction, Journal(transaction), own, asked, values, bound, series)
+        return lambda transaction: charged(books, transaction, own, asked, values, bound, series)
 
     def renew(
         self,
@@ -632,8 +625,7 @@ def _found(transaction: Transaction) -> None:
     """The first entry of a new ledger."""
     key = secrets.token_bytes(32)
     identity = str(uuid.uuid4())
-    transaction.run("INSERT INTO meta (name, value) VALUES ('ledger', :value)", value=identity)
-    transaction.run("INSERT INTO meta (name, value) VALUES ('answer_key', :value)", value=key.hex())
+    transaction.insert("meta", {"name": "ledger", "value": identity}, {"name": "answer_key", "value": key.hex()})
     content = {
         "ledger": identity,
         "key": hashlib.sha256(key).hexdigest(),

@@ -13,40 +13,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.ledger.chain import Entry
-from shoal.ledger.journal import Journal
+from shoal.ledger.chain import Entry, told
+from shoal.ledger.journal import Journal, fetched
 from shoal.ledger.storage import Transaction
 
 KINDS = ("grant", "revoked", "receipt")
-_FIELDS = "seq, kind, payload, previous, hash"
 
 
 def noted(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entry:
     """Append a note and return it as recorded."""
     Journal(transaction).append(kind, content)
-    return Entry(*transaction.one(f"SELECT {_FIELDS} FROM entries ORDER BY seq DESC LIMIT 1"))
+    return fetched(transaction, "ORDER BY seq DESC LIMIT 1")[0]
 
 
 def receipt(transaction: Transaction, analyst: str, question: str) -> Entry | None:
     """The receipt of an analyst for a question, where there is one."""
-    row = transaction.one(
-        f"SELECT {_FIELDS} FROM entries WHERE kind = 'receipt' AND analyst = :analyst AND query_id = :question",
-        analyst=analyst,
-        question=question,
-    )
-    return None if row is None else Entry(*row)
+    which = "WHERE kind = 'receipt' AND analyst = :analyst AND query_id = :question"
+    return next(iter(fetched(transaction, which, analyst=analyst, question=question)), None)
 
 
 def receipts(transaction: Transaction, analyst: str | None = None) -> list[Entry]:
     """All receipts in order, or those of an analyst."""
     mine = "" if analyst is None else "AND analyst = :analyst"
-    named = {} if analyst is None else {"analyst": analyst}
-    return [
-        Entry(*row)
-        for row in transaction.rows(
-            f"SELECT {_FIELDS} FROM entries WHERE kind = 'receipt' {mine} ORDER BY seq", **named
-        )
-    ]
+    return fetched(transaction, f"WHERE kind = 'receipt' {mine} ORDER BY seq", **told(analyst=analyst))
 
 
 def hashes(transaction: Transaction, after: int) -> list[str]:

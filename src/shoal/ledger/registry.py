@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal import mechanism_reader, validation
+from shoal import mechanism_reader
 from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.graph import NeighborGraph
@@ -24,21 +24,11 @@ from shoal.ledger.recent import Recent
 from shoal.ledger.storage import CHUNK, Transaction
 from shoal.ledger.ties import changes
 from shoal.mechanism_reader import Releaser
-from shoal.validation import FloatArray
 
 OUTGROWN = (
     "mechanism: some of its labels have become neighbors since it was recorded, and it does not hide them among each "
     "other; design it anew with the neighbors as they are now"
 )
-
-
-def drawn(mechanism: Releaser, values: FloatArray, label: str) -> FloatArray:
-    """A released answer, with noise from the mechanism's cryptographic source."""
-    given = mechanism.release(label) if isinstance(mechanism, Codebook) else mechanism.release(values, label)
-    released = validation.array(ndim=1, released=given)
-    if released.shape != values.shape:
-        raise LedgerError("ledger: the mechanism returned an answer of another length; nothing was recorded")
-    return released
 
 
 def graph_digest(graph: NeighborGraph) -> str:
@@ -145,14 +135,14 @@ class Registry:
             self.remember(stored)
         self.remember(bound)
         old = {kind: dict(stored.points(kind)) if stored is not None else {} for kind in POINTS}
-        transaction.run_many(
-            "INSERT INTO bounds (mechanism, kind, point, value) VALUES (:mechanism, :kind, :point, :value)",
-            [
+        transaction.insert(
+            "bounds",
+            *(
                 {"mechanism": bound.digest, "kind": kind, "point": point, "value": value}
                 for kind in POINTS
                 for point, value in bound.points(kind)
                 if point not in old[kind]
-            ],
+            ),
         )
 
     def admit(self, transaction: Transaction, journal: Journal, mechanism: Releaser) -> None:
@@ -165,20 +155,13 @@ class Registry:
             for name in mechanism.graph.labels:
                 word(label=name)
             journal.append("graph", {"graph": graph, "labels": mechanism.graph.n_labels})
-            transaction.run_many(
-                "INSERT INTO members (label, graph) VALUES (:label, :graph)",
-                [{"label": name, "graph": graph} for name in mechanism.graph.labels],
-            )
-            transaction.run_many("INSERT INTO outgrown (graph) VALUES (:graph)", [{"graph": name} for name in outgrown])
+            transaction.insert("members", *({"label": name, "graph": graph} for name in mechanism.graph.labels))
+            transaction.insert("outgrown", *({"graph": name} for name in outgrown))
         content = self._contents.get(digest) or mechanism.to_bytes()
-        transaction.run(
-            "INSERT INTO mechanisms (digest, content) VALUES (:digest, :content)", digest=digest, content=content
-        )
-        transaction.run("INSERT INTO graphs (mechanism, graph) VALUES (:digest, :graph)", digest=digest, graph=graph)
-        journal.append(
-            "mechanism",
-            {"mechanism": digest, "graph": graph, "content": hashlib.sha256(content).hexdigest()},
-        )
+        transaction.insert("mechanisms", {"digest": digest, "content": content})
+        named = {"mechanism": digest, "graph": graph}
+        transaction.insert("graphs", named)
+        journal.append("mechanism", named | {"content": hashlib.sha256(content).hexdigest()})
 
     def compatible(self, transaction: Transaction, mechanism: Releaser) -> list[str]:
         """Refuse a graph that lacks an edge on record between two of its labels.

@@ -16,9 +16,9 @@ import numpy as np
 from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
-from shoal.ledger.answering import OTHER_QUESTION, was_shown
 from shoal.ledger.books import Books
-from shoal.ledger.chain import Entry
+from shoal.ledger.chain import told
+from shoal.ledger.charging import OTHER_QUESTION, was_shown
 from shoal.ledger.journal import Journal
 from shoal.ledger.storage import Transaction
 from shoal.validation import FloatArray
@@ -50,7 +50,15 @@ def renewed(
             if isinstance(before, Codebook) and was_shown(transaction, first, analyst):
                 answer = looked_up(book, before, label, first.content["released"])
             if answer is not None:
-                coming.append(("renewed", _content(book, label, name, first, answer, analyst)))
+                kept = told(
+                    label=label,
+                    query_id=name,
+                    mechanism=book.digest,
+                    release=first.seq,
+                    released=answer.tolist(),
+                    analyst=analyst,
+                )
+                coming.append(("renewed", kept))
                 break
         found.append(answer)
     if coming:
@@ -67,18 +75,3 @@ def looked_up(book: Codebook, before: Codebook, label: str, released: Sequence[f
     if position is None:
         raise LedgerError("ledger: a recorded answer is none of its codebook's curves; run verify()")
     return np.array(book.curves(label)[position])
-
-
-def _content(
-    book: Codebook, label: str, query_id: str, first: Entry, answer: FloatArray, analyst: str | None
-) -> dict[str, Any]:
-    found = {
-        "label": label,
-        "query_id": query_id,
-        "mechanism": book.digest,
-        "release": first.seq,
-        "released": answer.tolist(),
-    }
-    if analyst is not None:
-        found["analyst"] = analyst
-    return found

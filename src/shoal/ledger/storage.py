@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -80,11 +80,17 @@ class Transaction:
 
         self._connection.execute(text(statement), parameters)
 
-    def run_many(self, statement: str, parameters: list[dict[str, Any]]) -> None:
+    def run_many(self, statement: str, parameters: Sequence[Mapping[str, Any]]) -> None:
         """One statement for many rows, handed to the driver as it is: a row costs no more than the driver takes."""
         if parameters:
             spelled = _NAMED.sub(r"%(\1)s", statement) if self.postgres else statement
             self._connection.exec_driver_sql(spelled, parameters)
+
+    def insert(self, table: str, *rows: Mapping[str, Any], otherwise: str = "") -> None:
+        """Add rows with the same columns to a table."""
+        names = list(rows[0]) if rows else []
+        places = ", ".join(f":{name}" for name in names)
+        self.run_many(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places}) {otherwise}", list(rows))
 
     def listed(self, name: str) -> str:
         """A query whose rows are the texts of a JSON array, the parameter ``name``: for IN, whatever their number."""

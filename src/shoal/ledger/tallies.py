@@ -37,6 +37,11 @@ def only(label: str, extra: Coming) -> Extra:
     return lambda _: {label: extra}
 
 
+def every(coming: Mapping[str, Coming]) -> Extra:
+    """Releases about several labels are coming, which count for everyone."""
+    return lambda _: coming
+
+
 @dataclass
 class _Tally:
     used: list[tuple[str, float, int]] = field(default_factory=list)
@@ -215,14 +220,6 @@ class Tallies:
     def add(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         """Count a release that will be recorded before the transaction ends."""
         self._coming.setdefault(label, []).append((digest, tv, analyst))
-        self._count(label, digest, tv, analyst)
-
-    def written(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
-        """Count a release that was just recorded. What is read from here on may be undone, and is not remembered."""
-        self._head = None
-        self._count(label, digest, tv, analyst)
-
-    def _count(self, label: str, digest: str, tv: float, analyst: str | None) -> None:
         for reader, known in self._charges.items():
             if label in known and _counts(analyst, reader):
                 known[label] = self._same(known[label].plus(digest, tv, 1, self._now_in(analyst is not None)))

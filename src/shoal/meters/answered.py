@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from shoal.audits.guard import ModelGuard, model_guard
 from shoal.card.book_measures import book_accuracy
@@ -30,9 +30,6 @@ from shoal.meters.neighborhoods import usual
 from shoal.meters.queries import AccountingWarning
 from shoal.meters.traces import power_accuracy
 from shoal.validation import FloatArray, IndexArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 TRUTH = "truth.npy"
 #: Column of names in the owner's tables.
@@ -129,8 +126,6 @@ class ForecastAnswers:
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """household, group, row, step, timestamp, released_kw."""
-        import polars as pl
-
         n, h = released.shape
         return pl.DataFrame(
             {
@@ -144,8 +139,6 @@ class ForecastAnswers:
         )
 
     def released(self, path: str | Path) -> FloatArray:
-        import polars as pl
-
         table = pl.read_parquet(path).filter(pl.col(NAMES).is_in(self.labels))
         order = pl.DataFrame({NAMES: self.labels})
         values = order.join(table.sort("step"), on=NAMES, how="left", maintain_order="left_right")["released_kw"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
+from scipy import stats
 
 from shoal import validation
 from shoal.errors import InputError
@@ -21,9 +22,6 @@ from shoal.meters.forecast import Forecasts, forecast
 from shoal.meters.quality import Readings
 from shoal.meters.season import FLOOR, PERIODS, log_power
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 LEVELS = (0.5, 0.8, 0.95)
 
@@ -54,8 +52,6 @@ class Backtest:
 
     def coverage(self, *, season_error: bool = False) -> FloatArray:
         """(levels, h) share of truths inside the central predictive interval, see :meth:`Forecasts.interval`."""
-        from scipy import stats
-
         z = self.wide_z if season_error else self.z
         seen = np.isfinite(z)
         reach = [float(stats.norm.ppf(0.5 + level / 2)) for level in self.levels]
@@ -67,8 +63,6 @@ class Backtest:
         ``inside_80`` is the share of truths inside the 80 % interval, ``wide_inside_80`` that inside the interval
         which counts the error of the estimated season.
         """
-        import polars as pl
-
         both = np.isfinite(self.error) & np.isfinite(self.naive_error)
         columns = {
             "step": np.arange(1, self.error.shape[1] + 1),

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from shoal.errors import InputError
+import polars as pl
 
-if TYPE_CHECKING:
-    import polars as pl
+from shoal.errors import InputError
 
 #: Wall-clock layouts by the way the date is written, but for two numbers and a year: see :func:`numbered_layouts`.
 LAYOUTS = {
@@ -85,8 +84,6 @@ def is_numbered(sample: pl.Series) -> bool:
 
 def largest_numbers(stamp: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """The largest first and second number in a column of such dates."""
-    import polars as pl
-
     parts = (stamp.str.strip_chars().str.extract(_NUMBERED, i).cast(pl.Int64, strict=False).max() for i in (1, 2))
     first, second = parts
     return first.alias("first"), second.alias("second")
@@ -112,8 +109,6 @@ def is_time_of_day(sample: pl.Series) -> bool:
 
 def epoch_unit(sample: pl.Series) -> str | None:
     """The unit of times since 1970, from the first entries of a column of numbers or text; None for anything else."""
-    import polars as pl
-
     text = sample.drop_nulls().cast(pl.String).str.strip_chars().str.replace(r"\.0*$", "")
     if not len(text) or not text.str.contains(r"^1\d+$").all():
         return None
@@ -123,8 +118,6 @@ def epoch_unit(sample: pl.Series) -> str | None:
 
 def since_1970(stamp: pl.Expr, unit: str) -> pl.Expr:
     """Numbers, or text of them, as instants in UTC; null where it is something else."""
-    import polars as pl
-
     factor = {"s": 10**6, "ms": 10**3, "us": 1}[unit]
     number = stamp.cast(pl.String).str.strip_chars().str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
     return pl.from_epoch(number * factor, time_unit="us").dt.replace_time_zone("UTC")
@@ -132,8 +125,6 @@ def since_1970(stamp: pl.Expr, unit: str) -> pl.Expr:
 
 def joined(date: pl.Expr, time: pl.Expr) -> pl.Expr:
     """A date and a time of the day in two columns, as one text; midnight that a date carries along is dropped."""
-    import polars as pl
-
     day = date.cast(pl.String).str.strip_chars().str.replace(r"[ T]0?0:00(:00(\.0+)?)?$", "")
     return pl.concat_str([day, time.cast(pl.String).str.strip_chars()], separator=" ")
 
@@ -143,8 +134,6 @@ def parse(text: pl.Expr, forms: tuple[str, ...], *, offsets: bool, named: bool =
 
     A layout ``named`` by the caller is taken as it is; else the T of ISO 8601 counts as a space.
     """
-    import polars as pl
-
     text = text.str.strip_chars()
     if offsets:
         offset = text.str.extract(_OFFSET, 1).str.replace(":", "", literal=True)
@@ -181,8 +170,6 @@ def localize(frame: pl.LazyFrame, time_zone: str, within: Sequence[str] = ()) ->
 
     ``within`` names columns that tell files apart: each file repeats the autumn hour for itself.
     """
-    import polars as pl
-
     same = [*within, "household", "timestamp"]
     late = 2 * pl.int_range(pl.len()).over(same) >= pl.len().over(same)
     repeated = (pl.len().over(same) > 1) & late
@@ -199,8 +186,6 @@ def localize(frame: pl.LazyFrame, time_zone: str, within: Sequence[str] = ()) ->
 
 def on_clock(moments: Any, time_zone: str | None) -> Any:
     """A column or expression of microseconds of the epoch as instants on the clock of a zone, or on none."""
-    import polars as pl
-
     wall = pl.from_epoch(moments, time_unit="us")
     return wall if time_zone is None else wall.dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
 

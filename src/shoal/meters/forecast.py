@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -16,21 +17,19 @@ from shoal import validation
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.meters import queries, window
+from shoal.meters.arma import ArmaModels, FilterState, fit_arma, predict
 from shoal.meters.checks import LAGS, MEASURES, Checks, check_models
 from shoal.meters.quality import Readings
 from shoal.meters.queries import Predictive
 from shoal.meters.season import FLOOR, PERIODS, Season, fit_season, phases
+from shoal.notebook import COLORS, axes_or_new, table
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from shoal.card.exhibits import Exhibits
     from shoal.card.facts import Accuracy, FitFacts
     from shoal.graph import NeighborGraph
     from shoal.mechanism import Mechanism
-    from shoal.meters.arma import ArmaModels
-    from shoal.meters.arma.predict import FilterState
 
 #: A household with fewer than this share of its training readings is left out.
 LEAST_OBSERVED = 0.8
@@ -74,8 +73,6 @@ class Forecasts:
 
     def _repr_html_(self) -> str:
         """Sizes, checks and counts only, as in ``repr``."""
-        from shoal.notebook import table
-
         p, q = self.models.order
         total = len(self.households)
         rows = [
@@ -93,8 +90,6 @@ class Forecasts:
 
         ``released`` is its released answer in log power, (h,). The picture shows readings: it is for the data owner.
         """
-        from shoal.notebook import COLORS, axes_or_new
-
         if str(household) not in self.households:
             raise InputError("household is not one of these forecasts'")
         i = self.households.index(str(household))
@@ -327,30 +322,20 @@ def forecast(
 
     at = window.place_origin(data, origin)
     past = window.cut(data, at, -length)
-    reasons = unfit(past, length, floor, train_days)
-    chosen = rest(past.households, reasons)
-    if not len(chosen):
-        raise nothing_left(past, length, train_days)
-    profile, x = deseasonalized(past, chosen, season, data.step, floor)
-    varies = varied(x, [past.households[i] for i in chosen], reasons)
-    if not varies.any():
-        raise InputError("readings: no household varies beyond its season in the training window")
+    rows, profile, x, reasons = prepared(past, season, data.step, floor, train_days)
 
-    from shoal.meters.arma import fit_arma
-
-    models = fit_arma(x[varies], order=(p, q), progress=progress)
+    models = fit_arma(x, order=(p, q), progress=progress)
     for i in np.flatnonzero(~models.ok):
-        reasons[past.households[chosen[varies][i]]] = f"model not fitted: {models.status[i]}"
-    keep = np.flatnonzero(varies)[models.ok]
+        reasons[past.households[rows[i]]] = f"model not fitted: {models.status[i]}"
+    keep = np.flatnonzero(models.ok)
     if not len(keep):
         raise InputError(f"order does not fit: no household's model of order ({p}, {q}) could be estimated")
-    models = models.take(models.ok)
     return concluded(
         data,
         past,
-        chosen[keep],
+        rows[keep],
         profile.take(keep),
-        models,
+        models.take(keep),
         x[keep],
         at=at,
         horizon=horizon,
@@ -360,13 +345,27 @@ def forecast(
     )
 
 
-def deseasonalized(
-    past: window.Window, rows: NDArray[np.int64], season: str, step: timedelta, floor: float
-) -> tuple[Season, FloatArray]:
-    """Season and x of some households of a window."""
+def prepared(
+    past: window.Window, season: str, step: timedelta, floor: float, train_days: int
+) -> tuple[NDArray[np.int64], Season, FloatArray, dict[str, str]]:
+    """Rows, season and x of the households of a training window that can be modeled; why the others cannot."""
+    length = past.kw.shape[1]
+    reasons = _unfit(past, length, floor, train_days)
+    rows = np.array([i for i, name in enumerate(past.households) if name not in reasons], dtype=np.int64)
+    if not len(rows):
+        seen = int(np.isfinite(past.kw).sum(axis=1).max(initial=0))
+        raise InputError(
+            f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
+            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
+        )
     phase = phases(past.timestamps, season, step)
     profile = fit_season(past.kw[rows], phase, period=season, step=step, floor=floor)
-    return profile, profile.remove(past.kw[rows], phase)
+    x = profile.remove(past.kw[rows], phase)
+    varies = np.nanstd(x, axis=1) > FLAT
+    reasons |= {past.households[i]: "no variation beyond the season" for i in rows[~varies]}
+    if not varies.any():
+        raise InputError("readings: no household varies beyond its season in the training window")
+    return rows[varies], profile.take(np.flatnonzero(varies)), x[varies], reasons
 
 
 def concluded(
@@ -388,8 +387,6 @@ def concluded(
 
     ``state`` is what the filter leaves after x; ``fitted_at`` when each model was fitted.
     """
-    from shoal.meters.arma import predict
-
     names = tuple(past.households[i] for i in rows)
     ahead = predict(models, x if state is None else state, horizon)
     future = window.stamps(at, data.step, horizon, data.time_zone)
@@ -416,15 +413,6 @@ def concluded(
     )
 
 
-def nothing_left(past: window.Window, length: int, train_days: int) -> InputError:
-    """The error where the window rules out every household."""
-    seen = int(np.isfinite(past.kw).sum(axis=1).max(initial=0))
-    return InputError(
-        f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
-        f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
-    )
-
-
 def _order(order: Any) -> tuple[int, int]:
     try:
         p, q = order
@@ -436,7 +424,7 @@ def _order(order: Any) -> tuple[int, int]:
     return p, q
 
 
-def unfit(past: window.Window, length: int, floor: float, train_days: int) -> dict[str, str]:
+def _unfit(past: window.Window, length: int, floor: float, train_days: int) -> dict[str, str]:
     """Households that the training window rules out, with the reason."""
     seen = np.isfinite(past.kw)
     count = seen.sum(axis=1)
@@ -453,18 +441,6 @@ def unfit(past: window.Window, length: int, floor: float, train_days: int) -> di
     return reasons
 
 
-def rest(households: tuple[str, ...], reasons: Mapping[str, str]) -> NDArray[np.int64]:
-    """Positions of the households without a reason against them."""
-    return np.array([i for i, name in enumerate(households) if name not in reasons], dtype=np.int64)
-
-
-def varied(x: FloatArray, names: Sequence[str], reasons: dict[str, str]) -> NDArray[np.bool_]:
-    """(n,) whether anything is left beyond the season; the others get a reason."""
-    varies = np.asarray(np.nanstd(x, axis=1) > FLAT)
-    reasons.update({names[i]: "no variation beyond the season" for i in np.flatnonzero(~varies).tolist()})
-    return varies
-
-
 def _account(
     data: Readings,
     past: window.Window,
@@ -479,8 +455,6 @@ def _account(
     trained and floored count readings of the window; borrowed counts phases without a reading; fit names the model of
     the fallback order that was used, "full" being the one asked for; model is the verdict of the checks.
     """
-    import polars as pl
-
     seen = np.isfinite(past.kw)
     with np.errstate(invalid="ignore"):
         floored = (past.kw < profile.floor).sum(axis=1)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from shoal import archive
 from shoal.errors import InputError
@@ -76,8 +77,6 @@ def load_forecasts(path: str | Path) -> Forecasts:
 
 
 def _assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Forecasts:
-    import polars as pl
-
     stamps, *before = (
         on_clock(pl.Series("timestamp", arrays[name]), header["time_zone"])
         for name in ("timestamps", "history_timestamps")

@@ -15,6 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import iterparse
 
 from shoal.errors import InputError
 from shoal.meters import charset
@@ -101,11 +105,6 @@ def _types(file: Path) -> tuple[dict[str, ReadingType], dict[str, str], set[str]
 
 def _entries(file: Path) -> Iterator[tuple[list[tuple[str, str]], Any]]:
     """Every entry of the feed with its links, dropped when the next one is asked for."""
-    from xml.etree.ElementTree import ParseError
-
-    from defusedxml import DefusedXmlException
-    from defusedxml.ElementTree import iterparse
-
     try:
         with charset.opened(file) as handle:
             root = None

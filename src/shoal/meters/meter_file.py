@@ -15,16 +15,15 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from shoal.errors import InputError
 from shoal.files import private
 from shoal.meters import charset, clock, green_button, nem12, units
 from shoal.meters.columns import Layout, recognize
 from shoal.meters.units import UNITS, Unit
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: What is said of files that cannot be used, here and where they are read in batches.
 MIXED_UNITS = "unit: some files hold energy (kWh) and others power (kW); read them apart"
@@ -97,8 +96,6 @@ class Source:
 
         ``kw`` holds kW, or kWh where the unit is one of energy.
         """
-        import polars as pl
-
         dtype = self.types["timestamp"]
         stamp = pl.col("timestamp")
         if self.epoch is not None:
@@ -143,8 +140,6 @@ class Opened:
 
 def household_name() -> pl.Expr:
     """The column ``household`` as names."""
-    import polars as pl
-
     return pl.col("household").cast(pl.String).str.strip_chars()
 
 
@@ -178,8 +173,6 @@ def _open_source(
     file: Path, columns: Mapping[str, str] | None, timestamp_format: str | None, unit: Unit | None
 ) -> tuple[Source, Any, tuple[int, int] | None]:
     """A file, the first entries of its timestamps, and the largest numbers of dates that leave day and month open."""
-    import polars as pl
-
     try:
         table = _open(file)
         header = list(table.raw.collect_schema())
@@ -220,8 +213,6 @@ def _open_source(
 
 def _unit(raw: pl.LazyFrame, layout: Layout, file: Path, told: Unit | None) -> tuple[Unit, str]:
     """The unit of a file's readings, and why: the caller says so, a column of units, or the names of its columns."""
-    import polars as pl
-
     if told is not None:
         return told, "you said so (unit)"
     if layout.unit_field is not None:
@@ -243,8 +234,6 @@ def _unit(raw: pl.LazyFrame, layout: Layout, file: Path, told: Unit | None) -> t
 
 def _whole_times(raw: pl.LazyFrame, layout: Layout) -> Layout:
     """Without its second column of time, where that holds whole timestamps."""
-    import polars as pl
-
     if layout.clock is None:
         return layout
     sample = raw.select(pl.col(layout.clock).cast(pl.String)).head(200).collect().to_series()
@@ -277,8 +266,6 @@ def read_table(file: Path) -> pl.DataFrame:
 
 def _open(file: Path) -> _Table:
     """A lazy table; CSV columns stay text."""
-    import polars as pl
-
     name = file.name.lower()
     if name.endswith((".parquet", ".pq")):
         return _Table(pl.scan_parquet(file))
@@ -320,8 +307,6 @@ def _translated(
     rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
 ) -> _Table:
     """Another format as a long table of mean power; channels of one household that meet are added."""
-    import polars as pl
-
     kept = _Scratch()
     channels: dict[str, set[str]] = {}
     with kept.path.open("w", newline="", encoding="utf-8") as handle:
@@ -346,8 +331,6 @@ def _translated(
 
 
 def _melt(raw: pl.LazyFrame, layout: Layout, file: Path) -> pl.LazyFrame:
-    import polars as pl
-
     household = pl.lit(file.name.split(".")[0]) if layout.household is None else pl.col(layout.household)
     stamp = pl.col(layout.timestamp or "")
     stamp = stamp if layout.clock is None else clock.joined(stamp, pl.col(layout.clock))

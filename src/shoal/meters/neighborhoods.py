@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
@@ -25,9 +26,6 @@ from shoal.meters.forecast import Forecasts
 from shoal.meters.quality import from_pandas, is_pandas
 from shoal.meters.season import phases
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class LonelyWarning(UserWarning):
@@ -234,8 +232,6 @@ def column_graph(
     >>> shoal.column_graph(["a", "b", "c", "d"], table, "feeder").edges.tolist()
     [[0, 2], [1, 3]]
     """
-    import polars as pl
-
     names = source.households if isinstance(source, Forecasts) else tuple(str(s) for s in source)
     if is_pandas(table):
         table = from_pandas(table, "table")
@@ -249,13 +245,11 @@ def column_graph(
     known = dict(zip(keys, frame[column].cast(pl.String).fill_null("").to_list(), strict=True))
     absent = [name for name in names if name not in known]
     if absent:
-        raise InputError(f"table has no row for {len(absent)} household(s), the first being {absent[0]!r}")
+        raise InputError(f"table has no row for {len(absent)} of those to be grouped; add their rows to it")
     return _checked(NeighborGraph.within_groups(names, [known[name] for name in names]))
 
 
 def _table(path: str | Path) -> pl.DataFrame:
-    import polars as pl
-
     try:
         return pl.read_csv(path, infer_schema=False)
     except (pl.exceptions.PolarsError, OSError):

@@ -36,11 +36,6 @@ class PowerError:
         return np.sqrt(self.mse)
 
     @property
-    def by_household(self) -> FloatArray:
-        """(n,) mean squared error over the horizon, kW²."""
-        return np.asarray(self.mse.mean(axis=1))
-
-    @property
     def by_step(self) -> FloatArray:
         """(h,) mean squared error over households, kW²."""
         return np.asarray(self.mse.mean(axis=0))

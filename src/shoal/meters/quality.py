@@ -26,15 +26,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from shoal import validation
 from shoal.errors import InputError
 from shoal.meters import clock
 from shoal.meters.register import RATIO, differences
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: A household with readings at fewer than this share of the grid points between its first and last is left out:
 #: its timestamps are wrong or its interval is not the file's.
@@ -91,8 +90,6 @@ class Readings:
     @property
     def left_out(self) -> dict[str, str]:
         """Household -> why it is not in ``frame``."""
-        import polars as pl
-
         gone = self.quality.filter(pl.col("verdict") == "left out")
         return dict(zip(gone["household"].to_list(), gone["reason"].to_list(), strict=True))
 
@@ -103,15 +100,6 @@ class Readings:
         return counts | {c: int(self.quality[c].sum()) for c in (*_REPAIRS, "conflicts", "zeros", "flat", "large")}
 
 
-def check_quality(frame: Any, *, interval: Any = None, max_kw: float | None = None) -> Any:
-    """The quality table of a frame with household, timestamp, kw. See the module for its columns.
-
-    A polars frame gives a polars table, a pandas frame a pandas one.
-    """
-    found = repair(frame, interval=interval, max_kw=max_kw).quality
-    return found.to_pandas() if is_pandas(frame) else found
-
-
 def is_pandas(frame: Any) -> bool:
     """Whether this is a frame of pandas, which is not imported for the question."""
     return type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
@@ -119,7 +107,6 @@ def is_pandas(frame: Any) -> bool:
 
 def from_pandas(frame: Any, name: str) -> pl.DataFrame:
     """A pandas frame as a polars one; ``name`` is the argument it came in as."""
-    import polars as pl
     import pyarrow as pa
 
     try:
@@ -151,8 +138,6 @@ def repair(
         unit: what the values came in, for the account.
         unit_reason: how that is known.
     """
-    import polars as pl
-
     rows = _standard(frame)
     if not len(rows):
         raise InputError("readings must hold at least one row")
@@ -220,8 +205,6 @@ def repair(
 
 def _standard(frame: Any) -> pl.DataFrame:
     """The three columns in their standard types plus one flag column per fault found while reading."""
-    import polars as pl
-
     if is_pandas(frame):
         frame = from_pandas(frame, "readings")
     if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
@@ -249,8 +232,6 @@ def _standard(frame: Any) -> pl.DataFrame:
 
 def own_intervals(rows: pl.DataFrame) -> pl.DataFrame:
     """Most common distance between a household's successive instants, in microseconds: household, own."""
-    import polars as pl
-
     time = pl.col("timestamp").dt.epoch("us").drop_nulls()
     return rows.group_by("household").agg(own=time.unique().sort().diff().drop_nulls().mode().min())
 
@@ -277,8 +258,6 @@ def _table(
     zone: str | None,
 ) -> pl.DataFrame:
     """One row per household: counts, verdict and reason."""
-    import polars as pl
-
     width = step // timedelta(microseconds=1)
     present = merged.filter(pl.col("kw").is_not_null())
     grids = present.group_by("household").agg(

@@ -8,16 +8,15 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from shoal.errors import InputError
 from shoal.meters import clock
 from shoal.meters.meter_file import NO_ROWS, NO_TIMES, ODD_ROWS, ROW_NUMBERS, WORKBOOKS, Source, open_sources
 from shoal.meters.quality import LARGE, QualityWarning, Readings, repair
 from shoal.meters.register import REGISTER, decided, rising
-
-if TYPE_CHECKING:
-    import polars as pl
 
 SUFFIXES = (".csv", ".csv.gz", ".txt", ".tsv", ".parquet", ".pq", ".xml")
 
@@ -175,8 +174,6 @@ def _inside(folder: str) -> Iterator[Path]:
 
 def _clocked(source: Source, zone: str | None) -> pl.LazyFrame:
     """A file's standard rows, on the clock asked for."""
-    import polars as pl
-
     lazy = source.standard(source.melt(source.raw))
     if zone is None:
         return lazy
@@ -196,8 +193,6 @@ def common_zone(zones: set[str | None]) -> str | None:
 
 def _stack(parts: Mapping[str, Source], zone: str | None) -> pl.DataFrame:
     """All files as one frame."""
-    import polars as pl
-
     frames: list[pl.DataFrame] = []
     zones: set[str | None] = set()
     for name, source in parts.items():

@@ -11,13 +11,10 @@ whose totals fall more often than once in :data:`RATIO` readings is no register 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import polars as pl
 
 from shoal import validation
 from shoal.errors import InputError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 RATIO = 20
 LEAST = 20
@@ -32,8 +29,6 @@ RISING_POWER = (
 
 def rising(rows: pl.DataFrame) -> tuple[int, int]:
     """Of the households in rows of household, timestamp and kw: how many only rise, and how many can be judged."""
-    import polars as pl
-
     usable = pl.col("kw").is_finite() & pl.col("timestamp").is_not_null()
     change = pl.col("kw").sort_by("timestamp").diff()
     counted = (
@@ -64,8 +59,6 @@ def decided(like: int, judged: int, *, energy: bool, meter: str | None) -> bool:
 
 def differences(totals: pl.DataFrame) -> pl.DataFrame:
     """Totals by household and slot, sorted, as energy of the interval that begins there; ``falls`` marks falls."""
-    import polars as pl
-
     after = pl.col("slot").shift(-1).over("household") == pl.col("slot") + 1
     change = pl.when(after).then(pl.col("kw").shift(-1).over("household") - pl.col("kw"))
     return (

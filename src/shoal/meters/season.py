@@ -14,17 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.errors import InputError
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Period name -> its days; a phase is a position in it.
 PERIODS = {"day": 1, "week": 7}
@@ -49,10 +46,6 @@ class Season:
     def remove(self, kw: FloatArray, phase: NDArray[np.int64]) -> FloatArray:
         """(n, T) kW at the given phases (T,) to x; NaN stays NaN."""
         return np.asarray(log_power(kw, self.floor) - self.profile[:, phase], dtype=np.float64)
-
-    def restore(self, x: FloatArray, phase: NDArray[np.int64]) -> FloatArray:
-        """(n, T) x at the given phases back to kW: the inverse of :meth:`remove` above the floor."""
-        return np.asarray(np.exp(x + self.profile[:, phase]), dtype=np.float64)
 
     def at(self, phase: NDArray[np.int64]) -> FloatArray:
         """(n, len(phase)) seasonal part in ln kW."""

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from shoal import validation
 from shoal.errors import InputError
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Share of households by main electric heat.
 MIX = {"heat pump": 0.62, "storage": 0.15, "boiler": 0.20, "none": 0.03}
@@ -56,8 +54,6 @@ def simulate_meters(
     >>> readings.columns, readings.height
     (['household', 'timestamp', 'kw'], 48)
     """
-    import polars as pl
-
     n = validation.count(n_households=n_households)
     days = validation.count(days=days)
     step = validation.count(step_minutes=step_minutes)

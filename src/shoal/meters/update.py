@@ -15,24 +15,21 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.errors import InputError
 from shoal.meters import window
+from shoal.meters.arma import ArmaModels, fit_arma
+from shoal.meters.arma.predict import filter_state, filtered
 from shoal.meters.drift import comparable, drifted
-from shoal.meters.forecast import Forecasts, concluded, deseasonalized, nothing_left, rest, unfit, varied
+from shoal.meters.forecast import Forecasts, concluded, prepared
 from shoal.meters.quality import Readings, repair
 from shoal.meters.season import PERIODS, phases
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from shoal.meters.arma import ArmaModels
 
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
@@ -95,8 +92,6 @@ def update_forecasts(
     >>> new.origin - old.origin, report
     (datetime.timedelta(days=1), UpdateReport(4 carried, 0 refitted on schedule, 0 on drift, 0 appeared, 0 left out))
     """
-    from shoal.meters.arma.predict import filter_state, filtered
-
     if forecasts.history is None or forecasts.fitted_at is None:
         raise InputError("forecasts hold no training window to go on from; make them with forecast()")
     if refit_days is not None:
@@ -109,16 +104,8 @@ def update_forecasts(
     floor, season = forecasts.season.floor, forecasts.season.period
     past = _moved(forecasts.history, data, at, steps)
     length = past.kw.shape[1]
-    reasons = unfit(past, length, floor, forecasts.train_days)
-    chosen = rest(past.households, reasons)
-    if not len(chosen):
-        raise nothing_left(past, length, forecasts.train_days)
-    profile, x = deseasonalized(past, chosen, season, data.step, floor)
-    varies = varied(x, [past.households[i] for i in chosen], reasons)
-    if not varies.any():
-        raise InputError("readings: no household varies beyond its season in the training window")
-    chosen, profile, x = chosen[varies], profile.take(np.flatnonzero(varies)), x[varies]
-    names = [past.households[i] for i in chosen]
+    rows, profile, x, reasons = prepared(past, season, data.step, floor, forecasts.train_days)
+    names = [past.households[i] for i in rows]
 
     place = {name: i for i, name in enumerate(forecasts.households)}
     old = np.array([place.get(name, -1) for name in names], dtype=np.int64)
@@ -146,7 +133,7 @@ def update_forecasts(
     made = concluded(
         _accounted(data, past),
         past,
-        chosen[keep],
+        rows[keep],
         profile.take(keep),
         models.take(keep),
         x[keep],
@@ -221,8 +208,6 @@ def _models(
     models: ArmaModels, old: NDArray[np.int64], x: FloatArray, fresh: NDArray[np.bool_]
 ) -> tuple[ArmaModels, NDArray[np.bool_]]:
     """A model per row of x, the ``fresh`` ones fitted from scratch and from the old; and whether there is one."""
-    from shoal.meters.arma import fit_arma
-
     carried, again = np.flatnonzero(~fresh), np.flatnonzero(fresh)
     joined = models.take(old[carried])
     if len(again):
@@ -238,8 +223,6 @@ def _accounted(data: Readings, past: window.Window) -> Readings:
 
     A household that only these readings leave out is not left out of the window for it.
     """
-    import polars as pl
-
     table = data.quality
     missing = sorted(set(past.households) - set(table["household"].to_list()))
     if missing:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from shoal.errors import InputError
 from shoal.meters import clock
 from shoal.meters.quality import Readings, repair
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -35,8 +32,6 @@ def as_readings(readings: Readings | pl.DataFrame) -> Readings:
 
 def cut(readings: Readings, origin: int, steps: int) -> Window:
     """``steps`` grid points from ``origin`` on (after it if positive, up to it if negative)."""
-    import polars as pl
-
     width = readings.step // _MICROSECOND
     start = origin if steps >= 0 else origin + steps * width
     length = abs(steps)
@@ -53,8 +48,6 @@ def cut(readings: Readings, origin: int, steps: int) -> Window:
 
 def stamps(start: int, step: timedelta, length: int, time_zone: str | None) -> pl.Series:
     """``length`` instants from ``start``, microseconds of the epoch, on the clock of a zone or on none."""
-    import polars as pl
-
     moments = pl.Series("timestamp", start + step // _MICROSECOND * np.arange(length))
     stamped: pl.Series = clock.on_clock(moments, time_zone)
     return stamped
@@ -65,8 +58,6 @@ def place_origin(readings: Readings, origin: datetime | str | None) -> int:
 
     By default the latest one that at least half of the households reach with their readings.
     """
-    import polars as pl
-
     width = readings.step // _MICROSECOND
     ends = readings.frame.group_by("household").agg(pl.col("timestamp").dt.epoch("us").max().alias("end"))["end"]
     if not len(ends):

@@ -19,6 +19,7 @@ from itertools import accumulate, chain
 from operator import mul
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.noise.factor import WIDTH, Factor, dyadic, factored, jittered
 from shoal.noise.grid import LIMIT, Grid
@@ -43,7 +44,8 @@ class ExactMap:
     """Integer parameters of every label. ``offset`` is μ and ``start`` is shift, in units of 2^−answer_places.
 
     ``gain`` and ``factor`` hold the rows of gain and A with 2^gain_lift and 2^factor_lift added; ``residue`` is the sum
-    of each row of gain times 2^moved_lift, to be taken off again.
+    of each row of gain times 2^moved_lift, to be taken off again. Where A is ``diagonal`` for every label, ``factor``
+    holds its diagonal alone.
     """
 
     offset: Rows
@@ -57,6 +59,7 @@ class ExactMap:
     noise: tuple[Factor, ...]
     factor: tuple[Rows, ...]
     factor_lift: int
+    diagonal: bool
     grid: Grid
     places: int
 
@@ -92,7 +95,11 @@ class ExactMap:
             _lift(tuple(chain.from_iterable(rows)), 1),
             _lift(((1 << WIDTH,),), 1),
         )
-        lifted = {factor: _lifted(factor.rows, factor_lift) for factor in factors.values()}
+        diagonal = all(not any(row[:-1]) for factor in factors.values() for row in factor.rows)
+        lifted = {
+            factor: _lifted(tuple(row[-1:] for row in factor.rows) if diagonal else factor.rows, factor_lift)
+            for factor in factors.values()
+        }
         lowest = min(min(factor.exponents) for factor in noise)
         return cls(
             offset=offset,
@@ -106,19 +113,25 @@ class ExactMap:
             noise=tuple(noise),
             factor=tuple(lifted[factor] for factor in noise),
             factor_lift=factor_lift,
+            diagonal=diagonal,
             grid=grid,
             places=max(answer_places + gain_places, NOISE_PLACES - lowest, -min(grid.exponents)),
         )
 
     def indices(self, answer: Sequence[float], label: int, normals: Sequence[int]) -> list[int]:
         """Grid indices of one released answer, from k standard normals in the source's units."""
-        more = max(_places(np.array(answer)) - self.answer_places, 0)
+        return self._indices(answer, label, normals, _places(np.array(answer)))
+
+    def _indices(self, answer: Sequence[float], label: int, normals: Sequence[int], needed: int) -> list[int]:
+        """The same of an answer that needs so many binary places."""
+        more = max(needed - self.answer_places, 0)
         q = [dyadic(value, self.answer_places + more) for value in answer]
         exponents, rows = self.noise[label].exponents, self.factor[label]
         start = [value << more for value in self.start[label]]
         lift = 1 << self.moved_lift
         moved = [value - (mean << more) + lift for value, mean in zip(q, self.offset[label], strict=True)]
-        all_moved, all_normals = sum(moved) << self.gain_lift, list(accumulate(normals))
+        all_moved = sum(moved) << self.gain_lift
+        all_normals = normals if self.diagonal else list(accumulate(normals))
         places = self.places + more
         up = self.places - self.answer_places - self.gain_places
         result = []
@@ -126,7 +139,8 @@ class ExactMap:
             total = (q[i] + start[i]) << self.gain_places
             if self.gain is not None:
                 total += sum(map(mul, self.gain[label][i], moved)) - all_moved - self.residue[label][i]
-            noise = sum(map(mul, rows[i], normals)) - (all_normals[i] << self.factor_lift)
+            noise = rows[i][0] * normals[i] if self.diagonal else sum(map(mul, rows[i], normals))
+            noise -= all_normals[i] << self.factor_lift
             total = (total << up) + (noise << (places - NOISE_PLACES + exponents[i]))
             cell = places + exponent
             result.append(min(max((total + ((1 << cell) >> 1)) >> cell, -LIMIT), LIMIT))
@@ -136,8 +150,9 @@ class ExactMap:
         """(m, k) released answers: exact multiples of the grid."""
         k = len(self.grid.exponents)
         out = np.empty(answers.shape)
+        places = _finest(answers).tolist()
         for row, (answer, label) in enumerate(zip(answers.tolist(), labels, strict=True)):
-            out[row] = self.indices(answer, label, normals[row * k : (row + 1) * k])
+            out[row] = self._indices(answer, label, normals[row * k : (row + 1) * k], places[row])
         return np.asarray(np.ldexp(out, np.array(self.grid.exponents, dtype=np.int32)))
 
 
@@ -170,5 +185,12 @@ def _lifted(rows: Rows, lift: int) -> Rows:
 
 def _places(values: FloatArray) -> int:
     """Binary places that all the values need together."""
-    some = np.abs(values[(values != 0) & ~np.isnan(values)])
-    return min(max(53 - math.frexp(float(some.min()))[1], 0), FINEST) if some.size else 0
+    return int(_finest(values.reshape(1, -1))[0])
+
+
+def _finest(values: FloatArray) -> NDArray[np.int64]:
+    """(m,) binary places that each row, (m, k), needs; none for zeros and NaN."""
+    some = np.where((values != 0) & ~np.isnan(values), np.abs(values), np.inf)
+    least = some.min(axis=1, initial=np.inf)
+    places = np.clip(53 - np.frexp(least)[1].astype(np.int64), 0, FINEST)
+    return np.where(np.isfinite(least), places, 0)

@@ -43,13 +43,17 @@ def jittered(covs: FloatArray) -> BoolArray:
     Decided on the correlations of the entries with variance: their smallest eigenvalue must exceed 32 k² ε, far above
     the k² ε by which its computed value can be wrong. Diagonal covariances never need it.
     """
-    k = covs.shape[-1]
+    return np.asarray(least_eigenvalues(covs) <= 32 * covs.shape[-1] ** 2 * EPS)
+
+
+def least_eigenvalues(covs: FloatArray) -> FloatArray:
+    """(n,) the smallest eigenvalue of the correlations of the entries with variance."""
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     safe = np.where(std > 0, std, 1.0)
     correlations = 0.5 * (covs + np.swapaxes(covs, 1, 2)) / safe[:, :, None] / safe[:, None, :]
-    diagonal = np.arange(k)
+    diagonal = np.arange(covs.shape[-1])
     correlations[:, diagonal, diagonal] = 1.0
-    return np.asarray(np.linalg.eigvalsh(correlations)[:, 0] <= 32 * k**2 * EPS)
+    return np.asarray(np.linalg.eigvalsh(correlations)[:, 0])
 
 
 def factored(cov: FloatArray, *, jitter: bool) -> Factor:

@@ -25,7 +25,7 @@ from shoal.errors import CertificationError
 from shoal.matrices import EPS
 from shoal.mechanism import Mechanism
 from shoal.noise.affine import EXACT
-from shoal.noise.factor import JITTER, WIDTH
+from shoal.noise.factor import JITTER, WIDTH, least_eigenvalues
 from shoal.proofs.balls import Ball, Matrix, Rational, bits, known_up_to, rational, rationals
 from shoal.validation import FloatArray
 
@@ -276,10 +276,7 @@ def _drawn(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
     if (noise == np.diag(diagonal)).all():
         return symmetric, None
     std = np.sqrt(diagonal)
-    safe = np.where(std > 0, std, 1.0)
-    correlations = 0.5 * (noise + noise.T) / safe[:, None] / safe[None, :]
-    correlations[np.arange(k), np.arange(k)] = 1.0
-    least = float(np.linalg.eigvalsh(correlations)[0])
+    least = float(least_eigenvalues(noise[None])[0])
     if least > POSSIBLY * k**2 * EPS:
         return symmetric, None
     # The factor's own residual, 2^−(W−1) 2^(e_i + e_j) with 2^e ≤ 2 √variance.

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import shoal
-from shoal import validation
+from shoal import archive, validation
 from shoal.accounting.curve import NOTIONS, brackets, round_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.classes import GaussianClasses
@@ -133,27 +133,22 @@ class Proof:
 
     def to_json(self) -> str:
         """The content of a proof file: doubles as hexadecimal strings, so that none is rounded."""
-        own = {
+        edges = [
+            {
+                name: vars(value) if name == "path" else value
+                for name, value in one._asdict().items()
+                if value is not None
+            }
+            for one in self.edges
+        ]
+        own = vars(self) | {
             "format": FORMAT,
             "version": VERSION,
-            "digest": self.digest,
-            "scope": self.scope,
-            "epsilon": _hex(self.epsilon),
-            "delta_lower": _hex(self.delta_lower),
-            "delta_upper": _hex(self.delta_upper),
-            "ideal_upper": _hex(self.ideal_upper),
-            "finite_precision": _hex(self.finite_precision),
-            "worst_edge": list(self.worst_edge),
-            "n_edges": self.n_edges,
-            "own_graph": self.own_graph,
-            "pairs": None if self.own_graph else [list(pair) for pair in self.pairs],
-            "edges": [_edge_json(one) for one in self.edges],
+            "pairs": None if self.own_graph else self.pairs,
+            "edges": edges,
             "excluded": [[one.edge, one.direction, repr(one.order)] for one in self.excluded],
-            "equal": list(self.equal),
-            "unsettled": list(self.unsettled),
-            "versions": self.versions,
         }
-        return json.dumps(own, indent=None, ensure_ascii=False, sort_keys=True) + "\n"
+        return json.dumps(_hex(own), ensure_ascii=False, sort_keys=True) + "\n"
 
     @property
     def file_digest(self) -> str:
@@ -246,7 +241,7 @@ def prove(
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
     total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
     return Proof(
-        digest=mechanism.digest if mechanism is not None else laws_file.digest(classes, pairs),
+        digest=mechanism.digest if mechanism is not None else archive.digest(*laws_file.parts(classes, pairs)),
         scope=scope,
         epsilon=_collapsed(at),
         delta_lower=lower,
@@ -431,61 +426,32 @@ def _collapsed(epsilon: FloatArray) -> float | tuple[float, ...]:
     return values[0] if len(set(values)) == 1 else values
 
 
-def _hex(value: float | tuple[float, ...]) -> Any:
-    return [one.hex() for one in value] if isinstance(value, tuple) else float(value).hex()
-
-
-def _edge_json(one: EdgeProof) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "edge": one.edge,
-        "direction": one.direction,
-        "by": one.by,
-        "lower": one.lower.hex(),
-        "upper": one.upper.hex(),
-    }
-    if one.path is not None:
-        own = one.path
-        names = ("center", "scale", "angle", "reach", "level")
-        content["path"] = {name: getattr(own, name).hex() for name in names} | {"bend": own.bend}
-    if one.order is not None:
-        content["order"] = one.order.hex()
-    return content
+def _hex(value: Any) -> Any:
+    """Doubles as hexadecimal strings, inside of lists and mappings too."""
+    if isinstance(value, dict):
+        return {name: _hex(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_hex(one) for one in value]
+    return value.hex() if isinstance(value, float) else value
 
 
 def _from_json(found: dict[str, Any]) -> Proof:
     number = float.fromhex
     edges = []
     for one in found["edges"]:
-        own, order = one.get("path"), one.get("order")
-        numbers = {} if own is None else {name: number(value) for name, value in own.items() if name != "bend"}
-        way = None if own is None else path.Path(**numbers, bend=int(own["bend"]))
-        edges.append(
-            EdgeProof(
-                one["edge"],
-                one["direction"],
-                one["by"],
-                number(one["lower"]),
-                number(one["upper"]),
-                way,
-                None if order is None else number(order),
-            )
-        )
+        known = one | {name: number(one[name]) for name in ("lower", "upper", "order") if name in one}
+        if "path" in one:
+            numbers = {name: number(value) for name, value in one["path"].items() if name != "bend"}
+            known["path"] = Path(**numbers, bend=int(one["path"]["bend"]))
+        edges.append(EdgeProof(**known))
     epsilon = found["epsilon"]
+    plain: dict[str, Any] = {name: found[name] for name in ("digest", "scope", "n_edges", "own_graph", "versions")}
+    plain |= {name: tuple(found[name]) for name in ("worst_edge", "equal", "unsettled")}
+    plain |= {name: number(found[name]) for name in ("delta_lower", "delta_upper", "ideal_upper", "finite_precision")}
     return Proof(
-        digest=found["digest"],
-        scope=found["scope"],
+        **plain,
         epsilon=tuple(map(number, epsilon)) if isinstance(epsilon, list) else number(epsilon),
-        delta_lower=number(found["delta_lower"]),
-        delta_upper=number(found["delta_upper"]),
-        ideal_upper=number(found["ideal_upper"]),
-        finite_precision=number(found["finite_precision"]),
-        worst_edge=(found["worst_edge"][0], found["worst_edge"][1]),
-        n_edges=found["n_edges"],
         pairs=tuple((a, b) for a, b in found["pairs"] or ()),
-        own_graph=found["own_graph"],
         edges=tuple(edges),
         excluded=tuple(Exclusion(row, direction, float(order)) for row, direction, order in found["excluded"]),
-        equal=tuple(found["equal"]),
-        unsettled=tuple(found["unsettled"]),
-        versions=found["versions"],
     )

@@ -21,10 +21,9 @@ from shoal.errors import InputError
 from shoal.meters.columns import HOUSEHOLD, first_known
 from shoal.meters.meter_file import read_table
 from shoal.meters.quality import from_pandas, is_pandas
-from shoal.runs.exchange import scatter
+from shoal.runs.exchange import Sent, scatter
 from shoal.runs.profiles import read_profiles
-from shoal.runs.shards import write_frame
-from shoal.runs.store import put_whole
+from shoal.runs.shards import write_array, write_frame
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,47 +36,10 @@ GROUPS_PER_CLUSTER = 20
 
 
 @dataclass(frozen=True)
-class CentersTask:
-    """All profile shards with their numbers of rows, how many centers to find, and where to write them."""
-
-    profiles: tuple[str, ...]
-    sizes: tuple[int, ...]
-    clusters: int
-    seed: int
-    out: str
-
-
-@dataclass(frozen=True)
-class ValuesTask:
-    """A household table, its column, and where to write the number of each household's value."""
-
-    table: str
-    column: str
-    out: str
-    household: str | None = None
-
-
-@dataclass(frozen=True)
 class Clusters(Record):
     """How many clusters there are to choose from."""
 
     clusters: int
-
-
-@dataclass(frozen=True)
-class Clustered(Record):
-    """(cluster, households of one shard in it)."""
-
-    counts: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class ClusterTask:
-    """Profiles of one shard, the centers or the numbers known of each household, and where to write them sorted."""
-
-    profiles: str
-    known: str
-    out: str
 
 
 def cluster_count(n_households: int, cap: int) -> int:
@@ -93,7 +55,7 @@ def fit_centers(
     seed: int = 0,
     *,
     passes: int = 1,
-) -> None:
+) -> Clusters:
     """Write the centers (n_clusters, d) of mini-batch k-means over profile shards with ``sizes`` rows each."""
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from threadpoolctl import threadpool_limits
@@ -117,47 +79,37 @@ def fit_centers(
                     if len(points):
                         model.partial_fit(points)
             centers = model.cluster_centers_
-    put_whole(out, lambda rough: _save(rough, np.asarray(centers, dtype=np.float64)))
+    write_array(out, np.asarray(centers, dtype=np.float64))
+    return Clusters(k)
 
 
-def centers_found(task: CentersTask) -> Clusters:
-    """:func:`fit_centers` as a job."""
-    fit_centers(task.profiles, task.sizes, task.clusters, task.out, task.seed)
-    return Clusters(task.clusters)
-
-
-def values_known(task: ValuesTask) -> Clusters:
-    """:func:`write_values` as a job."""
-    return Clusters(write_values(task.table, task.column, task.out, household=task.household))
-
-
-def assign_by_center(task: ClusterTask) -> Clustered:
-    """Sort one shard's profiles by the nearest center; how many households each cluster has here."""
+def assign_by_center(profiles: str | Path, centers: str | Path, out: str | Path) -> Sent:
+    """Sort one shard's profiles by the nearest of the centers in a file; how many households each cluster has here."""
     from threadpoolctl import threadpool_limits
 
-    names, points = read_profiles(task.profiles)
-    centers = np.load(task.known)
-    if points.shape[1] != centers.shape[1]:
-        raise InputError(f"profiles: {Path(task.profiles).name} has another metering interval than the other shards")
+    names, points = read_profiles(profiles)
+    known = np.load(centers)
+    if points.shape[1] != known.shape[1]:
+        raise InputError(f"profiles: {Path(profiles).name} has another metering interval than the other shards")
     with threadpool_limits(limits=1):
-        away = (centers**2).sum(axis=1) - 2 * (points.astype(np.float64) @ centers.T)
-    return _sorted(task, names, points, np.argmin(away, axis=1) if len(points) else np.zeros(0, dtype=np.int64))
+        away = (known**2).sum(axis=1) - 2 * (points.astype(np.float64) @ known.T)
+    return _sorted(out, names, points, np.argmin(away, axis=1) if len(points) else np.zeros(0, dtype=np.int64))
 
 
-def assign_by_value(task: ClusterTask) -> Clustered:
+def assign_by_value(profiles: str | Path, values: str | Path, out: str | Path) -> Sent:
     """Sort one shard's profiles by the number of their value in a household table (:func:`write_values`)."""
     import polars as pl
 
-    names, points = read_profiles(task.profiles)
-    known = pl.scan_parquet(task.known).filter(pl.col("household").is_in(names.implode())).collect()
+    names, points = read_profiles(profiles)
+    known = pl.scan_parquet(values).filter(pl.col("household").is_in(names.implode())).collect()
     found = names.to_frame("household").join(known, on="household", how="left", maintain_order="left")
     absent = found.filter(pl.col("cluster").is_null())["household"]
     if len(absent):
-        raise InputError(f"table has no row for {len(absent)} household(s), the first being {absent[0]!r}")
-    return _sorted(task, names, points, found["cluster"].to_numpy())
+        raise InputError(f"table has no row for {len(absent)} of those to be grouped; add their rows to it")
+    return _sorted(out, names, points, found["cluster"].to_numpy())
 
 
-def write_values(table: Any, column: str, out: str | Path, *, household: str | None = None) -> int:
+def write_values(table: Any, column: str, out: str | Path, *, household: str | None = None) -> Clusters:
     """Write the number of each household's value in ``column`` (feeder, postcode ...); how many values there are.
 
     ``table`` is a polars or pandas frame or a CSV file with one row per household, named in the column ``household``
@@ -190,15 +142,15 @@ def write_values(table: Any, column: str, out: str | Path, *, household: str | N
         "household", cluster=pl.col("value").cast(pl.Enum(values)).to_physical().cast(pl.Int64)
     ).sort("household")
     write_frame(out, numbered)
-    return len(values)
+    return Clusters(len(values))
 
 
-def _sorted(task: ClusterTask, names: pl.Series, points: NDArray[np.float32], cluster: Any) -> Clustered:
+def _sorted(out: str | Path, names: pl.Series, points: NDArray[np.float32], cluster: Any) -> Sent:
     import polars as pl
 
     profile = pl.Series("profile", points, dtype=pl.Array(pl.Float32, points.shape[1]))
     rows = pl.DataFrame({"household": names, "profile": profile, "cluster": pl.Series(cluster, dtype=pl.Int64)})
-    return Clustered(tuple(sorted(scatter(task.out, rows, "cluster").items())))
+    return scatter(out, rows, "cluster")
 
 
 def _sample(profiles: Sequence[str | Path], sizes: Sequence[int], chosen: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -216,8 +168,3 @@ def _sample(profiles: Sequence[str | Path], sizes: Sequence[int], chosen: NDArra
     if len({part.shape[1] for part in parts}) > 1:
         raise InputError("profiles: the shards have different metering intervals; partition all input together")
     return np.concatenate(parts)
-
-
-def _save(path: Path, centers: NDArray[np.float64]) -> None:
-    with path.open("wb") as file:
-        np.save(file, centers)

@@ -321,7 +321,8 @@ class Config:
                 lines += [f"[{section}]"]
             lines.append(f"# {one.metadata['text']}")
             assert one.default is not MISSING
-            lines += [f"#{one.name} = {_toml(one.default)}", ""]
+            shown = '""' if one.default is None else json.dumps(_plain(one.default), ensure_ascii=False)
+            lines += [f"#{one.name} = {shown}", ""]
         return "\n".join(lines)
 
     @staticmethod
@@ -361,12 +362,6 @@ def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed]:
         raise InputError(f"{strange[0]} is not a setting of a run; shoal.Config has them all")
     chosen = {name: value for name, value in settings.items() if name in speed and value is not None}
     return {name: value for name, value in settings.items() if name in config}, Speed(**chosen)
-
-
-def _toml(value: Any) -> str:
-    if value is None:
-        return '""'
-    return json.dumps(_plain(value), ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:

@@ -68,8 +68,3 @@ class Made:
 
     files: tuple[str, ...]
     facts: Record
-
-
-def list_of(folder: Path, name: str) -> Listing:
-    """The list that a stage left in the folder of a run."""
-    return Listing.read(folder / name, folder)

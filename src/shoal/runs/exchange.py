@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.runs.store import put_whole
 
@@ -18,7 +20,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def scatter(path: str | Path, rows: pl.DataFrame, key: str, notes: Mapping[str, Any] | None = None) -> dict[int, int]:
+@dataclass(frozen=True)
+class Sent(Record):
+    """(receiver, rows that go there), ascending."""
+
+    counts: tuple[tuple[int, int], ...]
+
+
+def scatter(path: str | Path, rows: pl.DataFrame, key: str, notes: Mapping[str, Any] | None = None) -> Sent:
     """Write ``rows`` by the whole numbers in the column ``key``; how many there are for each.
 
     ``notes`` are kept with the file and must be the same in all files that are gathered together.
@@ -39,7 +48,7 @@ def scatter(path: str | Path, rows: pl.DataFrame, key: str, notes: Mapping[str, 
                 writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
     put_whole(path, write)
-    return {k: len(parts[k]) for k in keys}
+    return Sent(tuple((k, len(parts[k])) for k in keys))
 
 
 def gather(paths: Sequence[str | Path], keys: Iterable[int]) -> tuple[pl.DataFrame, dict[str, Any]]:

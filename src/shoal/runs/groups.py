@@ -25,7 +25,7 @@ from shoal.card.facts import Record
 from shoal.cells import cut
 from shoal.errors import InputError
 from shoal.runs.exchange import gather
-from shoal.runs.profiles import profile_array, read_profiles
+from shoal.runs.profiles import read_profiles
 from shoal.runs.shards import write_frame
 
 if TYPE_CHECKING:
@@ -39,29 +39,6 @@ CAP, FLOOR = 50, 2
 
 
 @dataclass(frozen=True)
-class GroupsTask:
-    """All assigned profiles, (cluster, households) over all of them, sizes of groups and shards, and where to write."""
-
-    sorted_profiles: tuple[str, ...]
-    counts: tuple[tuple[int, int], ...]
-    cap: int
-    floor: int
-    shard_size: int
-    join: bool  #: clusters below the smallest size of a group join the nearest
-    out: str
-
-
-@dataclass(frozen=True)
-class PlacesTask:
-    """All profiles of a later day, the assignment so far, numbers of the households' values if any, where to write."""
-
-    profiles: tuple[str, ...]
-    assignment: str
-    values: str | None
-    out: str
-
-
-@dataclass(frozen=True)
 class Grouping(Record):
     """What was formed: sizes of groups, and households and groups per shard, in order of their numbers."""
 
@@ -72,19 +49,6 @@ class Grouping(Record):
     largest: int
     edges: int
     joined: int  #: clusters too small to stand alone
-
-
-def groups_formed(task: GroupsTask) -> Grouping:
-    """:func:`form_groups` as a job."""
-    return form_groups(
-        task.sorted_profiles,
-        dict(task.counts),
-        task.out,
-        cap=task.cap,
-        floor=task.floor,
-        shard_size=task.shard_size,
-        join=task.join,
-    )
 
 
 def form_groups(
@@ -118,8 +82,8 @@ def form_groups(
     total = sum(live.values())
     if total < floor:
         raise InputError(
-            f"crowd: {total} usable household(s), and a crowd has at least {floor}; choose a smaller --crowd, or more "
-            "households"
+            f"crowd: {total} can be used, and a crowd has at least {floor}; choose a smaller --crowd, or have more to "
+            "hide among"
         )
     guests = _joined(sorted_profiles, live, floor) if join else {}
     hosts: dict[int, list[int]] = {}
@@ -129,10 +93,11 @@ def form_groups(
     numbers: list[NDArray[np.int64]] = []
     groups = 0
     for block in _blocks(hosts, live):
-        rows, _ = gather(sorted_profiles, [c for host in block for c in hosts[host]])
-        rows = rows.with_columns(host=pl.col("cluster").replace_strict(_flat(hosts, block))).sort("host", "household")
+        host_of = {cluster: host for host in block for cluster in hosts[host]}
+        rows, _ = gather(sorted_profiles, host_of)
+        rows = rows.with_columns(host=pl.col("cluster").replace_strict(host_of)).sort("host", "household")
         for members in rows.partition_by("host", maintain_order=True):
-            cell = cut(profile_array(members["profile"]).astype(np.float64), cap)
+            cell = cut(members["profile"].to_numpy().astype(np.float64), cap)
             names.append(members["household"])
             numbers.append(groups + cell)
             groups += int(cell.max()) + 1
@@ -148,31 +113,32 @@ def form_groups(
     return _grouping(frame, len(guests))
 
 
-def places_given(task: PlacesTask) -> Grouping:
+def places_given(profiles: Sequence[str], assignment: str, values: str | None, out: str) -> Grouping:
     """Write the assignment with the households that are new: each in the group whose mean profile is nearest.
 
-    Where values decide, of the groups whose members have the household's value, most of them; a value that no group has
-    becomes a group of its own, in the shard with the fewest households. Nobody who had a group changes it.
+    ``profiles`` are all those of a later day. Where ``values`` of the households decide, of the groups whose members
+    have the household's value, most of them; a value that no group has becomes a group of its own, in the shard with
+    the fewest households. Nobody who had a group changes it.
     """
     import polars as pl
 
-    known = pl.read_parquet(task.assignment)
+    known = pl.read_parquet(assignment)
     value_of: dict[int, int] = {}
     value = pl.DataFrame(schema={"household": pl.String, "value": pl.Int64})
-    if task.values is not None:
-        value = pl.read_parquet(task.values).rename({"cluster": "value"})
+    if values is not None:
+        value = pl.read_parquet(values).rename({"cluster": "value"})
         counted = known.join(value, on="household").group_by("group", "value").len()
         ordered = counted.sort("group", "len", "value", descending=[False, True, False])
         value_of = dict(ordered.unique("group", keep="first").select("group", "value").iter_rows())
     sums: dict[int, NDArray[np.float64]] = {}
     count: Counter[int] = Counter()
     new: list[tuple[str, int, NDArray[np.float64]]] = []
-    for path in task.profiles:
+    for path in profiles:
         names, points = read_profiles(path)
         frame = names.to_frame("household").join(known, on="household", how="left", maintain_order="left")
         frame = frame.join(value, on="household", how="left", maintain_order="left")
         for (name, group, _, own), point in zip(frame.iter_rows(), points.astype(np.float64), strict=True):
-            if group is None and own is None and task.values is not None:
+            if group is None and own is None and values is not None:
                 raise InputError(
                     "table has no row for at least one household that is new; add its row, and update again"
                 )
@@ -183,12 +149,12 @@ def places_given(task: PlacesTask) -> Grouping:
                 count[group] += 1
     there = sorted(sums)
     centers = np.array([sums[group] / count[group] for group in there])
-    values = np.array([value_of.get(group, -1) for group in there])
+    held_by = np.array([value_of.get(group, -1) for group in there])
     shard_of = dict(known.select("group", "shard").unique().iter_rows())
     filled = Counter(known["shard"].to_list())
     rows = []
     for name, own, point in new:
-        fitting = np.flatnonzero(values == own)
+        fitting = np.flatnonzero(held_by == own)
         if len(fitting):
             group = there[fitting[np.argmin(((centers[fitting] - point) ** 2).sum(axis=1))]]
         else:
@@ -198,7 +164,7 @@ def places_given(task: PlacesTask) -> Grouping:
         filled[shard_of[group]] += 1
         rows.append((name, group, shard_of[group]))
     frame = pl.concat([known, pl.DataFrame(rows, schema=known.schema, orient="row")]).sort("household")
-    write_frame(task.out, frame)
+    write_frame(out, frame)
     return _grouping(frame, 0)
 
 
@@ -222,10 +188,6 @@ def pack(sizes: NDArray[np.int64], shard_size: int) -> NDArray[np.int64]:
     middle = 2 * np.cumsum(sizes) - sizes  # twice the place of a group's middle member
     _, shard = np.unique(middle * shards // (2 * total), return_inverse=True)
     return np.asarray(shard, dtype=np.int64)
-
-
-def _flat(hosts: Mapping[int, Sequence[int]], block: Sequence[int]) -> dict[int, int]:
-    return {cluster: host for host in block for cluster in hosts[host]}
 
 
 def _blocks(hosts: Mapping[int, Sequence[int]], live: Mapping[int, int]) -> list[list[int]]:
@@ -265,7 +227,7 @@ def _sums(paths: Sequence[str | Path], live: Mapping[int, int]) -> NDArray[np.fl
     sums: list[NDArray[np.float64]] = []
     for block in _blocks({c: [c] for c in live}, live):
         rows, _ = gather(paths, block)
-        points = profile_array(rows["profile"]).astype(np.float64)
+        points = rows["profile"].to_numpy().astype(np.float64)
         at = np.searchsorted(np.array(block), rows["cluster"].to_numpy())
         part = np.zeros((len(block), points.shape[1]))
         np.add.at(part, at, points)

@@ -98,9 +98,32 @@ def compile_accounting() -> None:
         renyi_curve(laws, graph, [2.0], scope=scope)
 
 
+def compile_designs() -> None:
+    """Those of designs that search, of the paper's method, of trade-offs and of an attacker who holds a table."""
+    import numpy as np
+
+    from shoal.accounting.assignments import likeliest, marginals
+    from shoal.accounting.tradeoff import tpr_at_fpr
+    from shoal.classes import GaussianClasses
+    from shoal.designs.design import design
+    from shoal.graph import NeighborGraph
+
+    laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
+    graph = NeighborGraph.complete(laws.labels)
+    for method in ("paper", "transport"):
+        tpr_at_fpr(design(laws, graph, method, 1.0, 0.1, iterations=1).output, graph, 0.01)
+    table = np.zeros((1, 2, 2))
+    marginals(table, likeliest(table))
+
+
 #: What every run needs -> what has it compiled. Spectra come last: the second process has them by then, or nearly.
 FIRST: dict[str, Callable[[], None]] = {
     "models": compile_models,
     "crowds": compile_crowds,
     "accounting": compile_accounting,
 }
+
+
+if __name__ == "__main__":  # all of it, before a release, an image or the tests
+    for work in (*FIRST.values(), compile_designs):
+        work()

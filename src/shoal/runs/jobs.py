@@ -10,74 +10,37 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from shoal.card.facts import Lost, Record
 from shoal.errors import InputError, UnreachableError, WorkerError
-from shoal.files import file_digest, private_folder
-from shoal.runs.store import RECEIPT, Shard, Store, shard_key, shard_of
+from shoal.files import private_folder
+from shoal.runs.store import Kind, Part, finished, put_whole, receipted, shard_key
 from shoal.workers.executor import Executor, Failure
 from shoal.workers.ticks import listening
 
 #: Called with (what is happening, done, total); total 0 where it is not known.
 Tell = Callable[[str, float, int], None]
-Kind = TypeVar("Kind", bound=Record)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A finished shard and where its main file lies."""
-
-    path: str
-    shard: Shard
-
-    @property
-    def key(self) -> str:
-        return self.shard.key
-
-    @property
-    def households(self) -> int:
-        return self.shard.households
-
-    def told(self, kind: type[Kind]) -> Kind:
-        """What the job that made it had to tell."""
-        return kind.from_json(self.shard.facts)
-
-    def beside(self, suffix: str) -> Path:
-        """Another file of the same shard."""
-        return Path(self.path).with_name(f"{self.key}.{suffix}")
-
-    def check(self) -> None:
-        """Raise unless the shard's files are as they were written."""
-        store, stage = _place(self.path)
-        for suffix, digest in self.shard.files.items():
-            store.checked(stage, self.key, suffix, digest)
 
 
 @dataclass(frozen=True)
 class Job:
-    """Work on inputs that must be as they were; ``work`` is a function of a module, ``task`` its one argument."""
+    """Work on inputs that must be as they were; ``work``, given ``out``, writes the shard there.
 
-    work: Callable[[Any], Record]
-    task: Any
+    It is a function of a module, or a ``partial`` of one over plain values, so that it can travel to any worker.
+    """
+
+    work: Callable[[str], Record]
     out: str
     inputs: tuple[Part, ...] = ()
 
 
 def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
     """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made."""
-    path = Store(str(root)).file(stage, shard_key(stage, settings, [part.key for part in inputs]), suffix)
-    private_folder(path.parent)
-    return str(path)
-
-
-def done(path: str | Path) -> Part | None:
-    """The shard at a path, if it is finished."""
-    store, stage = _place(path)
-    shard = store.finished(stage, _key(path))
-    return None if shard is None else Part(str(path), shard)
+    private_folder(root / stage)
+    return str(root / stage / f"{shard_key(stage, settings, [part.key for part in inputs])}.{suffix}")
 
 
 def do(job: Job) -> Part:
@@ -85,25 +48,28 @@ def do(job: Job) -> Part:
     for part in job.inputs:
         part.check()
     begun = time.monotonic()
-    return receipted(job.out, job.work(job.task), time.monotonic() - begun)
+    return receipted(job.out, job.work(job.out), time.monotonic() - begun)
 
 
 def here(job: Job) -> Part:
     """A job that the driver does itself."""
-    return done(job.out) or do(job)
+    return finished(job.out) or do(job)
 
 
-def receipted(path: str | Path, facts: Record, seconds: float = 0.0) -> Part:
-    """Leave the receipt of a shard whose files are written."""
-    store, stage = _place(path)
-    key = _key(path)
-    files = {
-        file.name.removeprefix(f"{key}."): file_digest(file)
-        for file in sorted(Path(path).parent.glob(f"{key}.*"))
-        if file.name != f"{key}.{RECEIPT}"
-    }
-    count = getattr(facts, "labels", getattr(facts, "households", 0))
-    return Part(str(path), store.finish(stage, Shard(key, files, count, round(seconds, 3), facts.to_json())))
+def noted(root: Path, settings: dict[str, Any], kind: type[Kind], sort: Callable[[Path], Kind]) -> Kind:
+    """What sorting a source into a folder has found, done once for the source and what is asked of it."""
+    folder, key = root / "sort", shard_key("sort", settings, [])
+    private_folder(folder)
+    note = folder / f"{key}.sorted"
+    if note.is_file():
+        try:
+            return kind.from_json(json.loads(note.read_text()))
+        except (OSError, ValueError):
+            raise InputError(f"dir: {note.name} is damaged; remove it, and run the same command again") from None
+    found = sort(folder / f"{key}.rows")
+    content = json.dumps(found.to_json())
+    put_whole(note, lambda rough: rough.write_text(content))
+    return found
 
 
 def run_jobs(
@@ -113,7 +79,7 @@ def run_jobs(
 
     ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
     """
-    found = {number: part for number, job in enumerate(jobs) if (part := done(job.out)) is not None}
+    found = {number: part for number, job in enumerate(jobs) if (part := finished(job.out)) is not None}
     failed: list[Lost] = []
     waiting = [number for number in range(len(jobs)) if number not in found]
     tell(text, len(found), len(jobs))
@@ -130,7 +96,7 @@ def run_jobs(
                 if result.unreachable:
                     raise UnreachableError(result.message)
                 path = Path(jobs[number].out)
-                failed.append(Lost(path.parent.name, _key(path), result.message))
+                failed.append(Lost(path.parent.name, path.name.split(".")[0], result.message))
             else:
                 found[number] = result
             tell(text, len(found) + len(failed), len(jobs))
@@ -158,6 +124,19 @@ class Listing:
     def pairs(self) -> list[tuple[Part, Part]]:
         """(part, its input)"""
         return list(zip(self.parts, self.inputs, strict=True))
+
+    @classmethod
+    def of(
+        cls,
+        jobs: Sequence[Job],
+        inputs: Sequence[Part],
+        made: Sequence[Part],
+        failed: Sequence[Lost],
+        assignment: Part | None = None,
+    ) -> Listing:
+        """What jobs over inputs, one each, have ``made``, some of them having failed."""
+        of = {job.out: part for job, part in zip(jobs, inputs, strict=True)}
+        return cls(tuple(made), tuple(of[part.path] for part in made), tuple(failed), assignment)
 
     def text(self, folder: Path) -> str:
         """As its file holds it, paths relative to the run's folder."""
@@ -187,19 +166,11 @@ class Listing:
 
 def _listed(parts: Sequence[Part], folder: Path) -> list[dict[str, Any]]:
     base = folder.resolve()
-    return [{"path": str(Path(p.path).resolve().relative_to(base)), **asdict(p.shard)} for p in parts]
+    return [{"path": str(Path(part.path).resolve().relative_to(base)), **part.to_json()} for part in parts]
 
 
 def _parts(content: Sequence[dict[str, Any]], folder: Path) -> tuple[Part, ...]:
     return tuple(
-        Part(str(folder / one["path"]), shard_of({k: v for k, v in one.items() if k != "path"})) for one in content
+        Part.from_json(folder / one["path"], {name: value for name, value in one.items() if name != "path"})
+        for one in content
     )
-
-
-def _place(path: str | Path) -> tuple[Store, str]:
-    folder = Path(path).parent
-    return Store(str(folder.parent)), folder.name
-
-
-def _key(path: str | Path) -> str:
-    return Path(path).name.split(".")[0]

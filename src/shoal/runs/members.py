@@ -12,7 +12,7 @@ So two labels that were neighbors once stay neighbors, which is what lets a ledg
    the nearest crowd with which m to 2m − 1 are present; where there is none, it waits.
 
 Who is present decides about 1 and 4, and distances between habits decide who is nearest: nobody's answer of the day
-plays a part.
+plays a part. In a class table distances are those of its rows: a label is placed by the first ones it has.
 """
 
 from __future__ import annotations

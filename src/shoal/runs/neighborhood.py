@@ -6,43 +6,46 @@ the centers of the clusters, and which household belongs to which group.
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoal.card.facts import Lost
+from shoal.card.facts import Lost, Record, tallied
 from shoal.errors import InputError
-from shoal.files import file_digest, private_folder
+from shoal.files import file_digest
 from shoal.meters.quality import LARGE, NEGATIVE
 from shoal.runs import clusters, groups, partition, profiles, regroup
 from shoal.runs.config import Config
-from shoal.runs.jobs import Job, Part, Tell, done, here, out_path, run_jobs
+from shoal.runs.exchange import Sent
+from shoal.runs.jobs import Job, Tell, here, noted, out_path, run_jobs
 from shoal.runs.pieces import Pieces, sort_files
 from shoal.runs.shards import quality_path
 from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
-from shoal.runs.store import put_whole, shard_key
-from shoal.workers.executor import Executor, Failure
+from shoal.runs.store import Part
+from shoal.workers.executor import Executor
 
 #: Settings that decide how meter files are read.
 READING = (
     "unit", "meter", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
     "value_column", "only",
 )  # fmt: skip
-#: First day of simulated readings.
-SIMULATED_START = "2024-01-01"
 
 
 @dataclass(frozen=True)
-class Grouped:
-    """Readings shards of whole groups, what was lost on the way, and what all shards share."""
+class SortedReadings(Record):
+    """Rows of meter files by shard, and the grid that all of them share."""
 
-    shards: list[Part]
-    failed: list[Lost]
-    assignment: Part
+    pieces: Pieces
+    grid: partition.Grid
+
+
+@dataclass(frozen=True)
+class Grouped(regroup.Regrouped):
+    """Readings shards of whole groups, and what all of them share."""
+
     ends: dict[int, int]  #: last instant in microseconds -> households that end there
     step_us: int
     time_zone: str | None
@@ -66,17 +69,14 @@ def grouped_readings(
         assignment, more = extended(executor, root, readings, assignment, config, tell)
     failed = failed + more
     shards, lost = regrouped(executor, root, readings, assignment, tell, known_only=later)
-    ends: Counter[int] = Counter()
-    for facts in told:
-        ends.update(dict(facts.ends))
     zones, steps = {facts.time_zone for facts in told}, {facts.step_us for facts in told}
     if len(zones) > 1 or len(steps) > 1:
         raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
     unusable = [quality_path(part.path) for part, facts in zip(readings, told, strict=True) if facts.left_out]
     one = told[0]
     return Grouped(
-        shards, failed + lost, assignment, dict(ends), steps.pop(), zones.pop(), unusable, one.unit,
-        one.unit_reason, one.taken,
+        shards, failed + lost, assignment, tallied(facts.ends for facts in told), steps.pop(), zones.pop(), unusable,
+        one.unit, one.unit_reason, one.taken,
     )  # fmt: skip
 
 
@@ -91,9 +91,7 @@ def _refuse_implausible(told: Sequence[partition.ShardFacts], config: Config) ->
             "faults, leave them out with --max-kw; if these are large customers, go on with --accept-large"
         )
     if not usable and told:
-        reasons: Counter[str] = Counter()
-        for facts in told:
-            reasons.update(dict(facts.reasons))
+        reasons = tallied(facts.reasons for facts in told)
         why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
         more = ""
         if reasons[NEGATIVE]:
@@ -113,25 +111,24 @@ def partitioned(
         executor.expect(len(jobs))
         return run_jobs(executor, "simulating", jobs, tell, for_good=True)
     settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size}
-    folder = root / "sort"
-    private_folder(folder)
-    key = shard_key("sort", settings, [])
-    note = folder / f"{key}.sorted"
-    if note.is_file():
-        pieces, grid = _read_note(note)
-        executor.expect(pieces.n_shards)
-    else:
+
+    def sort(folder: Path) -> SortedReadings:
         tell("sorting readings by household", 0, 0)
         try:
-            pieces, grid = _sorted(executor, source, config, folder / f"{key}.pieces")
+            return _sorted(executor, source, config, folder)
         except InputError as error:
             raise in_words_of_a_run(error) from None
-        content = json.dumps({"pieces": asdict(pieces), "grid": asdict(grid)})
-        put_whole(note, lambda rough: rough.write_text(content))
-    jobs = []
-    for number in range(pieces.n_shards):
-        out = out_path(root, "partition", "parquet", {**settings, "number": number})
-        jobs.append(Job(partition.make_shard, partition.ShardTask(pieces, number, grid, out), out))
+
+    found = noted(root, settings, SortedReadings, sort)
+    pieces, grid = found.pieces, found.grid
+    executor.expect(pieces.n_shards)
+    jobs = [
+        Job(
+            partial(partition.make_shard, pieces, number, grid),
+            out_path(root, "partition", "parquet", {**settings, "number": number}),
+        )
+        for number in range(pieces.n_shards)
+    ]
     result = run_jobs(executor, "reading meters", jobs, tell, for_good=True)
     if not result[1]:
         shutil.rmtree(pieces.folder, ignore_errors=True)  # all of it is in the shards now
@@ -142,16 +139,16 @@ def _simulated(root: Path, source: SimulatedMeters, config: Config) -> list[Job]
     if config.only:
         raise InputError("only: a simulated neighborhood is taken as a whole; simulate fewer households")
     n, size = source.households, config.shard_size
-    jobs = []
-    for first in range(0, n, size):
-        last = min(first + size, n)
-        out = out_path(root, "partition", "parquet", {**asdict(source), "first": first, "last": last})
-        task = partition.SimulatedTask(first, last, source.days, source.step_minutes, source.seed, SIMULATED_START, out)
-        jobs.append(Job(partition.make_simulated_shard, task, out))
-    return jobs
+    return [
+        Job(
+            partial(partition.make_simulated_shard, source, first, last),
+            out_path(root, "partition", "parquet", {**asdict(source), "first": first, "last": last}),
+        )
+        for first, last in ((first, min(first + size, n)) for first in range(0, n, size))
+    ]
 
 
-def _sorted(executor: Executor, source: Source, config: Config, folder: Path) -> tuple[Pieces, partition.Grid]:
+def _sorted(executor: Executor, source: Source, config: Config, folder: Path) -> SortedReadings:
     """The rows of all files by shard, and the grid that all of them share."""
     pieces = sort_files(
         source.path,
@@ -166,16 +163,9 @@ def _sorted(executor: Executor, source: Source, config: Config, folder: Path) ->
         only=config.only,
     )
     executor.expect(pieces.n_shards)
-    surveys = _all(executor, partition.survey, [partition.SurveyTask(pieces, i) for i in range(pieces.n_shards)])
-    return pieces, partition.common_grid(surveys, config.interval, energy=pieces.energy, meter=config.meter)
-
-
-def _read_note(path: Path) -> tuple[Pieces, partition.Grid]:
-    try:
-        content = json.loads(path.read_text())
-        return Pieces(**content["pieces"]), partition.Grid(**content["grid"])
-    except (OSError, ValueError, TypeError, KeyError):
-        raise InputError(f"dir: {path.name} is damaged; remove it, and run the same command again") from None
+    surveys = executor.every([partial(partition.survey, pieces, number) for number in range(pieces.n_shards)])
+    grid = partition.common_grid(surveys, config.interval, energy=pieces.energy, meter=config.meter)
+    return SortedReadings(pieces, grid)
 
 
 # ------------------------------------------------------------------ groups
@@ -198,70 +188,87 @@ def cells_of_profiles(
     if config.table is not None and config.column is not None:
         settings: dict[str, Any] = {"table": _table_digest(config.table), **config.part("column", "table_household")}
         known = _values(root, config.table, config.column, config.table_household)
-        work: Callable[[clusters.ClusterTask], clusters.Clustered] = clusters.assign_by_value
+        work: Callable[[str, str, str], Sent] = clusters.assign_by_value
     else:
         count = clusters.cluster_count(total, cell)
         settings = {"clusters": count, "seed": config.seed}
         out = out_path(root, "centers", "npy", settings, made)
         tell("clusters of profiles", 0, 0)
-        centers = clusters.CentersTask(
-            tuple(s.path for s in made), tuple(s.households for s in made), count, config.seed, out
-        )
-        known = here(Job(clusters.centers_found, centers, out))
+        paths, sizes = [s.path for s in made], [s.households for s in made]
+        known = here(Job(partial(clusters.fit_centers, paths, sizes, count, seed=config.seed), out))
         work = clusters.assign_by_center
-    jobs = []
-    for shard in made:
-        out = out_path(root, "assign", "arrow", settings, [known, shard])
-        jobs.append(Job(work, clusters.ClusterTask(shard.path, known.path, out), out, (known, shard)))
+    jobs = [
+        Job(
+            partial(work, shard.path, known.path),
+            out_path(root, "assign", "arrow", settings, [known, shard]),
+            (known, shard),
+        )
+        for shard in made
+    ]
     sorted_shards, more = run_jobs(executor, "nearest clusters", jobs, tell, for_good=True)
-    counts: Counter[int] = Counter()
-    for shard in sorted_shards:
-        counts.update(dict(shard.told(clusters.Clustered).counts))
-    settings = {"cap": cell, "floor": config.crowd, "shard_size": shard_size}
-    out = out_path(root, "groups", "parquet", settings, sorted_shards)
+    counts = tallied(shard.told(Sent).counts for shard in sorted_shards)
+    bounds = {"cap": cell, "floor": config.crowd, "shard_size": shard_size}
     tell("forming cells", 0, 0)
-    paths = tuple(s.path for s in sorted_shards)
-    found = tuple(sorted(counts.items()))
-    join = config.table is None
-    forming = groups.GroupsTask(paths, found, cell, config.crowd, shard_size, join, out)
-    return here(Job(groups.groups_formed, forming, out)), more
+    forming = partial(
+        groups.form_groups,
+        [s.path for s in sorted_shards],
+        dict(sorted(counts.items())),
+        cap=cell,
+        floor=config.crowd,
+        shard_size=shard_size,
+        join=config.table is None,
+    )
+    return here(Job(forming, out_path(root, "groups", "parquet", bounds, sorted_shards))), more
 
 
 def extended(
     executor: Executor, root: Path, readings: list[Part], assignment: Part, config: Config, tell: Tell
 ) -> tuple[Part, list[Lost]]:
     """The assignment of an earlier day with the households that came since; the same one where none did."""
-    import polars as pl
-
-    known = pl.scan_parquet(assignment.path).select("household")
-    came = pl.concat([pl.scan_parquet(part.path).select("household") for part in readings])
-    if not came.join(known, on="household", how="anti").select(pl.len()).collect(engine="streaming").item():
+    if not _came(readings, assignment):
         return assignment, []
     made, failed = _profiled(executor, root, readings, tell)
+    return with_newcomers(root, made, assignment, config), failed
+
+
+def with_newcomers(root: Path, made: list[Part], assignment: Part, config: Config) -> Part:
+    """The assignment with those whose profiles are new; the same one where there are none."""
+    if not _came(made, assignment):
+        return assignment
     inputs = [assignment, *made]
     values = None
     if config.table is not None and config.column is not None:
         values = _values(root, config.table, config.column, config.table_household)
         inputs.append(values)
     out = out_path(root, "groups", "parquet", {}, inputs)
-    paths = tuple(part.path for part in made)
-    task = groups.PlacesTask(paths, assignment.path, None if values is None else values.path, out)
-    return here(Job(groups.places_given, task, out, tuple(inputs))), failed
+    paths = [part.path for part in made]
+    work = partial(groups.places_given, paths, assignment.path, None if values is None else values.path)
+    return here(Job(work, out, tuple(inputs)))
+
+
+def _came(parts: list[Part], assignment: Part) -> bool:
+    """Whether some of these households are not in the assignment."""
+    import polars as pl
+
+    known = pl.scan_parquet(assignment.path).select("household")
+    came = pl.concat([pl.scan_parquet(part.path).select("household") for part in parts])
+    new = came.join(known, on="household", how="anti").select(pl.len()).collect(engine="streaming").item()
+    return bool(new)
 
 
 def _profiled(executor: Executor, root: Path, readings: list[Part], tell: Tell) -> tuple[list[Part], list[Lost]]:
-    jobs = []
-    for shard in readings:
-        out = out_path(root, "profile", "parquet", {}, [shard])
-        jobs.append(Job(profiles.make_profiles, profiles.ProfileTask(shard.path, out), out, (shard,)))
+    jobs = [
+        Job(partial(profiles.make_profiles, shard.path), out_path(root, "profile", "parquet", {}, [shard]), (shard,))
+        for shard in readings
+    ]
     return run_jobs(executor, "profiles of the day", jobs, tell, for_good=True)
 
 
 def _values(root: Path, table: str, column: str, household: str | None) -> Part:
     """The number of each household's value in a household table."""
     settings = {"table": _table_digest(table), "column": column, "household": household}
-    out = out_path(root, "values", "parquet", settings)
-    return here(Job(clusters.values_known, clusters.ValuesTask(table, column, out, household), out))
+    work = partial(clusters.write_values, table, column, household=household)
+    return here(Job(work, out_path(root, "values", "parquet", settings)))
 
 
 def _table_digest(table: str) -> str:
@@ -278,39 +285,5 @@ def regrouped(
     executor: Executor, root: Path, readings: list[Part], assignment: Part, tell: Tell, *, known_only: bool = False
 ) -> tuple[list[Part], list[Lost]]:
     """Readings shards once more, whole groups in each; with ``known_only``, of households that have a group."""
-    senders = [assignment, *readings]
-    outs = [
-        out_path(root, "readings", "parquet", {"number": number}, senders)
-        for number in range(assignment.told(groups.Grouping).shards)
-    ]
-    finished = [done(out) for out in outs]
-    if all(finished):
-        return [shard for shard in finished if shard is not None], []
-    jobs = []
-    for shard in readings:
-        out = out_path(root, "send", "arrow", {}, [assignment, shard])
-        task = regroup.SendTask(shard.path, assignment.path, out, known_only)
-        jobs.append(Job(regroup.send, task, out, (assignment, shard)))
-    sent, failed = run_jobs(executor, "sorting by group", jobs, tell, for_good=True)
-    if failed:  # what is made without some senders must not pass for the whole later
-        keys = [part.key for part in sent]
-        outs = [
-            out_path(root, "readings", "parquet", {"number": number, "sent": keys}, senders)
-            for number in range(len(outs))
-        ]
-    paths = tuple(s.path for s in sent)
-    receiving = [Job(regroup.receive, regroup.ReceiveTask(paths, i, out), out) for i, out in enumerate(outs)]
-    shards, lost = run_jobs(executor, "shards of whole groups", receiving, tell, for_good=True)
-    if not failed and not lost:
-        shutil.rmtree(root / "send", ignore_errors=True)
-    return shards, failed + lost
-
-
-def _all(executor: Executor, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-    """Every task's result, in order; the first failure ends it."""
-    found: dict[int, Any] = {}
-    for number, result in executor.run(work, tasks):
-        if isinstance(result, Failure):
-            raise InputError(result.message)
-        found[number] = result
-    return [found[number] for number in range(len(tasks))]
+    sending = [(shard, partial(regroup.send, shard.path, assignment.path, known_only)) for shard in readings]
+    return regroup.regrouped(executor, root, "readings", sending, regroup.receive, assignment, tell)

@@ -13,20 +13,17 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from shoal.card.facts import LISTED, Record
+from shoal.card.facts import LISTED, Record, tallied
+from shoal.meters import clock
 from shoal.meters.quality import DAY, Readings, common_interval, own_intervals, repair
 from shoal.meters.register import REGISTER, decided, rising
 from shoal.meters.simulate import simulate_meters
-from shoal.runs.pieces import Pieces, grid_step, read_pieces
+from shoal.runs.pieces import Pieces, read_pieces
 from shoal.runs.shards import MICROSECOND, shard_of, write_shard
+from shoal.runs.sources import SimulatedMeters
 
-
-@dataclass(frozen=True)
-class SurveyTask:
-    """Which shard to look at."""
-
-    pieces: Pieces
-    number: int
+#: First day of simulated readings.
+SIMULATED_START = "2024-01-01"
 
 
 @dataclass(frozen=True)
@@ -43,35 +40,12 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Record):
     """What all shards share: the grid, in microseconds, and whether readings are the totals of registers."""
 
     step_us: int
     phase_us: int
     register: bool = False
-
-
-@dataclass(frozen=True)
-class ShardTask:
-    """Which shard to make, on which grid, and where."""
-
-    pieces: Pieces
-    number: int
-    grid: Grid
-    out: str
-
-
-@dataclass(frozen=True)
-class SimulatedTask:
-    """Simulated households first .. last − 1 of ``seed``, and where to write them."""
-
-    first: int
-    last: int
-    days: int
-    step_minutes: int
-    seed: int
-    start: str
-    out: str
 
 
 @dataclass(frozen=True)
@@ -95,11 +69,11 @@ class ShardFacts(Record):
     taken: str = ""  #: which columns were taken for what
 
 
-def survey(task: SurveyTask) -> Survey:
+def survey(pieces: Pieces, number: int) -> Survey:
     """Intervals and times of the day in one shard."""
     import polars as pl
 
-    rows = read_pieces(task.pieces, task.number)
+    rows = read_pieces(pieces, number)
     intervals = Counter(own_intervals(rows)["own"].drop_nulls().to_list())
     times = rows.select((pl.col("timestamp").dt.epoch("us") % DAY).drop_nulls().alias("time"))
     counted = times.group_by("time").len().sort("time")
@@ -111,26 +85,21 @@ def common_grid(
     surveys: Iterable[Survey], interval: Any = None, *, energy: bool = False, meter: str | None = None
 ) -> Grid:
     """The interval most households have (the least of equals), the phase most readings have, and what they are."""
-    intervals: Counter[int] = Counter()
-    times: Counter[int] = Counter()
-    like = judged = 0
-    for found in surveys:
-        intervals.update(dict(found.intervals))
-        times.update(dict(found.times))
-        like, judged = like + found.rising[0], judged + found.rising[1]
+    seen = list(surveys)
+    intervals, times = tallied(found.intervals for found in seen), tallied(found.times for found in seen)
+    like, judged = (sum(found.rising[i] for found in seen) for i in (0, 1))
     register = decided(like, judged, energy=energy, meter=meter)
-    step = grid_step(interval) or common_interval(intervals) // MICROSECOND
+    step = (clock.step(interval) or common_interval(intervals)) // MICROSECOND
     phases: Counter[int] = Counter()
     for time, count in times.items():
         phases[time % step] += count
     return Grid(step, min(phases, key=lambda phase: (-phases[phase], phase), default=0), register)
 
 
-def make_shard(task: ShardTask) -> ShardFacts:
+def make_shard(pieces: Pieces, number: int, grid: Grid, out: str) -> ShardFacts:
     """Repair one shard's rows and write the shard with its quality table."""
-    pieces, grid = task.pieces, task.grid
     readings = repair(
-        read_pieces(pieces, task.number),
+        read_pieces(pieces, number),
         interval=timedelta(microseconds=grid.step_us),
         max_kw=pieces.max_kw,
         energy=pieces.energy,
@@ -139,15 +108,14 @@ def make_shard(task: ShardTask) -> ShardFacts:
         unit=pieces.unit,
         unit_reason=pieces.unit_reason + (REGISTER if grid.register else ""),
     )
-    return replace(_write(task.out, readings), taken=pieces.taken)
+    return replace(_write(out, readings), taken=pieces.taken)
 
 
-def make_simulated_shard(task: SimulatedTask) -> ShardFacts:
-    """Write a shard of simulated households."""
-    frame = simulate_meters(
-        task.last - task.first, task.days, task.step_minutes, task.seed, start=task.start, first=task.first
-    )
-    return _write(task.out, repair(frame, interval=task.step_minutes, phase=0, unit_reason="they are simulated so"))
+def make_simulated_shard(source: SimulatedMeters, first: int, last: int, out: str) -> ShardFacts:
+    """Write a shard of the simulated households first .. last − 1."""
+    step = source.step_minutes
+    frame = simulate_meters(last - first, source.days, step, source.seed, start=SIMULATED_START, first=first)
+    return _write(out, repair(frame, interval=step, phase=0, unit_reason="they are simulated so"))
 
 
 def _write(out: str, readings: Readings) -> ShardFacts:

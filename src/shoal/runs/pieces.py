@@ -14,11 +14,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal import validation
+from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.files import private, private_folder
 from shoal.meters import clock
@@ -35,7 +35,7 @@ NAMES = "names.parquet"
 
 
 @dataclass(frozen=True)
-class Pieces:
+class Pieces(Record):
     """Sorted input: a folder with the names and a file of rows per shard, and how to read them."""
 
     folder: str
@@ -255,9 +255,3 @@ def _append(path: Path, rows: pl.DataFrame) -> None:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with path.open("ab") as handle, pa.ipc.new_stream(handle, table.schema, options=options) as writer:
         writer.write_table(table)
-
-
-def grid_step(interval: Any) -> int | None:
-    """A caller's interval in microseconds."""
-    step = clock.step(interval)
-    return None if step is None else step // timedelta(microseconds=1)

@@ -4,34 +4,52 @@ A pilot of simulated households with the readings' length and interval goes thro
 own and on one core: twice, with different numbers of households, so that what a stage costs once (compiling, opening)
 is told from what each household costs. Time is then units × households / workers, but for the ledger, which one process
 keeps. Memory of a worker is what the pilot held, at the size of a shard; it does not grow with the number of shards.
+
+Of a class table the pilot has simulated rows of as many columns. Where labels have several rows, a third pilot with
+more of them tells what a row costs from what a label costs.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from operator import call
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from shoal.errors import InputError, WorkerError
 from shoal.runs.config import Config, shared
-from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
+from shoal.runs.sources import SimulatedMeters, Source, frame_of, in_words_of_a_run
+from shoal.runs.table_rows import shard_labels
 from shoal.threads import n_threads
+from shoal.workers.executor import Executor, Failure
+from shoal.workers.processes import Processes
+
+if TYPE_CHECKING:
+    from shoal.runs.store import Part
+
+Result = TypeVar("Result")
 
 #: Households of the two pilots.
 PILOTS = (80, 320)
+#: Crowds of the pilots of a class table, and rows of a label there, at most, or three times as many.
+CROWDS, ROWS = (2, 6), 12
+#: Bytes held for each entry of a shard of a class table, seen at 50,000 rows of 32.
+ENTRY = 150.0
 #: What a stage costs is unsure by about this factor either way.
 DOUBT = 1.5
 STAGES = ("readings", "groups", "fit", "design", "draw", "charge")
+TABLE_STAGES = ("rows", "fit", "design", "draw", "charge")
+#: Stages that one process does, whatever the number of workers.
+ALONE = ("rows", "charge")
 
 
 @dataclass(frozen=True)
@@ -59,6 +77,7 @@ class Plan:
     disk: float
     disk_free: float
     units: Units
+    nouns: tuple[str, str] = ("households", "readings")
 
     @property
     def total_seconds(self) -> float:
@@ -77,7 +96,7 @@ class Plan:
             (
                 "What it would take",
                 [
-                    f"{self.households} households, {self.readings} readings, {self.shards} shard(s), "
+                    f"{self.households} {self.nouns[0]}, {self.readings} {self.nouns[1]}, {self.shards} shard(s), "
                     f"about {self.groups} groups and {self.edges} pairs to keep apart.",
                     f"Time: {duration(self.total_seconds)} on {self.workers} worker(s), likely {low} to {high}.",
                     f"Memory: {size(self.memory)} for {self.workers} worker(s) and the driver together, whatever the "
@@ -88,7 +107,7 @@ class Plan:
             ("Stage by stage", stages),
             (
                 "How this is known",
-                ["A pilot of simulated households, just now, on this machine. Nothing was released."],
+                [f"A pilot of simulated {self.nouns[0]}, just now, on this machine. Nothing was released."],
             ),
         ]
 
@@ -102,46 +121,44 @@ def plan(source: Any, out: str | Path = "shoal-run", *, config: Config | None = 
     >>> shoal.plan("meters.parquet", "city", workers="processes").words()  # doctest: +SKIP
     """
     if source is None:
-        raise InputError("meters: name the meter file to plan for")
+        raise InputError("file: name the meter file, or the table, to plan for")
     chosen, speed = shared(settings)
     config = (config or Config()).changed(**chosen)
     if config.label is not None:
-        raise InputError("label: a plan is measured for runs on meter files; try a table with fewer rows first")
-    read = Source.of(source)
-    households, steps = _extent(read, config)
-    units = measured(config, simulated=read.simulated is not None)
-    size_of_shard = min(config.shard_size, households)
+        households, rows, entries = table_extent(source, config)
+        units = measured_table(config, entries, max(round(rows / households), 1))
+        readings, most = rows, shard_labels(config, households, rows, entries)
+    else:
+        read = Source.of(source)
+        households, steps = _extent(read, config)
+        units = measured(config, simulated=read.simulated is not None)
+        readings, most = households * steps, config.shard_size
+    size_of_shard = min(most, households)
     groups = max(math.ceil(households / config.crowd), 1)
     mean = households / groups
     n_shards = math.ceil(households / size_of_shard)
     workers = 1 if speed.workers == "serial" else min(speed.cores or n_threads(), n_shards)
-    share = {name: 1.0 if name == "charge" else 1.0 / workers for name in STAGES}
-    stat = os.statvfs(_there(Path(out)))
+    full = Path(out).resolve()
+    stat = os.statvfs(next(one for one in (full, *full.parents) if one.exists()))  # the disk that it will be on
     return Plan(
         households=households,
-        readings=households * steps,
+        readings=readings,
         groups=groups,
         edges=round(households * (mean - 1) / 2),
         shards=n_shards,
         workers=workers,
-        seconds={name: units.seconds[name] * households * share[name] for name in STAGES},
+        seconds={name: each * households / (1 if name in ALONE else workers) for name, each in units.seconds.items()},
         memory=(workers + 1) * units.memory_once + workers * units.memory * size_of_shard,
         disk=sum(units.disk.values()) * households,
         disk_free=float(stat.f_bavail * stat.f_frsize),
         units=units,
+        nouns=("households", "readings") if config.label is None else ("labels", "rows"),
     )
-
-
-def _there(path: Path) -> Path:
-    """A folder, or the nearest above it that exists: both are on the same disk."""
-    full = path.resolve()
-    return next(one for one in (full, *full.parents) if one.exists())
 
 
 def measured(config: Config, *, simulated: bool) -> Units:
     """Unit costs from two pilots, each in a process of its own."""
-    runs = [_pilot_elsewhere(config, simulated, n) for n in PILOTS]
-    few, many = runs
+    few, many = (_elsewhere(partial(pilot, config, simulated, n)) for n in PILOTS)
     between = PILOTS[1] - PILOTS[0]
 
     def slope(a: float, b: float) -> float:
@@ -156,91 +173,147 @@ def measured(config: Config, *, simulated: bool) -> Units:
     )
 
 
-def _pilot_elsewhere(config: Config, simulated: bool, households: int) -> dict[str, Any]:
-    from shoal.threads import ONE_THREAD
+def measured_table(config: Config, entries: int, rows: int) -> Units:
+    """Unit costs per label with so many rows of so many entries, from two pilots, or three where rows are several."""
+    each = min(rows, max(ROWS, 2 + (entries + 2) // config.crowd))
+    few, many = (config.crowd * crowds for crowds in CROWDS)
+    asked = [(few, each), (many, each), *([(few, 3 * each)] if rows > 1 else [])]
+    runs = [_elsewhere(partial(table_pilot, config, entries, n, m)) for n, m in asked]
 
-    asked = json.dumps({"config": config.to_dict(), "simulated": simulated, "households": households})
-    done = subprocess.run(
-        [sys.executable, "-m", "shoal.runs.plan"],
-        input=asked,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **ONE_THREAD},
+    def at(kind: str, name: str) -> float:
+        """A label's cost at its number of rows: what one costs in the pilots, and what each row beyond adds."""
+        costs = [float(run[kind][name]) for run in runs]
+        label = (costs[1] - costs[0]) / (many - few) if costs[1] > costs[0] else costs[1] / many
+        row = max(costs[2] - costs[0], 0.0) / (2 * each * few) if rows > 1 else 0.0
+        return label + row * (rows - each)
+
+    return Units(
+        seconds={name: at("seconds", name) for name in TABLE_STAGES},
+        disk={name: at("disk", name) for name in runs[0]["disk"]},
+        memory=ENTRY * rows * entries,
+        memory_once=max(run["memory"] for run in runs),
     )
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        raise WorkerError(
-            "plan: the pilot did not come to an end; run a small file without --plan to see why"
-        ) from None
-    if "error" in found:
-        raise InputError(f"plan: the pilot cannot run with these settings: {found['error']}")
+
+
+def _elsewhere(pilot: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a pilot finds in a process of its own."""
+    with Processes(1) as executor:
+        ((_, found),) = executor.run(call, [pilot])
+    if isinstance(found, Failure):
+        if found.died:
+            raise WorkerError("plan: the pilot did not come to an end; run a small file without --plan to see why")
+        raise InputError(f"plan: the pilot cannot run with these settings: {found.message}")
     return found
 
 
 def pilot(config: Config, simulated: bool, households: int) -> dict[str, Any]:
     """Seconds of each stage, bytes on disk, and the most memory held, for simulated households in one shard."""
-    from shoal.ledger.ledger import Ledger
     from shoal.meters.simulate import simulate_meters
-    from shoal.runs.jobs import Part, do
+    from shoal.runs.jobs import do
     from shoal.runs.neighborhood import assigned, partitioned, regrouped
+    from shoal.runs.stages.fit_stage import fit_job
+
+    days, step = config.train_days + 1, config.interval or 15
+    config = replace(config, shard_size=households, only=(), table=None, column=None)
+
+    def fitted(executor: Executor, root: Path, timed: Timed) -> tuple[list[Part], list[Part]]:
+        source = Source.of(SimulatedMeters(households, days, step))
+        if not simulated:
+            simulate_meters(households, days, step).write_parquet(root / "meters.parquet")
+            source = Source.of(root / "meters.parquet")
+        readings, _ = timed("readings", lambda: partitioned(executor, root, source, config, _quiet))
+
+        def grouped() -> list[Part]:
+            assignment, _ = assigned(executor, root, readings, config, _quiet)
+            return regrouped(executor, root, readings, assignment, _quiet)[0]
+
+        shards = timed("groups", grouped)
+        origin = (datetime(2024, 1, 1) + timedelta(days=config.train_days)).isoformat()
+        return timed("fit", lambda: [do(fit_job(root, shard, config, origin, None)) for shard in shards]), shards
+
+    return _piloted(config, fitted)
+
+
+def table_pilot(config: Config, entries: int, labels: int, rows: int) -> dict[str, Any]:
+    """The same for labels with so many simulated rows each."""
+    import numpy as np
+    import polars as pl
+
+    from shoal.runs.jobs import do
+    from shoal.runs.stages.table_stage import table_job
+    from shoal.runs.table_rows import grouped_rows
+
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(labels), rows)
+    values = rng.normal(size=(labels, entries))[who] + rng.normal(size=(len(who), entries))
+    config = replace(
+        config, label="who", columns=(), drop=(), weights=(), timestamp_column=None, value_column=None, only=(),
+        table=None, column=None,
+    )  # fmt: skip
+
+    def fitted(executor: Executor, root: Path, timed: Timed) -> tuple[list[Part], list[Part]]:
+        frame = pl.DataFrame({"who": who, **{f"entry {j}": values[:, j] for j in range(entries)}})
+        frame.write_parquet(root / "table.parquet")
+        source = Source.of(root / "table.parquet", table=True)
+        grouped = timed("rows", lambda: grouped_rows(executor, root, source, config, _quiet))
+        jobs = [table_job(root, shard, config, grouped, None) for shard in grouped.shards]
+        return timed("fit", lambda: [do(job) for job in jobs]), grouped.shards
+
+    return _piloted(config, fitted)
+
+
+class Timed(Protocol):
+    """Do some work, and note how long it took under a name."""
+
+    def __call__(self, name: str, work: Callable[[], Result], /) -> Result: ...
+
+
+def _quiet(*_: Any) -> None:
+    return None
+
+
+def _piloted(config: Config, first: Callable[[Executor, Path, Timed], tuple[list[Part], list[Part]]]) -> dict[str, Any]:
+    """What all stages take; ``first`` gives the fitted shards, and what they were made of."""
+    from shoal.ledger.ledger import Ledger
+    from shoal.runs.fitted import fitted
+    from shoal.runs.jobs import do
     from shoal.runs.stages import release_stage
     from shoal.runs.stages.design_stage import bound_of, design_job
-    from shoal.runs.stages.fit_stage import fit_job
     from shoal.workers.serial import Serial
 
-    days = config.train_days + 1
-    config = replace(config, shard_size=households, only=(), table=None, column=None)
     seconds: dict[str, float] = {}
 
-    def timed(name: str, work: Callable[[], Any]) -> Any:
+    def timed(name: str, work: Callable[[], Result]) -> Result:
         begun = time.process_time()
         made = work()
         seconds[name] = time.process_time() - begun
         return made
 
-    def quiet(*_: Any) -> None:
-        return None
-
     with tempfile.TemporaryDirectory() as folder, Serial() as executor:
         root = Path(folder)
-        step = config.interval or 15
-        source = Source.of(SimulatedMeters(households, days, step))
-        if not simulated:
-            simulate_meters(households, days, step).write_parquet(root / "meters.parquet")
-            source = Source.of(root / "meters.parquet")
-        readings, _ = timed("readings", lambda: partitioned(executor, root, source, config, quiet))
+        shards, inputs = first(executor, root, timed)
+        both = list(zip(shards, inputs, strict=True))
+        designed = timed("design", lambda: [do(design_job(root, fit, made_of, config, None)) for fit, made_of in both])
 
-        def grouped() -> Any:
-            assignment, _ = assigned(executor, root, readings, config, quiet)
-            return regrouped(executor, root, readings, assignment, quiet)[0]
-
-        shards = timed("groups", grouped)
-        origin = (datetime(2024, 1, 1) + timedelta(days=config.train_days)).isoformat()
-        fitted = timed("fit", lambda: [do(fit_job(root, shard, config, origin, None)) for shard in shards])
-        designed = timed(
-            "design",
-            lambda: [do(design_job(root, fit, shard, config, None)) for fit, shard in zip(fitted, shards, strict=True)],
+        drawn = timed(
+            "draw",
+            lambda: [
+                release_stage.do(mechanism, fit, config, f"{mechanism.path}.normals.npy")
+                for mechanism, fit in zip(designed, shards, strict=True)
+            ],
         )
-
-        def draw(mechanism: Part, fit: Part) -> release_stage.Drawn:
-            normals = f"{mechanism.path}.normals.npy"
-            return release_stage.do(release_stage.DrawTask(mechanism, fit, config.query, config.answers, normals))
-
-        drawn = timed("draw", lambda: [draw(*both) for both in zip(designed, fitted, strict=True)])
         ledger_file = root / "pilot.db"
         with Ledger.open(f"sqlite:///{ledger_file}") as ledger:
             ledger.budget(config.epsilon, config.target or 0.5)
 
             def charged() -> None:
-                for mechanism, answers in zip(designed, drawn, strict=True):
+                for mechanism, fit, answers in zip(designed, shards, drawn, strict=True):
                     ledger.charge(
                         Path(mechanism.path).read_bytes(),
                         answers.answers,
                         answers.drawn,
                         answers.labels,
-                        query_ids="pilot",
+                        query_ids=fitted(fit.path, config.query, config.answers).questions("pilot"),
                         bounds=bound_of(mechanism),
                     )
 
@@ -251,6 +324,30 @@ def pilot(config: Config, simulated: bool, households: int) -> dict[str, Any]:
         }
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {"seconds": seconds, "disk": disk, "memory": held}
+
+
+def table_extent(source: Any, config: Config) -> tuple[int, int, int]:
+    """Labels, rows and entries of a class table, looked up without reading everything into memory."""
+    import polars as pl
+
+    from shoal.classdata.table_file import layout_of, open_table
+
+    frame = frame_of(source)
+    raw = open_table(Source.of(source, table=True).paths) if frame is None else frame.lazy()
+    asked = (config.columns, config.drop, config.timestamp_column, config.value_column)
+    layout = layout_of(raw, str(config.label), *asked)
+    name = pl.col(layout.label).cast(pl.String)
+    kept = raw.filter(name.is_in(config.only)) if config.only else raw
+    counts = [name.n_unique().alias("labels"), pl.len().alias("rows")]
+    if layout.time is not None:
+        counts.append(pl.col(layout.time).n_unique().alias("times"))
+    try:
+        found = kept.select(counts).collect(engine="streaming").row(0)
+    except (pl.exceptions.PolarsError, OSError, UnicodeError):
+        raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
+    if found[0] < 2:
+        raise InputError("label: fewer than two labels are in the table; nobody is there to hide among")
+    return (found[0], found[1], len(layout.entries)) if layout.time is None else (found[0], found[0], found[2])
 
 
 def _extent(source: Source, config: Config) -> tuple[int, int]:
@@ -280,14 +377,3 @@ def size(count: float) -> str:
         if count < 1000:
             return f"{count:.0f} {unit}" if count >= 10 else f"{count:.1f} {unit}"
     return f"{count / 1000:.1f} TB"
-
-
-if __name__ == "__main__":
-    from shoal.errors import ShoalError
-
-    given = json.load(sys.stdin)
-    try:
-        answer = pilot(Config.from_dict(given["config"], "plan"), given["simulated"], given["households"])
-    except ShoalError as error:
-        answer = {"error": str(error)}
-    json.dump(answer, sys.stdout)

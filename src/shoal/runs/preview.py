@@ -57,7 +57,7 @@ def _cost(run: Run) -> str:
 def _hardest(run: Run) -> Releaser:
     """The mechanism, as now configured, of the shard that is hardest to hide in."""
     if run.is_done("design"):
-        return load(design_stage.hardest(run.context("design").listing(DESIGN)).path)
+        return load(design_stage.hardest(run.context("design").listing(DESIGN).pairs)[0].path)
     folder = Folder(run.folder / NEXT)
     folder.path.mkdir(exist_ok=True, mode=0o700)
     try:
@@ -69,6 +69,6 @@ def _hardest(run: Run) -> Releaser:
                 raise InputError("the forecasts of a day that goes on from another are made anew only with the release")
             first_stage.stage(replace(context, groups_fixed=False))
         design_stage.stage(context)
-        return load(design_stage.hardest(context.listing(DESIGN)).path)
+        return load(design_stage.hardest(context.listing(DESIGN).pairs)[0].path)
     finally:
         shutil.rmtree(folder.path, ignore_errors=True)

@@ -23,34 +23,29 @@ MOST_ENTRIES = 96
 
 
 @dataclass(frozen=True)
-class ProfileTask:
-    """A readings shard, and where to write the profiles of its households."""
-
-    shard: str
-    out: str
-    floor: float = FLOOR
-
-
-@dataclass(frozen=True)
 class Profiled(Record):
     """How many profiles a shard has."""
 
     households: int
 
 
-def make_profiles(task: ProfileTask) -> Profiled:
-    """Write the profiles of one shard (household, profile in single precision)."""
-    import polars as pl
-
-    rows, step = read_shard(task.shard)
-    values = mean_days(rows, step, task.floor)
-    profile = pl.Series("profile", values, dtype=pl.Array(pl.Float32, values.shape[1]))
-    write_frame(task.out, pl.DataFrame({"household": rows["household"], "profile": profile}))
+def make_profiles(shard: str | Path, out: str | Path) -> Profiled:
+    """Write the profiles of one readings shard (household, profile in single precision)."""
+    rows, step = read_shard(shard)
+    write_profiles(out, rows["household"], mean_days(rows, step))
     return Profiled(len(rows))
 
 
-def mean_days(shard: pl.DataFrame, step: timedelta, floor: float = FLOOR) -> NDArray[np.float32]:
-    """(n, d) mean of ln max(kw, floor) by time of the day on the wall clock, over all readings of each household.
+def write_profiles(out: str | Path, names: pl.Series, points: NDArray[np.float32]) -> None:
+    """Write names and their (n, d) profiles."""
+    import polars as pl
+
+    profile = pl.Series("profile", points, dtype=pl.Array(pl.Float32, points.shape[1]))
+    write_frame(out, pl.DataFrame({"household": names, "profile": profile}))
+
+
+def mean_days(shard: pl.DataFrame, step: timedelta) -> NDArray[np.float32]:
+    """(n, d) mean of ln power by time of the day on the wall clock, over all readings of each household.
 
     A time of the day without any reading takes the household's overall mean.
     """
@@ -61,7 +56,7 @@ def mean_days(shard: pl.DataFrame, step: timedelta, floor: float = FLOOR) -> NDA
     kw = long["kw"].fill_null(float("nan")).to_numpy()
     seen = np.isfinite(kw)
     row = np.repeat(np.arange(n), shard["kw"].list.len().to_numpy())[seen]
-    logs = log_power(kw[seen], floor)
+    logs = log_power(kw[seen], FLOOR)
     at = row * entries + (phases(long["timestamp"], "day", step)[seen] * entries) // per_day
     count = np.bincount(at, minlength=n * entries).reshape(n, entries)
     total = np.bincount(at, weights=logs, minlength=n * entries).reshape(n, entries)
@@ -82,10 +77,4 @@ def read_profiles(path: str | Path) -> tuple[pl.Series, NDArray[np.float32]]:
     dtype = frame.schema.get("profile")
     if not isinstance(dtype, pl.Array) or dtype.inner != pl.Float32 or frame.schema.get("household") != pl.String:
         raise InputError(f"profiles: {name} must have the columns household and profile, as profiles of a shard have")
-    return frame["household"], profile_array(frame["profile"])
-
-
-def profile_array(column: pl.Series) -> NDArray[np.float32]:
-    """(n, d) from a column of arrays."""
-    width = column.dtype.shape[0]  # type: ignore[attr-defined]
-    return np.asarray(column.explode().to_numpy() if len(column) else [], dtype=np.float32).reshape(len(column), width)
+    return frame["household"], frame["profile"].to_numpy()

@@ -23,7 +23,7 @@ import hashlib
 import io
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,6 +35,8 @@ from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.errors import InputError, ShoalError
 from shoal.files import digest_of
+from shoal.mechanism import Mechanism
+from shoal.mechanism_reader import load
 from shoal.runs import preview
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from shoal.ledger.ledger import Ledger
     from shoal.proofs.proof import Proof
 
+#: Where proofs lie in the folder of a run.
+PROOFS = "proof"
 #: Stage -> the stages whose files it reads.
 NEEDS = {
     "fit": (),
@@ -63,21 +67,13 @@ NEEDS = {
 }
 #: The order in which a whole run takes them: nothing is charged before all that can fail has been seen to work.
 ORDER = ("fit", "design", "audit", "release", "card", "report")
-#: Stage after the first -> the settings that it depends on.
-SETTINGS = {
-    "design": design_stage.SETTINGS,
-    "release": release_stage.SETTINGS,
-    "audit": audit_stage.SETTINGS,
-    "card": card_stage.SETTINGS,
-    "report": report_stage.SETTINGS,
-}
-#: Stage after the first -> what it is doing, in words.
-DOING = {
-    "design": "designing mechanisms",
-    "release": "releasing through the ledger",
-    "audit": "attacking released answers",
-    "card": "writing the release card",
-    "report": "writing the report",
+#: Stage after the first -> what does it.
+LATER: dict[str, Any] = {
+    "design": design_stage,
+    "release": release_stage,
+    "audit": audit_stage,
+    "card": card_stage,
+    "report": report_stage,
 }
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, float, int], None]
@@ -274,11 +270,19 @@ class Run:
 
     def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
         """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
-        from shoal.runs.run_proofs import proved
+        from shoal.proofs.proof import prove
 
         self._demand("design")
-        parts = self.context("design").listing(DESIGN).parts
-        return proved([part.path for part in parts], self.folder.path, epsilon, scope)
+        found: dict[str, Proof] = {}
+        for part in self.context("design").listing(DESIGN).parts:
+            mechanism = load(part.path)
+            if isinstance(mechanism, Mechanism) and mechanism.graph.n_edges:
+                found[part.key] = prove(mechanism, None, epsilon, scope)
+                (self.folder / PROOFS).mkdir(exist_ok=True, mode=0o700)
+                found[part.key].save(self.folder / PROOFS / f"{part.key}.json")
+        if not found:
+            raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")
+        return found
 
     @property
     def place(self) -> Place:
@@ -315,7 +319,9 @@ class Run:
             self.require(stage)
             if stage == "release" and not self.is_done("release"):
                 # What is refused here was not begun, and no ledger is made for it.
-                card_stage.rehearse(*self._described())
+                assert self.fit is not None
+                assert self.design is not None
+                card_stage.rehearse(self.fit, self.design, self.audit if self.is_done("audit") else None)
                 release_stage.refuse(self.context("release"))
                 # Written before the ledger is asked: a release that may have happened counts as one, and is the one
                 # of this ledger.
@@ -434,7 +440,7 @@ class Run:
 
     def _settings(self, stage: str) -> tuple[str, ...]:
         """Settings that a stage depends on."""
-        return first_stage.settings(self.state.source) if stage == "fit" else SETTINGS[stage]
+        return first_stage.settings(self.state.source) if stage == "fit" else LATER[stage].SETTINGS
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage and all that it rests on are done, as now configured, and their files intact."""
@@ -537,13 +543,6 @@ class Run:
             raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
         return fit, design, release, audit
 
-    def _described(self) -> tuple[FitFacts, DesignFacts, AuditFacts | None]:
-        """What is known of a release before it is made."""
-        fit, design = self.fit, self.design
-        assert fit is not None
-        assert design is not None
-        return fit, design, self.audit if self.is_done("audit") else None
-
     def _demand(self, stage: str) -> None:
         if stage not in self.state.stages:
             raise InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
@@ -567,20 +566,15 @@ class Run:
 
     def _work(self, stage: str) -> Made:
         context = self.context(stage)
-        simple: Mapping[str, Callable[[Context], Made]] = {
-            "fit": first_stage.stage,
-            "design": design_stage.stage,
-            "release": release_stage.stage,
-            "audit": audit_stage.stage,
-        }
-        if stage in simple:
-            return simple[stage](context)
         if stage == "card":
             return card_stage.stage(context, *self._four())
-        return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
+        if stage == "report":
+            return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
+        made: Made = first_stage.stage(context) if stage == "fit" else LATER[stage].stage(context)
+        return made
 
     def _stage(self, stage: str) -> None:
-        text = first_stage.doing(self.state.source) if stage == "fit" else DOING[stage]
+        text = first_stage.doing(self.state.source) if stage == "fit" else LATER[stage].DOING
         if self.is_done(stage):
             self._tell(stage, "already done", 1, 1)
             return
@@ -629,7 +623,9 @@ class Run:
                 self._refuse_dependent()
                 self._refuse_once()
                 self.ledger().close()  # missing, or another one: said before anything is put aside
-                self._put_aside()
+                self._archive(f"earlier/{self.state.release}")
+                gone = without(self.state, "release", "audit", "card", "report")
+                self._remember(replace(gone, release=self.state.release + 1, releasing=None, renewing=True))
         if self.state != self._saved:
             self._remember(self.state)
 
@@ -658,13 +654,8 @@ class Run:
                 "with --update from the first release on"
             )
 
-    def _put_aside(self) -> None:
-        """Copy the files of the release to earlier/, and count the next one."""
-        self._archive(f"earlier/{self.state.release}")
-        gone = without(self.state, "release", "audit", "card", "report")
-        self._remember(replace(gone, release=self.state.release + 1, releasing=None, renewing=True))
-
     def _archive(self, under: str) -> None:
+        """Copy the files of the release aside."""
         files = [name for done in self.state.stages.values() for name in done.files]
         self.folder.archive([*files, STATE], under)
 

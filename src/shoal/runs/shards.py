@@ -22,6 +22,7 @@ import numpy as np
 from shoal.errors import InputError
 from shoal.meters.quality import Readings
 from shoal.runs.store import put_whole
+from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,6 +41,16 @@ def write_frame(path: str | Path, frame: pl.DataFrame, step: timedelta | None = 
     """A table as Parquet, whole or not there; the same bytes for the same table."""
     notes = None if step is None else {STEP: str(step // MICROSECOND)}
     put_whole(path, lambda rough: frame.write_parquet(rough, compression="zstd", compression_level=1, metadata=notes))
+
+
+def write_array(path: str | Path, values: FloatArray) -> None:
+    """An array in NumPy's own format, without pickle, whole or not there."""
+
+    def put(rough: Path) -> None:
+        with rough.open("wb") as file:
+            np.save(file, values, allow_pickle=False)
+
+    put_whole(path, put)
 
 
 def write_shard(path: str | Path, shard: pl.DataFrame, quality: pl.DataFrame, step: timedelta) -> None:
@@ -113,19 +124,7 @@ def long_frame(shard: pl.DataFrame, step: timedelta) -> pl.DataFrame:
     """household, timestamp, kw: one row per household and grid point."""
     import polars as pl
 
-    lengths = shard["kw"].list.len().to_numpy().astype(np.int64)
-    starts = np.cumsum(lengths) - lengths
-    row = np.repeat(np.arange(len(shard)), lengths)
-    first = shard["first"].dt.epoch("us").to_numpy()
-    stamps = (np.arange(len(row)) - starts[row]) * (step // MICROSECOND) + first[row]
-    zone = getattr(shard.schema["first"], "time_zone", None)
-    instants = pl.from_epoch(pl.Series("timestamp", stamps, dtype=pl.Int64), time_unit="us")
-    if zone is not None:
-        instants = instants.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
-    return pl.DataFrame(
-        {
-            "household": shard["household"].gather(row),
-            "timestamp": instants,
-            "kw": shard["kw"].explode(empty_as_null=False) if len(row) else pl.Series([], dtype=pl.Float64),
-        }
-    )
+    at = pl.int_ranges(pl.col("kw").list.len())
+    each = shard.select("household", "first", "kw", at=at).explode("kw", "at")
+    since = (pl.col("at") * (step // MICROSECOND)).cast(pl.Duration("us"))
+    return each.select("household", timestamp=pl.col("first") + since, kw="kw")

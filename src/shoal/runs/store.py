@@ -15,30 +15,88 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import shoal
+from shoal.card.facts import Record
 from shoal.errors import InputError, StorageError
-from shoal.files import digest_of, file_digest, private_folder, write_whole
+from shoal.files import digest_of, file_digest, write_whole
 
 RECEIPT = "json"
 _STAGE = re.compile(r"[a-z][a-z0-9_-]*")
 _SUFFIX = re.compile(r"[a-z0-9]+(\.[a-z0-9]+)*")
 _KEY = re.compile(r"[0-9a-f]{32}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+Kind = TypeVar("Kind", bound=Record)
 
 
 @dataclass(frozen=True)
-class Shard:
-    """A finished shard: its key, the digest of each file by suffix, and what to tell about it (plain JSON values)."""
+class Part:
+    """A finished shard: where its main file lies, the digest of each file by suffix, and what to tell about it."""
 
-    key: str
+    path: str
     files: dict[str, str]
     households: int
     seconds: float = 0.0
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)  #: plain JSON values
+
+    @property
+    def key(self) -> str:
+        """The name of its files, before the suffix."""
+        return _key(self.path)
+
+    def told(self, kind: type[Kind]) -> Kind:
+        """What the job that made it had to tell."""
+        return kind.from_json(self.facts)
+
+    def beside(self, suffix: str) -> Path:
+        """Another file of the same shard."""
+        return Path(self.path).with_name(f"{self.key}.{suffix}")
+
+    def check(self) -> None:
+        """Raise unless the shard's files, each read through once, are as they were written."""
+        for suffix, digest in self.files.items():
+            try:
+                found = file_digest(_file(self.path, suffix))
+            except FileNotFoundError:
+                raise self._broken("is missing") from None
+            except OSError:
+                raise self._broken("cannot be read") from None
+            if found != digest:
+                raise self._broken("is damaged")
+
+    def _broken(self, what: str) -> InputError:
+        stage = Path(self.path).parent.name
+        return InputError(
+            f"shards: the {stage} shard {self.key} {what}; delete its files {self.key}.* in the folder {stage} and run "
+            "again, it is made anew"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All but where it lies."""
+        names = ("key", "files", "households", "seconds", "facts")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_json(cls, path: str | Path, content: Any) -> Part:
+        """From its JSON form; a ValueError if it is not that of a shard at this path."""
+        try:
+            part = cls(str(path), **{name: value for name, value in content.items() if name != "key"})
+            good = (
+                _KEY.fullmatch(content["key"]) is not None
+                and content["key"] == part.key
+                and all(_SUFFIX.fullmatch(name) and _DIGEST.fullmatch(digest) for name, digest in part.files.items())
+                and type(part.households) is int
+                and isinstance(part.seconds, (int, float))
+                and isinstance(part.facts, dict)
+            )
+        except (KeyError, TypeError, AttributeError):
+            good = False
+        if not good:
+            raise ValueError("not a shard")
+        return part
 
 
 def shard_key(stage: str, settings: Mapping[str, Any], inputs: Sequence[str]) -> str:
@@ -49,90 +107,44 @@ def shard_key(stage: str, settings: Mapping[str, Any], inputs: Sequence[str]) ->
     return digest_of([stage, shoal.__version__, dict(settings), list(inputs)])[:32]
 
 
-@dataclass(frozen=True)
-class Store:
-    """The folder of all shards. A plain value, which travels with tasks."""
+def receipted(path: str | Path, facts: Record, seconds: float = 0.0) -> Part:
+    """Leave the receipt of a shard whose files are written: from now on it is done."""
+    key = _key(path)
+    files = {
+        file.name.removeprefix(f"{key}."): file_digest(file)
+        for file in sorted(Path(path).parent.glob(f"{key}.*"))
+        if file.name != f"{key}.{RECEIPT}"
+    }
+    count = getattr(facts, "labels", getattr(facts, "households", 0))
+    part = Part(str(path), files, count, round(seconds, 3), facts.to_json())
+    body = json.loads(json.dumps(part.to_json()))  # as it will be read: names of numbers become text
+    content = json.dumps({**body, "seal": digest_of(body)}, indent=1, ensure_ascii=False).encode()
+    put_whole(_file(path, RECEIPT), lambda rough: rough.write_bytes(content))
+    return part
 
-    path: str
 
-    def file(self, stage: str, key: str, suffix: str) -> Path:
-        """Where a file of a shard is, or would be."""
-        if not (_STAGE.fullmatch(stage) and _KEY.fullmatch(key) and _SUFFIX.fullmatch(suffix)):
-            raise InputError("shards: a stage, key or suffix is not a name of a shard file")
-        return Path(self.path, stage, f"{key}.{suffix}")
+def finished(path: str | Path) -> Part | None:
+    """The shard at a path if its receipt and its files are all there, or None: then it has to be made.
 
-    def write(self, stage: str, key: str, suffix: str, put: Callable[[Path], Any]) -> str:
-        """Let ``put`` write one file of a shard, whole or not at all; its digest."""
-        if suffix == RECEIPT:
-            raise InputError(f"shards: the suffix {RECEIPT} is that of receipts; use another one")
-        return self._write(stage, key, suffix, put)
+    Contents are checked where they are read, by ``Part.check``.
+    """
+    try:
+        content = json.loads(_file(path, RECEIPT).read_bytes())
+        seal = content.pop("seal", None) if isinstance(content, dict) else None
+        part = Part.from_json(path, content)
+        # Its facts are figures of privacy: damaged ones are not taken for true.
+        good = seal == digest_of(content) and all(_file(path, suffix).is_file() for suffix in part.files)
+    except (OSError, ValueError):
+        return None
+    return part if good else None
 
-    def finish(self, stage: str, shard: Shard) -> Shard:
-        """Leave the receipt of a shard whose files are written: from now on it is done."""
-        for suffix in shard.files:
-            if not self.file(stage, shard.key, suffix).is_file():
-                raise _broken(stage, shard.key, "is missing")
-        body = json.loads(json.dumps(asdict(shard)))  # as it will be read: names of numbers become text
-        content = json.dumps({**body, "seal": digest_of(body)}, indent=1, ensure_ascii=False).encode()
-        self._write(stage, shard.key, RECEIPT, lambda path: path.write_bytes(content))
-        return shard
 
-    def finished(self, stage: str, key: str) -> Shard | None:
-        """The receipt of a shard whose files are all there, or None: then it has to be made.
-
-        Contents are checked where they are read, by ``checked``.
-        """
-        try:
-            content = json.loads(self.file(stage, key, RECEIPT).read_bytes())
-            seal = content.pop("seal", None) if isinstance(content, dict) else None
-            shard = shard_of(content)
-        except (OSError, ValueError):
-            return None
-        if seal != digest_of(content):  # its facts are figures of privacy: damaged ones are not taken for true
-            return None
-        if shard.key != key or not all(self.file(stage, key, suffix).is_file() for suffix in shard.files):
-            return None
-        return shard
-
-    def checked(self, stage: str, key: str, suffix: str, digest: str) -> Path:
-        """A file of a shard, read through once to see that it is as it was written."""
-        path = self.file(stage, key, suffix)
-        try:
-            found = file_digest(path)
-        except FileNotFoundError:
-            raise _broken(stage, key, "is missing") from None
-        except OSError:
-            raise _broken(stage, key, "cannot be read") from None
-        if found != digest:
-            raise _broken(stage, key, "is damaged")
-        return path
-
-    def discard(self, stage: str, key: str) -> None:
-        """Remove a shard, its receipt first, so that it is made anew."""
-        receipt = self.file(stage, key, RECEIPT)
-        receipt.unlink(missing_ok=True)
-        for path in receipt.parent.glob(f"{key}.*"):
-            path.unlink(missing_ok=True)
-
-    def sweep(self) -> int:
-        """Remove what killed workers have left unfinished; how many files. Not while workers are writing."""
-        left = list(Path(self.path).glob("*/.*.part"))
-        for path in left:
-            path.unlink(missing_ok=True)
-        return len(left)
-
-    def _write(self, stage: str, key: str, suffix: str, put: Callable[[Path], Any]) -> str:
-        target = self.file(stage, key, suffix)
-        digests = []
-
-        def put_and_read(path: Path) -> None:
-            put(path)
-            digests.append(file_digest(path))
-
-        with disk_space():
-            private_folder(target.parent)
-        put_whole(target, put_and_read)
-        return digests[0]
+def sweep(root: str | Path) -> int:
+    """Remove what killed workers have left unfinished of a folder's shards; how many files. Not while workers write."""
+    left = list(Path(root).glob("*/.*.part"))
+    for path in left:
+        path.unlink(missing_ok=True)
+    return len(left)
 
 
 def put_whole(path: str | Path, put: Callable[[Path], Any]) -> None:
@@ -140,24 +152,6 @@ def put_whole(path: str | Path, put: Callable[[Path], Any]) -> None:
     target = Path(path)
     with disk_space():
         write_whole(target, target.with_name(f".{target.name}.{uuid.uuid4().hex}.part"), put)
-
-
-def shard_of(content: Any) -> Shard:
-    """A shard from its JSON form; a ValueError if it is not one."""
-    try:
-        shard = Shard(**content)
-        good = (
-            _KEY.fullmatch(shard.key) is not None
-            and all(_SUFFIX.fullmatch(name) and _DIGEST.fullmatch(digest) for name, digest in shard.files.items())
-            and type(shard.households) is int
-            and isinstance(shard.seconds, (int, float))
-            and isinstance(shard.facts, dict)
-        )
-    except (TypeError, AttributeError):
-        good = False
-    if not good:
-        raise ValueError("not a shard")
-    return shard
 
 
 @contextlib.contextmanager
@@ -186,8 +180,13 @@ def _is_full(error: BaseException) -> bool:
     return any(f"os error {code})" in str(error) or os.strerror(code) in str(error) for code in codes)
 
 
-def _broken(stage: str, key: str, what: str) -> InputError:
-    return InputError(
-        f"shards: the {stage} shard {key} {what}; delete its files {key}.* in the folder {stage} and run again, "
-        "it is made anew"
-    )
+def _file(path: str | Path, suffix: str) -> Path:
+    """A file of the shard at a path; names that are none of a shard's files are refused."""
+    folder, key = Path(path).parent, _key(path)
+    if not (_STAGE.fullmatch(folder.name) and _KEY.fullmatch(key) and _SUFFIX.fullmatch(suffix)):
+        raise InputError("shards: a stage, key or suffix is not a name of a shard file")
+    return folder / f"{key}.{suffix}"
+
+
+def _key(path: str | Path) -> str:
+    return Path(path).name.split(".")[0]

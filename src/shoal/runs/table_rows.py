@@ -6,18 +6,18 @@ batch and a few sums. Everything after that is jobs over buckets and shards (:mo
 
 from __future__ import annotations
 
-import json
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.card.facts import Lost, Record
+from shoal.card.facts import Record
 from shoal.classdata.class_table import exponents_of, label_means
 from shoal.classdata.table_file import (
     LABEL,
@@ -32,15 +32,14 @@ from shoal.classdata.table_file import (
 )
 from shoal.errors import InputError
 from shoal.runs.config import Config
-from shoal.runs.exchange import gather, scatter
-from shoal.runs.groups import Grouping
-from shoal.runs.jobs import Job, Part, Tell, done, out_path, run_jobs
-from shoal.runs.neighborhood import cells_of_profiles
-from shoal.runs.regroup import Received
+from shoal.runs.exchange import Sent, gather, scatter
+from shoal.runs.jobs import Job, Tell, noted, out_path, run_jobs
+from shoal.runs.neighborhood import cells_of_profiles, with_newcomers
+from shoal.runs.profiles import write_profiles
+from shoal.runs.regroup import Received, Regrouped, regrouped
 from shoal.runs.shards import write_frame
 from shoal.runs.sources import Source
-from shoal.runs.store import put_whole, shard_key
-from shoal.validation import FloatArray
+from shoal.runs.store import Part
 from shoal.workers.executor import Executor
 
 if TYPE_CHECKING:
@@ -70,19 +69,6 @@ class Sorted(Record):
 
 
 @dataclass(frozen=True)
-class BucketTask:
-    """Which bucket of which files, in which units, and where to write."""
-
-    files: tuple[str, ...]
-    bucket: int
-    kept: tuple[int, ...]
-    exponents: tuple[int, ...]
-    out: str
-    assignment: str = ""
-    known_only: bool = False
-
-
-@dataclass(frozen=True)
 class Counted(Record):
     """Labels and rows of a bucket, and the least and most rows of a label."""
 
@@ -93,31 +79,11 @@ class Counted(Record):
 
 
 @dataclass(frozen=True)
-class SentRows(Record):
-    """(shard, rows that go there)."""
+class GroupedRows(Regrouped):
+    """Row shards of whole cells, and what all of them share."""
 
-    counts: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class GatherTask:
-    """What the senders wrote, the number of the shard to make, and where."""
-
-    sent: tuple[str, ...]
-    number: int
-    out: str
-
-
-@dataclass(frozen=True)
-class GroupedRows:
-    """Row shards of whole cells, what was lost on the way, and what all of them share."""
-
-    shards: list[Part]
-    failed: list[Lost]
-    assignment: Part
     table: Sorted
     counted: tuple[Counted, ...]
-    newcomers: int
 
     @property
     def fewest(self) -> int:
@@ -137,52 +103,46 @@ def grouped_rows(
     assignment: Part | None = None,
     exponents: Mapping[str, int] | None = None,
 ) -> GroupedRows:
-    """Rows of a table in shards of whole cells; ``assignment`` and ``exponents`` keep those of an earlier table."""
-    table = _sorted(root, source, config, tell, exponents)
-    settings = {**config.part(*READING), "source": source.digest, "exponents": table.exponents}
-    jobs, asked = [], []
-    for bucket in range(table.buckets):
-        out = out_path(root, "means", "parquet", {**settings, "bucket": bucket})
-        task = BucketTask(table.files, bucket, table.kept, table.exponents, out)
-        asked.append(task)
-        jobs.append(Job(make_means, task, out))
+    """Rows of a table in shards of whole cells; ``assignment`` and ``exponents`` keep those of an earlier table.
+
+    A label that is new has its place in the cell whose mean row is nearest.
+    """
+    asked = {**config.part(*READING), "source": source.digest}
+
+    def sort(folder: Path) -> Sorted:
+        tell("reading the table", 0, 0)
+        return _read(source, config, folder, exponents)
+
+    known = None if exponents is None else dict(exponents)
+    table = noted(root, {**asked, "known": known}, Sorted, sort)
+    settings = {**asked, "exponents": table.exponents}
+    jobs = [
+        Job(partial(make_means, table, bucket), out_path(root, "means", "parquet", {**settings, "bucket": bucket}))
+        for bucket in range(table.buckets)
+    ]
     made, failed = run_jobs(executor, "rows by label", jobs, tell, for_good=True)
     counted = tuple(part.told(Counted) for part in made)
-    later = assignment is not None
-    if assignment is None:
+    if assignment is not None:
+        assignment = with_newcomers(root, made, assignment, config)
+    else:
         labels, rows = (sum(getattr(one, name) for one in counted) for name in ("households", "rows"))
         if labels < 2:
             raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
-        wanted = SHARD * labels // (rows * len(table.entries))
-        size = max(min(config.shard_size, wanted), 2 * config.crowd)
+        size = shard_labels(config, labels, rows, len(table.entries))
         assignment, more = cells_of_profiles(executor, root, made, config, tell, size, min(config.cell, size))
         failed = failed + more
-    shards, lost = _regrouped(executor, root, asked, made, assignment, tell, later)
-    kept = sum(shard.households for shard in shards)
-    newcomers = sum(one.households for one in counted) - kept if later and not lost else 0
-    return GroupedRows(shards, failed + lost, assignment, table, counted, newcomers)
+    bucket_of = {job.out: bucket for bucket, job in enumerate(jobs)}
+    sending = [(part, partial(send_rows, table, bucket_of[part.path], assignment.path)) for part in made]
+    shards, lost = regrouped(executor, root, "rows", sending, receive_rows, assignment, tell)
+    return GroupedRows(shards, failed + lost, assignment, table, counted)
+
+
+def shard_labels(config: Config, labels: int, rows: int, entries: int) -> int:
+    """Labels of a shard, about, where a table has so many with so many rows."""
+    return max(min(config.shard_size, SHARD * labels // (rows * entries)), 2 * config.crowd)
 
 
 # ------------------------------------------------------------------ reading
-
-
-def _sorted(root: Path, source: Source, config: Config, tell: Tell, known: Mapping[str, int] | None) -> Sorted:
-    """The table in buckets; done once for a source and what is asked of it."""
-    settings = {**config.part(*READING), "source": source.digest, "known": None if known is None else dict(known)}
-    folder = root / "sort"
-    folder.mkdir(parents=True, exist_ok=True)
-    key = shard_key("sort", settings, [])
-    note = folder / f"{key}.sorted"
-    if note.is_file():
-        try:
-            return Sorted.from_json(json.loads(note.read_text()))
-        except (OSError, ValueError):
-            raise InputError(f"dir: {note.name} is damaged; remove it, and run the same command again") from None
-    tell("reading the table", 0, 0)
-    found = _read(source, config, folder / f"{key}.rows", known)
-    content = json.dumps(found.to_json())
-    put_whole(note, lambda rough: rough.write_text(content))
-    return found
 
 
 def _read(source: Source, config: Config, folder: Path, known: Mapping[str, int] | None) -> Sorted:
@@ -303,91 +263,48 @@ def _buckets(labels: pl.Series, buckets: int) -> NDArray[np.int64]:
 # ------------------------------------------------------------------ jobs
 
 
-def make_means(task: BucketTask) -> Counted:
+def make_means(table: Sorted, bucket: int, out: str) -> Counted:
     """Write the mean rows of a bucket's labels, in scaled units: what cells are formed by (household, profile)."""
-    import polars as pl
-
-    rows = _rows(task)
+    rows = _rows(table, bucket)
     if not len(rows):
-        profile = pl.Series("profile", [], dtype=pl.Array(pl.Float32, len(task.kept)))
-        write_frame(task.out, pl.DataFrame({"household": pl.Series([], dtype=pl.String), "profile": profile}))
+        write_profiles(out, rows[LABEL], np.empty((0, len(table.kept)), dtype=np.float32))
         return Counted(0, 0, 2**62, 0)
     labels = rows[LABEL].unique().sort()
     owner = labels.search_sorted(rows[LABEL]).to_numpy()
-    means = label_means(values_of(rows), owner, len(labels)).astype(np.float32)
-    profile = pl.Series("profile", means, dtype=pl.Array(pl.Float32, means.shape[1]))
-    write_frame(task.out, pl.DataFrame({"household": labels, "profile": profile}))
+    means = label_means(rows[VALUES].to_numpy(), owner, len(labels))
+    write_profiles(out, labels, means.astype(np.float32))
     counts = np.bincount(owner)
     return Counted(len(labels), len(rows), int(counts.min()), int(counts.max()))
 
 
-def send_rows(task: BucketTask) -> SentRows:
+def send_rows(table: Sorted, bucket: int, assignment: str, out: str) -> Sent:
     """Sort a bucket's rows by their shard; how many go where."""
     import polars as pl
 
-    known = pl.read_parquet(task.assignment).rename({"household": LABEL})
-    rows = _rows(task).join(known, on=LABEL, how="left", maintain_order="left")
+    known = pl.read_parquet(assignment).rename({"household": LABEL})
+    rows = _rows(table, bucket).join(known, on=LABEL, how="left", maintain_order="left")
     stray = rows["shard"].null_count()
-    if stray and not task.known_only:
+    if stray:
         raise InputError(f"assignment: {stray} row(s) are of a label without a group")
-    return SentRows(tuple(sorted(scatter(task.out, rows.filter(pl.col("shard").is_not_null()), "shard").items())))
+    return scatter(out, rows, "shard")
 
 
-def receive_rows(task: GatherTask) -> Received:
+def receive_rows(sent: Sequence[str], number: int, out: str) -> Received:
     """Write the rows of one shard, by label and in the order of the table: label, source_row, values, group."""
-    rows, _ = gather(task.sent, [task.number])
+    rows, _ = gather(sent, [number])
     if not len(rows):
-        raise InputError(f"shard: nothing was sent to shard {task.number}")
+        raise InputError(f"shard: nothing was sent to shard {number}")
     rows = rows.select(LABEL, SOURCE_ROW, VALUES, "group").sort(LABEL, SOURCE_ROW)
-    write_frame(task.out, rows)
-    return Received(rows[LABEL].n_unique(), rows["group"].n_unique(), task.number)
+    write_frame(out, rows)
+    return Received(rows[LABEL].n_unique(), rows["group"].n_unique(), number)
 
 
-def _rows(task: BucketTask) -> pl.DataFrame:
+def _rows(table: Sorted, bucket: int) -> pl.DataFrame:
     """A bucket's rows, their entries in scaled units."""
     import polars as pl
 
-    rows, _ = gather(task.files, [task.bucket])
-    values = np.ldexp(values_of(rows)[:, list(task.kept)], np.array(task.exponents, dtype=np.int64))
+    rows, _ = gather(table.files, [bucket])
+    values = np.ldexp(rows[VALUES].to_numpy()[:, list(table.kept)], np.array(table.exponents, dtype=np.int64))
     return rows.select(LABEL, SOURCE_ROW).with_columns(
         pl.Series(VALUES, values, dtype=pl.Array(pl.Float64, values.shape[1]))
     )
-
-
-def values_of(rows: pl.DataFrame) -> FloatArray:
-    """(m, k) the entries of rows."""
-    width = rows[VALUES].dtype.shape[0]  # type: ignore[attr-defined]
-    flat: Any = rows[VALUES].explode().to_numpy() if len(rows) else np.empty(0)
-    return np.asarray(flat, dtype=np.float64).reshape(len(rows), width)
-
-
-def _regrouped(
-    executor: Executor,
-    root: Path,
-    asked: Sequence[BucketTask],
-    made: Sequence[Part],
-    assignment: Part,
-    tell: Tell,
-    known_only: bool,
-) -> tuple[list[Part], list[Lost]]:
-    """Rows once more, whole cells in each shard."""
-    senders = [assignment, *made]
-    outs = [
-        out_path(root, "rows", "parquet", {"number": number}, senders)
-        for number in range(assignment.told(Grouping).shards)
-    ]
-    finished = [done(out) for out in outs]
-    if all(finished):
-        return [shard for shard in finished if shard is not None], []
-    jobs = []
-    for task, part in zip(asked, made, strict=True):
-        out = out_path(root, "send", "arrow", {}, [assignment, part])
-        sending = BucketTask(task.files, task.bucket, task.kept, task.exponents, out, assignment.path, known_only)
-        jobs.append(Job(send_rows, sending, out, (assignment, part)))
-    sent, failed = run_jobs(executor, "sorting by group", jobs, tell, for_good=True)
-    paths = tuple(part.path for part in sent)
-    receiving = [Job(receive_rows, GatherTask(paths, i, out), out) for i, out in enumerate(outs)]
-    shards, lost = run_jobs(executor, "shards of whole groups", receiving, tell, for_good=True)
-    if not failed and not lost:
-        shutil.rmtree(root / "send", ignore_errors=True)
-    return shards, failed + lost

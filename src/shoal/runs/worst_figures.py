@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from shoal.clip import moved_delta
 from shoal.codebooks.codebook import Codebook
@@ -12,9 +12,9 @@ from shoal.designs.design import frontier
 from shoal.errors import InputError
 from shoal.mechanism import Mechanism
 from shoal.mechanism_reader import load
+from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context
 from shoal.runs.fitted import fitted
-from shoal.workers.executor import Failure
 
 
 @dataclass(frozen=True)
@@ -26,62 +26,50 @@ class WorstCurve:
     worst_edge: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class CurveTask:
-    mechanism: str
-    epsilon: tuple[float, ...]
-    notion: str
-
-
-@dataclass(frozen=True)
-class FrontierTask:
-    mechanism: str
-    forecasts: str
-    query: str
-    unit: str
-    methods: tuple[str, ...]
-    epsilon: float
-    rho: tuple[float, ...]
-    iterations: int
-    seed: int
-
-
-def curve_of(task: CurveTask) -> WorstCurve:
-    """One shard's."""
-    mechanism = load(task.mechanism)
-    grid = list(task.epsilon)
+def curve_of(path: str, epsilon: Sequence[float], notion: str) -> WorstCurve:
+    """One shard's, from the file of its mechanism."""
+    mechanism = load(path)
+    grid = list(epsilon)
     if isinstance(mechanism, Codebook):
-        if task.notion != "dp":
+        if notion != "dp":
             raise InputError("notion: what a codebook releases is accounted for as dp only")
         found = mechanism.curve(grid)
     else:
-        found = mechanism.released_curve(grid) if task.notion == "dp" else mechanism.curve(grid, task.notion)
+        found = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
     edges = tuple((str(a), str(b)) for a, b in found.worst_edge)
-    return WorstCurve(task.epsilon, tuple(float(one) for one in found.delta_upper), edges)
+    return WorstCurve(tuple(epsilon), tuple(float(one) for one in found.delta_upper), edges)
 
 
-def frontier_of(task: FrontierTask) -> dict[str, list[float]]:
-    """One shard's."""
-    mechanism = load(task.mechanism)
+def frontier_of(
+    path: str,
+    forecasts: str,
+    config: Config,
+    rho: Sequence[float],
+    methods: Sequence[str],
+    epsilon: float,
+    iterations: int,
+) -> dict[str, list[float]]:
+    """One shard's, from the files of its mechanism and of what that was made for."""
+    mechanism = load(path)
     graph = mechanism.graph
-    shard = fitted(task.forecasts, task.query, task.unit)
+    shard = fitted(forecasts, config.query, config.answers)
     if shard.labels != graph.labels:
         raise InputError("dir: some households have no forecast today; ask again after a day when all are there")
     found = frontier(
-        shard.laws(), graph, task.methods, task.epsilon, task.rho, seed=task.seed,
-        iterations=task.iterations, scope=mechanism.scope,
+        shard.laws(), graph, methods, epsilon, rho, seed=config.seed, iterations=iterations, scope=mechanism.scope,
         times=1 if isinstance(mechanism, Codebook) else mechanism.times,
     )  # fmt: skip
     moved = 0.0
     if isinstance(mechanism, Mechanism):
-        moved = moved_delta(mechanism.outside, task.epsilon, mechanism.times, mechanism.scope)
-    return {name: [min(float(one) + moved, 1.0) for one in found.delta_upper[name]] for name in task.methods}
+        moved = moved_delta(mechanism.outside, epsilon, mechanism.times, mechanism.scope)
+    return {name: [min(float(one) + moved, 1.0) for one in found.delta_upper[name]] for name in methods}
 
 
 def worst_curve(context: Context, epsilon: Sequence[float], notion: str) -> WorstCurve:
     """Over all shards."""
-    tasks = [CurveTask(part.path, tuple(epsilon), notion) for part in context.listing(DESIGN).parts]
-    found = _each(context, curve_of, tasks)
+    works = [partial(curve_of, part.path, epsilon, notion) for part in context.listing(DESIGN).parts]
+    with context.workers(len(works)) as executor:
+        found = executor.every(works)
     worst = [max(range(len(found)), key=lambda s, i=i: found[s].delta_upper[i]) for i in range(len(epsilon))]  # type: ignore[misc]
     return WorstCurve(
         tuple(epsilon),
@@ -94,30 +82,10 @@ def worst_frontier(
     context: Context, rho: Sequence[float], methods: Sequence[str], epsilon: float, search: int
 ) -> dict[str, list[float]]:
     """Over all shards."""
-    config = context.config
-    tasks = [
-        FrontierTask(
-            part.path,
-            made_of.path,
-            config.query,
-            config.answers,
-            tuple(methods),
-            epsilon,
-            tuple(rho),
-            search,
-            config.seed,
-        )
+    works = [
+        partial(frontier_of, part.path, made_of.path, context.config, rho, methods, epsilon, search)
         for part, made_of in context.listing(DESIGN).pairs
     ]
-    found = _each(context, frontier_of, tasks)
+    with context.workers(len(works)) as executor:
+        found = executor.every(works)
     return {name: [max(one[name][i] for one in found) for i in range(len(rho))] for name in methods}
-
-
-def _each(context: Context, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-    found = []
-    with context.workers(len(tasks)) as executor:
-        for _, result in executor.run(work, tasks):
-            if isinstance(result, Failure):
-                raise InputError(result.message)
-            found.append(result)
-    return found

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from shoal.accounting.filters import FilterRule
+from shoal.codebooks.atoms import sum_up
 from shoal.codebooks.codebook import Codebook
 from shoal.ledger.bounds import MechanismBound
 from shoal.mechanism_reader import Releaser
@@ -132,9 +132,7 @@ def _loss(given: Sequence[Price]) -> float:
     """The largest loss of both answers of a pair over all questions; inf where there is no bound."""
     if any(price.largest is None for price in given):
         return math.inf
-    exact = 2 * sum(Fraction(price.largest or 0.0) for price in given)
-    rounded = float(exact)
-    return rounded if Fraction(rounded) >= exact else math.nextafter(rounded, math.inf)
+    return 2 * sum_up(*(price.largest or 0.0 for price in given))
 
 
 def _worst(points: Sequence[Mapping[float, float]]) -> dict[float, float]:

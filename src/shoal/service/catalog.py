@@ -23,10 +23,11 @@ from shoal.ledger.bounds import MechanismBound
 from shoal.mechanism_reader import load
 from shoal.runs.context import DESIGN
 from shoal.runs.folder import STATE
-from shoal.runs.jobs import Listing, Part
+from shoal.runs.jobs import Listing
 from shoal.runs.run import Run
 from shoal.runs.stages.design_stage import bound_of
-from shoal.runs.stages.release_stage import Drawn, DrawTask, do
+from shoal.runs.stages.release_stage import Drawn, do
+from shoal.runs.store import Part
 from shoal.service.allowance import Price
 from shoal.validation import FloatArray
 
@@ -95,8 +96,7 @@ class Offer:
         """Of each shard: the content of its mechanism's file, its bound, and answers that are not charged yet."""
         config = self.run.config
         for mechanism, forecasts in self.listing.pairs:
-            task = DrawTask(mechanism, forecasts, config.query, config.answers, None)
-            yield Path(mechanism.path).read_bytes(), bound_of(mechanism), do(task)
+            yield Path(mechanism.path).read_bytes(), bound_of(mechanism), do(mechanism, forecasts, config)
 
     def shown(self, labels: Sequence[str], released: FloatArray) -> FloatArray:
         """Released answers in the unit that is shown."""

@@ -91,8 +91,7 @@ class Desk:
         self._maps: dict[tuple[str, str], dict[str, str]] = {}
         self._sheets: dict[tuple[str, str], Sheet] = {}
         self._tree = Tree()
-        with ledger.storage.reading() as transaction:
-            self.identity = str(transaction.value("SELECT value FROM meta WHERE name = 'ledger'"))
+        self.identity = ledger.identity
 
     # ------------------------------------------------------------------ questions
 
@@ -151,19 +150,12 @@ class Desk:
         questions: tuple[str, ...],
         epsilon: float,
         delta: float,
-        *,
-        expires: str | None = None,
-        window: tuple[float, float, float] | None = None,
-        by: Person | None = None,
-        keyed: bool = True,
+        **how: Any,
     ) -> tuple[Grant, Key | None]:
-        """Grant questions that are on offer; ``window`` is (days, ε, δ)."""
+        """Grant questions that are on offer, as :meth:`Register.grant` does."""
         if not questions or not set(questions) <= set(self.offers()):
             raise Unknown("question must be the id of a question on offer; see GET /v1/questions")
-        days, part = (None, None) if window is None else (window[0], window[1:])
-        return self.register.grant(
-            analyst, questions, epsilon, delta, expires=expires, days=days, window=part, by=by, keyed=keyed
-        )
+        return self.register.grant(analyst, questions, epsilon, delta, **how)
 
     def grants(self) -> list[dict[str, Any]]:
         """Every grant, with what its analyst has spent of it."""
@@ -221,13 +213,7 @@ class Desk:
         with self.ledger.storage.reading() as transaction:
             found = notes.receipts(transaction, person.id if person.role == "analyst" else None)
         return [
-            {
-                "receipt": entry.content["receipt"],
-                "question": entry.content["question"],
-                "analyst": entry.content["analyst"],
-                "time": entry.content["time"],
-                "entry": entry.seq,
-            }
+            {name: entry.content[name] for name in ("receipt", "question", "analyst", "time")} | {"entry": entry.seq}
             for entry in found
         ]
 
@@ -339,15 +325,7 @@ class Desk:
         """Charge every label of a question to an analyst, and note the receipt: all of it or nothing."""
         charges: list[tuple[Sequence[str], Callable[[Transaction], FloatArray]]] = []
         for content, bound, drawn in offer.drawn():
-            charge = self.ledger.ready(
-                content,
-                drawn.answers,
-                drawn.drawn,
-                drawn.labels,
-                query_ids=offer.name,
-                analyst=person.id,
-                bounds=bound,
-            )
+            charge = self.ledger.ready(content, drawn.answers, drawn.drawn, drawn.labels, offer.name, person.id, bound)
             charges.append((drawn.labels, charge))
         try:
             with self.ledger.storage.writing() as transaction:

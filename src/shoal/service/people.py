@@ -10,12 +10,12 @@ import hashlib
 import hmac
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from shoal import validation
 from shoal.errors import InputError
+from shoal.ledger.chain import told
 from shoal.ledger.notes import noted
 from shoal.ledger.questions import word
 from shoal.ledger.storage import Storage, Transaction
@@ -23,6 +23,7 @@ from shoal.service.keys import ROLES, Key, new_key
 
 #: How long a sign-in on the page lasts.
 SESSION = timedelta(hours=12)
+_REQUESTS = "SELECT id, person, question, reason, state, answer, decided_by, created FROM requests"
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,9 @@ class Register:
     def revoke_person(self, person: str) -> None:
         """End all keys, sessions and grants of someone."""
         with self._storage.writing() as transaction:
-            _end_keys(transaction, person)
+            ended = "UPDATE keys SET revoked = :now WHERE person = :person AND revoked IS NULL"
+            transaction.run(ended, now=now(), person=person)
+            transaction.run("DELETE FROM sessions WHERE person = :person", person=person)
             for row in transaction.rows(
                 "SELECT id FROM grants WHERE person = :person AND revoked IS NULL", person=person
             ):
@@ -135,13 +138,9 @@ class Register:
         text = secrets.token_urlsafe(32)
         with self._storage.writing(chain=False) as transaction:
             transaction.run("DELETE FROM sessions WHERE expires <= :now", now=now())
-            transaction.run(
-                "INSERT INTO sessions (digest, person, key_digest, expires) VALUES (:digest, :person, :key, :expires)",
-                digest=_digest(text),
-                person=person.id,
-                key=None if key is None else key.digest,
-                expires=now(SESSION),
-            )
+            opened_by = None if key is None else key.digest
+            session = {"digest": _digest(text), "person": person.id, "key_digest": opened_by, "expires": now(SESSION)}
+            transaction.insert("sessions", session)
         return text
 
     def session(self, cookie: str) -> Person | None:
@@ -173,8 +172,7 @@ class Register:
         delta: float,
         *,
         expires: str | None = None,
-        days: float | None = None,
-        window: tuple[float, float] | None = None,
+        window: tuple[float, float, float] | None = None,
         by: Person | None = None,
         keyed: bool = True,
     ) -> tuple[Grant, Key | None]:
@@ -185,32 +183,24 @@ class Register:
             questions: their ids.
             epsilon, delta: what the analyst may know about any label, in all.
             expires: instant, ISO 8601.
-            days, window: (ε, δ) that may be spent in any so many days; the total wins.
+            window: (days, ε, δ): what may be spent in any so many days; the total wins.
             by: who granted it.
             keyed: make a key.
         """
         validation.non_negative(epsilon=epsilon)
         validation.probability(delta=delta, below_one=True)
         ends = None if expires is None else _instant(expires)
-        if (days is None) != (window is None):
-            raise InputError("window: its days and its (epsilon, delta) belong together")
-        if days is not None and window is not None:
-            validation.positive(days=days)
-            validation.non_negative(window_epsilon=window[0])
-            validation.probability(window_delta=window[1], below_one=True)
+        if window is not None:
+            validation.positive(days=window[0])
+            validation.non_negative(window_epsilon=window[1])
+            validation.probability(window_delta=window[2], below_one=True)
         with self._storage.writing() as transaction:
             person = _person(transaction, word(analyst=analyst), "analyst")
-            made = Grant(
-                _id("g"), person.id, questions, float(epsilon), float(delta), ends, days,
-                None if window is None else window[0], None if window is None else window[1], now(),
-            )  # fmt: skip
-            transaction.run(
-                "INSERT INTO grants (id, person, questions, epsilon, delta, expires, days, window_epsilon, "
-                "window_delta, created) VALUES (:id, :person, :questions, :epsilon, :delta, :expires, :days, "
-                ":window_epsilon, :window_delta, :created)",
-                **{**_columns(made), "questions": json.dumps(questions)},
-            )
-            noted(transaction, "grant", _columns(made) | {"grant": made.id, "by": None if by is None else by.id})
+            days, part, share = window or (None, None, None)
+            made = Grant(_id("g"), person.id, questions, float(epsilon), float(delta), ends, days, part, share, now())
+            transaction.insert("grants", vars(made) | {"questions": json.dumps(questions)})
+            content = vars(made) | {"questions": list(questions), "grant": made.id, "by": None if by is None else by.id}
+            noted(transaction, "grant", content)
             return made, _key(transaction, person, ends, made.id) if keyed else None
 
     def grants(self, person: str | None = None) -> list[Grant]:
@@ -220,7 +210,7 @@ class Register:
             rows = transaction.rows(
                 "SELECT id, person, questions, epsilon, delta, expires, days, window_epsilon, window_delta, created, "
                 f"revoked FROM grants {mine} ORDER BY created, id",
-                **({} if person is None else {"person": person}),
+                **told(person=person),
             )
         return [Grant(str(r[0]), str(r[1]), tuple(json.loads(r[2])), *r[3:]) for r in rows]
 
@@ -241,42 +231,28 @@ class Register:
     def requested(self, person: Person, question: str, reason: str) -> Request:
         made = Request(_id("r"), person.id, question, word(reason=reason), "pending", "", None, now())
         with self._storage.writing() as transaction:
-            transaction.run(
-                "INSERT INTO requests (id, person, question, reason, state, answer, decided_by, created) VALUES "
-                "(:id, :person, :question, :reason, :state, :answer, :decided_by, :created)",
-                **vars(made),
-            )
+            transaction.insert("requests", vars(made))
         return made
 
     def requests(self, person: str | None = None) -> list[Request]:
         mine = "" if person is None else "WHERE person = :person"
         with self._storage.reading() as transaction:
-            rows = transaction.rows(
-                f"SELECT id, person, question, reason, state, answer, decided_by, created FROM requests {mine} "
-                "ORDER BY created DESC, id",
-                **({} if person is None else {"person": person}),
-            )
+            rows = transaction.rows(f"{_REQUESTS} {mine} ORDER BY created DESC, id", **told(person=person))
         return [Request(*row) for row in rows]
 
     def decided(self, request: str, state: str, answer: str, by: Person) -> Request | None:
         """Approve or deny a pending request, once; None where there is none."""
         validation.choice(("approved", "denied"), state=state)
         with self._storage.writing() as transaction:
-            row = transaction.one(
-                "SELECT id, person, question, reason, state, answer, decided_by, created FROM requests "
-                "WHERE id = :id AND state = 'pending'",
-                id=request,
-            )
+            row = transaction.one(f"{_REQUESTS} WHERE id = :id AND state = 'pending'", id=request)
             if row is None:
                 return None
+            made = replace(Request(*row), state=state, answer=answer, decided_by=by.id)
             transaction.run(
-                "UPDATE requests SET state = :state, answer = :answer, decided_by = :by WHERE id = :id",
-                state=state,
-                answer=answer,
-                by=by.id,
-                id=request,
+                "UPDATE requests SET state = :state, answer = :answer, decided_by = :decided_by WHERE id = :id",
+                **vars(made),
             )
-            return Request(row[0], row[1], row[2], row[3], state, answer, by.id, row[7])
+            return made
 
     # ------------------------------------------------------------------ names of requests, each for one body
 
@@ -286,12 +262,8 @@ class Register:
             known = _bound(transaction, person, name)
         if known is None:
             with self._storage.writing(chain=False) as transaction:
-                transaction.run(
-                    "INSERT INTO asked (person, name, body) VALUES (:person, :name, :body) ON CONFLICT DO NOTHING",
-                    person=person,
-                    name=name,
-                    body=body,
-                )
+                asked = {"person": person, "name": name, "body": body}
+                transaction.insert("asked", asked, otherwise="ON CONFLICT DO NOTHING")
                 known = _bound(transaction, person, name)
         return known is not None and hmac.compare_digest(known, body)
 
@@ -310,10 +282,6 @@ def _instant(text: str) -> str:
     return instant.isoformat(timespec="microseconds")
 
 
-def _columns(grant: Grant) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(grant).items()}
-
-
 def _bound(transaction: Transaction, person: str, name: str) -> str | None:
     found = transaction.value(
         "SELECT body FROM asked WHERE person = :person AND name = :name", person=person, name=name
@@ -326,24 +294,14 @@ def _person(transaction: Transaction, name: str, role: str) -> Person:
     if row is not None:
         return Person(*row)
     made = Person(_id("p"), name, role)
-    transaction.run(
-        "INSERT INTO people (id, name, role, created) VALUES (:id, :name, :role, :created)", **vars(made), created=now()
-    )
+    transaction.insert("people", vars(made) | {"created": now()})
     return made
 
 
 def _key(transaction: Transaction, person: Person, expires: str | None = None, grant: str | None = None) -> Key:
     key = new_key(person.role)
-    transaction.run(
-        "INSERT INTO keys (digest, person, hint, created, expires, for_grant) VALUES "
-        "(:digest, :person, :hint, :created, :expires, :grant)",
-        digest=key.digest,
-        person=person.id,
-        hint=key.hint,
-        created=now(),
-        expires=expires,
-        grant=grant,
-    )
+    kept = {"digest": key.digest, "person": person.id, "hint": key.hint, "created": now()}
+    transaction.insert("keys", kept | {"expires": expires, "for_grant": grant})
     return key
 
 
@@ -357,13 +315,6 @@ def _end_key(transaction: Transaction, digest: str) -> None:
         "UPDATE keys SET revoked = :now WHERE digest = :digest AND revoked IS NULL", now=now(), digest=digest
     )
     transaction.run("DELETE FROM sessions WHERE key_digest = :digest", digest=digest)
-
-
-def _end_keys(transaction: Transaction, person: str) -> None:
-    transaction.run(
-        "UPDATE keys SET revoked = :now WHERE person = :person AND revoked IS NULL", now=now(), person=person
-    )
-    transaction.run("DELETE FROM sessions WHERE person = :person", person=person)
 
 
 def _id(letter: str) -> str:

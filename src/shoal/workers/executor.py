@@ -9,10 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import call
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from shoal.errors import InputError
+from shoal.workers.ticks import listening
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -45,6 +47,19 @@ class Executor(ABC):
         A ``ShoalError`` of a task is a ``Failure``, as is a task that ends its worker ``TRIES`` times. A full disk is
         raised, because it concerns every task; so is any other exception, as a ``TaskError``, because it is a bug.
         """
+
+    def every(
+        self, works: Sequence[Callable[[], Result]], heard: Callable[[float], None] = lambda _: None
+    ) -> list[Result]:
+        """What all of them return, in order; the first failure ends it. ``heard`` is told how many are done."""
+        found: dict[int, Result] = {}
+        with listening(lambda share: heard(len(found) + min(share, 1.0))):
+            for number, result in self.run(call, works):
+                if isinstance(result, Failure):
+                    raise InputError(result.message)
+                found[number] = result
+                heard(len(found))
+        return [found[number] for number in range(len(works))]
 
     def expect(self, shards: int) -> None:
         """Told how many shards a run has, before its tasks come."""

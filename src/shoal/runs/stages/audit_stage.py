@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -22,14 +23,16 @@ from shoal.designs.design import design
 from shoal.designs.parts import part_of
 from shoal.errors import InputError
 from shoal.mechanism_reader import load
+from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context, Made
 from shoal.runs.fitted import fitted
-from shoal.runs.jobs import Listing, Part
+from shoal.runs.jobs import Listing
 from shoal.runs.stages.design_stage import hardest
-from shoal.workers.executor import Failure
-from shoal.workers.ticks import listening, tick
+from shoal.runs.store import Part
+from shoal.workers.ticks import tick
 
 SETTINGS = ("query", "audit_samples", "confidence", "audit_groups", "seed")
+DOING = "attacking released answers"
 AUDIT = "audit.json"
 #: Releases of one answer in the attack on repeated ones: two show whether noise is used again.
 REPEATS = 2
@@ -39,42 +42,29 @@ DRAWS = 20
 PERMUTED = 10**6
 
 
-@dataclass(frozen=True)
-class AuditTask:
-    """Which group of which shard to attack, how hard, and at what error."""
-
-    mechanism: str
-    forecasts: str
-    component: int
-    query: str
-    unit: str
-    samples: int
-    confidence: float
-    seed: int
-
-
-def do(task: AuditTask) -> AuditFacts:
+def do(mechanism: str, forecasts: str, component: int, config: Config, confidence: float) -> AuditFacts:
     """Attack a group's test answers, ask how much rests on the model, and what equal noise would have left."""
-    whole = load(task.mechanism)
+    whole = load(mechanism)
+    inside = np.flatnonzero(whole.graph.components == component)
     if isinstance(whole, Codebook):
-        part = whole.part(int(np.flatnonzero(whole.graph.components == task.component)[0]))
-        found = audit_book(part, n_samples=task.samples, confidence=task.confidence, seed=task.seed)
+        part = whole.part(int(inside[0]))
+        found = audit_book(part, n_samples=config.audit_samples, confidence=confidence, seed=config.seed)
         return book_audit_facts(found, part)
-    members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == task.component)]
+    members = [whole.graph.labels[i] for i in inside]
     group = part_of(whole, members)
     attacked = audit(
         group,
-        n_samples=task.samples,
-        confidence=task.confidence,
+        n_samples=config.audit_samples,
+        confidence=confidence,
         repeats=REPEATS,
         release=whole.release,  # that of the whole shard, which released the answers
-        seed=task.seed,
+        seed=config.seed,
         progress=tick,
     )
-    everyone = fitted(task.forecasts, task.query, task.unit)
+    everyone = fitted(forecasts, config.query, config.answers)
     guard = None
     if set(members) <= set(everyone.labels):  # in a run that goes on, a member may have no answer today
-        guard = everyone.take(members).guard(group, DRAWS, task.seed)
+        guard = everyone.take(members).guard(group, DRAWS, config.seed)
     rho = float(group.rho.mean())
     equal = None
     if rho > 0:
@@ -85,49 +75,26 @@ def do(task: AuditTask) -> AuditFacts:
     return audit_facts(attacked, guard=guard, equal_noise_delta=equal)
 
 
-def merge(parts: Sequence[AuditFacts]) -> AuditFacts:
-    return AuditFacts.merged(parts)
-
-
 def stage(context: Context) -> Made:
     """Attack the groups that the rule names."""
-    config, text = context.config, "attacking released answers"
+    config = context.config
     listing = context.listing(DESIGN)
     total = sum(part.told(DesignFacts).groups for part in listing.parts)
     chosen = sampled(listing, config.audit_groups, config.seed)
     confidence = 1.0 - (1.0 - config.confidence) / len(chosen)
     forecasts = {part.key: made_of for part, made_of in listing.pairs}
-    tasks = [
-        AuditTask(
-            part.path,
-            forecasts[part.key].path,
-            component,
-            config.query,
-            config.answers,
-            config.audit_samples,
-            confidence,
-            config.seed,
-        )
-        for part, component in chosen
+    works = [
+        partial(do, part.path, forecasts[part.key].path, component, config, confidence) for part, component in chosen
     ]
-    found: dict[int, AuditFacts] = {}
-    context.tell(text, 0, len(tasks))
-    with (
-        context.workers(len(listing.parts)) as executor,
-        listening(lambda share: context.tell(text, len(found) + min(share, 1.0), len(tasks))),
-    ):
-        for number, result in executor.run(do, tasks):
-            if isinstance(result, Failure):
-                raise InputError(result.message)
-            found[number] = result
-            context.tell(text, len(found), len(tasks))
-    parts = [found[number] for number in range(len(tasks))]
+    context.tell(DOING, 0, len(works))
+    with context.workers(len(listing.parts)) as executor:
+        parts = executor.every(works, lambda done: context.tell(DOING, done, len(works)))
     rule = (
         "every group"
         if len(parts) == total
         else f"the group hardest to hide in and {len(parts) - 1} others drawn at random (seed {config.seed})"
     )
-    facts = replace(merge(parts), confidence=config.confidence, of_groups=total, rule=rule)
+    facts = replace(AuditFacts.merged(parts), confidence=config.confidence, of_groups=total, rule=rule)
     content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
     context.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
     return Made((AUDIT,), facts)
@@ -138,8 +105,7 @@ def sampled(listing: Listing, groups: int, seed: int) -> list[tuple[Part, int]]:
     pairs = listing.pairs
     forecasts = {part.key: made_of for part, made_of in pairs}
     while True:
-        first = hardest(replace(listing, parts=tuple(p for p, _ in pairs), inputs=tuple(f for _, f in pairs)))
-        chosen = _sample(first, [part for part, _ in pairs], groups, seed)
+        chosen = _sample(hardest(pairs)[0], [part for part, _ in pairs], groups, seed)
         broken = {part.key for part, _ in chosen if not (_whole(part) and _whole(forecasts[part.key]))}
         if not broken:
             return chosen

@@ -11,6 +11,7 @@ from shoal.card.page import page
 from shoal.runs.context import Context, Made
 
 SETTINGS = ("query",)
+DOING = "writing the release card"
 FILES = ("card.json", "card.md", "card.yaml")
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,10 +39,10 @@ from shoal.proofs.proof import proved
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, MECHANISM, Context, Made
 from shoal.runs.fitted import Fitted, fitted
-from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.jobs import Job, Listing, out_path, run_jobs
 from shoal.runs.regroup import Received
 from shoal.runs.stages.fit_stage import Yesterday, crowds_of, group_graph, yesterday
-from shoal.runs.store import put_whole
+from shoal.runs.store import Part, put_whole
 from shoal.workers.ticks import tick
 
 SETTINGS = (
@@ -57,6 +58,7 @@ SETTINGS = (
     "seed",
     "rho_tolerance",
 )
+DOING = "designing mechanisms"
 BOUND, PROOF = "bound.json", "proof.json"
 #: Share of the mean squared error of groups' own curves by which a codebook must be better: 2 % of the error.
 GAIN = 1 - 0.98**2
@@ -67,57 +69,36 @@ MEETING = {"mean": "mean", "worst": "center"}
 TOLERANCE = 0.02
 
 
-@dataclass(frozen=True)
-class DesignTask:
-    """Which shard to design for, what is asked, and where to write. One of ``delta`` and ``rho`` is None."""
-
-    forecasts: str
-    out: str
-    query: str
-    unit: str
-    method: str
-    epsilon: float
-    delta: float | None
-    rho: float | None
-    iterations: int
-    seed: int
-    scope: str = "table"
-    objective: str = "mean"
-    standing: bool = False  #: draws from a codebook are kept
-    previous: str | None = None  #: the mechanism of the day before
-    rho_tolerance: float = 0.0
-
-
-def do(task: DesignTask) -> DesignFacts:
-    """Write the mechanism of a shard; what it promises and costs."""
-    shard = fitted(task.forecasts, task.query, task.unit)
-    classes, crowds = shard.laws(), crowds_of(task.forecasts)
-    old, target = None if task.previous is None else load(task.previous), task.delta
-    if task.method == "codebook" and not shard.constant:
+def do(forecasts: str, config: Config, previous: str | None, out: str) -> DesignFacts:
+    """Write the mechanism of a shard, ``previous`` being that of the day before; what it promises and costs."""
+    shard = fitted(forecasts, config.query, config.answers)
+    classes, crowds = shard.laws(), crowds_of(forecasts)
+    old, target = None if previous is None else load(previous), config.target
+    if config.way == "codebook" and not shard.constant:
         raise InputError("method: a codebook is for constants, one row per label; choose another method")
-    book = _book(task, shard, crowds, old) if shard.constant and task.method in ("auto", "codebook") else None
+    book = _book(config, shard, crowds, old) if shard.constant and config.way in ("auto", "codebook") else None
     if book is not None:
         points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
-        _saved(task, book, stated(bound_at(book, points, ORDERS, points)))
+        _saved(out, book, stated(bound_at(book, points, ORDERS, points)))
         facts = book_facts(book, shard.accuracy(book), query=shard.query, target=target)
-        return replace(facts, notes=(*facts.notes, KEPT_DRAWS)) if task.standing else facts
+        return replace(facts, notes=(*facts.notes, KEPT_DRAWS)) if config.standing else facts
     decisions: dict[str, int] = {}
     outside = 0.0
     if shard.clip is not None:
         outside = outside_share(shard.clip, classes.n_dims)
-        task = _less_moved(task, shard, outside)
-    if task.method == "auto":
-        task = replace(task, method=MEETING[task.objective])
+        config = _less_moved(config, shard, outside)
+    if config.way == "auto":
+        config = replace(config, method=MEETING[config.objective])
     if isinstance(old, Mechanism):
-        mechanism, decisions = _from_yesterday(task, old, classes, crowds, shard)
+        mechanism, decisions = _from_yesterday(config, old, classes, crowds, shard)
     else:
         if old is not None:
             classes = kept_roster(old.classes, classes, crowds)
-        mechanism = _designed(task, classes, group_graph(classes.labels, crowds), shard)
+        mechanism = _designed(config, classes, group_graph(classes.labels, crowds), shard)
     mechanism = replace(mechanism, outside=outside)
-    _saved(task, mechanism, ledger_bound(mechanism))  # by the bracket, which the ledger computes again
+    _saved(out, mechanism, ledger_bound(mechanism))  # by the bracket, which the ledger computes again
     mechanism, proof = proved(mechanism)
-    put_whole(Path(task.out).with_suffix(f".{PROOF}"), proof.save)
+    put_whole(Path(out).with_suffix(f".{PROOF}"), proof.save)
     facts = design_facts(
         mechanism,
         query=shard.query,
@@ -132,22 +113,23 @@ def do(task: DesignTask) -> DesignFacts:
     )
 
 
-def _less_moved(task: DesignTask, shard: Fitted, outside: float) -> DesignTask:
+def _less_moved(config: Config, shard: Fitted, outside: float) -> Config:
     """With the δ that clipping leaves to the design, at least half of what is asked for."""
-    if task.delta is None:
-        return task
-    moved = moved_delta(outside, task.epsilon, shard.times, task.scope)
-    if moved <= task.delta / 2:
-        return replace(task, delta=task.delta - moved * (1 + 1e-6))
-    share = task.delta / 2 / max(moved_delta(1e-12, task.epsilon, shard.times, task.scope) * 1e12, 1.0)
+    target = config.target
+    if target is None:
+        return config
+    moved = moved_delta(outside, config.epsilon, shard.times, config.scope)
+    if moved <= target / 2:
+        return replace(config, delta=target - moved * (1 + 1e-6))
+    share = target / 2 / max(moved_delta(1e-12, config.epsilon, shard.times, config.scope) * 1e12, 1.0)
     radius = math.ceil(10 * math.sqrt(float(stats.chi2.isf(share, shard.laws().n_dims)))) / 10
     raise UnreachableError(
         "clip: at this radius so many rows of a Gaussian law are moved that this alone may add more to δ than half of "
-        f"the {task.delta:g} that is asked for; choose a radius of {radius:g} or more, or ask for a larger δ"
+        f"the {target:g} that is asked for; choose a radius of {radius:g} or more, or ask for a larger δ"
     )
 
 
-def _designed(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph, shard: Fitted) -> Mechanism:
+def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, shard: Fitted) -> Mechanism:
     """A design for so many answers about each label; the groups' own curves, which meet every ε, where those err less.
 
     Left to us, labels go straight towards the law in which they meet, as far as the guarantee takes: a search for other
@@ -155,31 +137,31 @@ def _designed(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph, 
     hundred times as long. A search counts errors in the unit of the design. In kW, where exp widens noise, or as a
     mean, where the search looks at the worst label, a weaker guarantee could cost more than a stronger one.
     """
-    if task.delta is None:
-        return _spent(task, classes, graph, shard.times)
-    meeting, delta = MEETING[task.objective], task.delta
+    delta, meeting = config.target, MEETING[config.objective]
+    if delta is None:
+        return _spent(config, classes, graph, shard.times)
 
     def meets(method: str) -> Mechanism:
         return calibrate(
             classes,
             graph,
             method,
-            task.epsilon,
+            config.epsilon,
             delta,
-            seed=task.seed,
-            scope=task.scope,
+            seed=config.seed,
+            scope=config.scope,
             times=shard.times,
             tolerance=TOLERANCE,
-            iterations=task.iterations,
+            iterations=config.search,
             progress=tick,
             prove=False,
         )
 
-    found = meets(meeting if task.method == "auto" else task.method)
+    found = meets(config.way)
     if METHODS[found.method].price is None or found.method in MEETING.values():
         return found
     try:
-        return cheaper(found, meets(meeting), shard, task.objective)
+        return cheaper(found, meets(meeting), shard, config.objective)
     except UnreachableError:
         return found
 
@@ -194,37 +176,37 @@ def cheaper(found: Mechanism, meeting: Mechanism, shard: Fitted, objective: str)
     return found if error(found) <= error(meeting) else meeting
 
 
-def _saved(task: DesignTask, mechanism: Releaser, bound: MechanismBound) -> None:
+def _saved(out: str, mechanism: Releaser, bound: MechanismBound) -> None:
     content = json.dumps(asdict(bound))
-    put_whole(Path(task.out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(content))
-    put_whole(task.out, mechanism.save)
+    put_whole(Path(out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(content))
+    put_whole(out, mechanism.save)
 
 
-def _book(task: DesignTask, shard: Fitted, crowds: Mapping[str, int], old: Releaser | None) -> Codebook | None:
+def _book(config: Config, shard: Fitted, crowds: Mapping[str, int], old: Releaser | None) -> Codebook | None:
     """The codebook of a shard; None where it was left to us and ε is too small to gain by it, all groups together.
 
     The groups' own curves keep their totals; draws keep them on average only. Draws of standing crowds are kept: odds
     are chosen by what lasts, and go on from day to day; curves are those of the day.
     """
-    auto = task.method == "auto"
+    auto = config.way == "auto"
     if auto and isinstance(old, Mechanism):
         return None
     classes = shard.laws()
-    usually = GaussianClasses.deterministic(shard.lasting(), classes.labels) if task.standing else None
+    usually = GaussianClasses.deterministic(shard.lasting(), classes.labels) if config.standing else None
     if old is not None:
         classes = kept_roster(old.classes, classes, crowds)
         usually = None if usually is None else kept_roster(old.classes, usually, crowds)
     graph = group_graph(classes.labels, crowds)
-    asked = (task.epsilon, task.scope, task.objective)
+    asked = (config.epsilon, config.scope, config.objective)
     if isinstance(old, Codebook) and (old.epsilon, old.scope, old.objective) == asked:
         return old.followed(graph, classes.means, None if usually is None else usually.means)
     book = codebook(
         classes.means if usually is None else usually.means,
         graph,
-        task.epsilon,
+        config.epsilon,
         labels=classes.labels,
-        objective=task.objective,
-        scope=task.scope,
+        objective=config.objective,
+        scope=config.scope,
         least_gain=GAIN if auto else 0.0,
     )
     if usually is not None:
@@ -236,13 +218,9 @@ def _book(task: DesignTask, shard: Fitted, crowds: Mapping[str, int], old: Relea
     return None if auto and book.rho.sum() * classes.n_dims > (1 - GAIN) * alone else book
 
 
-def merge(parts: Sequence[DesignFacts]) -> DesignFacts:
-    return DesignFacts.merged(parts)
-
-
-def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
+def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
     """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
-    problem = Problem.of(classes, graph, task.epsilon, task.rho, scope=task.scope, times=times)
+    problem = Problem.of(classes, graph, config.epsilon, config.rho, scope=config.scope, times=times)
     groups = [members for members in problem.components if len(members) > 1]
     found = []
     for number, members in enumerate(groups):
@@ -250,36 +228,36 @@ def _spent(task: DesignTask, classes: GaussianClasses, graph: NeighborGraph, tim
         made = design(
             part.original,
             part.graph,
-            task.method,
+            config.way,
             part.epsilons[:, 0].copy(),
-            task.rho,
-            seed=task.seed,
-            scope=task.scope,
+            config.rho,
+            seed=config.seed,
+            scope=config.scope,
             times=times,
-            iterations=task.iterations,
+            iterations=config.search,
             interruptible=True,
         )
         found.append((members, made))
         tick(number + 1, len(groups))
-    return joined(task.method, problem, found)
+    return joined(config.way, problem, found)
 
 
 def _from_yesterday(
-    task: DesignTask, before: Mechanism, classes: GaussianClasses, crowds: Mapping[str, int], shard: Fitted
+    config: Config, before: Mechanism, classes: GaussianClasses, crowds: Mapping[str, int], shard: Fitted
 ) -> tuple[Mechanism, dict[str, int]]:
     """Yesterday's design where it still holds, group by group, and a new one where not.
 
     Groups keep their members. One without a law today stays one of them: the others still hide beside it, and nothing
     about it is released. Who joined comes after them.
     """
-    old = replace(before, scope=task.scope, outside=0.0)
+    old = replace(before, scope=config.scope, outside=0.0)
     today = kept_roster(old.classes, classes, crowds)
     graph = group_graph(today.labels, crowds)
-    if task.delta is None or shard.times > 1 or old.times > 1:
-        return _designed(task, today, graph, shard), {REDESIGN: len(set(graph.components.tolist()))}
-    found = reuse(old, today, delta=task.delta, rho_tolerance=task.rho_tolerance, graph=graph)
+    if config.target is None or shard.times > 1 or old.times > 1:
+        return _designed(config, today, graph, shard), {REDESIGN: len(set(graph.components.tolist()))}
+    found = reuse(old, today, delta=config.target, rho_tolerance=config.rho_tolerance, graph=graph)
     counts = Counter(group.decision for group in found.groups)
-    return redesigned(found, method=task.method, seed=task.seed, iterations=task.iterations), dict(counts)
+    return redesigned(found, method=config.way, seed=config.seed, iterations=config.search), dict(counts)
 
 
 def kept_roster(before: GaussianClasses, now: GaussianClasses, crowds: Mapping[str, int]) -> GaussianClasses:
@@ -346,10 +324,9 @@ def stage(context: Context) -> Made:
         pairs = _hardest(context, pairs)
     jobs = [design_job(context.home, shard, source, context.config, before) for shard, source in pairs]
     with context.workers(len(jobs)) as executor:
-        made, failed = run_jobs(executor, "designing mechanisms", jobs, context.tell)
-    inputs = {job.out: shard for job, (shard, _) in zip(jobs, pairs, strict=True)}
-    context.put(DESIGN, Listing(tuple(made), tuple(inputs[part.path] for part in made), tuple(failed)))
-    facts = merge([part.told(DesignFacts) for part in made])
+        made, failed = run_jobs(executor, DOING, jobs, context.tell)
+    context.put(DESIGN, Listing.of(jobs, [shard for shard, _ in pairs], made, failed))
+    facts = DesignFacts.merged([part.told(DesignFacts) for part in made])
     return Made((DESIGN,), replace(facts, failed=tuple(failed)[:LISTED]))
 
 
@@ -358,7 +335,7 @@ def _hardest(context: Context, pairs: list[tuple[Part, Part]]) -> list[tuple[Par
     if not (context.home / DESIGN).is_file():
         return pairs
     known = Listing.read(context.home / DESIGN, context.home).pairs
-    _, worst = max(known, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+    _, worst = max(known, key=_hardness)
     return [(shard, source) for shard, source in pairs if shard.key == worst.key] or pairs
 
 
@@ -368,37 +345,23 @@ def design_job(home: Path, shard: Part, readings: Part, config: Config, before: 
     inputs = [shard] if old is None else [old, shard]
     names = ("query", "scale", "scope", "epsilon", "seed", "search", "rho", "rho_tolerance", "objective")
     settings = {**config.part(*names), "method": config.way, "delta": config.target, "standing": config.standing}
-    out = out_path(home, MECHANISM, "shoal", settings, inputs)
-    task = DesignTask(
-        forecasts=shard.path,
-        out=out,
-        query=config.query,
-        unit=config.answers,
-        method=config.way,
-        epsilon=config.epsilon,
-        delta=config.target,
-        rho=config.rho,
-        iterations=config.search,
-        seed=config.seed,
-        scope=config.scope,
-        objective=config.objective,
-        standing=config.standing,
-        previous=None if old is None else old.path,
-        rho_tolerance=config.rho_tolerance,
-    )
-    return Job(do, task, out, tuple(inputs))
+    work = partial(do, shard.path, config, None if old is None else old.path)
+    return Job(work, out_path(home, MECHANISM, "shoal", settings, inputs), tuple(inputs))
 
 
-def hardest(listing: Listing, forecasts: bool = True) -> Part:
-    """The mechanism with the largest δ, of those that are undamaged with what they are made of."""
-    pairs = sorted(listing.pairs, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+def hardest(shards: Iterable[tuple[Part, ...]]) -> tuple[Part, ...]:
+    """Of the shards that are undamaged, each a mechanism with other parts, the one with the largest δ."""
+    left = sorted(shards, key=_hardness)
     while True:
-        part, made_of = pairs.pop()
+        parts = left.pop()
         try:
-            part.check()
-            if forecasts:
-                made_of.check()
-            return part
+            for part in parts:
+                part.check()
+            return parts
         except InputError:
-            if not pairs:
+            if not left:
                 raise
+
+
+def _hardness(parts: tuple[Part, ...]) -> tuple[float, str]:
+    return parts[0].told(DesignFacts).delta, parts[0].key

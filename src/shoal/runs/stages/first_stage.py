@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from shoal.runs.context import Context, Made
+from shoal.runs.context import SHARDS, Context, Made
 from shoal.runs.sources import Source
 from shoal.runs.stages import fit_stage, table_stage
+from shoal.runs.store import sweep
 
 
 def stage(context: Context) -> Made:
     """Class laws in shards of whole crowds, from meters or from a class table."""
+    for folder in (context.home / SHARDS, context.home):  # nobody works in them yet
+        sweep(folder)
     return table_stage.stage(context) if context.source.table else fit_stage.stage(context)
 
 

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from shoal.card.facts import LISTED, FitFacts
+from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters import clock, window
@@ -36,13 +36,14 @@ from shoal.meters.update import ABSENT, update_forecasts
 from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, FORECASTS, SHARDS, Context, Made
-from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.jobs import Job, Listing, out_path, run_jobs
 from shoal.runs.members import Roster
 from shoal.runs.neighborhood import READING, Grouped, grouped_readings
-from shoal.runs.regroup import Received
-from shoal.runs.shards import read_shard, readings_of, write_frame
-from shoal.runs.store import Store, put_whole
+from shoal.runs.regroup import Received, Regrouped
+from shoal.runs.shards import read_shard, readings_of, write_array, write_frame
+from shoal.runs.store import Part, put_whole
 from shoal.validation import FloatArray
+from shoal.workers.executor import Executor
 from shoal.workers.ticks import tick
 
 SETTINGS = (
@@ -61,91 +62,62 @@ THIN = "too few of its crowd have new readings: they would not hide it"
 SHARE = "a member of its crowd has more than the largest share allowed of the crowd's load"
 
 
-@dataclass(frozen=True)
-class FitTask:
-    """Which shard to fit, how, and where to write. ``origin`` is ISO text: all shards share it."""
-
-    readings: str
-    out: str
-    order: tuple[int, int]
-    train_days: int
-    horizon: int
-    season: str
-    origin: str
-    crowd: int
-    standing: bool
-    largest_share: float | None
-    unit: str
-
-
-@dataclass(frozen=True)
-class UpdateTask:
-    """Yesterday's forecasts, the readings since, and where to write today's."""
-
-    forecasts: str
-    readings: str
-    out: str
-    origin: str
-    refit_days: int
-    drift_level: float
-    crowd: int
-    largest_share: float | None
-
-
-def do(task: FitTask) -> FitFacts:
-    """Write the forecasts of a shard."""
-    readings = readings_of(task.readings)
+def do(shard: str, origin: str, config: Config, out: str) -> FitFacts:
+    """Write the forecasts of a readings shard; ``origin`` is ISO text, and all shards share it."""
+    readings = readings_of(shard)
+    p, q = config.order
     made = forecast(
         readings,
-        order=task.order,
-        train_days=task.train_days,
-        horizon=task.horizon,
-        season=task.season,
-        origin=datetime.fromisoformat(task.origin),
+        order=(p, q),
+        train_days=config.train_days,
+        horizon=config.horizon,
+        season=config.period,
+        origin=datetime.fromisoformat(origin),
         progress=tick,
     )
-    graph, forecasts = crowded(made, cells_of(task.readings), task)
+    graph, forecasts = crowded(made, cells_of(shard), config)
     crowds = dict(zip(graph.labels, graph.components.tolist(), strict=True))
-    return _written(task.out, readings, forecasts, graph, Roster(crowds))
+    return _written(out, readings, forecasts, graph, Roster(crowds))
 
 
-def update(task: UpdateTask) -> FitFacts:
+def update(yesterday: str, shard: str, origin: str, config: Config, out: str) -> FitFacts:
     """Write the forecasts of a new day, of the households that have a crowd and new readings.
 
-    A household that joins is given a crowd, or waits for one with that reason. One without new readings is left out
-    today, since there is nothing new to release about it; it is kept beside the others, so that it is back when its
-    readings are. So is one whose crowd is too thin today.
+    ``yesterday`` is the shard of forecasts of the day before, ``shard`` that of the readings since. A household that
+    joins is given a crowd, or waits for one with that reason. One without new readings is left out today, since there
+    is nothing new to release about it; it is kept beside the others, so that it is back when its readings are. So is
+    one whose crowd is too thin today.
     """
-    everyone = Path(task.forecasts).with_suffix(f".{ALL}")
-    before = Forecasts.load(everyone if everyone.is_file() else task.forecasts)
-    readings = readings_of(task.readings)
+    everyone = Path(yesterday).with_suffix(f".{ALL}")
+    before = Forecasts.load(everyone if everyone.is_file() else yesterday)
+    readings = readings_of(shard)
     whole, report = update_forecasts(
         before,
         readings,
-        origin=datetime.fromisoformat(task.origin),
-        refit_days=task.refit_days,
-        drift_level=task.drift_level,
+        origin=datetime.fromisoformat(origin),
+        refit_days=config.refit_days,
+        drift_level=config.drift_level,
     )
     heard = _heard(readings, before)
     names = whole.households
-    old = roster_of(task.forecasts)
-    roster = old.renewed(names, habits(whole), heard, cells_of(task.readings), task.crowd)
+    old = roster_of(yesterday)
+    roster = old.renewed(names, habits(whole), heard, cells_of(shard), config.crowd)
     crowds = roster.crowds
     present = Counter(crowds[name] for name in names if name in heard and name in crowds)
     absent = {name: LATE for name in names if name not in crowds}
     absent |= {name: ABSENT for name in names if name not in heard}
-    absent |= {name: THIN for name in names if name not in absent and present[crowds[name]] < task.crowd}
-    heavy = _above_share([name for name in names if name not in absent], whole, crowds, task.largest_share)
+    absent |= {name: THIN for name in names if name not in absent and present[crowds[name]] < config.crowd}
+    heavy = _above_share([name for name in names if name not in absent], whole, crowds, config.largest_share)
     absent |= {name: SHARE for name in names if name not in absent and crowds[name] in heavy}
     if len(absent) == len(names):
-        raise InputError(f"readings: no crowd of this shard has {task.crowd} households with new readings")
+        raise InputError(f"readings: no crowd of this shard has {config.crowd} households with new readings")
     forecasts = whole.take([i for i, name in enumerate(names) if name not in absent], absent)
     if absent:
-        put_whole(Path(task.out).with_suffix(f".{ALL}"), whole.save)
+        put_whole(Path(out).with_suffix(f".{ALL}"), whole.save)
     drifted = heard.intersection(report.drifted)
     graph = group_graph(forecasts.households, crowds)
     return replace(
-        _written(task.out, readings, forecasts, graph, roster),
+        _written(out, readings, forecasts, graph, roster),
         goes_on=True,
         carried=len(heard.intersection(report.carried)),
         refitted=len(heard.intersection(report.scheduled)) + len(drifted),
@@ -170,21 +142,13 @@ def _above_share(
     return {crowd for crowd, loads in of.items() if max(loads) > largest_share * math.fsum(loads)}
 
 
-def merge(parts: Sequence[FitFacts]) -> FitFacts:
-    return FitFacts.merged(parts)
-
-
 def _written(out: str, readings: Readings, forecasts: Forecasts, graph: NeighborGraph, roster: Roster) -> FitFacts:
     """Write a shard's files, the forecasts last; what to tell about them."""
-    import polars as pl
-
     truth = later(readings, forecasts)
-    left = {"household": list(forecasts.left_out), "reason": list(forecasts.left_out.values())}
     path = Path(out)
     write_frame(path.with_suffix(f".{QUALITY}"), forecasts.quality)
-    write_frame(path.with_suffix(f".{LEFT}"), pl.DataFrame(left, schema={"household": pl.String, "reason": pl.String}))
-    write_roster(path, roster)
-    put_whole(path.with_suffix(f".{TRUTH}"), lambda rough: save_array(rough, truth))
+    write_places(path, roster, forecasts.left_out)
+    write_array(path.with_suffix(f".{TRUTH}"), truth)
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
     return replace(forecasts.facts(graph), first=forecasts.households[0], later_known=known, later_absolute=off)
@@ -215,10 +179,12 @@ def cells_of(readings: str | Path) -> dict[str, int]:
     return dict(zip(frame["household"].to_list(), frame["group"].to_list(), strict=True))
 
 
-def write_roster(shard: Path, roster: Roster) -> None:
-    """Write who is in which crowd beside a shard."""
+def write_places(shard: Path, roster: Roster, gone: Mapping[str, str]) -> None:
+    """Write beside a shard who is left out of it, with the reasons, and who is in which crowd."""
     import polars as pl
 
+    reasons = pl.DataFrame(list(gone.items()), schema={"household": pl.String, "reason": pl.String}, orient="row")
+    write_frame(shard.with_suffix(f".{LEFT}"), reasons)
     members = [(name, crowd, roster.thin.get(crowd, 0)) for name, crowd in roster.crowds.items()]
     schema = {"household": pl.String, "crowd": pl.Int64, "thin": pl.Int64}
     write_frame(shard.with_suffix(f".{CROWDS}"), pl.DataFrame(members, schema=schema, orient="row"))
@@ -246,27 +212,21 @@ def group_graph(households: Sequence[str], groups: Mapping[str, int]) -> Neighbo
     return NeighborGraph.within_groups(households, [groups[name] for name in households])
 
 
-def crowded(forecasts: Forecasts, cells: Mapping[str, int], task: FitTask) -> tuple[NeighborGraph, Forecasts]:
+def crowded(forecasts: Forecasts, cells: Mapping[str, int], config: Config) -> tuple[NeighborGraph, Forecasts]:
     """Crowds inside each cell; who is in a cell with fewer than a crowd is left out with the reason."""
     inside = Counter(cells[name] for name in forecasts.households)
-    few = {name: FEW for name in forecasts.households if inside[cells[name]] < task.crowd}
+    few = {name: FEW for name in forecasts.households if inside[cells[name]] < config.crowd}
     if len(few) == len(forecasts.households):
         raise InputError(
-            f"crowd: nowhere are there {task.crowd} households with a forecast within one boundary; choose a smaller "
+            f"crowd: nowhere are there {config.crowd} households with a forecast within one boundary; choose a smaller "
             "--crowd, wider boundaries, or more households"
         )
     if few:
         forecasts = forecasts.take([i for i, name in enumerate(forecasts.households) if name not in few], few)
-    by = "profile" if task.standing else forecasts.power if task.unit == "kw" else forecasts.log_mean
+    by = "profile" if config.standing else forecasts.power if config.answers == "kw" else forecasts.log_mean
     boundaries = [cells[name] for name in forecasts.households]
-    graph = crowd_graph(forecasts, task.crowd, by, task.largest_share, boundaries=boundaries)
+    graph = crowd_graph(forecasts, config.crowd, by, config.largest_share, boundaries=boundaries)
     return graph, forecasts
-
-
-def save_array(path: Path, values: Any) -> None:
-    """NumPy's own format, without pickle."""
-    with path.open("wb") as file:
-        np.save(file, values, allow_pickle=False)
 
 
 # ------------------------------------------------------------------ the stage
@@ -296,53 +256,59 @@ def yesterday(context: Context) -> Yesterday | None:
 
 def stage(context: Context) -> Made:
     """Forecasts of every household, in shards of whole groups."""
-    config, tell = context.config, context.tell
-    root = context.home / SHARDS
-    before = yesterday(context)
-    for store in (root, context.home):  # what killed workers left; the folder is ours, and nobody works in it yet
-        Store(str(store)).sweep()
+    config, before = context.config, yesterday(context)
     with context.workers() as executor:
         held = None if before is None else before.assignment
-        grouped = grouped_readings(executor, root, context.source, config, tell, held)
+        grouped = grouped_readings(executor, context.home / SHARDS, context.source, config, context.tell, held)
         origin = _origin(grouped, config.origin)
-        shards = grouped.shards
-        if context.groups_fixed:
-            refuse_other_groups(context, shards)
-        if before is not None:
-            shards = [shard for shard in shards if shard.told(Received).number in before.forecasts]
-        jobs = [fit_job(context.home, shard, config, origin, before) for shard in shards]
-        made, lost = run_jobs(executor, "fitting forecasts", jobs, tell)
-    inputs = {job.out: shard for job, shard in zip(jobs, shards, strict=True)}
-    failed = (*grouped.failed, *lost)
-    context.put(FIT, Listing(tuple(made), tuple(inputs[part.path] for part in made), failed, grouped.assignment))
+
+        def job(shard: Part) -> Job:
+            return fit_job(context.home, shard, config, origin, before)
+
+        made, facts = shards_made(context, executor, "fitting forecasts", grouped, before, job)
     reasons = _tables(context, made, grouped.unusable)
-    hours = config.horizon * grouped.step_us / 3.6e9
+    hours, minutes = config.horizon * grouped.step_us / 3.6e9, grouped.step_us / 60e6
+    columns = f"; {grouped.taken}" if grouped.taken else ""
     chosen = " (chosen: with less than four weeks a season by week fits badly)"
     facts = replace(
-        merge([part.told(FitFacts) for part in made]),
-        source=str(context.source),
+        facts,
         left_out=sum(reasons.values()),
-        reasons=tuple(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))[:LISTED]),
+        reasons=tuple(most_common(reasons)[:LISTED]),
         about=(
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
             f"season by {config.period}{chosen if config.season == 'auto' and config.period == 'day' else ''}.",
-            f"Readings: {_read(grouped)}.",
+            f"Readings: {grouped.unit} every {minutes:g} minutes: {grouped.unit_reason}{columns}.",
         ),
         unit=grouped.unit,
         unit_reason=grouped.unit_reason,
         origin=origin,
-        step_minutes=grouped.step_us / 60e6,
-        failed=failed[:LISTED],
-        crowd=config.crowd,
-        standing=config.standing,
+        step_minutes=minutes,
     )
     return Made((FIT, QUALITY_TABLE, LEFT_OUT), facts)
 
 
-def _read(grouped: Grouped) -> str:
-    """What the readings came in, how that is known, and which columns were taken for what."""
-    columns = f"; {grouped.taken}" if grouped.taken else ""
-    return f"{grouped.unit} every {grouped.step_us / 60e6:g} minutes: {grouped.unit_reason}{columns}"
+def shards_made(
+    context: Context,
+    executor: Executor,
+    text: str,
+    grouped: Regrouped,
+    before: Yesterday | None,
+    job: Callable[[Part], Job],
+) -> tuple[list[Part], FitFacts]:
+    """Do a job for each shard of whole groups, and list what is made; what there is to tell of all of them."""
+    config, shards = context.config, grouped.shards
+    if context.groups_fixed:
+        refuse_other_groups(context, shards)
+    if before is not None:
+        shards = [shard for shard in shards if shard.told(Received).number in before.forecasts]
+    jobs = [job(shard) for shard in shards]
+    made, lost = run_jobs(executor, text, jobs, context.tell)
+    failed = (*grouped.failed, *lost)
+    context.put(FIT, Listing.of(jobs, shards, made, failed, grouped.assignment))
+    facts = FitFacts.merged([part.told(FitFacts) for part in made])
+    return made, replace(
+        facts, source=str(context.source), failed=failed[:LISTED], crowd=config.crowd, standing=config.standing
+    )
 
 
 def _tables(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -> Counter[str]:
@@ -376,31 +342,14 @@ def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Yester
     if before is not None:
         old = before.forecasts[shard.told(Received).number]
         settings = {**config.part("refit_days", "drift_level"), "origin": origin}
-        out = out_path(home, FORECASTS, "zip", settings, [old, shard])
-        going_on = UpdateTask(
-            old.path, shard.path, out, origin, config.refit_days, config.drift_level, config.crowd, config.largest_share
-        )
-        return Job(update, going_on, out, (old, shard))
+        work = partial(update, old.path, shard.path, origin, config)
+        return Job(work, out_path(home, FORECASTS, "zip", settings, [old, shard]), (old, shard))
     settings = {
         **config.part("order", "train_days", "horizon", "crowd", "largest_share"),
         "season": config.period, "origin": origin, "standing": config.standing, "unit": config.answers,
     }  # fmt: skip
-    out = out_path(home, FORECASTS, "zip", settings, [shard])
-    p, q = config.order
-    task = FitTask(
-        shard.path,
-        out,
-        (p, q),
-        config.train_days,
-        config.horizon,
-        config.period,
-        origin,
-        config.crowd,
-        config.standing,
-        config.largest_share,
-        config.answers,
-    )
-    return Job(do, task, out, (shard,))
+    work = partial(do, shard.path, origin, config)
+    return Job(work, out_path(home, FORECASTS, "zip", settings, [shard]), (shard,))
 
 
 def _origin(grouped: Grouped, asked: str | None) -> str:

@@ -16,7 +16,9 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +30,6 @@ from shoal.codebooks.codebook import Codebook
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.graph import NeighborGraph
 from shoal.ledger.ledger import Ledger
-from shoal.ledger.overview import Overview
 from shoal.mechanism_reader import Releaser, load
 from shoal.meters.answered import NAMES
 from shoal.noise.source import standard_normals
@@ -37,10 +38,10 @@ from shoal.runs.config import DELTA, Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.folder import Folder
-from shoal.runs.jobs import Listing, Part, done, out_path, receipted
+from shoal.runs.jobs import Listing, out_path
+from shoal.runs.shards import write_array
 from shoal.runs.stages.design_stage import bound_of, hardest
-from shoal.runs.stages.fit_stage import save_array
-from shoal.runs.store import Store, put_whole
+from shoal.runs.store import Part, finished, put_whole, receipted, sweep
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, Failure
 
@@ -48,20 +49,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 SETTINGS = ("query", "scale")
+DOING = "releasing through the ledger"
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
 #: Times the largest answer of its group that a label's expected error may be: above any load there is.
 PLAUSIBLE = 10.0
-
-
-@dataclass(frozen=True)
-class DrawTask:
-    """Which shard to draw for. ``normals`` is where the draws of a trajectory lie, which are part of the answer."""
-
-    mechanism: Part
-    forecasts: Part
-    query: str
-    unit: str
-    normals: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,21 +79,18 @@ class Shown(Record):
     owner_columns: tuple[str, ...] = (NAMES,)  #: those that stay with the owner
 
 
-def do(task: DrawTask) -> Drawn:
-    """A shard's answers through its mechanism, with secure noise."""
-    for part in (task.mechanism, task.forecasts):
+def do(mechanism: Part, forecasts: Part, config: Config, normals: str | None = None) -> Drawn:
+    """A shard's answers through its mechanism, with secure noise.
+
+    ``normals`` is where the draws of a trajectory lie, which are part of the answer.
+    """
+    for part in (mechanism, forecasts):
         part.check()
-    mechanism = load(task.mechanism.path)
-    shard = fitted(task.forecasts.path, task.query, task.unit)
-    answers = true_answers(shard, task.normals)
-    labels = shard.owners
-    if isinstance(mechanism, Codebook):
-        return Drawn(labels, answers, mechanism.release(list(labels)), shard.readings())
-    return Drawn(labels, answers, mechanism.release(answers, list(labels)), shard.readings())
-
-
-def merge(parts: Sequence[ReleaseFacts]) -> ReleaseFacts:
-    return ReleaseFacts.merged(parts)
+    through = load(mechanism.path)
+    shard = fitted(forecasts.path, config.query, config.answers)
+    answers, labels = true_answers(shard, normals), list(shard.owners)
+    drawn = through.release(labels) if isinstance(through, Codebook) else through.release(answers, labels)
+    return Drawn(shard.owners, answers, drawn, shard.readings())
 
 
 def true_answers(shard: Fitted, normals: str | None) -> FloatArray:
@@ -113,7 +101,7 @@ def true_answers(shard: Fitted, normals: str | None) -> FloatArray:
     if not path.is_file():
         shape = shard.laws().means.shape
         values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
-        put_whole(path, lambda rough: save_array(rough, values.reshape(shape)))
+        write_array(path, values.reshape(shape))
     return shard.answers(np.load(path, allow_pickle=False))
 
 
@@ -140,7 +128,7 @@ def released_table(shard: Fitted, graph: NeighborGraph, released: FloatArray) ->
 def refuse(context: Context) -> None:
     """Before anything is begun: no release that hides nobody, or that nobody can use."""
     listing = context.listing(DESIGN)
-    refuse_empty_claims(load(hardest(listing).path), context.config)
+    refuse_empty_claims(load(hardest(listing.pairs)[0].path), context.config)
     refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
 
 
@@ -148,8 +136,8 @@ def stage(context: Context) -> Made:
     """Every shard through the ledger under the name of this release: drawn by workers, charged here, then written."""
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
-    worst = load(hardest(listing).path)
-    Store(str(context.home)).sweep()
+    worst = load(hardest(listing.pairs)[0].path)
+    sweep(context.home)
     with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
         budget_set = ledger.ensure_budget(worst.classes.labels, *default_budget(config))
         given, failed = _through(context, ledger, executor, listing)
@@ -159,16 +147,28 @@ def stage(context: Context) -> Made:
     context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
     together = config.scope == "table"
     _tables(context.folder, given, together)
-    facts = merge([_facts(part, name, head, identity, overview) for part in given])
-    written = (RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ()))
-    return Made(written, replace(facts, budget_set=budget_set, failed=tuple(failed)[:LISTED]))
+    told = [part.told(Shown) for part in given]
+    facts = ReleaseFacts(
+        name=name,
+        labels=sum(one.labels for one in told),
+        ledger=identity,
+        head=head,
+        budget_set=budget_set,
+        releases=overview.releases,
+        ledger_labels=overview.labels,
+        worst=Spent.like(overview.worst[0]) if overview.worst else None,
+        later_known=sum(one.later_known for one in told),
+        later_absolute=math.fsum(one.later_absolute for one in told),
+        shards=len(given),
+        failed=tuple(failed)[:LISTED],
+    )
+    return Made((RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ())), facts)
 
 
 def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
     """Shards that were released, now or before, and those that could not be."""
-    name, home, text = context.release_name, context.home, "releasing through the ledger"
-    asked = context.config
-    finished: dict[int, Part] = {}
+    name, home, asked = context.release_name, context.home, context.config
+    given: dict[int, Part] = {}
     failed: list[Lost] = []
     outs = [out_path(home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
     waiting = []
@@ -179,10 +179,10 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             failed.append(Lost(RELEASED, mechanism.key, str(error)))
             continue
         if found is not None:
-            finished[number] = found
+            given[number] = found
         else:
             waiting.append(number)
-    context.tell(text, len(finished), len(outs))
+    context.tell(DOING, len(given), len(outs))
     _refuse_together(context, ledger, [listing.pairs[number] for number in waiting])
     tasks = []
     for number in waiting:
@@ -190,24 +190,24 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
         normals = None
         if asked.query == "trajectory":
             normals = out_path(home / SHARDS, "draws", "npy", {"name": name}, [mechanism])
-        tasks.append(DrawTask(mechanism, forecast, asked.query, asked.answers, normals))
-    for position, result in executor.run(do, tasks):
+        tasks.append(partial(do, mechanism, forecast, asked, normals))
+    for position, result in executor.run(call, tasks):
         number = waiting[position]
         mechanism, forecast = listing.pairs[number]
         if isinstance(result, Failure):
             failed.append(Lost(RELEASED, mechanism.key, result.message))
             continue
         try:
-            finished[number] = _charged(context, ledger, mechanism, forecast, result, outs[number])
+            given[number] = _charged(context, ledger, mechanism, forecast, result, outs[number])
         except BudgetError as error:
-            so_far = sum(part.households for part in finished.values())
+            so_far = sum(part.households for part in given.values())
             others = f". {so_far} household(s) of other shards had been released and charged before"
             raise BudgetError(
                 f"{error}{others if len(outs) > 1 else ''}",
                 remaining=error.remaining, epsilon=error.epsilon, limit=error.limit,
             ) from None  # fmt: skip
-        context.tell(text, len(finished) + len(failed), len(outs))
-    return [finished[number] for number in sorted(finished)], failed
+        context.tell(DOING, len(given) + len(failed), len(outs))
+    return [given[number] for number in sorted(given)], failed
 
 
 def _refuse_together(context: Context, ledger: Ledger, pairs: Sequence[tuple[Part, Part]]) -> None:
@@ -231,7 +231,7 @@ def _released_before(
     ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str, asked: Config
 ) -> Part | None:
     """A shard that was charged before the run was interrupted; where it is not written yet, it is from the record."""
-    written = done(out)
+    written = finished(out)
     if ledger.recorded([forecast.told(FitFacts).first], name)[0] is None:  # a shard is charged as a whole
         if written is not None:
             raise LedgerError(
@@ -300,25 +300,9 @@ def _tables(folder: Folder, parts: Sequence[Part], together: bool) -> None:
         folder.write(PUBLIC, lambda path: as_cells(every.drop(parts[0].told(Shown).owner_columns)).sink_csv(path))
 
 
-def _facts(part: Part, name: str, head: str, identity: str, overview: Overview) -> ReleaseFacts:
-    told = part.told(Shown)
-    worst = overview.worst[0] if overview.worst else None
-    return ReleaseFacts(
-        name=name,
-        labels=told.labels,
-        ledger=identity,
-        head=head,
-        releases=overview.releases,
-        ledger_labels=overview.labels,
-        worst=None if worst is None else Spent(worst.epsilon, worst.spent, worst.budget, worst.releases, worst.mode),
-        later_known=told.later_known,
-        later_absolute=told.later_absolute,
-    )
-
-
 def released_gone(folder: Path) -> bool:
     """Whether a released shard is no longer there; the ledger still has its answers."""
-    return any(done(part.path) is None for part in Listing.read(folder / RELEASE, folder).parts)
+    return any(finished(part.path) is None for part in Listing.read(folder / RELEASE, folder).parts)
 
 
 # ------------------------------------------------------------------ the ledger

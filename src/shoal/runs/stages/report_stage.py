@@ -33,12 +33,14 @@ from shoal.mechanism_reader import Releaser, load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
 from shoal.runs.fitted import Fitted, fitted
-from shoal.runs.jobs import Part
 from shoal.runs.prices import prices
+from shoal.runs.stages.design_stage import hardest
 from shoal.runs.stages.release_stage import Shown
+from shoal.runs.store import Part
 from shoal.validation import FloatArray
 
 SETTINGS = ("title", "query", "scale", "epsilon", "seed", "public")
+DOING = "writing the report"
 REPORT, PUBLIC = "report.html", "public/report.html"
 #: Households whose pairs and forecasts a page shows, at least one group; accounts that it lists; entries of a ledger up
 #: to which it is verified for the page.
@@ -57,15 +59,6 @@ class ReportFacts(Record):
     ledger_intact: bool | None
 
 
-@dataclass(frozen=True)
-class Shard:
-    """What one shard has to show."""
-
-    mechanism: Part
-    forecasts: Part
-    released: Part
-
-
 def stage(
     context: Context,
     facts: tuple[FitFacts, DesignFacts, ReleaseFacts, AuditFacts],
@@ -73,16 +66,16 @@ def stage(
     made: str = "",
 ) -> Made:
     """Write the page, with other designs beside the one that was used; and, if wanted, the one to pass on."""
-    config, text = context.config, "writing the report"
-    shard = _hardest(context)
-    mechanism, answers, released, groups = _shown(shard, config)
-    context.tell(text, 1, 4)
+    config = context.config
+    through, made_for, given = _hardest(context)
+    mechanism, answers, released, groups = _shown(through, made_for, given, config)
+    context.tell(DOING, 1, 4)
     compared: dict[str, Mechanism] = {}
     line = None
     cost: dict[str, Any] = {}
     # What cannot be designed or priced here is not shown: the release stands without it.
     with suppress(ShoalError):
-        cost = _price(shard, config)
+        cost = _price(made_for, config)
     if isinstance(mechanism, Mechanism):
         for method in ("none", "white", "paper"):
             if method != mechanism.method and mechanism.rho.mean() > 0:
@@ -97,12 +90,12 @@ def stage(
                         times=mechanism.times,
                     )
                     compared[method] = replace(other, outside=mechanism.outside)
-        context.tell(text, 2, 4)
+        context.tell(DOING, 2, 4)
         # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
         if not (cost and facts[1].all_alike):
             with suppress(ShoalError):
                 line = _frontier(context, mechanism, answers)
-    context.tell(text, 3, 4)
+    context.tell(DOING, 3, 4)
     verification = None
     with context.ledger() as ledger:
         overview = ledger.overview(exact=ACCOUNTS)
@@ -130,9 +123,9 @@ def stage(
     return Made(written, ReportFacts(len(answers.labels), intact))
 
 
-def _price(shard: Shard, config: Config) -> dict[str, Any]:
+def _price(forecasts: Part, config: Config) -> dict[str, Any]:
     """Error of crowds' curves on this shard's households, by size of crowd and of population."""
-    known = fitted(shard.forecasts.path, config.query, config.answers).priced()
+    known = fitted(forecasts.path, config.query, config.answers).priced()
     if known is None:
         return {}
     power, truth = known
@@ -203,26 +196,18 @@ def _by_epsilon(power: FloatArray, config: Config) -> Plot:
     )
 
 
-def _hardest(context: Context) -> Shard:
-    """The undamaged shard with the largest δ that was released."""
+def _hardest(context: Context) -> tuple[Part, ...]:
+    """Mechanism, forecasts and released answers of the undamaged shard with the largest δ that was released."""
     given = {part.told(Shown).mechanism: part for part in context.listing(RELEASE).parts}
-    pairs = [pair for pair in context.listing(DESIGN).pairs if pair[0].key in given]
-    pairs.sort(key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
-    while pairs:
-        mechanism, forecasts = pairs.pop()
-        try:
-            for part in (mechanism, forecasts, given[mechanism.key]):
-                part.check()
-            return Shard(mechanism, forecasts, given[mechanism.key])
-        except InputError:
-            if not pairs:
-                raise
-    raise InputError("dir: nothing was released that a page could show; run `shoal release` first")
+    shards = [(part, made_of, given[part.key]) for part, made_of in context.listing(DESIGN).pairs if part.key in given]
+    if not shards:
+        raise InputError("dir: nothing was released that a page could show; run `shoal release` first")
+    return hardest(shards)
 
 
-def _shown(shard: Shard, config: Config) -> tuple[Releaser, Fitted, FloatArray, int]:
+def _shown(mechanism: Part, forecasts: Part, given: Part, config: Config) -> tuple[Releaser, Fitted, FloatArray, int]:
     """Mechanism, answers and what was released, of the groups on the page; how many these are."""
-    whole, everyone = load(shard.mechanism.path), fitted(shard.forecasts.path, config.query, config.answers)
+    whole, everyone = load(mechanism.path), fitted(forecasts.path, config.query, config.answers)
     place = set(everyone.labels)
     labels, component = whole.graph.labels, whole.graph.components
     first = int(component[labels.index(whole.certificate.worst_edge[0])])
@@ -236,7 +221,7 @@ def _shown(shard: Shard, config: Config) -> tuple[Releaser, Fitted, FloatArray, 
         if len(group) > 1 or not members:
             members, groups = members + group, groups + 1
     answers = everyone.take(members)
-    released = answers.released(shard.released.path)
+    released = answers.released(given.path)
     return whole if isinstance(whole, Codebook) else part_of(whole, members), answers, released, groups
 
 

@@ -4,16 +4,18 @@ A shard is ``<key>.table``; beside it ``<key>.crowds.parquet``, who is in which 
 is left out and why.
 
 Crowds are formed of labels whose rows are alike in the units in which errors cost: by the constants, or by the means
-and spreads of their rows. They are those of the first table; where they are kept, a later table of the same labels is
-released in them, and a crowd of which fewer than the least number have rows is left out as a whole.
+and spreads of their rows. They are those of the first table; where they are kept, a later table is released in them: a
+label that is new is given one by its first rows (:mod:`shoal.runs.members`), and a crowd of which fewer than the least
+number have rows is left out as a whole.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,34 +23,33 @@ import numpy as np
 
 from shoal.card.digits import counted, upper
 from shoal.card.facts import LISTED, FitFacts
-from shoal.card.measures import group_sizes
+from shoal.card.measures import fit_facts
 from shoal.classdata.class_table import SUFFIX, ClassTable, label_means
 from shoal.classdata.sample_laws import sample_laws
-from shoal.classdata.table_file import LABEL, SOURCE_ROW
+from shoal.classdata.table_file import LABEL, SOURCE_ROW, VALUES
 from shoal.crowds import crowds
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, LAWS, SHARDS, Context, Made
-from shoal.runs.jobs import Job, Listing, Part, out_path, run_jobs
+from shoal.runs.jobs import Job, out_path
 from shoal.runs.members import Roster
 from shoal.runs.regroup import Received
-from shoal.runs.shards import write_frame
 from shoal.runs.stages.fit_stage import (
     FEW,
+    LATE,
     LEFT,
     LEFT_OUT,
-    THIN,
     Yesterday,
-    crowds_of,
     group_graph,
-    refuse_other_groups,
-    write_roster,
+    roster_of,
+    shards_made,
+    write_places,
     yesterday,
 )
-from shoal.runs.store import Store, put_whole
-from shoal.runs.table_rows import READING, GroupedRows, grouped_rows, values_of
+from shoal.runs.store import Part, put_whole
+from shoal.runs.table_rows import READING, GroupedRows, Sorted, grouped_rows
 from shoal.validation import FloatArray, IndexArray
 
 SETTINGS = (*READING, "clip", "crowd", "crowds", "table", "column", "cell", "shard_size", "seed")
@@ -56,6 +57,7 @@ SETTINGS = (*READING, "clip", "crowd", "crowds", "table", "column", "cell", "sha
 DAILY = ()
 #: Rows of every label from which on crowds look at their spreads too.
 SPREAD = 10
+THIN = "too few of its crowd have rows in this table: they would not hide it"
 MIXED = "table: the last one had one row per label, or several; this one does not, and takes a new folder"
 
 CONSTANT = (
@@ -64,60 +66,67 @@ CONSTANT = (
 )
 
 
-@dataclass(frozen=True)
-class TableTask:
-    """Which rows to fit, and where to write. ``before`` is the shard of the table before, whose crowds are kept."""
-
-    rows: str
-    out: str
-    columns: tuple[str, ...]
-    exponents: tuple[int, ...]
-    crowd: int
-    constant: bool
-    by_spread: bool
-    before: str | None = None
-    clip: float | None = None
-
-
-def do(task: TableTask) -> FitFacts:
-    """Write the laws of a shard."""
+def do(
+    rows: str, whole: Sorted, config: Config, constant: bool, by_spread: bool, before: str | None, out: str
+) -> FitFacts:
+    """Write the laws of a shard of rows; ``before`` is the shard of the table before, whose crowds are kept."""
     import polars as pl
 
-    frame = pl.read_parquet(task.rows)
+    frame = pl.read_parquet(rows)
     labels = frame[LABEL].unique().sort()
     owner = labels.search_sorted(frame[LABEL]).to_numpy().astype(np.intp)
     names = tuple(labels.to_list())
     table = ClassTable(
         names,
-        task.columns,
-        np.array(task.exponents, dtype=np.int64),
-        values_of(frame),
+        whole.entries,
+        np.array(whole.exponents, dtype=np.int64),
+        frame[VALUES].to_numpy(),
         owner,
         frame[SOURCE_ROW].to_numpy(),
-        clip=task.clip,
+        clip=config.clip,
     )
-    if task.before is None:
-        cells = dict(zip(frame[LABEL].to_list(), frame["group"].to_list(), strict=True))
+    cells = dict(zip(frame[LABEL].to_list(), frame["group"].to_list(), strict=True))
+    old = None if before is None else roster_of(before)
+    if old is None:
         inside = Counter(cells.values())
-        gone = {name: FEW for name in names if inside[cells[name]] < task.crowd}
-        _refuse_nobody(names, gone, task.crowd)
-        table = table.take([name for name in names if name not in gone])
-        member = crowds(
-            features(table, task.by_spread), task.crowd, boundaries=[cells[name] for name in table.labels]
-        ).tolist()
-        hiding = dict(zip(table.labels, member, strict=True))
+        gone = {name: FEW for name in names if inside[cells[name]] < config.crowd}
+        table = _staying(table, gone, config.crowd)
+        boundaries = [cells[name] for name in table.labels]
+        member = crowds(features(table, by_spread), config.crowd, boundaries=boundaries).tolist()
+        roster = Roster(dict(zip(table.labels, member, strict=True)))
     else:
-        hiding = crowds_of(task.before)
-        present = Counter(hiding[name] for name in names)
-        gone = {name: THIN for name in names if present[hiding[name]] < task.crowd}
-        _refuse_nobody(names, gone, task.crowd)
-        table = table.take([name for name in names if name not in gone])
-    graph = group_graph(table.labels, hiding)
+        roster = old.renewed(*standing(table, old.crowds, by_spread), set(names), cells, config.crowd)
+        present = Counter(roster.crowds[name] for name in names if name in roster.crowds)
+        gone = {name: LATE for name in names if name not in roster.crowds}
+        gone |= {name: THIN for name in names if name not in gone and present[roster.crowds[name]] < config.crowd}
+        table = _staying(table, gone, config.crowd)
+    graph = group_graph(table.labels, roster.crowds)
     strange = 0
-    if not task.constant:
+    if not constant:
         _refuse_copies(table)
         table, strange = _with_laws(table, graph)
-    return replace(_written(task, table, graph, hiding, gone), not_gaussian=strange)
+    path = Path(out)
+    write_places(path, roster, gone)
+    put_whole(path, table.save)
+    facts = replace(
+        fit_facts(graph, fitted_on_private_data=True),
+        left_out=len(gone),
+        reasons=tuple(Counter(gone.values()).most_common(LISTED)),
+        first=table.labels[0],
+        entry="column",
+        not_gaussian=strange,
+    )
+    if old is None:
+        return facts
+    return replace(
+        facts,
+        goes_on=True,
+        carried=len(table.labels) - len(roster.joined),
+        silent=len(old.crowds.keys() - set(table.labels)),
+        newcomers=sum(why == LATE for why in gone.values()),
+        joined=len(roster.joined),
+        merged_groups=roster.merged,
+    )
 
 
 def features(table: ClassTable, by_spread: bool) -> FloatArray:
@@ -130,6 +139,22 @@ def features(table: ClassTable, by_spread: bool) -> FloatArray:
         return means
     squares = label_means((table.values - means[table.owner]) ** 2, table.owner, len(table.labels))
     return np.concatenate([means, np.sqrt(squares)], axis=1)
+
+
+def standing(table: ClassTable, crowds: Mapping[str, int], by_spread: bool) -> tuple[list[str], FloatArray]:
+    """Labels with rows, then the silent ones of their crowds, for whom the mean of those stands; (n, d) features.
+
+    A crowd without any rows has no place among the others: it waits.
+    """
+    points = features(table, by_spread)
+    rows: dict[int, list[int]] = {}
+    for i, name in enumerate(table.labels):
+        if name in crowds:
+            rows.setdefault(crowds[name], []).append(i)
+    here = set(table.labels)
+    silent = [name for name, crowd in crowds.items() if crowd in rows and name not in here]
+    means = [points[rows[crowds[name]]].mean(axis=0) for name in silent]
+    return [*table.labels, *silent], np.concatenate([points, np.reshape(means, (len(silent), points.shape[1]))])
 
 
 def _with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int]:
@@ -165,42 +190,14 @@ def _refuse_copies(table: ClassTable) -> None:
         )
 
 
-def _refuse_nobody(names: Sequence[str], gone: Mapping[str, str], crowd: int) -> None:
-    if len(gone) == len(names):
+def _staying(table: ClassTable, gone: Mapping[str, str], crowd: int) -> ClassTable:
+    """The table without those who are left out."""
+    if len(gone) == len(table.labels):
         raise InputError(
             f"crowd: nowhere are there {crowd} labels with rows to form a crowd; choose a smaller --crowd, or have "
             "more labels"
         )
-
-
-def _written(
-    task: TableTask, table: ClassTable, graph: NeighborGraph, hiding: Mapping[str, int], gone: Mapping[str, str]
-) -> FitFacts:
-    """Write a shard's files, the table last; what to tell about it."""
-    import polars as pl
-
-    path = Path(task.out)
-    schema = {"household": pl.String, "reason": pl.String}
-    left = pl.DataFrame({"household": list(gone), "reason": list(gone.values())}, schema=schema)
-    write_frame(path.with_suffix(f".{LEFT}"), left)
-    write_roster(path, Roster(dict(hiding)))
-    put_whole(path, table.save)
-    sizes = group_sizes(graph)
-    return FitFacts(
-        source="",
-        labels=len(table.labels),
-        groups=len(sizes),
-        smallest_group=int(sizes.min()),
-        largest_group=int(sizes.max()),
-        edges=graph.n_edges,
-        left_out=len(gone),
-        reasons=tuple(Counter(gone.values()).most_common(LISTED)),
-        first=table.labels[0],
-        entry="column",
-        goes_on=task.before is not None,
-        silent=0 if task.before is None else len(set(hiding) - set(table.labels)),
-        carried=0 if task.before is None else len(table.labels),
-    )
+    return table.take([name for name in table.labels if name not in gone])
 
 
 # ------------------------------------------------------------------ the stage
@@ -210,41 +207,25 @@ def stage(context: Context) -> Made:
     """Laws of every label, in shards of whole crowds."""
     import polars as pl
 
-    config, tell = context.config, context.tell
-    root = context.home / SHARDS
-    before = yesterday(context)
-    for store in (root, context.home):
-        Store(str(store)).sweep()
-    known = None if before is None else _units(before)
+    config, before = context.config, yesterday(context)
+    held, known = None, None
+    if before is not None:
+        old = ClassTable.load(next(iter(before.forecasts.values())).path)
+        held, known = before.assignment, dict(zip(old.columns, old.exponents.tolist(), strict=True))
     with context.workers() as executor:
-        held = None if before is None else before.assignment
-        rows = grouped_rows(executor, root, context.source, config, tell, held, known)
+        rows = grouped_rows(executor, context.home / SHARDS, context.source, config, context.tell, held, known)
         if config.clip is not None and rows.most == 1:
             raise InputError(CONSTANT)
         executor.expect(len(rows.shards))
-        shards = rows.shards
-        if context.groups_fixed:
-            refuse_other_groups(context, shards)
-        if before is not None:
-            shards = [shard for shard in shards if shard.told(Received).number in before.forecasts]
-        jobs = [table_job(context.home, shard, config, rows, before) for shard in shards]
-        made, lost = run_jobs(executor, "laws of the labels", jobs, tell)
-    inputs = {job.out: shard for job, shard in zip(jobs, shards, strict=True)}
-    failed = (*rows.failed, *lost)
-    context.put(FIT, Listing(tuple(made), tuple(inputs[part.path] for part in made), failed, rows.assignment))
+
+        def job(shard: Part) -> Job:
+            return table_job(context.home, shard, config, rows, before)
+
+        made, facts = shards_made(context, executor, "laws of the labels", rows, before, job)
     left = pl.concat([pl.read_parquet(part.beside(LEFT)) for part in made]).sort("household")
     context.folder.write(LEFT_OUT, lambda path: as_cells(left).write_csv(path))
-    merged = FitFacts.merged([part.told(FitFacts) for part in made])
-    facts = replace(
-        merged,
-        source=str(context.source),
-        noun=noun_of(str(config.label)),
-        about=_about(rows, merged, config.clip),
-        failed=failed[:LISTED],
-        newcomers=rows.newcomers,
-        crowd=config.crowd,
-        standing=config.standing,
-    )
+    about = _about(rows, facts, config.clip)
+    facts = replace(facts, noun=noun_of(str(config.label)), about=about)
     return Made((FIT, LEFT_OUT), facts)
 
 
@@ -258,30 +239,14 @@ def table_job(home: Path, shard: Part, config: Config, rows: GroupedRows, before
     settings: dict[str, Any] = {"crowd": config.crowd, "constant": constant, "by_spread": by_spread}
     if config.clip is not None:
         settings["clip"] = config.clip
-    out = out_path(home, LAWS, SUFFIX, settings, inputs)
-    task = TableTask(
-        shard.path,
-        out,
-        rows.table.entries,
-        rows.table.exponents,
-        config.crowd,
-        constant,
-        by_spread,
-        None if old is None else old.path,
-        config.clip,
-    )
-    return Job(do, task, out, tuple(inputs))
+    before_path = None if old is None else old.path
+    work = partial(do, shard.path, rows.table, config, constant, by_spread, before_path)
+    return Job(work, out_path(home, LAWS, SUFFIX, settings, inputs), tuple(inputs))
 
 
 def noun_of(column: str) -> str:
     """A label in words: what its column is called, where that is a word."""
     return column.lower() if re.fullmatch("[A-Za-z]{4,}", column) and not column.endswith("s") else "label"
-
-
-def _units(before: Yesterday) -> dict[str, int]:
-    """Entries of the table before, with the exponents of their units."""
-    old = ClassTable.load(next(iter(before.forecasts.values())).path)
-    return dict(zip(old.columns, old.exponents.tolist(), strict=True))
 
 
 def _about(rows: GroupedRows, facts: FitFacts, clip: float | None) -> tuple[str, ...]:
