@@ -114,28 +114,34 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
         f"**White noise and the paper's method** hide as well, {white[0]} and {paper[0]} named inside the crowd by "
         f"whoever knows every forecast where at most {white[1]:.0f} % and {paper[1]:.0f} % are certified, and err by "
         f"{white[2]:.0f} and {paper[2]:.0f} kW: nobody would use such forecasts.",
-        f"**Codebooks** allow an attacker up to {books[1]:.0f} %; whoever knows every forecast and all odds is right "
-        f"about {books[0]}. The bound is for any forecasts, theirs are these.",
+        f"**Codebooks** allow an attacker up to {books[1]:.0f} %; whoever knows every forecast and all odds names "
+        f"{books[0]} of these. The bound is for any forecasts.",
         "No attacker exceeded what is certified; the command ends with exit code 4 where one does."
         if not study.exceeded
         else "**An attacker exceeded what is certified.** That is a defect: do not rely on the release concerned.",
     ]
     limit = next(row.share for row in priced.rows if row.share is not None)
-    cost = {(one.members, one.share, one.days): one for one in priced.costs}
+    cost = {one.members: one for one in priced.costs if (one.share, one.days) == (limit, 1)}
+
+    def spent(value: float, ends: tuple[float, float]) -> str:
+        return f"{value:.2g} % ({ends[0]:.2g} to {ends[1]:.2g} for 90 % of groups)"
+
     ruled = [
         f"**15/15 protects a day, not a month**: with 15 homes, none above {limit:.0%}, the best test tells the last "
-        f"member at 1 % false alarms in {told(15, limit, 1, CORRELATED)} of cases from one day, "
+        f"member at 1 % false alarms, in the median group, in {told(15, limit, 1, CORRELATED)} of cases from one day, "
         f"{told(15, limit, 30, CORRELATED)} from a month and {told(15, limit, 365, CORRELATED)} from a year; with 100 "
         f"homes, a year tells {told(100, limit, 365, CORRELATED)}.",
-        f"**Weather hides** where it is not known: from a month {told(15, limit, 30, UNKNOWN)}. It is public.",
+        f"**Weather would hide**: an attacker who did not know it would tell {told(15, limit, 30, UNKNOWN)} from a month. "
+        "It is public.",
         "**Gaussian days are not what decides**: with independent days, from a month, "
         f"{told(15, limit, 30, INDEPENDENT)} where they are Gaussian and {told(15, limit, 30, METERED)} where they are "
         "as metered.",
         "The share rule moves these figures less than the draw of the group does.",
-        f"**Certainty costs** {cost[15, limit, 1].mean:.1f} % of the daily total for 15 homes and "
-        f"{cost[100, limit, 1].mean:.2f} % for 100: the mean of the crowd in place of whoever is left out is the same "
-        f"whoever that is, on any number of days. Gaussian noise at ({priced.epsilon:g}, {priced.target:g}) would cost "
-        f"{cost[15, limit, 1].noise:.0f} % and {cost[100, limit, 1].noise:.1f} % for one day.",
+        f"**Certainty costs** {spent(cost[15].mean, cost[15].mean_range)} of the daily total for 15 homes and "
+        f"{spent(cost[100].mean, cost[100].mean_range)} for 100: the mean of the crowd in place of whoever is left out "
+        f"is the same whoever that is, on any number of days. Gaussian noise at ({priced.epsilon:g}, {priced.target:g}) "
+        f"would cost {spent(cost[15].noise, cost[15].noise_range)} and "
+        f"{spent(cost[100].noise, cost[100].noise_range)} for one day.",
     ]
     listed = {"reidentify-says": said, "rule-says": ruled}
     return {

@@ -113,8 +113,8 @@ def weekly(tables: Sequence[Table], ends: Sequence[int]) -> list[Comparison]:
     """
     prints = np.stack([rows for _, rows in tables], axis=1)
     homes, weeks, width = prints.shape
-    off = prints - prints.mean(axis=1, keepdims=True)
-    within = np.einsum("nwi,nwj->ij", off, off) / (homes * (weeks - 1))
+    off = (prints - prints.mean(axis=1, keepdims=True)).reshape(-1, width)
+    within = off.T @ off / (homes * (weeks - 1))
     within += np.diag(RIDGE * np.var(prints.mean(axis=1), axis=0) + 1e-9)
     profile = np.eye(width)[:, : ends[1]]
     found = [inverse_root(within), profile]
