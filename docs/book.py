@@ -19,6 +19,9 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
 }
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s:]+)(#[^)\s]*)?\)")
+FENCED = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
+#: The last line of a paragraph that a list follows at once.
+LIST = re.compile(r"^(?![-#|>\s]|\d+\. )(.+)\n(?=- |1\. )", re.MULTILINE)
 BRACED = r"\{(?:[^{}]|\{[^{}]*\})+\}"
 #: x_i, Σ_X', e^{ε−L}, 2^−52; n_edges and mae_kw are no formulas.
 LOWERED = re.compile(
@@ -37,7 +40,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
-    """Links that lead to the pages that the linked files have become; what has no page is only named."""
+    """Links that lead to the pages that the linked files have become; what has no page is only named.
+
+    Lists get the blank line before them that Python-Markdown needs and others do not.
+    """
     here = page.file.src_uri
     source = next((s for s, uri in OUTSIDE.items() if uri == here), f"docs/{here}")
 
@@ -49,7 +55,8 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
             return text
         return f"{mark}[{text}]({relpath(uri, PurePosixPath(here).parent)}{anchor or ''})"
 
-    return LINK.sub(relinked, markdown)
+    pieces = FENCED.split(LINK.sub(relinked, markdown))
+    return "".join(piece if i % 2 else LIST.sub("\\1\n\n", piece) for i, piece in enumerate(pieces))
 
 
 def _formulas(text: str) -> str:

@@ -131,16 +131,16 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
         f"member at 1 % false alarms, in the median group, in {told(15, limit, 1, CORRELATED)} of cases from one day, "
         f"{told(15, limit, 30, CORRELATED)} from a month and {told(15, limit, 365, CORRELATED)} from a year; with 100 "
         f"homes, a year tells {told(100, limit, 365, CORRELATED)}.",
-        f"**Weather would hide**: an attacker who did not know it would tell {told(15, limit, 30, UNKNOWN)} from a month. "
-        "It is public.",
+        f"**Weather would hide**: an attacker who did not know it would tell {told(15, limit, 30, UNKNOWN)} from a "
+        "month. It is public.",
         "**Gaussian days are not what decides**: with independent days, from a month, "
         f"{told(15, limit, 30, INDEPENDENT)} where they are Gaussian and {told(15, limit, 30, METERED)} where they are "
         "as metered.",
         "The share rule moves these figures less than the draw of the group does.",
         f"**Certainty costs** {spent(cost[15].mean, cost[15].mean_range)} of the daily total for 15 homes and "
         f"{spent(cost[100].mean, cost[100].mean_range)} for 100: the mean of the crowd in place of whoever is left out "
-        f"is the same whoever that is, on any number of days. Gaussian noise at ({priced.epsilon:g}, {priced.target:g}) "
-        f"would cost {spent(cost[15].noise, cost[15].noise_range)} and "
+        f"is the same whoever that is, on any number of days. Noise at ({priced.epsilon:g}, {priced.target:g}) would "
+        f"cost {spent(cost[15].noise, cost[15].noise_range)} and "
         f"{spent(cost[100].noise, cost[100].noise_range)} for one day.",
     ]
     listed = {"reidentify-says": said, "rule-says": ruled}

@@ -65,11 +65,7 @@ def test_what_the_paper_states_is_quoted_right():
 
 
 def test_white_noise_on_simulated_households():
-    """One column pair of the household table: 100 simulated households, both readings of ρ, the season in and out.
-
-    The page's household tables are from the ARMA search of version 0.1.0, as it says; the present one ends elsewhere on
-    the likelihood, and moves δ by about 0.01.
-    """
+    """Rows of the household table: 100 simulated households, both readings of ρ, the season in and out."""
     readings = shoal.simulate_meters(100, 16)
     forecasts = shoal.forecast(readings, origin=readings["timestamp"].unique().sort()[-12])
     graph = shoal.cluster_graph(forecasts, 6)
@@ -86,7 +82,7 @@ def test_white_noise_on_simulated_households():
             )  # fmt: skip
             for i, epsilon in enumerate(("0.1", "1")):
                 found = rows[f"white, 0.6857, {epsilon}"][f"{name}, {convention}"]
-                assert _numbers(found) == pytest.approx([line.worst[i], line.median[i]], abs=0.02)
+                assert _numbers(found) == pytest.approx([line.worst[i], line.median[i]], abs=0.003)
 
 
 def _numbers(cell: str) -> list[float]:

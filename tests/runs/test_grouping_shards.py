@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.meters.quality import repair
 from shoal.meters.season import fit_season, phases
 from shoal.meters.simulate import simulate_meters
 from shoal.runs import clusters, groups
 from shoal.runs.clusters import assign_by_center, assign_by_value, fit_centers, write_values
-from shoal.runs.exchange import gather, scatter
+from shoal.runs.exchange import Sent, gather, scatter
 from shoal.runs.groups import Grouping, form_groups, pack
+from shoal.runs.jobs import out_path
 from shoal.runs.partition import make_simulated_shard
 from shoal.runs.profiles import make_profiles, mean_days, read_profiles
-from shoal.runs.regroup import receive, send
+from shoal.runs.regroup import Received, receive, regrouped, send
 from shoal.runs.shards import read_shard, readings_of, shard_of, write_frame, write_shard
 from shoal.runs.sources import SimulatedMeters
+from shoal.runs.store import Part, receipted
+from shoal.workers.serial import Serial
 
 SHARDS, EACH = 4, 30
 
@@ -301,6 +307,38 @@ def test_regrouping_refuses(shards: list[Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone\.parquet cannot be read"):
         send(shards[0], tmp_path / "gone.parquet", False, sent)
     assert not (tmp_path / "o.parquet").exists()
+
+
+def test_what_is_made_without_some_senders_does_not_pass_for_the_whole(tmp_path: Path) -> None:
+    def finished(stage: str, name: str, frame: pl.DataFrame, facts: Record) -> Part:
+        path = out_path(tmp_path, stage, "parquet", {"name": name})
+        write_frame(path, frame)
+        return receipted(path, facts)
+
+    everyone = pl.DataFrame({"household": ["a", "b"], "group": [0, 0], "shard": [0, 0]})
+    assignment = finished("groups", "all", everyone, Grouping(2, 1, 1, 2, 2, 1, 0))
+    parts = [finished("means", name, pl.DataFrame({"household": [name]}), Sent(())) for name in "ab"]
+    able = {"a"}
+
+    def send_one(name: str, out: str) -> Sent:
+        if name not in able:
+            raise InputError("not today")
+        return scatter(out, everyone.filter(pl.col("household") == name), "shard")
+
+    def receive_all(sent: Sequence[str], number: int, out: str) -> Received:
+        rows, _ = gather(sent, [number])
+        write_frame(out, rows)
+        return Received(len(rows), 1, number)
+
+    def regroup() -> tuple[list[str], int]:
+        sending = [(part, partial(send_one, name)) for part, name in zip(parts, "ab", strict=True)]
+        with Serial() as executor:
+            made, lost = regrouped(executor, tmp_path, "rows", sending, receive_all, assignment, lambda *_: None)
+        return pl.read_parquet(made[0].path)["household"].to_list(), len(lost)
+
+    assert regroup() == (["a"], 1)
+    able.add("b")
+    assert regroup() == (["a", "b"], 0)
 
 
 def test_shards_without_usable_households_pass_through(shards: list[Path], tmp_path: Path) -> None:

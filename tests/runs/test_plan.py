@@ -111,7 +111,7 @@ def costs(labels: int, rows: int) -> dict[str, Any]:
     return {"seconds": dict.fromkeys(TABLE_STAGES, cost), "disk": {"shards": 2 * cost, "ledger": 0.0}, "memory": 1e8}
 
 
-@pytest.mark.parametrize(("rows", "pilots"), [(1, 2), (1000, 3)], ids=["constants", "samples"])
+@pytest.mark.parametrize(("rows", "pilots"), [(1, 3), (1000, 4)], ids=["constants", "samples"])
 def test_a_table_costs_by_labels_and_rows(
     rows: int, pilots: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

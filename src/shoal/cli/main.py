@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import curves, desks, ledgers, stage, studies, theorems, whole
+from shoal.cli import curves, desks, ledgers, stage, studies, whole
 
 app = typer.Typer(
     name="shoal",
@@ -24,8 +24,7 @@ study = typer.Typer(help="Who can be found in what leaves, and what today's rule
 for group, functions in (
     (app, (whole.demo, whole.run, whole.init)),
     (app, (stage.fit, stage.design, stage.release, stage.audit, stage.report)),
-    (app, (curves.curve, curves.frontier)),
-    (app, (theorems.prove,)),
+    (app, (curves.curve, curves.frontier, curves.prove)),
     (app, (desks.serve,)),
     (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
     (reproduce, (studies.synthetic, studies.meters)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,6 @@ from shoal.ledger.ledger import Ledger
 from shoal.runs.config import Config, Speed
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing, Tell
-from shoal.runs.owner_ledger import Place, Seal, opened
 from shoal.runs.sources import Source
 from shoal.workers.executor import Executor, open_executor
 
@@ -32,18 +31,12 @@ class Context:
     config: Config
     speed: Speed
     tell: Tell
+    ledger: Callable[[], Ledger]  #: opens that of the run, which is made before a release begins
     release_name: str = ""
     previous: str | None = None
     groups_fixed: bool = False  #: answers have left: other groups are refused
     preview: bool = False  #: only the shard that is hardest to hide in
-    place: Place | None = None  #: where the ledger is, and the one that earlier releases were charged to
-    seal: Seal | None = None
     series: str = ""  #: with what the names of this folder's releases begin
-
-    def ledger(self) -> Ledger:
-        """The ledger of the run, which is there: it is made before a release begins."""
-        assert self.place is not None
-        return opened(self.place, self.seal, create=False)
 
     def listing(self, name: str, under: str | None = None) -> Listing:
         """The list that a stage left."""

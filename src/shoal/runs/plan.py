@@ -5,8 +5,9 @@ own and on one core: twice, with different numbers of households, so that what a
 is told from what each household costs. Time is then units × households / workers, but for the ledger, which one process
 keeps. Memory of a worker is what the pilot held, at the size of a shard; it does not grow with the number of shards.
 
-Of a class table the pilot has simulated rows of as many columns. Where labels have several rows, a third pilot with
-more of them tells what a row costs from what a label costs.
+Of a class table the pilots have simulated rows of as many columns, and follow each other in one process, after one that
+is not counted. Where labels have several rows, a third one with more of them tells what a row costs from what a label
+does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -40,8 +41,9 @@ Result = TypeVar("Result")
 
 #: Households of the two pilots.
 PILOTS = (80, 320)
-#: Crowds of the pilots of a class table, and rows of a label there, at most, or three times as many.
-CROWDS, ROWS = (2, 6), 12
+#: Crowds of the two pilots of a class table, with one row per label or several; rows of a label in them, at most; and
+#: how many times as many a third one has.
+CROWDS, SAMPLED, ROWS, MORE = (8, 32), (2, 6), 12, 10
 #: Bytes held for each entry of a shard of a class table, seen at 50,000 rows of 32.
 ENTRY = 150.0
 #: What a stage costs is unsure by about this factor either way.
@@ -176,15 +178,15 @@ def measured(config: Config, *, simulated: bool) -> Units:
 def measured_table(config: Config, entries: int, rows: int) -> Units:
     """Unit costs per label with so many rows of so many entries, from two pilots, or three where rows are several."""
     each = min(rows, max(ROWS, 2 + (entries + 2) // config.crowd))
-    few, many = (config.crowd * crowds for crowds in CROWDS)
-    asked = [(few, each), (many, each), *([(few, 3 * each)] if rows > 1 else [])]
-    runs = [_elsewhere(partial(table_pilot, config, entries, n, m)) for n, m in asked]
+    few, many = (config.crowd * crowds for crowds in (CROWDS if rows == 1 else SAMPLED))
+    asked = [(few, each), (many, each), *([(few, MORE * each)] if rows > 1 else [])]
+    runs = _elsewhere(partial(table_pilots, config, entries, asked))
 
     def at(kind: str, name: str) -> float:
         """A label's cost at its number of rows: what one costs in the pilots, and what each row beyond adds."""
         costs = [float(run[kind][name]) for run in runs]
         label = (costs[1] - costs[0]) / (many - few) if costs[1] > costs[0] else costs[1] / many
-        row = max(costs[2] - costs[0], 0.0) / (2 * each * few) if rows > 1 else 0.0
+        row = max(costs[2] - costs[0], 0.0) / ((MORE - 1) * each * few) if rows > 1 else 0.0
         return label + row * (rows - each)
 
     return Units(
@@ -195,7 +197,7 @@ def measured_table(config: Config, entries: int, rows: int) -> Units:
     )
 
 
-def _elsewhere(pilot: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _elsewhere(pilot: Callable[[], Result]) -> Result:
     """What a pilot finds in a process of its own."""
     with Processes(1) as executor:
         ((_, found),) = executor.run(call, [pilot])
@@ -232,6 +234,11 @@ def pilot(config: Config, simulated: bool, households: int) -> dict[str, Any]:
         return timed("fit", lambda: [do(fit_job(root, shard, config, origin, None)) for shard in shards]), shards
 
     return _piloted(config, fitted)
+
+
+def table_pilots(config: Config, entries: int, sizes: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Pilots of class tables with so many (labels, rows of each), after one that nobody looks at."""
+    return [table_pilot(config, entries, labels, rows) for labels, rows in (sizes[0], *sizes)][1:]
 
 
 def table_pilot(config: Config, entries: int, labels: int, rows: int) -> dict[str, Any]:

@@ -556,11 +556,10 @@ class Run:
             config=self.config,
             speed=self.speed,
             tell=lambda text, done, total: self._tell(stage, text, done, total),
+            ledger=self.ledger,
             release_name=self.release_name,
             previous=self.state.previous,
             groups_fixed=self.has_released,
-            place=self.place,
-            seal=self.state.ledger,
             series=f"run {self.state.run} ",
         )
 

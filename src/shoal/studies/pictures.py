@@ -6,11 +6,12 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from shoal import __version__
 
 if TYPE_CHECKING:
     from shoal.studies.attackers import Hits
@@ -40,7 +41,7 @@ def saved(study: Any, name: str, drawn: Mapping[str, Callable[[Any, Path], Path]
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / f"{name}.md", folder / f"{name}.json"]
     written[0].write_text(f"{study}\n")
-    made = {"made": date.today().isoformat(), "version": version("shoal")}
+    made = {"made": date.today().isoformat(), "version": __version__}
     written[1].write_text(json.dumps({**made, **study.to_dict()}, indent=1, ensure_ascii=False) + "\n")
     with contextlib.suppress(ImportError):
         written += [draw(study, folder / f"{name}{suffix}.png") for suffix, draw in drawn.items()]
@@ -125,9 +126,9 @@ def sizes_picture(study: Reidentification, path: Path) -> Path:
         if not mine:
             continue
         values = [100 * one.top_1 for one in shown]
-        crowds.errorbar(sizes, values, _ends(shown), fmt="o", color=color, label=f"{mine[0].what}, all known")
+        crowds.errorbar(sizes, values, _ends(shown), fmt="o", color=color, label=f"{mine[0].what}: named")
         crowds.plot(
-            sizes, [100 * (one.bound or 0.0) for one in mine], color=color, ls="--", label="its certified bound"
+            sizes, [100 * (one.bound or 0.0) for one in mine], color=color, ls="--", label=f"{mine[0].what}: certified"
         )
     _line_axes(crowds, "least homes of a crowd", "Inside the crowd")
     for what, color in (*lines, ("crowds", BLUE)):
@@ -138,7 +139,9 @@ def sizes_picture(study: Reidentification, path: Path) -> Path:
     rows.set_ylabel("homes named, %")
     rows.set_ylim(0, 104)
     figure.suptitle(
-        "Filled: named at once; open: among ten. Plain attackers, the best; bars: 95 % intervals", fontsize=10
+        f"{study.homes} homes, {study.days[0]} to {study.days[1]}. Filled: named at once; open: among ten. The best "
+        "plain attacker, in the middle one who knows all but whose row; bars: 95 % intervals",
+        fontsize=10,
     )
     figure.savefig(path, dpi=110)
     return path

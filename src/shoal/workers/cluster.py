@@ -41,7 +41,7 @@ class Cluster(Executor):
     """Workers on Ray, checked to run the same software as the driver before they get any work."""
 
     def __init__(self, address: str, cores: int | None = None) -> None:
-        self.name = address
+        self._address = address
         self._ray = _package()
         self._mine = not self._ray.is_initialized()
         self._wanted = cores
@@ -64,7 +64,7 @@ class Cluster(Executor):
                  errors.LocalRayletDiedError)  # fmt: skip
         self.workers = self._places()
         ahead = self.workers if self._wanted is not None else 2 * self.workers
-        settings = {} if self._mine else {"runtime_env": _environment(self.name)}
+        settings = {} if self._mine else {"runtime_env": _environment(self._address)}
         remote = ray.remote(num_cpus=1, max_retries=0, **settings)(attempt)
         waiting = iter(range(len(tasks)))
         deaths: Counter[int] = Counter()

@@ -35,8 +35,6 @@ class Failure:
 class Executor(ABC):
     """Runs a function over many tasks. Used in a ``with`` statement, which ends its workers."""
 
-    #: As a user writes it.
-    name: str
     #: How many tasks run at the same time.
     workers: int
 

@@ -77,8 +77,6 @@ class _Worker:
 class Processes(Executor):
     """``workers`` processes, started when they are first needed."""
 
-    name = "processes"
-
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._staff: list[_Worker] = []

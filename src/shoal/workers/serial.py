@@ -12,7 +12,6 @@ from shoal.workers.outcome import attempt, settled
 class Serial(Executor):
     """No workers: what a task does to memory and files, it does here."""
 
-    name = "serial"
     workers = 1
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
@@ -27,8 +26,6 @@ class Serial(Executor):
 
 class Auto(Executor):
     """In this process while a run has one shard, whose start costs nothing; in others once it has more."""
-
-    name = "auto"
 
     def __init__(self, others: Executor) -> None:
         self._others = others
