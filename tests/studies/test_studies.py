@@ -19,7 +19,8 @@ from shoal.cli.main import app
 from shoal.studies.attackers import Boosted, Hits, curves, posterior, ranked, scored, weekly
 from shoal.studies.fingerprints import fingerprint
 from shoal.studies.histograms import told_apart, totals
-from shoal.studies.reidentification import INFORMED, OWN, Release, _attacked, _gaussian, _noisy, _raw
+from shoal.studies.publication import Release, gaussian, noisy
+from shoal.studies.reidentification import INFORMED, OWN, _attacked, _raw
 from shoal.studies.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
@@ -130,9 +131,9 @@ def test_a_leak_is_caught_and_a_promise_that_is_kept_is_not(kept: float, caught:
         graph = shoal.crowd_graph(one, size=10, labels=names)
         classes = shoal.GaussianClasses.deterministic(one, labels=names)
         white = shoal.calibrate(classes, graph, method="white", epsilon=1.0, delta=1e-5, scope="table")
-        rows.append(one + kept * (_noisy(white, one, number) - one))
+        rows.append(one + kept * (noisy(white, one, number) - one))
         groups.append(np.asarray(graph.components, dtype=np.int64))
-        likelihoods.append(_gaussian(white, rows[-1], groups[-1]))
+        likelihoods.append(gaussian(white, rows[-1], groups[-1]))
     release = Release("white noise", tuple(rows), tuple(groups), 1.0, 1e-5, 0.0, tuple(likelihoods))
     findings, fewer = _attacked(release, known, 0, False)
     assert fewer == []
