@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples everywhere, and no clock: how busy a machine is says nothing about the code.
+settings.register_profile("shoal", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shoal")
 
 #: Ray puts its workers behind everything else on a machine, here behind the other half of the tests.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
-#: The first worker begins with whole runs, which compile what most tests need; the second with what needs no kernels.
+#: What takes longest, or waits for other processes.
 FIRST = (
     "runs/test_same_everywhere.py",
     "accounting/test_oracle.py",
