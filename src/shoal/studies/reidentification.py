@@ -2,16 +2,18 @@
 
 At several origins, a week apart, everything that might leave is made of the same homes: the readings of the week that
 follows, unprotected forecasts, and releases of them under white noise, the paper's method, crowds and codebooks. The
-attackers (:mod:`shoal.studies.fingerprints`) learn from other homes at other origins than those they are judged on.
-Two questions are put: which of all rows is the home's, and, told who is in its crowd, which row of the crowd is. The
-second is what a certificate bounds.
+attackers (:mod:`shoal.studies.attackers`) know the weeks before the origin of one home: what they are like, and what
+one would forecast from them. They learn from other homes at other origins than those they are judged on. One more knows
+every forecast and the mechanism. Two questions are put: which of all rows is the home's, and, told who is in its crowd,
+which row of the crowd is. The second is what a certificate bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,39 +22,30 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting.risk import named_in_group
-from shoal.classes import GaussianClasses
-from shoal.codebooks.codebook import codebook
-from shoal.designs.calibration import calibrate
-from shoal.designs.design import design
 from shoal.errors import InputError
-from shoal.mechanism import Mechanism
 from shoal.meters.forecast import forecast
-from shoal.meters.neighborhoods import crowd_graph
+from shoal.meters.quality import Readings
 from shoal.meters.window import as_readings, cut
-from shoal.studies.fingerprints import FOLDS, Boosted, Expectation, Hits, fingerprint, nearest, ranked, within_metric
-from shoal.studies.pictures import reidentification_picture, saved
+from shoal.studies.attackers import Boosted, Comparison, Hits, curves, posterior, ranked, scored, weekly
+from shoal.studies.fingerprints import fingerprint
+from shoal.studies.pictures import reidentification_picture, saved, sizes_picture
+from shoal.studies.publication import Release, releases, shown
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
 DAY = timedelta(days=1)
 #: Least share of a home's readings that must be there.
 OBSERVED = 0.95
-#: Sizes of crowds beside the one that is asked for, and weeks known beside one.
-SIZES, WEEKS = (5, 20, 40), (2, 3)
+#: Sizes of crowds beside the one that is asked for; weeks known beside one; rows of tables beside all.
+SIZES, WEEKS, ROWS = (5, 20, 40), (2, 4), (10, 30, 100, 300)
 #: Crowds above it are released as their own curve only: codebooks of so many labels take minutes.
 BOOKS = 12
-
-
-@dataclass(frozen=True)
-class Release:
-    """What left at all origins: rows (homes, k) of each, where homes hide, and what is promised of it."""
-
-    name: str
-    rows: tuple[FloatArray, ...]
-    groups: tuple[NDArray[np.int64], ...] | None = None
-    epsilon: float = 0.0
-    delta: float = 0.0
-    rmse: float = 0.0
+#: How often homes are cut into those an attacker learns from and those it is judged on.
+FOLDS = 4
+#: Attackers by name.
+OWN, EXPECTED = "own forecast, one covariance", "expected curve, one covariance"
+FEATURES, PROFILE = "features, one covariance", "nearest profile"
+LEARNED, INFORMED = "gradient boosting on pairs", "knows all forecasts and the mechanism"
 
 
 @dataclass(frozen=True)
@@ -67,6 +60,7 @@ class Finding:
     rmse: float
     crowd: int | None = None
     weeks: int = 1
+    rows: int | None = None  #: of the table, where not all are in it
 
     @property
     def exceeds(self) -> bool:
@@ -79,57 +73,61 @@ class Reidentification:
     """All findings of a study."""
 
     homes: int
+    days: tuple[str, str]  #: the first and the last day of the readings
     origins: tuple[str, ...]
     epsilon: float
     delta: float
     crowd: int
     findings: tuple[Finding, ...]
+    by_rows: tuple[Finding, ...]
     by_size: tuple[Finding, ...]
     by_weeks: tuple[Finding, ...]
 
     @property
     def exceeded(self) -> tuple[Finding, ...]:
         """Findings above what is certified; there must be none."""
-        return tuple(one for one in (*self.findings, *self.by_size) if one.exceeds)
+        return tuple(one for one in (*self.findings, *self.by_size, *self.by_weeks) if one.exceeds)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.homes} homes, {len(self.origins)} origins from {self.origins[0]} to {self.origins[-1]}; chance "
-            f"{1 / self.homes:.2%} among all rows, about {1 / self.crowd:.0%} inside a crowd of {self.crowd}.",
-            "",
-            "| what leaves | attacker | named at once (95 % interval) | among ten | inside the crowd | certified | "
-            "error, kW |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
-        ]
-        for one in self.findings:
-            inside = "" if one.inside is None else _share(one.inside.top_1, one.inside.top_1_interval)
-            bound = "none" if one.bound is None else f"≤ {one.bound:.1%}"
-            lines.append(
-                f"| {one.what} | {one.attacker} | {_share(one.everywhere.top_1, one.everywhere.top_1_interval)} | "
-                f"{one.everywhere.top_10:.1%} | {inside} | {bound} | {one.rmse:.3f} |"
-            )
-        lines += ["", "| crowd | what leaves | inside the crowd (95 % interval) | certified | error, kW |"]
-        lines.append("| --- | --- | --- | --- | --- |")
-        for one in self.by_size:
-            assert one.inside is not None
-            share = _share(one.inside.top_1, one.inside.top_1_interval)
-            lines.append(f"| {one.crowd} | {one.what} | {share} | ≤ {one.bound:.1%} | {one.rmse:.3f} |")
-        lines += [
-            "",
-            "| weeks known | named at once in raw readings (95 % interval) | among ten |",
-            "| --- | --- | --- |",
-        ]
-        for one in self.by_weeks:
-            share = _share(one.everywhere.top_1, one.everywhere.top_1_interval)
-            lines.append(f"| {one.weeks} | {share} | {one.everywhere.top_10:.1%} |")
-        return "\n".join(lines)
+        head = (
+            f"{self.homes} homes, {self.days[0]} to {self.days[1]}, {len(self.origins)} origins; chance "
+            f"{1 / self.homes:.2%} among all rows, about {1 / self.crowd:.0%} inside a crowd of {self.crowd}."
+        )
+        ends = "inside the crowd | certified | error, kW"
+        return "\n\n".join(
+            [
+                head,
+                _table(
+                    f"what leaves | attacker | named at once (95 % interval) | among ten (95 % interval) | {ends}",
+                    ([one.what, one.attacker, *_named(one), *_hidden(one)] for one in self.findings),
+                ),
+                _table(
+                    "rows of the table | what leaves | attacker | named at once (95 % interval) | "
+                    "among ten (95 % interval)",
+                    ([str(one.rows or self.homes), one.what, one.attacker, *_named(one)] for one in self.by_rows),
+                ),
+                _table(
+                    "crowd | what leaves | attacker | named at once (95 % interval) | among ten (95 % interval) | "
+                    f"{ends}",
+                    ([str(one.crowd), one.what, one.attacker, *_named(one), *_hidden(one)] for one in self.by_size),
+                ),
+                _table(
+                    "weeks known | what leaves | attacker | named at once (95 % interval) | "
+                    "among ten (95 % interval) | inside the crowd | certified",
+                    (
+                        [str(one.weeks), one.what, one.attacker, *_named(one), *_hidden(one)[:2]]
+                        for one in self.by_weeks
+                    ),
+                ),
+            ]
+        )
 
     def save(self, out: str | Path) -> list[Path]:
-        """Write the table, the numbers and, where matplotlib is there, the picture; returns the files."""
-        return saved(self, "reidentify", reidentification_picture, out)
+        """Write the tables, the numbers and, where matplotlib is there, the pictures; returns the files."""
+        return saved(self, "reidentify", {"": reidentification_picture, "-sizes": sizes_picture}, out)
 
 
 def reidentify(
@@ -172,58 +170,84 @@ def reidentify(
     crowd = validation.count(at_least=2, crowd=crowd)
     tell = progress or (lambda text, share: None)
     tell("reading weeks", 0.0)
-    names, weeks, starts = _weeks(readings, train_days)
+    own = as_readings(readings)
+    names, weeks, starts = _weeks(own)
     if len(names) < 2 * crowd:
         raise InputError(f"readings: {len(names)} homes with complete weeks, which is too few for crowds of {crowd}")
-    prints = np.stack([fingerprint(week, weekend) for week, weekend in weeks], axis=1)
+    printed = [fingerprint(week, weekend) for week, weekend in weeks]
+    prints, ends = np.stack([one for one, _ in printed], axis=1), printed[0][1]
     first = -(-train_days // 7)
     judged = list(range(max(first, len(weeks) - origins), len(weeks)))
     if len(judged) < 2:
         raise InputError("readings: two origins are needed, after the days of training; give more weeks")
-    power = []
-    for number, week in enumerate(judged):
-        tell("forecasting", 0.05 + 0.2 * number / len(judged))
-        made = forecast(
-            readings, order=order, train_days=train_days, horizon=horizon, season="day", origin=starts[week]
-        )
-        row = {name: i for i, name in enumerate(made.households)}
-        missing = [name for name in names if name not in row]
-        if missing:
-            raise InputError(f"readings: {len(missing)} home(s) have no forecast at one of the origins; leave them out")
-        power.append(made.power[[row[name] for name in names]])
-    known = tuple(prints[:, week - 1] for week in judged)
-    every = _releases(names, power, crowd, epsilon, delta, book_epsilon, seed)
-    findings = [_raw(prints, judged, 1, seed)]
+
+    def forecasts(at: Sequence[int], days: int, share: float) -> list[FloatArray]:
+        """(homes, k) kW at every origin, learned from so many days before it."""
+        found = []
+        for number, week in enumerate(at):
+            tell(f"forecasting from {days} days", share + 0.2 * number / len(at))
+            made = forecast(own, order=order, train_days=days, horizon=horizon, season="day", origin=starts[week])
+            row = {name: i for i, name in enumerate(made.households)}
+            missing = sum(name not in row for name in names)
+            if missing:
+                raise InputError(f"readings: {missing} home(s) have no forecast at one of the origins; leave them out")
+            found.append(made.power[[row[name] for name in names]])
+        return found
+
+    def knowledge(at: Sequence[int], count: int, share: float) -> list[FloatArray]:
+        """(homes, f + k) what so many weeks before each origin say: fingerprints, and what one would forecast."""
+        enough = 7 * count >= train_days
+        curve = [power[judged.index(week)] for week in at] if enough else forecasts(at, 7 * count, share)
+        prints_of = [prints[:, week - count : week].mean(axis=1) for week in at]
+        return [np.concatenate([one, shown(c)], axis=1) for one, c in zip(prints_of, curve, strict=True)]
+
+    power = forecasts(judged, train_days, 0.05)
+    known = knowledge(judged, 1, 0.25)
+    every = releases(names, power, crowd, epsilon, delta, book_epsilon, seed)
+    findings, by_rows = _raw(prints, ends, judged, 1, seed, learned)
     for number, release in enumerate(every):
-        tell(f"attacking {release.name}", 0.3 + 0.5 * number / len(every))
-        findings += _attacked(release, known, seed, learned)
+        tell(f"attacking {release.name}", 0.45 + 0.2 * number / len(every))
+        found, fewer = _attacked(release, known, seed, learned)
+        findings += found
+        by_rows += fewer
     by_size = []
-    for size in (*SIZES, crowd):
+    for size in sorted({*SIZES, crowd}):
         if 2 * size > len(names):
             continue
-        tell(f"crowds of {size}", 0.85)
+        tell(f"crowds of {size}", 0.7)
         ways = ("crowds", "codebooks") if size <= BOOKS else ("crowds",)
-        for release in _releases(names, power, size, epsilon, delta, book_epsilon, seed, only=ways):
-            (found,) = _attacked(release, known, seed, False)
-            by_size.append(Finding(**{**vars(found), "crowd": size}))
-    by_weeks = [_raw(prints, judged, weeks, seed) for weeks in (1, *WEEKS) if judged[0] >= weeks]
+        for release in releases(names, power, size, epsilon, delta, book_epsilon, seed, only=ways):
+            by_size += [replace(one, crowd=size) for one in _strongest(_attacked(release, known, seed, False)[0])]
+    by_weeks = []
+    reach = [count for count in (1, *WEEKS) if sum(week >= count for week in judged) >= 2]
+    late = [number for number, week in enumerate(judged) if week >= reach[-1]]
+    for count in reach:
+        tell(f"{count} week(s) known", 0.85)
+        at = [judged[number] for number in late]
+        more = [known[number] for number in late] if count == 1 else knowledge(at, count, 0.85)
+        found = _raw(prints, ends, at, count, seed, learned)[0]
+        by_weeks += _strongest(found)
+        for release in every:
+            found = _strongest(_attacked(release.at(late), more, seed, learned and release.groups is None)[0])
+            by_weeks += [replace(one, weeks=count) for one in found if one.attacker != INFORMED]
     return Reidentification(
         len(names),
+        (starts[0].date().isoformat(), (starts[-1] + timedelta(days=6)).date().isoformat()),
         tuple(starts[week].isoformat() for week in judged),
         epsilon,
         delta,
         crowd,
         tuple(findings),
-        tuple(sorted(by_size, key=lambda one: (one.crowd or 0, one.what))),
+        tuple(by_rows),
+        tuple(by_size),
         tuple(by_weeks),
     )
 
 
 def _weeks(
-    readings: Any, train_days: int
+    own: Readings,
 ) -> tuple[tuple[str, ...], list[tuple[FloatArray, NDArray[np.bool_]]], list[datetime]]:
     """Homes with nearly all readings, their weeks (n, 7, steps a day) with weekends, and when the weeks begin."""
-    own = as_readings(readings)
     stamps: Any = own.frame["timestamp"]
     begin = stamps.min()
     steps = DAY // own.step
@@ -254,124 +278,98 @@ def _filled(kw: FloatArray, steps: int) -> FloatArray:
     return np.where(np.isfinite(kw), kw, usual)
 
 
-def _raw(prints: FloatArray, judged: Sequence[int], weeks: int, seed: int) -> Finding:
-    """The plain matcher on the readings of the week that follows."""
-    first, ten = [], []
+def _raw(
+    prints: FloatArray, ends: Sequence[int], judged: Sequence[int], weeks: int, seed: int, learned: bool
+) -> tuple[list[Finding], list[Finding]]:
+    """Attackers on the readings of the week that follows, among all rows and among fewer.
+
+    They learn from other homes, for each other week from the weeks next to it, the judged one never among them.
+    """
+    n, count = len(prints), prints.shape[1]
+    scores: dict[str, list[FloatArray]] = {}
     for week in judged:
         known = prints[:, week - weeks : week].mean(axis=1)
-        scores = np.empty((len(prints), len(prints)))
-        for fold in _folds(len(prints), seed):
-            others = np.setdiff1d(np.arange(len(prints)), fold)
-            elsewhere = [w for w in range(prints.shape[1]) if w != week]
-            metric = within_metric(prints[others][:, elsewhere])
-            scores[fold] = nearest(known[fold], prints[:, week], metric)
-        one, some = ranked(scores)
-        first.append(one)
-        ten.append(some)
-    hits = Hits.of(np.concatenate(first), np.concatenate(ten))
-    return Finding("raw readings", "features, one covariance", hits, None, None, 0.0, weeks=weeks)
-
-
-def _releases(
-    names: Sequence[str],
-    power: Sequence[FloatArray],
-    crowd: int,
-    epsilon: float,
-    delta: float,
-    book_epsilon: float,
-    seed: int,
-    only: Sequence[str] = (),
-) -> list[Release]:
-    """Everything that might leave at every origin."""
-    found: dict[str, list[tuple[FloatArray, NDArray[np.int64]]]] = {}
-    promise: dict[str, tuple[float, float]] = {}
-    draw = np.random.default_rng(seed)
-    for number, answers in enumerate(power):
-        graph = crowd_graph(answers, size=crowd, labels=list(names))
-        groups = np.asarray(graph.components, dtype=np.int64)
-        classes = GaussianClasses.deterministic(answers, labels=list(names))
-
-        def put(name: str, rows: FloatArray, e: float, d: float, groups: NDArray[np.int64] = groups) -> None:
-            found.setdefault(name, []).append((rows, groups))
-            promise[name] = (e, max(d, promise.get(name, (0.0, 0.0))[1]))
-
-        if not only:
-            white = calibrate(classes, graph, method="white", epsilon=epsilon, delta=delta, scope="table")
-            put("white noise", _noisy(white, answers, seed + number), epsilon, delta)
-            paper = design(classes, graph, "paper", epsilon=epsilon, rho=float(white.rho.max()), scope="table")
-            put("the paper's method", _noisy(paper, answers, seed + number), epsilon, paper.certificate.delta_upper)
-        if not only or "crowds" in only:
-            mean = calibrate(classes, graph, method="mean", epsilon=epsilon, delta=delta, scope="table")
-            put("crowds", mean.output.means, 0.0, mean.certified("table").delta_upper)
-        if not only or "codebooks" in only:
-            book = codebook(answers, graph, epsilon=book_epsilon, scope="table")
-            rows = np.stack([book.curves(n)[draw.choice(len(book.probabilities(n)), p=_odds(book, n))] for n in names])
-            put(f"codebooks, ε = {book_epsilon:g}", rows, book_epsilon, 0.0)
-    plain = [] if only else [Release("unprotected forecasts", tuple(np.log(np.maximum(p, 1e-3)) for p in power))]
-    for name, made in found.items():
-        off = np.concatenate([rows - answers for (rows, _), answers in zip(made, power, strict=True)])
-        positive = name not in ("white noise", "the paper's method")
-        shown = tuple(np.log(np.maximum(r, 1e-3)) if positive else r for r, _ in made)
-        e, d = promise[name]
-        plain.append(Release(name, shown, tuple(g for _, g in made), e, d, float(np.sqrt((off**2).mean()))))
-    return plain
-
-
-def _odds(book: Any, name: str) -> FloatArray:
-    odds: FloatArray = book.probabilities(name)
-    shares: FloatArray = odds / odds.sum()
-    return shares
-
-
-def _noisy(mechanism: Mechanism, answers: FloatArray, seed: int) -> FloatArray:
-    """Answers with seeded noise, label by label."""
-    draws = np.random.default_rng(seed).integers(0, 2**31, len(answers))
-    rows = [
-        np.asarray(mechanism.sample(answer, name, seed=int(number)))
-        for answer, name, number in zip(answers, mechanism.classes.labels, draws, strict=True)
-    ]
-    return np.stack(rows)
-
-
-def _attacked(release: Release, known: Sequence[FloatArray], seed: int, learned: bool) -> list[Finding]:
-    """Every attacker on a release: all rows, and those of the home's own crowd."""
-    n, origins = len(known[0]), range(len(known))
-    attackers: list[tuple[str, bool]] = [("expected curve, one covariance", False)]
-    if learned:
-        attackers.append(("gradient boosting on pairs", True))
-    findings = []
-    for name, boosted in attackers:
-        scores = [np.empty((n, n)) for _ in origins]
         for fold in _folds(n, seed):
             others = np.setdiff1d(np.arange(n), fold)
-            for judged in origins:
-                elsewhere = [o for o in origins if o != judged]
-                prints = np.concatenate([known[o][others] for o in elsewhere])
-                curves = np.concatenate([release.rows[o][others] for o in elsewhere])
-                plain = Expectation.learned(prints, curves)
-                attacker = Boosted(plain, seed).learned(prints, curves) if boosted else plain
-                scores[judged][fold] = attacker.scores(known[judged][fold], release.rows[judged])
-        first, ten = zip(*(ranked(one) for one in scores), strict=True)
-        everywhere = Hits.of(np.concatenate(first), np.concatenate(ten))
+            tables = []
+            for later in (w for w in range(count) if w != week):
+                apart = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, week)), count, 0)
+                near = np.argsort(apart, kind="stable")[:weeks]
+                tables.append((prints[others][:, near].mean(axis=1), prints[others, later]))
+            plain = weekly(tables, ends)
+            attackers: dict[str, Comparison | Boosted] = dict(zip((FEATURES, PROFILE), plain, strict=False))
+            if learned:
+                attackers[LEARNED] = Boosted(partial(weekly, ends=ends), seed).learned(tables)
+            for name, attacker in attackers.items():
+                one = scores.setdefault(name, [])
+                if len(one) <= judged.index(week):
+                    one.append(np.empty((n, n)))
+                one[-1][fold] = scored(attacker, known[fold], prints[:, week])
+    return _found(Release("raw readings", tuple(prints[:, week] for week in judged)), scores, weeks)
+
+
+def _attacked(
+    release: Release, known: Sequence[FloatArray], seed: int, learned: bool
+) -> tuple[list[Finding], list[Finding]]:
+    """Every attacker on a release: all rows, those of the home's own crowd, and tables of fewer rows."""
+    n, origins = len(known[0]), range(len(known))
+    scores: dict[str, list[FloatArray]] = {}
+    for judged in origins:
+        elsewhere = [o for o in origins if o != judged]
+        for fold in _folds(n, seed):
+            others = np.setdiff1d(np.arange(n), fold)
+            tables = [(known[o][others], release.rows[o][others]) for o in elsewhere]
+            attackers: dict[str, Comparison | Boosted] = dict(zip((OWN, EXPECTED), curves(tables), strict=True))
+            if learned:
+                attackers[LEARNED] = Boosted(curves, seed).learned(tables)
+            for name, attacker in attackers.items():
+                one = scores.setdefault(name, [])
+                if len(one) <= judged:
+                    one.append(np.empty((n, n)))
+                one[-1][fold] = scored(attacker, known[judged][fold], release.rows[judged])
+    if release.groups is not None and release.likelihoods is not None:
+        scores[INFORMED] = [_informed(*pair) for pair in zip(release.groups, release.likelihoods, strict=True)]
+    return _found(release, scores, 1)
+
+
+def _informed(groups: NDArray[np.int64], likelihood: FloatArray) -> FloatArray:
+    found = np.full(likelihood.shape, -np.inf)
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
+        found[np.ix_(members, members)] = posterior(likelihood[np.ix_(members, members)])
+    return found
+
+
+def _found(
+    release: Release, scores: Mapping[str, Sequence[FloatArray]], weeks: int
+) -> tuple[list[Finding], list[Finding]]:
+    """What every attacker's scores at all origins come to; of what is not protected, in tables of fewer rows too."""
+
+    def hits(every: Sequence[FloatArray], rows: int | None = None) -> Hits:
+        return Hits.of(*(np.stack(part) for part in zip(*(ranked(one, rows) for one in every), strict=True)))
+
+    whole = []
+    for name, every in scores.items():
         inside, bound = None, None
         if release.groups is not None:
-            inside, bound = _inside(release, scores)
-        findings.append(Finding(release.name, name, everywhere, inside, bound, release.rmse))
-    return findings
+            same = [groups[:, None] == groups[None] for groups in release.groups]
+            inside = hits([np.where(one, score, -np.inf) for one, score in zip(same, every, strict=True)])
+            sizes = np.stack([one.sum(axis=1) for one in same])
+            bound = float(np.mean([named_in_group(int(m), release.epsilon, release.delta) for m in sizes.ravel()]))
+        whole.append(Finding(release.name, name, hits(every), inside, bound, release.rmse, weeks=weeks))
+    fewer = []
+    for one in _strongest(whole) if release.groups is None else []:
+        every = scores[one.attacker]
+        fewer += [replace(one, everywhere=hits(every, m), rows=m) for m in ROWS if m < len(every[0])]
+        fewer.append(one)
+    return whole, fewer
 
 
-def _inside(release: Release, scores: Sequence[FloatArray]) -> tuple[Hits, float]:
-    """Told who is in its crowd: hits among the crowd's rows, and the mean of what is certified for each home."""
-    assert release.groups is not None
-    first, ten, bounds = [], [], []
-    for groups, one in zip(release.groups, scores, strict=True):
-        same = groups[:, None] == groups[None]
-        hits, some = ranked(np.where(same, one, -np.inf))
-        first.append(hits)
-        ten.append(some)
-        sizes = same.sum(axis=1)
-        bounds.append([named_in_group(int(m), release.epsilon, release.delta) for m in sizes])
-    return Hits.of(np.concatenate(first), np.concatenate(ten)), float(np.mean(np.concatenate(bounds)))
+def _strongest(findings: Sequence[Finding]) -> list[Finding]:
+    """The plain attacker who names most, the learned one, and whoever knows everything."""
+    plain = [one for one in findings if one.attacker not in (LEARNED, INFORMED)]
+    rest = [one for one in findings if one.attacker in (LEARNED, INFORMED)]
+    return [max(plain, key=lambda one: one.everywhere.top_1), *rest]
 
 
 def _folds(n: int, seed: int) -> list[NDArray[np.int64]]:
@@ -380,3 +378,19 @@ def _folds(n: int, seed: int) -> list[NDArray[np.int64]]:
 
 def _share(value: float, interval: tuple[float, float]) -> str:
     return f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
+
+
+def _named(one: Finding) -> list[str]:
+    hits = one.everywhere
+    return [_share(hits.top_1, hits.top_1_interval), _share(hits.top_10, hits.top_10_interval)]
+
+
+def _hidden(one: Finding) -> list[str]:
+    if one.inside is None or one.bound is None:
+        return ["", "none", f"{one.rmse:.3f}"]
+    return [_share(one.inside.top_1, one.inside.top_1_interval), f"≤ {one.bound:.1%}", f"{one.rmse:.3f}"]
+
+
+def _table(heads: str, rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {heads} |", "| " + " | ".join("---" for _ in heads.split(" | ")) + " |"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])

@@ -7,53 +7,63 @@ totals over D days of a group with member i are N((M + mᵢ) 1, (V + vᵢ) R), M
 of the best test between members i and j follow exactly from these laws; R drops out of all but the mean, which counts
 as 1ᵀR⁻¹1 independent days.
 
-Beside it, what a certified total costs: the members and the home that may take a place are one crowd, and what leaves
-is the total with the crowd's mean for whoever is left out. It is the same whoever that is.
-
 What is varied: days as if independent, or correlated as they are; the part of a day that all homes share, weather above
-all, known to the attacker or not; the share rule enforced or not. Groups and homes are drawn again and again, and
-intervals are quantiles over draws: they hold for homes like these.
+all, known to the attacker or not (unknown, it hides: all homes vary together, by (M + mᵢ)² times its variance);
+Gaussian days, or days as likely as they were seen; the share rule enforced or not. The 90 % range is over drawn groups.
+The 95 % interval of their median is over resampled homes, of which groups are drawn anew.
+
+Beside it, what a certified total costs: the members and the home that may take a place are one crowd, any of which may
+be the one left out. Either the total leaves with the crowd's mean in that one's place, the same whoever it is, or with
+Gaussian noise for the largest difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import date, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 
 from shoal import validation
-from shoal.accounting.curve import privacy_curve
+from shoal.accounting.curve import edge_brackets
+from shoal.accounting.deterministic import analytic_sigma
 from shoal.accounting.tradeoff import tpr_at_fpr
 from shoal.classes import GaussianClasses
 from shoal.errors import InputError
 from shoal.graph import NeighborGraph
 from shoal.meters.window import as_readings, cut
+from shoal.studies.histograms import told_apart, totals
 from shoal.studies.pictures import rule_picture, saved
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
-#: Assumptions about days: name -> (correlated, what all homes share is known to the attacker).
-VIEWS = {
-    "days correlated, weather known": (True, True),
-    "days correlated, weather unknown": (True, False),
-    "days independent, weather known": (False, True),
-}
+#: Assumptions about days; the first is what is drawn.
+CORRELATED, UNKNOWN, INDEPENDENT, METERED = VIEWS = (
+    "days correlated, weather known",
+    "days correlated, weather unknown",
+    "days independent, weather known",
+    "days independent as metered, weather known",
+)
 #: The other members of a group, and the two homes of which one is its last member.
 Group = tuple[NDArray[np.int64], int, int]
-#: Days above which fewer groups are drawn: laws of so many days take long.
-LONG = 60
+Drawn = tuple["Population", Sequence[Group]]
 #: Tries to draw a group that keeps the share rule.
 TRIES = 200
+#: False alarms of the test whose power is stated.
+FPR = 0.01
+#: Of a resampled population so many times fewer groups are drawn.
+FEWER = 4
 
 
 @dataclass(frozen=True)
 class Priced:
-    """One rule at one length: medians over draws of groups and exchanged members, with 90 % intervals."""
+    """One rule at one length: medians over groups, their 95 % intervals, and the range of 90 % of groups."""
 
     members: int
     share: float | None
@@ -61,50 +71,76 @@ class Priced:
     view: str
     delta: float
     delta_interval: tuple[float, float]
+    delta_range: tuple[float, float]
     tpr: float
     tpr_interval: tuple[float, float]
+    tpr_range: tuple[float, float]
     draws: int
-    error: float  #: of the certified total, in percent of it
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Root mean square error of certified daily totals in percent of them: medians over groups, 90 % of groups."""
+
+    members: int
+    share: float | None
+    days: int
+    mean: float  #: the crowd's mean for whoever is left out: δ = 0
+    mean_range: tuple[float, float]
+    noise: float  #: Gaussian noise at (ε, δ)
+    noise_range: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class RuleStudy:
-    """The rule as a release, by size of groups, days and assumptions."""
+    """The rule as a release, by size of groups, days and assumptions, and what certified totals cost."""
 
     homes: int
+    days: tuple[str, str]  #: the first and the last day of the readings
     seen_days: int
     correlation: float  #: between a day and the next, of a home's own part
     epsilon: float
     target: float
     rows: tuple[Priced, ...]
+    costs: tuple[Cost, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.homes} homes, {self.seen_days} days; a day and the next correlate by {self.correlation:.2f} "
-            f"(median over homes). δ at ε = {self.epsilon:g} and power at 1 % false alarms of the best test of who the "
-            "last member is; medians over draws (90 % of draws). The last column is the root mean square error of the "
-            f"same daily totals where that cannot be told, so at any (ε, δ), ({self.epsilon:g}, {self.target:g}) too; "
-            "in percent of the total.",
-            "",
-            "| members | largest share | days | assumption | δ | named at 1 % false alarms | certified, error |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
-        ]
-        for row in self.rows:
-            rule = "any" if row.share is None else f"{row.share:.0%}"
-            low, high = row.delta_interval
-            few, many = row.tpr_interval
-            lines.append(
-                f"| {row.members} | {rule} | {row.days} | {row.view} | {row.delta:.2g} ({low:.2g} to {high:.2g}) | "
-                f"{row.tpr:.1%} ({few:.1%} to {many:.1%}) | {row.error:.2g} % |"
-            )
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                f"{self.homes} homes, {self.days[0]} to {self.days[1]}; a day and the next correlate by "
+                f"{self.correlation:.2f} (median over homes). δ at ε = {self.epsilon:g} and power at {FPR:.0%} false "
+                "alarms of the best test of who the last member is: medians over groups (95 % interval, homes and "
+                "groups resampled), and where 90 % of groups lie.",
+                "",
+                "| members | largest share | days | assumption | δ | 90 % of groups | told at 1 % false alarms | "
+                "90 % of groups |",
+                "| --- | --- | --- | --- | --- | --- | --- | --- |",
+                *(
+                    f"| {row.members} | {_limit(row.share)} | {row.days} | {row.view} | {row.delta:.2g} "
+                    f"({_small(row.delta_interval)}) | {_small(row.delta_range)} | {row.tpr:.1%} "
+                    f"({_percent(row.tpr_interval)}) | {_percent(row.tpr_range)} |"
+                    for row in self.rows
+                ),
+                "",
+                "Certified daily totals, root mean square error in percent of the total: the crowd's mean in place of "
+                f"whoever is left out (δ = 0), and Gaussian noise at ({self.epsilon:g}, {self.target:g}).",
+                "",
+                "| members | largest share | days | crowd's mean | 90 % of groups | noise | 90 % of groups |",
+                "| --- | --- | --- | --- | --- | --- | --- |",
+                *(
+                    f"| {one.members} | {_limit(one.share)} | {one.days} | {_plain(one.mean)} % | "
+                    f"{_span(one.mean_range)} | {_plain(one.noise)} % | {_span(one.noise_range)} |"
+                    for one in self.costs
+                ),
+            ]
+        )
 
     def save(self, out: str | Path) -> list[Path]:
-        """Write the table and the numbers, and the picture where matplotlib is there."""
-        return saved(self, "rule", rule_picture, out)
+        """Write the tables and the numbers, and the picture where matplotlib is there."""
+        return saved(self, "rule", {"": rule_picture}, out)
 
 
 def price_rule(
@@ -116,6 +152,7 @@ def price_rule(
     epsilon: float = 1.0,
     delta: float = 1e-5,
     draws: int = 100,
+    resamples: int = 40,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> RuleStudy:
@@ -126,53 +163,150 @@ def price_rule(
         members: sizes of groups.
         share: the largest share of the group's total that one member may have.
         days: lengths of what is released.
-        epsilon, delta: ε at which δ is stated; both for what the certified total costs.
+        epsilon, delta: ε at which δ is stated; both for what a certified total costs.
         draws: groups, each with one member exchanged for another home.
+        resamples: populations of homes drawn with replacement for the intervals, a quarter as many groups of each.
         seed: of the draws.
         progress: called with what is happening and the share that is done.
 
     Returns:
-        The study; ``print`` shows it as a table, ``save`` writes it.
+        The study; ``print`` shows it as tables, ``save`` writes it.
 
     >>> import shoal
     >>> readings = shoal.simulate_meters(30, 21, step_minutes=60)
-    >>> study = shoal.price_rule(readings, members=[5], days=[1, 30], draws=10)
-    >>> [row.days for row in study.rows if row.share is None and "weather known" in row.view]
-    [1, 1, 30, 30]
+    >>> study = shoal.price_rule(readings, members=[5], days=[1, 30], draws=4, resamples=2)
+    >>> [row.days for row in study.rows if row.share is None and "independent, weather known" in row.view]
+    [1, 30]
     """
     sizes = [validation.count(at_least=2, members=one) for one in members]
     lengths = [validation.count(days=one) for one in days]
     share = validation.probability(share=share, above_zero=True)
-    draws = validation.count(draws=draws)
+    draws, resamples = validation.count(draws=draws), validation.count(at_least=2, resamples=resamples)
+    epsilon, delta = validation.non_negative(epsilon=epsilon), validation.probability(delta=delta, above_zero=True)
     tell = progress or (lambda text, part: None)
-    kwh = _days(readings)
+    kwh, first = _days(readings)
     homes, seen = kwh.shape
     if homes <= min(sizes):
         raise InputError(f"readings: {homes} homes with complete days, which is too few for groups of {min(sizes)}")
-    means = kwh.mean(axis=1)
-    common = kwh.mean(axis=0) / kwh.mean()
-    own = kwh - means[:, None] * common[None]  # what is left when the part that all share is known
     draw = np.random.default_rng(seed)
+    whole = Population(kwh, np.ones(homes))
+    resampled = [Population(kwh, draw.multinomial(homes, np.full(homes, 1 / homes))) for _ in range(resamples)]
     rows: list[Priced] = []
+    costs: list[Cost] = []
     sizes = [size for size in sizes if size < homes]
-    total = len(sizes) * len(lengths) * 2 * len(VIEWS)
-    for size in sizes:
+    for number, size in enumerate(sizes):
         for limit in (None, share):
-            every = _groups(means, size, limit, draws, draw)
-            if not every:  # no group of so few can keep the rule
+            groups = whole.groups(size, limit, draws, draw)
+            if not groups:  # no group of so few can keep the rule
                 continue
+            again = [(one, one.groups(size, limit, -(-draws // FEWER), draw)) for one in resampled]
+            again = [(one, drawn) for one, drawn in again if drawn]
             for length in lengths:
-                groups = every if length <= LONG else every[: -(-len(every) // 5)]
-                for view, (correlated, weather_known) in VIEWS.items():
-                    tell(f"groups of {size}, {length} day(s)", len(rows) / total)
-                    left = own if weather_known else kwh - means[:, None]
-                    correlation = _correlation(left) if correlated else 0.0
-                    rows.append(_priced(means, left, groups, size, limit, length, view, correlation, epsilon))
-    return RuleStudy(homes, seen, _correlation(own), epsilon, delta, tuple(rows))
+                tell(f"groups of {size}, {length} day(s)", number / len(sizes))
+                costs.append(_cost(kwh, groups, size, limit, length, epsilon, delta))
+                for view in VIEWS:
+                    (deltas, powers), *others = _told([(whole, groups), *again], view, length, epsilon)
+                    medians = [[np.median(part) for part in both] for both in zip(*others, strict=True)]
+                    told, power = (
+                        (float(np.median(one)), _quantiles(other, 0.95), _quantiles(one, 0.9))
+                        for one, other in zip((deltas, powers), medians, strict=True)
+                    )
+                    rows.append(Priced(size, limit, length, view, *told, *power, len(groups)))
+    dates = (first, _later(first, seen - 1))
+    return RuleStudy(homes, dates, seen, whole.correlations[0], epsilon, delta, tuple(rows), tuple(costs))
 
 
-def _days(readings: Any) -> FloatArray:
-    """(homes, days) kWh of whole days, homes with a missing reading left out."""
+@dataclass(frozen=True)
+class Population:
+    """(homes, days) kWh, each home as often as ``counts`` says: its own part of a day and what all homes share."""
+
+    kwh: FloatArray
+    counts: NDArray[Any]
+
+    @cached_property
+    def means(self) -> FloatArray:
+        return np.asarray(self.kwh.mean(axis=1))
+
+    @cached_property
+    def shared(self) -> FloatArray:
+        """(days,) the factor by which a day is above or below the mean for all homes together."""
+        return np.asarray(self.counts @ self.kwh / (self.counts @ self.means))
+
+    @cached_property
+    def own(self) -> FloatArray:
+        """What is left of a home's days when what all share is known."""
+        return np.asarray(self.kwh - self.means[:, None] * self.shared)
+
+    @cached_property
+    def variances(self) -> FloatArray:
+        return np.asarray(self.own.var(axis=1, ddof=1))
+
+    @cached_property
+    def correlations(self) -> tuple[float, float]:
+        """Between a day and the next: of homes' own parts, the median, and of what all share."""
+        homes = np.repeat(np.arange(len(self.kwh)), self.counts.astype(np.int64))
+        return float(np.median(_next_day(self.own[homes]))), float(_next_day(self.shared[None])[0])
+
+    def groups(self, size: int, limit: float | None, draws: int, draw: np.random.Generator) -> list[Group]:
+        """Others of a group, and the two homes of which one is its last member; both keep the share rule."""
+        found: list[Group] = []
+        odds, means = self.counts / self.counts.sum(), self.means
+        if (self.counts > 0).sum() <= size:
+            return found
+        for _ in range(draws):
+            for _ in range(TRIES):
+                chosen = draw.choice(len(means), size + 1, replace=False, p=odds)
+                others, i, j = chosen[:-2], int(chosen[-2]), int(chosen[-1])
+                largest = max(max(means[others].max(), means[k]) / (means[others].sum() + means[k]) for k in (i, j))
+                if limit is None or largest <= limit:
+                    found.append((others, i, j))
+                    break
+        return found
+
+    def laws(self, groups: Sequence[Group], view: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(groups, 2) mean and variance of a day's total with the one or the other, (groups,) its correlation."""
+        last = np.array([[i, j] for _, i, j in groups])
+        centers = np.array([self.means[others].sum() for others, _, _ in groups])[:, None] + self.means[last]
+        spread = np.array([self.variances[others].sum() for others, _, _ in groups])[:, None] + self.variances[last]
+        correlation = np.full(len(groups), 0.0 if view == INDEPENDENT else self.correlations[0])
+        if view == UNKNOWN:
+            weather = centers**2 * self.shared.var(ddof=1)
+            mixed = weather.sum(axis=1) / (weather + spread).sum(axis=1)
+            correlation = mixed * self.correlations[1] + (1 - mixed) * correlation
+            spread = spread + weather
+        return centers, spread, correlation
+
+
+def _told(drawn: Sequence[Drawn], view: str, length: int, epsilon: float) -> list[tuple[FloatArray, FloatArray]]:
+    """δ(ε) and the power of the best test for each group of each population, the worse direction of the two."""
+    if view == METERED:
+        return [_told_as_metered(people, groups, length, epsilon) for people, groups in drawn]
+    parts = zip(*(people.laws(groups, view) for people, groups in drawn), strict=True)
+    centers, spread, correlation = (np.concatenate(part) for part in parts)
+    # Days with correlation r^|s − t|: 1ᵀR⁻¹1 = (D (1 − r) + 2 r) / (1 + r), as many independent days they are worth.
+    worth = (length * (1.0 - correlation) + 2.0 * correlation) / (1.0 + correlation)
+    scaled = centers * np.sqrt(worth / length)[:, None]
+    day = GaussianClasses(scaled.reshape(-1, 1), spread.reshape(-1, 1, 1))
+    graph = NeighborGraph(day.labels, np.arange(2 * len(centers)).reshape(-1, 2))
+    deltas = np.minimum(np.exp(edge_brackets([day] * length, graph, epsilon)[:, :, 2].max(axis=1)), 1.0)
+    powers = tpr_at_fpr([day] * length, graph, FPR).max(axis=1)
+    ends = np.cumsum([len(groups) for _, groups in drawn])[:-1]
+    return list(zip(np.split(deltas, ends), np.split(powers, ends), strict=True))
+
+
+def _told_as_metered(
+    people: Population, groups: Sequence[Group], length: int, epsilon: float
+) -> tuple[FloatArray, FloatArray]:
+    found = []
+    usual = people.own + people.means[:, None]
+    for others, i, j in groups:
+        p, q = totals(usual[others], usual[i], usual[j])
+        found.append(np.max([told_apart(*laws, length, epsilon, FPR) for laws in ((p, q), (q, p))], axis=0))
+    return np.array(found)[:, 0], np.array(found)[:, 1]
+
+
+def _days(readings: Any) -> tuple[FloatArray, str]:
+    """(homes, days) kWh of whole days, homes with a missing reading left out, and the first day."""
     own = as_readings(readings)
     stamps: Any = own.frame["timestamp"]
     steps = timedelta(days=1) // own.step
@@ -182,64 +316,59 @@ def _days(readings: Any) -> FloatArray:
     kw = cut(own, int(stamps.dt.epoch("us").min()), count * steps).kw
     kw = kw[np.isfinite(kw).all(axis=1)]
     found: FloatArray = kw.reshape(len(kw), count, steps).sum(axis=2) * (own.step / timedelta(hours=1))
-    return found
+    return found, stamps.min().date().isoformat()
 
 
-def _correlation(left: FloatArray) -> float:
-    """Between a day and the next, the median over homes of what is left of their days."""
+def _later(first: str, days: int) -> str:
+    return (date.fromisoformat(first) + timedelta(days=days)).isoformat()
+
+
+def _next_day(left: FloatArray) -> FloatArray:
+    """(rows,) correlation between a day and the next, none below 0 or above 0.95."""
     centered = left - left.mean(axis=1, keepdims=True)
-    own = (centered[:, 1:] * centered[:, :-1]).sum(axis=1) / np.maximum((centered**2).sum(axis=1), 1e-12)
-    return float(np.clip(np.median(own), 0.0, 0.95))
+    found = (centered[:, 1:] * centered[:, :-1]).sum(axis=1) / np.maximum((centered**2).sum(axis=1), 1e-12)
+    return np.asarray(np.clip(found, 0.0, 0.95))
 
 
-def _groups(means: FloatArray, size: int, limit: float | None, draws: int, draw: np.random.Generator) -> list[Group]:
-    """Others of a group, and the two homes of which one is its last member; both keep the share rule."""
-    found = []
-    for _ in range(draws):
-        for _ in range(TRIES):
-            chosen = draw.choice(len(means), size + 1, replace=False)
-            others, i, j = chosen[:-2], int(chosen[-2]), int(chosen[-1])
-            largest = max(max(means[others].max(), means[k]) / (means[others].sum() + means[k]) for k in (i, j))
-            if limit is None or largest <= limit:
-                found.append((others, i, j))
-                break
-    return found
-
-
-def _priced(
-    means: FloatArray,
-    left: FloatArray,
-    groups: Sequence[Group],
-    size: int,
-    limit: float | None,
-    length: int,
-    view: str,
-    correlation: float,
-    epsilon: float,
-) -> Priced:
-    variances = left.var(axis=1, ddof=1)
-    # Days with correlation r^|s − t|: 1ᵀR⁻¹1 = (D (1 − r) + 2 r) / (1 + r), as many independent days they are worth.
-    worth = (length * (1.0 - correlation) + 2.0 * correlation) / (1.0 + correlation)
-    deltas, powers, errors = [], [], []
+def _cost(
+    kwh: FloatArray, groups: Sequence[Group], size: int, limit: float | None, length: int, epsilon: float, delta: float
+) -> Cost:
+    seen = min(length, kwh.shape[1])
+    scale = analytic_sigma(1.0, epsilon, delta)
+    means, noises = [], []
     for others, i, j in groups:
-        mean, variance = float(means[others].sum()), float(variances[others].sum())
-        centers = np.zeros((2, length))
-        centers[:, 0] = np.sqrt(worth) * (mean + means[[i, j]])
-        spread = (variance + variances[[i, j]])[:, None, None] * np.eye(length)
-        classes = GaussianClasses(centers, spread, labels=["one", "other"])
-        graph = NeighborGraph.complete(["one", "other"])
-        deltas.append(float(privacy_curve(classes, graph, epsilon).delta_upper))
-        powers.append(float(np.max(tpr_at_fpr(classes, graph, 0.01))))
-        crowd = (kwh := left + means[:, None])[[*others.tolist(), i, j]]
-        off = crowd - crowd.mean(axis=0)
-        errors.append(100.0 * float(np.sqrt((off**2).mean()) / (kwh[[*others.tolist(), i]].sum(axis=0).mean())))
-
-    def interval(values: list[float]) -> tuple[float, float]:
-        low, high = np.quantile(values, (0.05, 0.95))
-        return float(low), float(high)
-
-    return Priced(
-        size, limit, length, view,
-        float(np.median(deltas)), interval(deltas), float(np.median(powers)), interval(powers), len(groups),
-        float(np.median(errors)),
+        crowd = kwh[[*others.tolist(), i, j]]
+        total = crowd.mean() * size
+        means.append(100.0 * np.sqrt(((crowd - crowd.mean(axis=0)) ** 2).mean()) / total)
+        # Differences over more days than were seen are taken to go on as they were.
+        gap = pdist(crowd[:, :seen]).max() * np.sqrt(length / seen)
+        noises.append(100.0 * scale * gap / total)
+    return Cost(
+        size, limit, length,
+        float(np.median(means)), _quantiles(means, 0.9), float(np.median(noises)), _quantiles(noises, 0.9),
     )  # fmt: skip
+
+
+def _quantiles(values: Any, inside: float) -> tuple[float, float]:
+    low, high = np.quantile(values, (0.5 - inside / 2, 0.5 + inside / 2))
+    return float(low), float(high)
+
+
+def _limit(share: float | None) -> str:
+    return "any" if share is None else f"{share:.0%}"
+
+
+def _small(ends: Iterable[float]) -> str:
+    return " to ".join(f"{end:.2g}" for end in ends)
+
+
+def _percent(ends: Iterable[float]) -> str:
+    return " to ".join(f"{end:.1%}" for end in ends)
+
+
+def _plain(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _span(ends: Iterable[float]) -> str:
+    return " to ".join(_plain(end) for end in ends)
