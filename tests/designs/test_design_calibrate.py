@@ -27,7 +27,7 @@ def test_calibration_is_one_sided_and_not_wasteful(method: str, epsilon: float, 
 @pytest.mark.parametrize("method", ["covariance", "additive", "transport"])
 def test_searched_calibration_meets_its_target(method: str) -> None:
     classes, graph = family(2, 3, 2)
-    mechanism = shoal.calibrate(classes, graph, method, 1.0, 0.05, tolerance=0.05, iterations=5)
+    mechanism = shoal.calibrate(classes, graph, method, 1.0, 0.05, tolerance=0.05, iterations=3)
     assert mechanism.certificate.delta_upper <= 0.05
     assert mechanism.rho.max() <= shoal.calibrate(classes, graph, "white", 1.0, 0.05).rho.max()
 
@@ -55,7 +55,7 @@ def test_nothing_is_spent_where_nothing_is_needed() -> None:
 def test_frontier_never_rises(method: str) -> None:
     classes, graph = family(5, 3, 2)
     budgets = [0.4, 0.1, 0.2]
-    found = shoal.frontier(classes, graph, method, 1.0, budgets, iterations=5)
+    found = shoal.frontier(classes, graph, method, 1.0, budgets, iterations=3)
     np.testing.assert_array_equal(found.rho, sorted(budgets))
     if method != "paper":  # its surrogate promises nothing about δ
         assert (np.diff(found.delta_upper[method]) <= 0).all()
@@ -69,7 +69,7 @@ def test_lower_bound_lies_below_every_method(seed: int) -> None:
     price = shoal.perfect_rho(classes, graph)
     for share in (0.1, 0.4):
         for method in METHODS:
-            mechanism = shoal.design(classes, graph, method, 1.0, share * price, iterations=6)
+            mechanism = shoal.design(classes, graph, method, 1.0, share * price, iterations=3)
             assert mechanism.certificate.lower_bound <= mechanism.certificate.delta_upper
 
 

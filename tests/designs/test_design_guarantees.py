@@ -32,7 +32,7 @@ def designs(classes: GaussianClasses, graph: NeighborGraph, share: float, option
         rho = rho + options["noise_floor"]
     methods = [m for m in METHODS if not (m == "none" and "noise_floor" in options)]
     epsilon = options.pop("epsilon", 1.0)
-    return {m: shoal.design(classes, graph, m, epsilon, rho, iterations=4, **options) for m in methods}
+    return {m: shoal.design(classes, graph, m, epsilon, rho, iterations=2, **options) for m in methods}
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -65,7 +65,7 @@ def test_above_the_price_of_perfection(name: str) -> None:
     rho = 1.5 * shoal.perfect_rho(classes, graph) + options.get("noise_floor", 0.0)
     epsilon = options.pop("epsilon", 1.0)
     for method in ("center", "transport"):
-        mechanism = shoal.design(classes, graph, method, epsilon, rho, iterations=4, **options)
+        mechanism = shoal.design(classes, graph, method, epsilon, rho, iterations=2, **options)
         ideal = mechanism.curve(np.min(epsilon), mechanism.notion)
         assert ideal.delta_upper < 1e-100  # what the rounding of the stored parameters leaves open
         assert mechanism.certificate.delta_upper < 1e-20  # what finite precision leaves open

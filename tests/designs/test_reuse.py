@@ -52,7 +52,7 @@ def transport(classes, graph):
 def mechanism(classes, graph, request):
     if request.param == "transport":
         return request.getfixturevalue("transport")
-    return shoal.calibrate(classes, graph, request.param, 1.0, DELTA, tolerance=0.1, iterations=4)
+    return shoal.calibrate(classes, graph, request.param, 1.0, DELTA, tolerance=0.1, iterations=2)
 
 
 def _fresh(mechanism: shoal.Mechanism) -> float:
@@ -128,21 +128,21 @@ def test_a_group_that_moved_does_not_touch_the_other(mechanism, classes, graph):
     assert (first.decision, third.decision) == (UNCHANGED, ALONE)
     assert second.decision == REDESIGN
     assert [g.labels for g in found.to_redesign] == [classes.labels[4:7]]
-    again = shoal.redesigned(found, iterations=4)
+    again = shoal.redesigned(found, iterations=2)
     assert again.certificate.delta_upper <= DELTA
     assert _fresh(again) == again.certificate.delta_upper
     assert np.array_equal(again.shift[:4], mechanism.bias[:4])
     assert np.array_equal(again.noise_cov[:4], mechanism.noise_cov[:4])
     assert (again.weighted_rho <= again.budget).all()
     if mechanism.method == "additive":  # a search, and the quicker of the two
-        assert shoal.redesigned(found, iterations=4).digest == again.digest
+        assert shoal.redesigned(found, iterations=2).digest == again.digest
     assert again.classes.means.tobytes() == moved.means.tobytes()
     assert again.graph.edges.tolist() == graph.edges.tolist()
 
 
 @pytest.mark.parametrize("method", ["transport", "additive"])
 def test_aimed_anew_the_output_laws_are_the_old_ones(classes, graph, method):
-    old = shoal.design(classes, graph, method, 1.0, 0.5, iterations=4)
+    old = shoal.design(classes, graph, method, 1.0, 0.5, iterations=2)
     new = _moved(classes, 0.03, 5)
     again = aimed(old, new)
     together = (new.means - classes.means).mean(axis=0)

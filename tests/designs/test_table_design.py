@@ -49,10 +49,10 @@ def test_certificates_are_for_the_table(
 @pytest.mark.parametrize("method", ["white", "transport", "center"])
 def test_calibrated_for_the_table(method: str, problem: tuple[shoal.GaussianClasses, shoal.NeighborGraph]) -> None:
     classes, graph = problem
-    found = shoal.calibrate(classes, graph, method, epsilon=1.0, delta=0.05, scope="table", iterations=4)
+    found = shoal.calibrate(classes, graph, method, epsilon=1.0, delta=0.05, scope="table", iterations=2)
     assert found.certificate.delta_upper <= 0.05
     assert shoal.privacy_curve(found.output, graph, 1.0, scope="table").delta_upper <= 0.05
-    alone = shoal.calibrate(classes, graph, method, epsilon=1.0, delta=0.05, iterations=4)
+    alone = shoal.calibrate(classes, graph, method, epsilon=1.0, delta=0.05, iterations=2)
     assert found.rho.max() >= alone.rho.max() * (1 - 5e-3)
     if method == "white":  # what one answer is certified for is not what the table keeps
         assert alone.certified("table").delta_upper > 0.05

@@ -23,7 +23,7 @@ CONFIG = Config(
     horizon=4,
     order=(2, 1),
     train_days=14,
-    audit_groups=2,
+    audit_groups=1,
     audit_samples=100,
 )
 #: All that comes before the report, which takes longest.
