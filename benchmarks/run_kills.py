@@ -77,8 +77,8 @@ def stepped(at: int, after: bool) -> list[int]:
     class Ending:
         """A transaction whose end is a step, where it writes."""
 
-        def __init__(self, storage: Storage, begin: str) -> None:
-            self._inner, self._writes = transaction(storage, begin), "IMMEDIATE" in begin
+        def __init__(self, storage: Storage, begin: str, undone: str) -> None:
+            self._inner, self._writes = transaction(storage, begin, undone), "IMMEDIATE" in begin
 
         def __enter__(self) -> Any:
             return self._inner.__enter__()
@@ -88,7 +88,7 @@ def stepped(at: int, after: bool) -> list[int]:
                 return step(lambda: self._inner.__exit__(*error))
             return self._inner.__exit__(*error)
 
-    Storage._transaction = lambda self, begin: Ending(self, begin)  # type: ignore[assignment,method-assign,return-value]
+    Storage._transaction = lambda *given: Ending(*given)  # type: ignore[assignment,method-assign,return-value]
     return count
 
 
