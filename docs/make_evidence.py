@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import shoal
+from shoal.card.digits import percent
 from shoal.studies.attackers import Hits
 from shoal.studies.reidentification import INFORMED, LEARNED, Finding, Reidentification
 from shoal.studies.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, Cost, Priced, RuleStudy
@@ -84,10 +85,10 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
     def named(one: Finding) -> str:
         return share(one.everywhere.top_1, one.everywhere.top_1_interval)
 
-    def informed(what: str) -> tuple[str, float, float]:
+    def informed(what: str) -> tuple[str, str, float]:
         (one,) = (o for o in study.findings if o.what.startswith(what) and o.attacker == INFORMED)
         assert one.inside is not None
-        return share(one.inside.top_1, one.inside.top_1_interval), 100 * (one.bound or 0.0), one.rmse
+        return share(one.inside.top_1, one.inside.top_1_interval), percent(one.bound), one.rmse
 
     def told(size: int, limit: float | None, days: int, view: str) -> str:
         (row,) = (r for r in priced.rows if (r.members, r.share, r.days, r.view) == (size, limit, days, view))
@@ -109,12 +110,12 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
         f"{named(forecast)}; whoever knows {weeks} weeks, all that the forecast was made of, "
         f"{named(best('unprotected', weeks=weeks))}.",
         f"**In a crowd of {study.crowd}** the rows are the same: whoever is told the crowd guesses, however much they "
-        f"know, and that is what is certified (at most {crowds[1]:.1f} %). Among all rows {named(crowd)} are found: "
+        f"know, and that is what is certified (at most {crowds[1]}). Among all rows {named(crowd)} are found: "
         "which crowd a home is in can be guessed from its week, and is not what the guarantee is about.",
         f"**White noise and the paper's method** hide as well, {white[0]} and {paper[0]} named inside the crowd by "
-        f"whoever knows every forecast where at most {white[1]:.0f} % and {paper[1]:.0f} % are certified, and err by "
+        f"whoever knows every forecast where at most {white[1]} and {paper[1]} are certified, and err by "
         f"{white[2]:.0f} and {paper[2]:.0f} kW: nobody would use such forecasts.",
-        f"**Codebooks** allow an attacker up to {books[1]:.0f} %; whoever knows every forecast and all odds names "
+        f"**Codebooks** allow an attacker up to {books[1]}; whoever knows every forecast and all odds names "
         f"{books[0]} of these. The bound is for any forecasts.",
         "No attacker exceeded what is certified; the command ends with exit code 4 where one does."
         if not study.exceeded

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,7 @@ from shoal.studies.attackers import Boosted, Hits, curves, posterior, ranked, sc
 from shoal.studies.fingerprints import fingerprint
 from shoal.studies.histograms import told_apart, totals
 from shoal.studies.publication import Release, gaussian, noisy
-from shoal.studies.reidentification import INFORMED, OWN, _attacked, _raw
+from shoal.studies.reidentification import INFORMED, OWN, _attacked, _hidden, _raw
 from shoal.studies.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
@@ -168,6 +169,18 @@ def test_small_versions_are_what_is_stored(evidence: ModuleType, figures: dict[s
 def test_the_page_is_what_is_stored(evidence: ModuleType, figures: dict[str, dict[str, object]]) -> None:
     assert evidence.PAGE.read_text(encoding="utf-8") == evidence.page(), "python docs/make_evidence.py"
     assert evidence.reidentification(figures["reidentify"]).exceeded == ()
+
+
+def test_printed_bounds_are_not_below_what_is_certified(
+    evidence: ModuleType, figures: dict[str, dict[str, object]]
+) -> None:
+    study = evidence.reidentification(figures["reidentify"])
+    some = [one for one in (*study.findings, *study.by_size, *study.by_weeks) if one.bound is not None]
+    assert some
+    for one in some:
+        sign, number, unit = _hidden(one)[1].split()
+        assert (sign, unit) == ("≤", "%")
+        assert Fraction(number) / 100 >= Fraction(one.bound)
 
 
 @pytest.mark.skipif(not DATA.is_file(), reason="the Swiss homes are not here")

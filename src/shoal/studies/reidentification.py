@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting.risk import named_in_group
+from shoal.card.digits import percent
 from shoal.errors import InputError
 from shoal.meters.forecast import forecast
 from shoal.meters.quality import Readings
@@ -388,7 +389,7 @@ def _named(one: Finding) -> list[str]:
 def _hidden(one: Finding) -> list[str]:
     if one.inside is None or one.bound is None:
         return ["", "none", f"{one.rmse:.3f}"]
-    return [_share(one.inside.top_1, one.inside.top_1_interval), f"≤ {one.bound:.1%}", f"{one.rmse:.3f}"]
+    return [_share(one.inside.top_1, one.inside.top_1_interval), f"≤ {percent(one.bound)}", f"{one.rmse:.3f}"]
 
 
 def _table(heads: str, rows: Iterable[Sequence[str]]) -> str:
