@@ -26,6 +26,13 @@ def test_more_training_brings_the_plausible_deltas_to_the_promise():
     assert guard.rests_on_model
 
 
+def test_a_confidence_is_printed_as_it_was_chosen():
+    guard = shoal.model_guard(cases.random_laws("transport"), 20, n_draws=20)
+    for text in (str(replace(guard, confidence=0.999)), repr(replace(guard, confidence=0.999))):
+        assert "for 99.9% of" in text
+        assert "100%" not in text
+
+
 def test_little_training_shows_a_worse_delta_than_promised():
     guard = shoal.model_guard(cases.random_laws("transport"), 20, n_draws=30)
     assert guard.delta_at_confidence > 1.5 * guard.promise

@@ -78,14 +78,15 @@ class ModelGuard:
     def __repr__(self) -> str:
         return (
             f"ModelGuard(promised δ ≤ {round_up(self.promise):.4g}, "
-            f"δ ≤ {round_up(self.delta_at_confidence):.4g} for {self.confidence:.0%} of the plausible models)"
+            f"δ ≤ {round_up(self.delta_at_confidence):.4g} for {100 * self.confidence:.6g}% of the plausible models)"
         )
 
     def __str__(self) -> str:
         lines = [
             f"promised: δ ≤ {round_up(self.promise):.4g} ({self.notion})",
-            f"over plausible models: δ ≤ {round_up(self.delta_at_confidence):.4g} for {self.confidence:.0%} of them; "
-            + ", ".join(f"{level:.0%}: {round_up(delta):.4g}" for level, delta in self.quantiles.items()),
+            f"over plausible models: δ ≤ {round_up(self.delta_at_confidence):.4g} for {100 * self.confidence:.6g}% of "
+            "them; "
+            + ", ".join(f"{100 * level:.6g}%: {round_up(delta):.4g}" for level, delta in self.quantiles.items()),
             f"noise alone: δ ≤ {round_up(self.noise_alone):.4g}",
         ]
         if self.answers_delta is not None:

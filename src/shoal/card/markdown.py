@@ -88,7 +88,7 @@ def _privacy(design: DesignFacts, noun: str) -> Iterator[str]:
     yield (
         f"Naming the {noun} of a row within its group, for {HOLDERS[design.scope]}: right at most "
         f"{percent(risk.success_upper)} of the time (guessing: {percent(risk.guessing, 'nearest')}"
-        + (")." if risk.exact else f"; an estimate, upper end at {risk.confidence:.0%} confidence).")
+        + (")." if risk.exact else f"; an estimate, upper end at {100 * risk.confidence:.6g}% confidence).")
     )
     yield _table(
         ("Rényi order", "divergence at most"),
