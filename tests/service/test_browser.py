@@ -16,6 +16,7 @@ from shoal.service.pages import pages
 By = pytest.importorskip("selenium.webdriver.common.by").By
 Keys = pytest.importorskip("selenium.webdriver").Keys
 WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
+WebDriverException = pytest.importorskip("selenium.common.exceptions").WebDriverException
 staleness_of = pytest.importorskip("selenium.webdriver.support.expected_conditions").staleness_of
 AXE = pytest.importorskip("axe_core_python.base", reason="axe-core-python is not installed").AXE_FILE_PATH
 ROOT = Path(__file__).parents[2]
@@ -31,8 +32,10 @@ def test_from_key_to_answer(browser: Any, desk: Desk, tmp_path: Path) -> None:
         """Send the keys, or click, and wait until another page is there in full."""
         before = chrome.find_element(By.TAG_NAME, "html")
         element.send_keys(*keys) if keys else element.click()
-        WebDriverWait(chrome, 60).until(staleness_of(before))
-        WebDriverWait(chrome, 60).until(lambda one: one.execute_script("return document.readyState") == "complete")
+        # While one page gives way to the next, Chromium may answer with any error at all.
+        patient = WebDriverWait(chrome, 60, ignored_exceptions=[WebDriverException])
+        patient.until(staleness_of(before))
+        patient.until(lambda one: one.execute_script("return document.readyState") == "complete")
 
     def sign_in(key: str) -> None:
         chrome.delete_all_cookies()
