@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shoal
-from shoal.meters.arma import ArmaModels, fit_arma, predict
-from shoal.meters.arma.kalman import best_variance
-from shoal.meters.arma.start import regression_start
-from shoal.threads import n_threads
+from shoal.numerics.threads import n_threads
+from shoal.sources.meters.arma import ArmaModels, fit_arma, predict
+from shoal.sources.meters.arma.kalman import best_variance
+from shoal.sources.meters.arma.start import regression_start
 
 Array = NDArray[np.float64]
 ORDER = (6, 5)

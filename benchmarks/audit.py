@@ -25,7 +25,7 @@ from scipy import stats
 
 import shoal
 from shoal.audits.trials import seeded_release
-from shoal.supports import RankWarning
+from shoal.laws.supports import RankWarning
 
 Array = NDArray[np.float64]
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"

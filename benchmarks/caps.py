@@ -13,12 +13,12 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting.curve import round_up
-from shoal.cells import cut
-from shoal.classes import GaussianClasses
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
+from shoal.laws.cells import cut
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
 
 if TYPE_CHECKING:
     import polars as pl

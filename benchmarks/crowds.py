@@ -19,9 +19,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 import shoal
-from shoal.cells import cut, parts
-from shoal.crowds import crowds, means, spread
-from shoal.meters.neighborhoods import habits
+from shoal.laws.cells import cut, parts
+from shoal.laws.crowds import crowds, means, spread
+from shoal.sources.meters.neighborhoods import habits
 from shoal.validation import FloatArray
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"

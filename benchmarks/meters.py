@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.meters import window
-from shoal.meters.arma import fit_arma, predict
-from shoal.meters.backtest import backtest
-from shoal.meters.checks import check_models
-from shoal.meters.forecast import Forecasts, forecast
-from shoal.meters.neighborhoods import cluster_graph
-from shoal.meters.power import power_error
-from shoal.meters.quality import Readings, repair
-from shoal.meters.readings import meter_readings
-from shoal.meters.season import log_power, phases
-from shoal.meters.simulate import simulate_meters
+from shoal.sources.meters import window
+from shoal.sources.meters.arma import fit_arma, predict
+from shoal.sources.meters.backtest import backtest
+from shoal.sources.meters.checks import check_models
+from shoal.sources.meters.forecast import Forecasts, forecast
+from shoal.sources.meters.neighborhoods import cluster_graph
+from shoal.sources.meters.power import power_error
+from shoal.sources.meters.quality import Readings, repair
+from shoal.sources.meters.readings import meter_readings
+from shoal.sources.meters.season import log_power, phases
+from shoal.sources.meters.simulate import simulate_meters
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"
 DAYS = 49

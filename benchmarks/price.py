@@ -18,7 +18,7 @@ import polars as pl
 
 import shoal
 from benchmarks.crowds import DATA, ORIGINS
-from shoal.crowds import crowds, means
+from shoal.laws.crowds import crowds, means
 from shoal.runs.prices import prices
 from shoal.validation import FloatArray
 

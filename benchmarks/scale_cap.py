@@ -7,11 +7,11 @@ import time
 import warnings
 
 from benchmarks.caps import cap_table
-from shoal.meters.forecast import forecast
-from shoal.meters.quality import repair
-from shoal.meters.simulate import simulate_meters
 from shoal.runs.profiles import mean_days
 from shoal.runs.shards import shard_of
+from shoal.sources.meters.forecast import forecast
+from shoal.sources.meters.quality import repair
+from shoal.sources.meters.simulate import simulate_meters
 
 HOMES, DAYS, CAPS = 600, 16, (10, 25, 50, 100)
 RHO, EPSILON, DELTA = 2.0, 1.0, 1e-5

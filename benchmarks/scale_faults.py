@@ -25,10 +25,10 @@ import polars as pl
 
 from shoal import Ledger
 from shoal.card.facts import FitFacts
-from shoal.meters.forecast import Forecasts
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing
 from shoal.runs.stages.release_stage import Shown
+from shoal.sources.meters.forecast import Forecasts
 
 HOUSEHOLDS, KINDS = 10_000, ("processes", "ray")
 WORKER_KILLS, DRIVER_KILLS = 20, 6

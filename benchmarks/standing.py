@@ -17,9 +17,9 @@ import numpy as np
 import shoal
 from benchmarks.crowds import DATA, ORIGINS
 from benchmarks.price import forecasts
-from shoal.crowds import crowds, means
-from shoal.meters.neighborhoods import day_habits, habits, means_by_time, usual
-from shoal.meters.season import phases
+from shoal.laws.crowds import crowds, means
+from shoal.sources.meters.neighborhoods import day_habits, habits, means_by_time, usual
+from shoal.sources.meters.season import phases
 from shoal.validation import FloatArray
 
 SIZE, DAYS, BACK = 10, 8, 5

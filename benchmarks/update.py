@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.meters import window
-from shoal.meters.forecast import Forecasts, forecast
-from shoal.meters.quality import Readings, repair
-from shoal.meters.readings import meter_readings
-from shoal.meters.season import log_power
-from shoal.meters.simulate import simulate_meters
-from shoal.meters.update import update_forecasts
+from shoal.sources.meters import window
+from shoal.sources.meters.forecast import Forecasts, forecast
+from shoal.sources.meters.quality import Readings, repair
+from shoal.sources.meters.readings import meter_readings
+from shoal.sources.meters.season import log_power
+from shoal.sources.meters.simulate import simulate_meters
+from shoal.sources.meters.update import update_forecasts
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"
 TRAIN, DAYS, HOUR = 15, 7, 17

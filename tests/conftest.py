@@ -25,7 +25,7 @@ FIRST = (
     "workers/test_executors_ray.py",
     "workers/test_executors.py",
     "workers/test_executors_unreachable.py",
-    "test_compiled.py",
+    "numerics/test_compiled.py",
     "test_documents.py",
     "workers/test_cluster_nodes.py",
     "reproduction/test_meters_study.py",

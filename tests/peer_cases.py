@@ -21,7 +21,7 @@ import numpy as np
 from mpmath import mp, mpf
 
 import shoal
-from shoal.codebooks.atoms import LossAtoms
+from shoal.mechanism.atoms import LossAtoms
 
 mp.dps = 50
 GOOGLE, OPENDP = "dp_accounting", "OpenDP"

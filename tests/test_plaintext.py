@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import shoal
 from shoal.card.facts import FitFacts
 from shoal.card.summary import summary
-from shoal.notebook import table
+from shoal.numerics.notebook import table
 from shoal.plaintext import as_cells, as_html, cell, printable
 
 EVIL = 'a\x1b]0;owned\x07\x9b31m\u202eb\r\n"<script>'

@@ -35,17 +35,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.card.card import compare_cards as compare_cards
     from shoal.card.card import release_card as release_card
     from shoal.card.page import write_report as write_report
-    from shoal.certificate import Certificate as Certificate
-    from shoal.classdata.hider import LabelHider as LabelHider
-    from shoal.classdata.hider import LawWarning as LawWarning
-    from shoal.classes import GaussianClasses as GaussianClasses
-    from shoal.clip import AssumptionFree as AssumptionFree
-    from shoal.clip import Clip as Clip
-    from shoal.clip import assumption_free as assumption_free
-    from shoal.codebooks.codebook import Codebook as Codebook
-    from shoal.codebooks.codebook import codebook as codebook
-    from shoal.codebooks.sequence import AdaptiveFilter as AdaptiveFilter
-    from shoal.codebooks.sequence import composed_delta as composed_delta
     from shoal.designs.calibration import calibrate as calibrate
     from shoal.designs.design import Frontier as Frontier
     from shoal.designs.design import design as design
@@ -64,35 +53,28 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.errors import StorageError as StorageError
     from shoal.errors import UnreachableError as UnreachableError
     from shoal.errors import WorkerError as WorkerError
-    from shoal.graph import NeighborGraph as NeighborGraph
-    from shoal.interchange import to_opendp as to_opendp
-    from shoal.interchange import to_pld as to_pld
-    from shoal.law_checks import LawChecks as LawChecks
+    from shoal.laws.checks import LawChecks as LawChecks
+    from shoal.laws.classes import GaussianClasses as GaussianClasses
+    from shoal.laws.graph import NeighborGraph as NeighborGraph
+    from shoal.laws.supports import RankWarning as RankWarning
     from shoal.ledger.bounds import MechanismBound as MechanismBound
     from shoal.ledger.bounds import mechanism_bound as mechanism_bound
     from shoal.ledger.ledger import Ledger as Ledger
-    from shoal.mechanism import Ending as Ending
-    from shoal.mechanism import Mechanism as Mechanism
-    from shoal.mechanism_reader import load as load
-    from shoal.meters.arma.fit import fit_arma as fit_arma
-    from shoal.meters.backtest import backtest as backtest
-    from shoal.meters.forecast import Forecasts as Forecasts
-    from shoal.meters.forecast import forecast as forecast
-    from shoal.meters.neighborhoods import LonelyWarning as LonelyWarning
-    from shoal.meters.neighborhoods import cluster_graph as cluster_graph
-    from shoal.meters.neighborhoods import column_graph as column_graph
-    from shoal.meters.neighborhoods import crowd_graph as crowd_graph
-    from shoal.meters.neighborhoods import distance_graph as distance_graph
-    from shoal.meters.neighborhoods import nearest_graph as nearest_graph
-    from shoal.meters.power import power_error as power_error
-    from shoal.meters.quality import QualityWarning as QualityWarning
-    from shoal.meters.queries import AccountingWarning as AccountingWarning
-    from shoal.meters.readings import read_meters as read_meters
-    from shoal.meters.simulate import simulate_meters as simulate_meters
-    from shoal.meters.update import UpdateReport as UpdateReport
-    from shoal.meters.update import update_forecasts as update_forecasts
-    from shoal.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
-    from shoal.mixtures import MixtureBound as MixtureBound
+    from shoal.mechanism.certificate import Certificate as Certificate
+    from shoal.mechanism.clip import AssumptionFree as AssumptionFree
+    from shoal.mechanism.clip import Clip as Clip
+    from shoal.mechanism.clip import assumption_free as assumption_free
+    from shoal.mechanism.codebook import Codebook as Codebook
+    from shoal.mechanism.codebook import codebook as codebook
+    from shoal.mechanism.interchange import to_opendp as to_opendp
+    from shoal.mechanism.interchange import to_pld as to_pld
+    from shoal.mechanism.mechanism import Ending as Ending
+    from shoal.mechanism.mechanism import Mechanism as Mechanism
+    from shoal.mechanism.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
+    from shoal.mechanism.mixtures import MixtureBound as MixtureBound
+    from shoal.mechanism.reader import load as load
+    from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
+    from shoal.mechanism.sequence import composed_delta as composed_delta
     from shoal.noise.experiment import NotPrivate as NotPrivate
     from shoal.plaintext import printable as printable
     from shoal.proofs.proof import Proof as Proof
@@ -110,11 +92,29 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters
     from shoal.runs.worst_figures import WorstCurve as WorstCurve
     from shoal.service.server import serve as serve
+    from shoal.sources.meters.arma.fit import fit_arma as fit_arma
+    from shoal.sources.meters.backtest import backtest as backtest
+    from shoal.sources.meters.forecast import Forecasts as Forecasts
+    from shoal.sources.meters.forecast import forecast as forecast
+    from shoal.sources.meters.neighborhoods import LonelyWarning as LonelyWarning
+    from shoal.sources.meters.neighborhoods import cluster_graph as cluster_graph
+    from shoal.sources.meters.neighborhoods import column_graph as column_graph
+    from shoal.sources.meters.neighborhoods import crowd_graph as crowd_graph
+    from shoal.sources.meters.neighborhoods import distance_graph as distance_graph
+    from shoal.sources.meters.neighborhoods import nearest_graph as nearest_graph
+    from shoal.sources.meters.power import power_error as power_error
+    from shoal.sources.meters.quality import QualityWarning as QualityWarning
+    from shoal.sources.meters.queries import AccountingWarning as AccountingWarning
+    from shoal.sources.meters.readings import read_meters as read_meters
+    from shoal.sources.meters.simulate import simulate_meters as simulate_meters
+    from shoal.sources.meters.update import UpdateReport as UpdateReport
+    from shoal.sources.meters.update import update_forecasts as update_forecasts
+    from shoal.sources.tables.hider import LabelHider as LabelHider
+    from shoal.sources.tables.hider import LawWarning as LawWarning
     from shoal.studies.reidentification import Reidentification as Reidentification
     from shoal.studies.reidentification import reidentify as reidentify
     from shoal.studies.rule import RuleStudy as RuleStudy
     from shoal.studies.rule import price_rule as price_rule
-    from shoal.supports import RankWarning as RankWarning
 
 __version__: str
 __all__: list[str]

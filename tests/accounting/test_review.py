@@ -43,7 +43,7 @@ def test_an_eigenvalue_lost_to_rounding_gives_no_bracket_that_excludes_the_truth
     assert high >= -0.2096693004916484
 
 
-@pytest.mark.filterwarnings("ignore::shoal.supports.RankWarning")
+@pytest.mark.filterwarnings("ignore::shoal.laws.supports.RankWarning")
 def test_a_large_entry_does_not_excuse_a_gap_in_another() -> None:
     cov = [[1, 0, 0], [0, 1, 1], [0, 1, 1]]
     classes, graph = _pair(([1e10, 0, 0], cov), ([1e10, 0, 1e-4], cov))

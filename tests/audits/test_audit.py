@@ -21,7 +21,7 @@ from shoal.audits.replay import Repeats
 from shoal.audits.residuals import Laws
 from shoal.audits.trials import seeded_release
 from shoal.errors import InputError
-from shoal.supports import RankWarning
+from shoal.laws.supports import RankWarning
 
 
 def benchmark() -> ModuleType:

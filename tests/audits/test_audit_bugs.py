@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal.audits.trials import seeded_release
-from shoal.meters.queries import AccountingWarning, Predictive, as_in_paper
+from shoal.sources.meters.queries import AccountingWarning, Predictive, as_in_paper
 
 
 def kinds(found: tuple[object, ...]) -> set[str]:

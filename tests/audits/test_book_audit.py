@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.codebooks.odds import WHOLE
+from shoal.mechanism.odds import WHOLE
 
 
 def book(n: int = 6, epsilon: float = 2.0, scope: str = "answer") -> shoal.Codebook:

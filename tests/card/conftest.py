@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session")
 def release() -> dict[str, Any]:
     """Arguments of ``write_report`` for a neighborhood of 30 homes."""
-    from shoal.meters.window import as_readings, cut, place_origin
+    from shoal.sources.meters.window import as_readings, cut, place_origin
 
     readings = shoal.simulate_meters(30, 17, seed=3)
     data = as_readings(readings)

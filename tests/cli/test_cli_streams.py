@@ -14,8 +14,8 @@ import pytest
 from calls import call
 
 import shoal
-from shoal import compiled
 from shoal.cli.screen import Outcome, Stages, command
+from shoal.numerics import compiled
 from shoal.reproduction import figures
 from shoal.runs import head_start
 

@@ -8,8 +8,8 @@ import pytest
 import shoal
 from shoal.designs.design import design
 from shoal.designs.parts import part_of
-from shoal.mechanism import Ending
-from shoal.meters.traces import power_accuracy
+from shoal.mechanism.mechanism import Ending
+from shoal.sources.meters.traces import power_accuracy
 
 
 @pytest.fixture(scope="module")

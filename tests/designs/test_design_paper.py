@@ -15,7 +15,7 @@ from shoal.designs.methods.paper import STRIDE, paper
 from shoal.designs.methods.white import white
 from shoal.designs.problem import Problem
 from shoal.designs.stored import certified
-from shoal.mechanism import Ending
+from shoal.mechanism.mechanism import Ending
 
 
 @pytest.mark.parametrize(("seed", "n", "k"), [(0, 4, 2), (1, 2, 1), (2, 5, 3), (3, 3, 5)])

@@ -21,10 +21,10 @@ from shoal import (
     NotPrivate,
     UnreachableError,
 )
-from shoal import mechanism as mechanism_module
+from shoal.laws.supports import RankWarning
+from shoal.mechanism import mechanism as mechanism_module
 from shoal.noise.factor import WIDTH
 from shoal.noise.source import RESOLUTION
-from shoal.supports import RankWarning
 from shoal.validation import FloatArray
 
 

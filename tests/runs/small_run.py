@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 import shoal
-from shoal.meters.forecast import Forecasts
 from shoal.runs.config import Config
 from shoal.runs.jobs import Listing
 from shoal.runs.run import Run
 from shoal.runs.stages.release_stage import Shown
+from shoal.sources.meters.forecast import Forecasts
 
 CONFIG = Config(
     shard_size=12,

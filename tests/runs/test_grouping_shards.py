@@ -17,9 +17,6 @@ from threadpoolctl import threadpool_limits
 
 from shoal.card.facts import Record
 from shoal.errors import InputError
-from shoal.meters.quality import repair
-from shoal.meters.season import fit_season, phases
-from shoal.meters.simulate import simulate_meters
 from shoal.runs import clusters, groups
 from shoal.runs.clusters import assign_by_center, assign_by_value, fit_centers, write_values
 from shoal.runs.exchange import Sent, gather, scatter
@@ -31,6 +28,9 @@ from shoal.runs.regroup import Received, receive, regrouped, send
 from shoal.runs.shards import read_shard, readings_of, shard_of, write_frame, write_shard
 from shoal.runs.sources import SimulatedMeters
 from shoal.runs.store import Part, receipted
+from shoal.sources.meters.quality import repair
+from shoal.sources.meters.season import fit_season, phases
+from shoal.sources.meters.simulate import simulate_meters
 from shoal.workers.serial import Serial
 
 SHARDS, EACH = 4, 30

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal import compiled
 from shoal.accounting import spectrum
 from shoal.accounting.tradeoff import worst_tpr
+from shoal.numerics import compiled
 from shoal.runs import head_start
 
 WAITING = "import time; time.sleep(60)"

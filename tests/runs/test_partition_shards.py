@@ -15,10 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import InputError
-from shoal.meters import clock
-from shoal.meters.quality import repair
-from shoal.meters.readings import meter_readings
-from shoal.meters.simulate import simulate_meters
 from shoal.runs import pieces as pieces_module
 from shoal.runs.partition import (
     Survey,
@@ -30,6 +26,10 @@ from shoal.runs.partition import (
 from shoal.runs.pieces import sort_files
 from shoal.runs.shards import quality_path, read_shard, readings_of, shard_of, write_frame, write_shard
 from shoal.runs.sources import SimulatedMeters
+from shoal.sources.meters import clock
+from shoal.sources.meters.quality import repair
+from shoal.sources.meters.readings import meter_readings
+from shoal.sources.meters.simulate import simulate_meters
 
 ZURICH = "Europe/Zurich"
 Write = Callable[..., Path]

@@ -12,7 +12,6 @@ import pytest
 
 import shoal.runs.plan as planning
 from shoal.errors import InputError
-from shoal.meters.simulate import simulate_meters
 from shoal.runs.config import Config
 from shoal.runs.pieces import extent
 from shoal.runs.plan import (
@@ -27,6 +26,7 @@ from shoal.runs.plan import (
     table_pilot,
 )
 from shoal.runs.sources import SimulatedMeters
+from shoal.sources.meters.simulate import simulate_meters
 
 SMALL = Config(order=(1, 0), horizon=2, train_days=4, crowd=5, shard_size=100)
 UNITS = Units(seconds=dict.fromkeys(STAGES, 1e-3), disk={"shards": 900.0, "ledger": 100.0}, memory=1e5, memory_once=1e8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.crowds import crowds, means
+from shoal.laws.crowds import crowds, means
 from shoal.runs.prices import prices
 
 

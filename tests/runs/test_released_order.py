@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from shoal import NeighborGraph
-from shoal.meters.answered import ForecastAnswers
 from shoal.runs.stages.release_stage import released_table
+from shoal.sources.meters.answered import ForecastAnswers
 
 
 def table(households: list[str], graph: NeighborGraph) -> pl.DataFrame:

@@ -30,9 +30,9 @@ import shoal
 from shoal.card.facts import DesignFacts
 from shoal.cli.main import app
 from shoal.errors import BudgetError, InputError
-from shoal.meters.forecast import Forecasts
 from shoal.proofs import checker
 from shoal.proofs.proof import Proof
+from shoal.sources.meters.forecast import Forecasts
 
 TOML = "[forecast]\ntrain_days = 14\n[audit]\naudit_samples = 100\naudit_groups = 2\n"
 #: Another question, about random answers.

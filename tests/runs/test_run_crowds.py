@@ -12,9 +12,9 @@ from small_run import CONFIG, GAP, LATE, SILENT, charged, go, left_out, listing
 
 import shoal
 from shoal.errors import InputError
-from shoal.meters.forecast import Forecasts
 from shoal.runs.run import Run
 from shoal.runs.stages.fit_stage import THIN, crowds_of
+from shoal.sources.meters.forecast import Forecasts
 
 
 def totals(out: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -14,12 +14,12 @@ from small_run import CONFIG, go, left_out, listing, opened
 
 import shoal
 from shoal.card.card import ReleaseCard
-from shoal.meters.forecast import Forecasts
-from shoal.meters.traces import power_accuracy
 from shoal.runs.config import Config
 from shoal.runs.run import Run
 from shoal.runs.stages import audit_stage, card_stage, design_stage, report_stage
 from shoal.runs.stages.fit_stage import TRUTH
+from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.traces import power_accuracy
 
 #: Seven hours before the last reading: what came later is known.
 EARLIER = "2024-01-16T17:00"

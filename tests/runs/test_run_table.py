@@ -15,13 +15,13 @@ from small_run import charged, listing
 
 import shoal
 from shoal.card.digits import upper
-from shoal.classdata.class_table import ClassTable
 from shoal.runs.config import Config
 from shoal.runs.regroup import Received
 from shoal.runs.run import Run
 from shoal.runs.stages import release_stage
 from shoal.runs.stages.fit_stage import crowds_of
 from shoal.runs.stages.table_stage import standing
+from shoal.sources.tables.class_table import ClassTable
 
 CONSTANTS = Config(
     label="customer", crowd=4, cell=9, shard_size=12, crowds="standing", audit_groups=2, audit_samples=100

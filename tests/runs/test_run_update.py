@@ -35,13 +35,13 @@ from shoal.cli.main import app
 from shoal.designs.reuse import AIMED_ANEW, KEPT, REDESIGN, UNCHANGED
 from shoal.errors import InputError
 from shoal.ledger.ledger import Ledger
-from shoal.meters.forecast import Forecasts
 from shoal.runs.config import Config
 from shoal.runs.jobs import Listing
 from shoal.runs.regroup import Received
 from shoal.runs.run import Run
 from shoal.runs.stages.fit_stage import SHARE, crowds_of
 from shoal.runs.stages.fit_stage import update as fit_update
+from shoal.sources.meters.forecast import Forecasts
 
 
 def update(out: Path, meters: Path, config: Config | None = None) -> Run:

@@ -187,7 +187,7 @@ def test_printed_bounds_are_not_below_what_is_certified(
 def test_raw_readings_of_real_homes_are_found_as_often_as_is_stored(
     evidence: ModuleType, figures: dict[str, dict[str, object]]
 ) -> None:
-    from shoal.meters.window import as_readings
+    from shoal.sources.meters.window import as_readings
     from shoal.studies.reidentification import _weeks
 
     study = evidence.reidentification(figures["reidentify"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.errors import InputError, StorageError
-from shoal.threads import ONE_THREAD
+from shoal.numerics.threads import ONE_THREAD
 
 SECRET = "8675309"
 
@@ -45,7 +45,7 @@ def settings(_: Errand) -> dict[str, str | int | None]:
     import polars as pl
     from threadpoolctl import threadpool_info
 
-    from shoal.threads import n_threads
+    from shoal.numerics.threads import n_threads
 
     np.ones((2, 2)) @ np.ones((2, 2))
     found: dict[str, str | int | None] = {name: os.environ.get(name) for name in ONE_THREAD}

@@ -17,7 +17,7 @@ import pytest
 from errands import SECRET, Errand
 
 from shoal.errors import InputError, StorageError
-from shoal.threads import ONE_THREAD
+from shoal.numerics.threads import ONE_THREAD
 from shoal.workers import cluster
 from shoal.workers.executor import TRIES, Executor, Failure, open_executor
 from shoal.workers.outcome import TaskError

@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, LossLaw, complex_value, derivatives
-from shoal.compiled import kernel
+from shoal.numerics.compiled import kernel
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -19,8 +19,8 @@ from shoal.accounting.contour import EPS
 from shoal.accounting.edges import LOOSE, all_edges, worst_edges
 from shoal.accounting.releases import EdgeSource, Prior, Releases
 from shoal.errors import CertificationError, InputError
-from shoal.graph import NeighborGraph
-from shoal.threads import Progress, map_blocks
+from shoal.laws.graph import NeighborGraph
+from shoal.numerics.threads import Progress, map_blocks
 from shoal.validation import FloatArray
 
 #: Notion -> code of the kernels.
@@ -73,7 +73,7 @@ class PrivacyCurve:
         return f"PrivacyCurve({self.notion}: {shown}{', …' if len(eps) > 4 else ''})"
 
     def _repr_html_(self) -> str:
-        from shoal.notebook import table
+        from shoal.numerics.notebook import table
 
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
         worst = [self.worst_edge] if np.ndim(self.epsilon) == 0 else self.worst_edge
@@ -82,7 +82,7 @@ class PrivacyCurve:
 
     def plot(self, axes: Any = None, *, label: str = "") -> Any:
         """Draw the upper ends of δ against ε with matplotlib and return the axes."""
-        from shoal.notebook import axes_or_new, draw_deltas
+        from shoal.numerics.notebook import axes_or_new, draw_deltas
 
         return draw_deltas(axes_or_new(axes), self.epsilon, {label: self.delta_upper}, "ε")
 

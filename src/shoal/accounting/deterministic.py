@@ -14,7 +14,7 @@ from shoal.accounting.curve import TINIEST, exp_up
 from shoal.accounting.edges import only_law
 from shoal.accounting.generating import TINY_SQUARE
 from shoal.errors import InputError, UnreachableError
-from shoal.graph import NeighborGraph
+from shoal.laws.graph import NeighborGraph
 
 
 def sensitivity(means: Any, graph: NeighborGraph, p: float = 2) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from shoal.accounting.generating import TINY_SQUARE, LossLaw
 from shoal.accounting.spectrum import turn_around
 from shoal.accounting.tails import log_delta
-from shoal.compiled import kernel
+from shoal.numerics.compiled import kernel
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: A bracket wider than this, in ln δ, calls for the precise spectrum.

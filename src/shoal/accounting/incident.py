@@ -28,8 +28,8 @@ from shoal.accounting.curve import PrivacyCurve, worst_over_edges
 from shoal.accounting.edges import EdgeBlock
 from shoal.accounting.releases import side_by_side
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
-from shoal.classes import GaussianClasses
 from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
 from shoal.validation import FloatArray
 
 #: Gives the spectra of one release at the label's edges; called with ``precise``.

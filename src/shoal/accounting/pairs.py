@@ -12,7 +12,7 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import NOTIONS, brackets, exp_up, trusted
 from shoal.accounting.releases import Releases
-from shoal.graph import NeighborGraph
+from shoal.laws.graph import NeighborGraph
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.accounting.edges import EdgeBlock
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
-from shoal.classes import GaussianClasses
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
-from shoal.matrices import EPS
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.numerics.matrices import EPS
 from shoal.validation import FloatArray
 
 Prior = Mapping[str, float] | Sequence[float] | None

@@ -17,10 +17,10 @@ from shoal.accounting.edges import LOOSE, EdgeBlock, loss_law
 from shoal.accounting.generating import RIGHT, LossLaw, extremes, reach
 from shoal.accounting.releases import EdgeSource, Releases
 from shoal.accounting.tails import range_in_doubt, reach_error
-from shoal.compiled import kernel
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
-from shoal.threads import map_blocks
+from shoal.laws.graph import NeighborGraph
+from shoal.numerics.compiled import kernel
+from shoal.numerics.threads import map_blocks
 from shoal.validation import FloatArray
 
 #: Values and errors of a block of edges, (edges, directions, n) each.

@@ -35,10 +35,10 @@ from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
 from shoal.accounting.curve import brackets, exp_up, worst_over_edges
 from shoal.accounting.releases import SCOPES, Prior, Releases, prior_weights
 from shoal.accounting.spectrum import supports_of
-from shoal.classes import GaussianClasses
 from shoal.errors import CertificationError, InputError
-from shoal.graph import NeighborGraph
-from shoal.supports import Supports
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.laws.supports import Supports
 from shoal.validation import FloatArray, IndexArray
 
 #: Pairs up to which the theorem takes each one's δ; of more, the worst stands for all.

@@ -2,7 +2,7 @@
 
 :class:`EdgeSpectra` holds, for a block of edges (X → X'), λ = ln γ, g = γ − 1 and w = √γ ν₀ of section 2 of
 docs/theory.md, each with a bound on its error. Labels with different supports are marked ``disjoint``: their loss is
-infinite. Labels whose laws are not settled (:mod:`shoal.supports`) have errors without bound: nothing is claimed.
+infinite. Labels whose laws are not settled (:mod:`shoal.laws.supports`) have errors without bound: nothing is claimed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.accounting import whitening
-from shoal.classes import GaussianClasses
-from shoal.compiled import kernel
-from shoal.supports import Supports, split
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.supports import Supports, split
+from shoal.numerics.compiled import kernel
 from shoal.validation import FloatArray, IndexArray
 
 EPS = whitening.EPS

@@ -23,7 +23,7 @@ from shoal.accounting.generating import (
     saddle,
     slopes,
 )
-from shoal.compiled import kernel
+from shoal.numerics.compiled import kernel
 
 # Notions of privacy, as the kernels know them.
 DP, PDP, PDP_TWO_SIDED, CHERNOFF = 0, 1, 2, 3

@@ -22,10 +22,10 @@ from shoal.accounting.edges import EdgeBlock, loss_law
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, slopes
 from shoal.accounting.releases import Releases
 from shoal.accounting.tails import is_trivial, tail
-from shoal.compiled import kernel
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
-from shoal.threads import map_blocks
+from shoal.laws.graph import NeighborGraph
+from shoal.numerics.compiled import kernel
+from shoal.numerics.threads import map_blocks
 from shoal.validation import FloatArray
 
 

@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
-from shoal.compiled import inlined, kernel
-from shoal.eigenpairs import eigenpairs, flaws
+from shoal.numerics.compiled import inlined, kernel
+from shoal.numerics.eigenpairs import eigenpairs, flaws
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)

@@ -40,12 +40,12 @@ from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
 from shoal.audits.replay import Repeats, share_identical
 from shoal.audits.residuals import Laws
 from shoal.audits.verdict import Audit, Replay
-from shoal.classes import GaussianClasses
-from shoal.codebooks.codebook import Codebook
 from shoal.errors import CertificationError, InputError
-from shoal.graph import NeighborGraph
-from shoal.mechanism import Mechanism
-from shoal.supports import RankWarning
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.laws.supports import RankWarning
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
 from shoal.validation import FloatArray, IndexArray
 
 #: Edges looked at. Of more, half are those with the largest claimed δ and half are drawn at random.

@@ -18,9 +18,9 @@ from shoal.accounting.assignments import likeliest
 from shoal.accounting.releases import SCOPES
 from shoal.accounting.risk import named_in_group
 from shoal.audits.confidence import lower_bound, upper_bound
-from shoal.codebooks.codebook import Codebook
-from shoal.codebooks.odds import probabilities
 from shoal.errors import InputError
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.odds import probabilities
 from shoal.validation import FloatArray
 
 #: Share of the error probability for the law tests; the rest is for naming.

@@ -28,7 +28,7 @@ from shoal.audits.attacks import Halves, halves
 from shoal.audits.confidence import SHARES
 from shoal.audits.findings import Finding
 from shoal.audits.residuals import Laws
-from shoal.eigenpairs import eigh
+from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: How far, in units of a constant direction's tolerance, rounding to a grid may move an answer.

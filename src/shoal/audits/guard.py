@@ -25,13 +25,13 @@ from scipy import linalg, stats
 from shoal import validation
 from shoal.accounting.curve import round_up, worst_over_edges
 from shoal.accounting.releases import Releases
-from shoal.certificate import with_loss
-from shoal.classes import GaussianClasses
-from shoal.eigenpairs import eigh
 from shoal.errors import CertificationError, InputError
-from shoal.matrices import RANK_TOLERANCE, ranks
-from shoal.mechanism import Mechanism
-from shoal.supports import RankWarning
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.supports import RankWarning
+from shoal.mechanism.certificate import with_loss
+from shoal.mechanism.mechanism import Mechanism
+from shoal.numerics.eigenpairs import eigh
+from shoal.numerics.matrices import RANK_TOLERANCE, ranks
 from shoal.validation import FloatArray
 
 LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99)

@@ -23,8 +23,8 @@ from shoal.audits.audit import edge_promises
 from shoal.audits.residuals import Laws
 from shoal.audits.verdict import SHOWN, round_down
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
-from shoal.mechanism import Mechanism
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.mechanism import Mechanism
 from shoal.validation import FloatArray, IndexArray
 
 

@@ -20,8 +20,8 @@ from shoal.audits.findings import Finding
 from shoal.audits.residuals import Laws
 from shoal.audits.trials import FEWEST
 from shoal.audits.verdict import Naming
-from shoal.classes import GaussianClasses
-from shoal.graph import NeighborGraph
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
 from shoal.validation import FloatArray, IndexArray
 
 #: Log-densities computed at most; with more labels fewer answers of each are looked at.

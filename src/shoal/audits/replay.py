@@ -23,9 +23,9 @@ from scipy.linalg import helmert
 
 from shoal.audits.attacks import Scores
 from shoal.audits.residuals import Laws
-from shoal.classes import GaussianClasses
-from shoal.eigenpairs import eigh
-from shoal.mechanism import Mechanism
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.mechanism import Mechanism
+from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray
 
 ATTACKS = ("repeats", "average")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.classes import GaussianClasses
-from shoal.eigenpairs import eigh
+from shoal.laws.classes import GaussianClasses
+from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray
 
 #: Variances below this share of the largest, in units of the entries' own, belong to constants.

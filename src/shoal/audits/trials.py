@@ -9,10 +9,10 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting.spectrum import supports_of
-from shoal.classes import GaussianClasses
-from shoal.eigenpairs import eigh
 from shoal.errors import InputError
-from shoal.mechanism import Mechanism
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.mechanism import Mechanism
+from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray
 
 #: Turns true answers (m, k) about one label into released ones (m, k).

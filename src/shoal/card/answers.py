@@ -16,7 +16,7 @@ from shoal.card.measures import OWN
 from shoal.card.section import Point, Section, axis, lines, series
 from shoal.card.summary import short_unit
 from shoal.card.tiles import ratios
-from shoal.mechanism import Mechanism
+from shoal.mechanism.mechanism import Mechanism
 from shoal.validation import FloatArray
 
 #: Labels to choose from.

@@ -10,9 +10,9 @@ import numpy as np
 from shoal.audits.book_audit import BookAudit
 from shoal.card.facts import Accuracy, AuditFacts, DesignFacts, Found, Named, Naming, naming_bound, tpr_bound
 from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, OWN, errors, group_sizes, groups_digest, hiding
-from shoal.codebooks.codebook import Codebook
-from shoal.codebooks.odds import probabilities
-from shoal.matrices import EPS
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.odds import probabilities
+from shoal.numerics.matrices import EPS
 
 METHOD = "codebook"
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shoal.audits.guard import ModelGuard
     from shoal.card.exhibits import AnswerSource
     from shoal.ledger.ledger import Ledger
-    from shoal.mechanism import Mechanism
+    from shoal.mechanism.mechanism import Mechanism
 
 VERSION = 3
 #: Digits of an error on a card.

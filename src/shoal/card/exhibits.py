@@ -11,10 +11,10 @@ from shoal.card.section import Plot
 if TYPE_CHECKING:
     from shoal.card.facts import Accuracy, FitFacts
     from shoal.designs.design import Frontier
-    from shoal.graph import NeighborGraph
+    from shoal.laws.graph import NeighborGraph
     from shoal.ledger.accounts import Account
     from shoal.ledger.verification import Verification
-    from shoal.mechanism import Mechanism
+    from shoal.mechanism.mechanism import Mechanism
 
 
 @dataclass(frozen=True, eq=False)

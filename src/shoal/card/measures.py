@@ -38,10 +38,10 @@ from shoal.card.facts import (
     together,
     tpr_bound,
 )
-from shoal.certificate import UNTRIED
-from shoal.classes import GaussianClasses
-from shoal.graph import NeighborGraph
-from shoal.mechanism import Mechanism
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.certificate import UNTRIED
+from shoal.mechanism.mechanism import Mechanism
 from shoal.proofs.proof import proved
 from shoal.validation import FloatArray
 

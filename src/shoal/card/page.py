@@ -33,10 +33,10 @@ from shoal.validation import FloatArray
 if TYPE_CHECKING:
     from shoal.card.exhibits import AnswerSource, Exhibits
     from shoal.designs.design import Frontier
-    from shoal.graph import NeighborGraph
+    from shoal.laws.graph import NeighborGraph
     from shoal.ledger.accounts import Spent
     from shoal.ledger.verification import Verification
-    from shoal.mechanism import Mechanism
+    from shoal.mechanism.mechanism import Mechanism
 
 INTERNAL = "Internal: contains the true answers. For the data owner; do not pass this page on."
 PUBLIC = "Public: holds only what the release card says. No answers, no names."

@@ -16,8 +16,8 @@ from shoal.card.promise import HOLDERS
 from shoal.card.section import Point, Section, axis, bars, heat, lines, series
 from shoal.card.summary import any_law
 from shoal.errors import CertificationError
-from shoal.mechanism import Ending, Mechanism
-from shoal.threads import map_blocks
+from shoal.mechanism.mechanism import Ending, Mechanism
+from shoal.numerics.threads import map_blocks
 from shoal.validation import FloatArray
 
 #: Method -> words for it.

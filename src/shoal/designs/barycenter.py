@@ -16,7 +16,7 @@ import numpy as np
 
 from shoal.designs import minimax
 from shoal.errors import CertificationError
-from shoal.matrices import square_root
+from shoal.numerics.matrices import square_root
 from shoal.validation import FloatArray
 
 

@@ -20,14 +20,14 @@ from typing import Any
 
 from shoal import validation
 from shoal.accounting.curve import round_up
-from shoal.classes import GaussianClasses
 from shoal.designs.design import design, perfect_rho
 from shoal.designs.methods import METHODS
 from shoal.designs.parts import joined, part_of
 from shoal.designs.problem import Problem
 from shoal.errors import UnreachableError
-from shoal.graph import NeighborGraph
-from shoal.mechanism import Mechanism
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.mechanism import Mechanism
 from shoal.proofs.proof import proved
 
 #: Paid on top of the price of perfection, for the sliver of noise that covers rounding.

@@ -25,8 +25,8 @@ from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
 from shoal.designs.quasi_newton import minimize
 from shoal.designs.stored import certified
-from shoal.mechanism import Ending
-from shoal.threads import n_threads
+from shoal.mechanism.mechanism import Ending
+from shoal.numerics.threads import n_threads
 from shoal.validation import BoolArray, FloatArray
 
 Result = TypeVar("Result")

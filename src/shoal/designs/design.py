@@ -12,7 +12,6 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting.curve import round_up
-from shoal.classes import GaussianClasses
 from shoal.designs.barycenter import additive_center, mean_center, transport_center
 from shoal.designs.descent import Report, Settings
 from shoal.designs.floors import lower_bound
@@ -21,10 +20,11 @@ from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem
 from shoal.designs.stored import certified, mechanism_of
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
-from shoal.matrices import square_root
-from shoal.mechanism import Ending, Mechanism
-from shoal.notebook import axes_or_new, draw_deltas, table
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.mechanism import Ending, Mechanism
+from shoal.numerics.matrices import square_root
+from shoal.numerics.notebook import axes_or_new, draw_deltas, table
 from shoal.validation import FloatArray
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.classes import GaussianClasses
-from shoal.codebooks.codebook import codebook
 from shoal.designs.calibration import calibrate
 from shoal.errors import InputError, UnreachableError
-from shoal.graph import NeighborGraph
-from shoal.notebook import axes_or_new
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.codebook import codebook
+from shoal.numerics.notebook import axes_or_new
 from shoal.validation import FloatArray
 
 BOOK = "codebook"

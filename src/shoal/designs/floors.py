@@ -21,9 +21,9 @@ import numpy as np
 
 from shoal.accounting.generating import HOCKEY, RIGHT, LossLaw
 from shoal.accounting.tails import tail
-from shoal.compiled import kernel
 from shoal.designs.problem import Problem
-from shoal.eigenpairs import eigh
+from shoal.numerics.compiled import kernel
+from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray
 
 #: Edges looked at: those farthest apart for their budgets. Any subset gives a valid bound.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from shoal.designs.problem import Problem
-from shoal.graph import NeighborGraph
-from shoal.mechanism import Ending, Mechanism
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.noise.affine import EXACT
 
 

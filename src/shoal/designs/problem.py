@@ -16,11 +16,11 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import NOTIONS
 from shoal.accounting.releases import Releases
-from shoal.classes import GaussianClasses
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
-from shoal.matrices import square_root
-from shoal.mechanism import Mechanism
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.mechanism import Mechanism
+from shoal.numerics.matrices import square_root
 from shoal.validation import FloatArray, IndexArray
 
 

@@ -24,16 +24,16 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting.curve import round_up
-from shoal.classes import GaussianClasses
 from shoal.designs.calibration import attained, calibrate
 from shoal.designs.parts import joined, part_of
 from shoal.designs.problem import Problem
 from shoal.designs.stored import met
-from shoal.eigenpairs import eigh
 from shoal.errors import CertificationError, InputError
-from shoal.graph import NeighborGraph
-from shoal.matrices import inverse_root, ranks, square_root
-from shoal.mechanism import Mechanism
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.mechanism import Mechanism
+from shoal.numerics.eigenpairs import eigh
+from shoal.numerics.matrices import inverse_root, ranks, square_root
 from shoal.validation import FloatArray
 
 #: What may be aimed anew, and of that what may shift means and map answers.

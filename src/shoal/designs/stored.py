@@ -15,9 +15,9 @@ import numpy as np
 from shoal.designs.moves import Moves
 from shoal.designs.problem import Problem
 from shoal.errors import InputError
-from shoal.matrices import EPS, inverse_root
-from shoal.mechanism import Mechanism
+from shoal.mechanism.mechanism import Mechanism
 from shoal.noise.affine import EXACT
+from shoal.numerics.matrices import EPS, inverse_root
 from shoal.validation import FloatArray, IndexArray
 
 #: Sums within so many units in the last place of the largest of their terms have met.

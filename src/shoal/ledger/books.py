@@ -18,7 +18,7 @@ from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry, is_random
 from shoal.ledger.storage import Transaction
 from shoal.ledger.tallies import Coming, Extra, Memory, Tallies, every, nothing_more, only
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.reader import Releaser
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
 APART = (

@@ -35,12 +35,12 @@ from shoal import validation
 from shoal.accounting.curve import privacy_curve
 from shoal.accounting.filters import ORDERS, SLACK, FilterRule
 from shoal.accounting.renyi import renyi_curve
-from shoal.codebooks.atoms import sum_up
-from shoal.codebooks.codebook import Codebook
 from shoal.errors import CertificationError, InputError
 from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import Charges, Side, covered
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.atoms import sum_up
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import Releaser
 
 #: Parts of ε at which δ is bounded: a few uses that share it evenly, or one that has it all.
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
 from shoal.ledger.books import Books, limits_on
@@ -25,7 +24,8 @@ from shoal.ledger.journal import Journal
 from shoal.ledger.questions import Question
 from shoal.ledger.storage import Transaction
 from shoal.ledger.tallies import Tallies
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import Releaser
 from shoal.validation import FloatArray
 
 OTHER_QUESTION = (

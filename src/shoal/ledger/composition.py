@@ -50,13 +50,13 @@ from shoal.accounting.filters import FilterRule
 from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spectra
 from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.accounting.spectrum import EdgeSpectra
-from shoal.classes import GaussianClasses
-from shoal.codebooks.atoms import sum_up, total
-from shoal.codebooks.codebook import Codebook
-from shoal.codebooks.sequence import book_divergence, deltas, gaussian_deltas
+from shoal.laws.classes import GaussianClasses
 from shoal.ledger.recent import Recent
-from shoal.mechanism import Mechanism
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.atoms import sum_up, total
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.reader import Releaser
+from shoal.mechanism.sequence import book_divergence, deltas, gaussian_deltas
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)

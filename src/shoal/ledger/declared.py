@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.classes import GaussianClasses
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
 from shoal.ledger.chain import told
 from shoal.ledger.questions import known_label, word
-from shoal.mechanism import Mechanism
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.reader import Releaser
 
 
 def as_mechanism(released: Releaser | GaussianClasses, graph: NeighborGraph | None) -> Releaser:

@@ -22,10 +22,9 @@ import numpy as np
 
 import shoal
 from shoal import validation
-from shoal.classes import GaussianClasses
-from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
-from shoal.graph import NeighborGraph
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
 from shoal.ledger import journal, schema
 from shoal.ledger.accounts import Cost, Spent
 from shoal.ledger.books import APART, NO_BUDGET, Books, limits_on
@@ -42,7 +41,8 @@ from shoal.ledger.renewals import renewed
 from shoal.ledger.storage import Storage, Transaction
 from shoal.ledger.tallies import Coming
 from shoal.ledger.verification import Verification, verified
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import Releaser
 from shoal.validation import FloatArray
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.reader import Releaser
 from shoal.validation import FloatArray
 
 

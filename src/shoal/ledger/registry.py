@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from shoal import mechanism_reader
-from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
-from shoal.graph import NeighborGraph
+from shoal.laws.graph import NeighborGraph
 from shoal.ledger.bounds import POINTS, MechanismBound
 from shoal.ledger.journal import Journal
 from shoal.ledger.questions import word
 from shoal.ledger.recent import Recent
 from shoal.ledger.storage import CHUNK, Transaction
 from shoal.ledger.ties import changes
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism import reader as mechanism_reader
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import Releaser
 
 OUTGROWN = (
     "mechanism: some of its labels have become neighbors since it was recorded, and it does not hide them among each "

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
 from shoal.ledger.books import Books
@@ -21,6 +20,7 @@ from shoal.ledger.chain import told
 from shoal.ledger.charging import OTHER_QUESTION, was_shown
 from shoal.ledger.journal import Journal
 from shoal.ledger.storage import Transaction
+from shoal.mechanism.codebook import Codebook
 from shoal.validation import FloatArray
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from shoal.graph import NeighborGraph
+from shoal.laws.graph import NeighborGraph
 from shoal.ledger import journal
 from shoal.ledger.accounts import one_graph, stars
 from shoal.ledger.budgets import Limit
@@ -17,7 +17,7 @@ from shoal.ledger.recent import Recent
 from shoal.ledger.registry import Registry
 from shoal.ledger.storage import CHUNK, Transaction
 from shoal.ledger.ties import Tie, ties
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.reader import Releaser
 
 #: Entries since the last look from which on reading everything again is less work than telling what changed.
 FORGET = 5000

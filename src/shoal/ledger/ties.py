@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.graph import NeighborGraph
+from shoal.laws.graph import NeighborGraph
 
 
 @dataclass(frozen=True)

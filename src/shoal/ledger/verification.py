@@ -24,9 +24,8 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
-from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError, LedgerError
-from shoal.graph import NeighborGraph
+from shoal.laws.graph import NeighborGraph
 from shoal.ledger import journal
 from shoal.ledger.accounts import account, one_graph, stars
 from shoal.ledger.bounds import HEADROOM, POINTS, MechanismBound, bound_at, pair_bound
@@ -39,7 +38,8 @@ from shoal.ledger.renewals import looked_up
 from shoal.ledger.schema import ACCOUNTS
 from shoal.ledger.storage import Transaction
 from shoal.ledger.ties import Tie, changes, ties
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import Releaser
 
 
 @dataclass(frozen=True)

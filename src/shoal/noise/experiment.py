@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.eigenpairs import eigh
+from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray
 
 

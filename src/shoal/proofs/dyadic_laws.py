@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb, fmpq, fmpq_mat
 
-from shoal.classes import GaussianClasses
 from shoal.errors import CertificationError
-from shoal.matrices import EPS
-from shoal.mechanism import Mechanism
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.mechanism import Mechanism
 from shoal.noise.affine import EXACT
 from shoal.noise.factor import JITTER, WIDTH, least_eigenvalues
+from shoal.numerics.matrices import EPS
 from shoal.proofs.balls import Ball, Matrix, Rational, bits, known_up_to, rational, rationals
 from shoal.validation import FloatArray
 

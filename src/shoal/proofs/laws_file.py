@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.classes import GaussianClasses
-from shoal.mechanism_file import law_arrays
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.mechanism_file import law_arrays
 from shoal.validation import IndexArray
 
 FORMAT = "shoal laws"

@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from flint import arb, arb_mat
 
-from shoal.eigenpairs import eigh
+from shoal.numerics.eigenpairs import eigh
 from shoal.proofs.balls import Ball, Matrix, bits, doubles, exact, most
 from shoal.proofs.dyadic_laws import PRECISION, Compared, Unsettled
 from shoal.validation import FloatArray

@@ -23,15 +23,15 @@ import shoal
 from shoal import archive, validation
 from shoal.accounting.curve import NOTIONS, brackets, round_up
 from shoal.accounting.releases import SCOPES, Releases
-from shoal.classes import GaussianClasses
 from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
-from shoal.graph import NeighborGraph
-from shoal.matrices import EPS
-from shoal.mechanism import Mechanism
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.mechanism import Mechanism
 from shoal.noise.grid import Grid
 from shoal.noise.precision import UP as LOSS_UP
 from shoal.noise.precision import edge_loss, label_tv
+from shoal.numerics.matrices import EPS
 from shoal.proofs import enclosure, laws_file, path
 from shoal.proofs.balls import down, up
 from shoal.proofs.dyadic_laws import Laws, Unsettled

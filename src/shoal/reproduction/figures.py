@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.classes import GaussianClasses
 from shoal.errors import InputError
-from shoal.notebook import COLORS as CYCLE
+from shoal.laws.classes import GaussianClasses
+from shoal.numerics.notebook import COLORS as CYCLE
 from shoal.reproduction.lines import CONVENTIONS, NOTION_NAMES, NOTIONS, Lines
 from shoal.validation import FloatArray
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal.mechanism import Mechanism
-from shoal.meters import window
-from shoal.meters.forecast import Forecasts
-from shoal.meters.power import power_error
-from shoal.meters.quality import Readings
+from shoal.mechanism.mechanism import Mechanism
+from shoal.sources.meters import window
+from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.power import power_error
+from shoal.sources.meters.quality import Readings
 from shoal.validation import FloatArray
 
 

@@ -18,7 +18,7 @@ from shoal.accounting.curve import NOTIONS as CODES
 from shoal.accounting.curve import brackets, exp_up, round_up, trusted
 from shoal.accounting.releases import Releases
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
+from shoal.laws.graph import NeighborGraph
 from shoal.plaintext import cell
 from shoal.validation import FloatArray
 

@@ -22,19 +22,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal import validation
-from shoal.classes import GaussianClasses
 from shoal.designs.design import design, frontier, perfect_rho
 from shoal.errors import InputError
-from shoal.mechanism import Mechanism
-from shoal.meters import window
-from shoal.meters.forecast import forecast
-from shoal.meters.neighborhoods import cluster_graph
-from shoal.meters.quality import Readings
-from shoal.meters.simulate import simulate_meters
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.mechanism import Mechanism
 from shoal.reproduction import figures
 from shoal.reproduction.homes import Home, three_homes
 from shoal.reproduction.lines import CONVENTIONS, Line, Lines, Progress, measure, per_entry
 from shoal.reproduction.synthetic import TOTAL_BUDGETS
+from shoal.sources.meters import window
+from shoal.sources.meters.forecast import forecast
+from shoal.sources.meters.neighborhoods import cluster_graph
+from shoal.sources.meters.quality import Readings
+from shoal.sources.meters.simulate import simulate_meters
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:

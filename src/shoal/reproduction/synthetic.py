@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal import validation
-from shoal.classes import GaussianClasses
+from shoal.laws.classes import GaussianClasses
 
 #: The eight accuracy budgets of the paper's experiments, as total squared error (divide by k for ρ per entry).
 TOTAL_BUDGETS = np.linspace(0.45, 2.1, 8)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.classes import GaussianClasses
 from shoal.designs.design import design, frontier, perfect_rho
-from shoal.graph import NeighborGraph
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
 from shoal.reproduction import figures
 from shoal.reproduction.lines import (
     CONVENTIONS,

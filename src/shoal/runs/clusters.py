@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.card.facts import Record
 from shoal.errors import InputError
-from shoal.meters.columns import HOUSEHOLD, first_known
-from shoal.meters.meter_file import read_table
-from shoal.meters.quality import from_pandas, is_pandas
 from shoal.runs.exchange import Sent, scatter
 from shoal.runs.profiles import read_profiles
 from shoal.runs.shards import write_array, write_frame
+from shoal.sources.meters.columns import HOUSEHOLD, first_known
+from shoal.sources.meters.meter_file import read_table
+from shoal.sources.meters.quality import from_pandas, is_pandas
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 from shoal.audits.guard import ModelGuard
 from shoal.card.exhibits import Exhibits
 from shoal.card.facts import Accuracy
-from shoal.classdata.class_table import SUFFIX, ClassTable
-from shoal.classes import GaussianClasses
-from shoal.mechanism import Mechanism
-from shoal.mechanism_reader import Releaser
-from shoal.meters.answered import ForecastAnswers
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.reader import Releaser
+from shoal.sources.meters.answered import ForecastAnswers
+from shoal.sources.tables.class_table import SUFFIX, ClassTable
 from shoal.validation import FloatArray, IndexArray
 
 if TYPE_CHECKING:

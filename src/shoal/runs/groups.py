@@ -1,6 +1,6 @@
 """Cells of bounded size from clusters, and their place in shards: crowds are formed inside a cell.
 
-A cluster with more than ``cap`` members is cut into compact groups of nearly equal size (:func:`shoal.cells.cut`). A
+A cluster with more than ``cap`` members is cut into compact groups of nearly equal size (``cut``). A
 cluster with fewer than ``floor`` members, a crowd, joins the one whose mean profile is nearest, so that nobody is
 alone. What cells there are does not depend on the shards: a shard holds whole ones.
 
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.card.facts import Record
-from shoal.cells import cut
 from shoal.errors import InputError
+from shoal.laws.cells import cut
 from shoal.runs.exchange import gather
 from shoal.runs.profiles import read_profiles
 from shoal.runs.shards import write_frame

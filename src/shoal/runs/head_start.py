@@ -1,6 +1,6 @@
 """What the very first run compiles before it begins, and says so; a second process has its share of it.
 
-Kernels are compiled once and kept (:mod:`shoal.compiled`), one at a time in a process: that is most of what the very
+Kernels are compiled once and kept (``compiled``), one at a time in a process: that is most of what the very
 first run takes. Spectra of edges share no kernel with the fits before them nor with the tails after them, so another
 process can have them ready. Nothing depends on it: what is not there in time is compiled where it is needed.
 """
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from shoal.threads import ONE_THREAD, n_threads
+from shoal.numerics.threads import ONE_THREAD, n_threads
 
 #: Called with (stage, what is happening, done, total).
 Tell = Callable[[str, str, float, int], None]
@@ -27,7 +27,7 @@ CODE = (
 @contextmanager
 def head_start(tell: Tell | None = None) -> Iterator[None]:
     """On the very first run, say so and compile; with a core to spare, spectra in a second process meanwhile."""
-    from shoal import compiled
+    from shoal.numerics import compiled
 
     folder = compiled.FOLDER
     if folder is None or any(folder.rglob("spectrum._fast_block*.nbi")):
@@ -56,8 +56,8 @@ def head_start(tell: Tell | None = None) -> Iterator[None]:
 
 def compile_models() -> None:
     """The kernels behind fits, their checks and forecasts, from households that do not exist."""
-    from shoal.meters.forecast import forecast
-    from shoal.meters.simulate import simulate_meters
+    from shoal.sources.meters.forecast import forecast
+    from shoal.sources.meters.simulate import simulate_meters
 
     forecast(simulate_meters(2, 3, step_minutes=30), (2, 1), 2, 2, "day")
 
@@ -66,7 +66,7 @@ def compile_crowds() -> None:
     """Those that form crowds."""
     import numpy as np
 
-    from shoal.crowds import crowds
+    from shoal.laws.crowds import crowds
 
     crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)
 
@@ -76,7 +76,7 @@ def compile_spectra() -> None:
     import numpy as np
 
     from shoal.accounting.spectrum import edge_spectra
-    from shoal.classes import GaussianClasses
+    from shoal.laws.classes import GaussianClasses
 
     laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
     for precise in (False, True):
@@ -87,8 +87,8 @@ def compile_accounting() -> None:
     """Those, and what is made of spectra: δ(ε) of an answer and of a table, Rényi divergences."""
     from shoal.accounting.curve import privacy_curve
     from shoal.accounting.renyi import renyi_curve
-    from shoal.classes import GaussianClasses
-    from shoal.graph import NeighborGraph
+    from shoal.laws.classes import GaussianClasses
+    from shoal.laws.graph import NeighborGraph
 
     compile_spectra()
     laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
@@ -104,9 +104,9 @@ def compile_designs() -> None:
 
     from shoal.accounting.assignments import likeliest, marginals
     from shoal.accounting.tradeoff import tpr_at_fpr
-    from shoal.classes import GaussianClasses
     from shoal.designs.design import design
-    from shoal.graph import NeighborGraph
+    from shoal.laws.classes import GaussianClasses
+    from shoal.laws.graph import NeighborGraph
 
     laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
     graph = NeighborGraph.complete(laws.labels)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shoal.crowds import crowds as formed
+from shoal.laws.crowds import crowds as formed
 from shoal.validation import FloatArray
 
 #: Releases in a row at which a crowd is too thin before it joins another for good.

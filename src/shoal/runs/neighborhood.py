@@ -16,7 +16,6 @@ from typing import Any
 from shoal.card.facts import Lost, Record, tallied
 from shoal.errors import InputError
 from shoal.files import file_digest
-from shoal.meters.quality import LARGE, NEGATIVE
 from shoal.runs import clusters, groups, partition, profiles, regroup
 from shoal.runs.config import Config
 from shoal.runs.exchange import Sent
@@ -25,6 +24,7 @@ from shoal.runs.pieces import Pieces, sort_files
 from shoal.runs.shards import quality_path
 from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
 from shoal.runs.store import Part
+from shoal.sources.meters.quality import LARGE, NEGATIVE
 from shoal.workers.executor import Executor
 
 #: Settings that decide how meter files are read.

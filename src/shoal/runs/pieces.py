@@ -21,9 +21,17 @@ from shoal import validation
 from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.files import private, private_folder
-from shoal.meters import clock
-from shoal.meters.meter_file import NO_ROWS, NO_TIMES, ODD_ROWS, ROW_NUMBERS, Source, household_name, open_sources
-from shoal.meters.readings import Paths, common_zone, meter_files, numbered
+from shoal.sources.meters import clock
+from shoal.sources.meters.meter_file import (
+    NO_ROWS,
+    NO_TIMES,
+    ODD_ROWS,
+    ROW_NUMBERS,
+    Source,
+    household_name,
+    open_sources,
+)
+from shoal.sources.meters.readings import Paths, common_zone, meter_files, numbered
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,7 +110,7 @@ def sort_files(
 
 
 def read_pieces(pieces: Pieces, number: int) -> pl.DataFrame:
-    """The rows of one shard in the order of the input, as :func:`shoal.meters.quality.repair` takes them."""
+    """The rows of one shard in the order of the input, as :func:`shoal.sources.meters.quality.repair` takes them."""
     import polars as pl
     import pyarrow as pa
 

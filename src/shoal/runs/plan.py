@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from shoal.errors import InputError, WorkerError
+from shoal.numerics.threads import n_threads
 from shoal.runs.config import Config, shared
 from shoal.runs.sources import SimulatedMeters, Source, frame_of, in_words_of_a_run
 from shoal.runs.table_rows import shard_labels
-from shoal.threads import n_threads
 from shoal.workers.executor import Executor, Failure
 from shoal.workers.processes import Processes
 
@@ -210,10 +210,10 @@ def _elsewhere(pilot: Callable[[], Result]) -> Result:
 
 def pilot(config: Config, simulated: bool, households: int) -> dict[str, Any]:
     """Seconds of each stage, bytes on disk, and the most memory held, for simulated households in one shard."""
-    from shoal.meters.simulate import simulate_meters
     from shoal.runs.jobs import do
     from shoal.runs.neighborhood import assigned, partitioned, regrouped
     from shoal.runs.stages.fit_stage import fit_job
+    from shoal.sources.meters.simulate import simulate_meters
 
     days, step = config.train_days + 1, config.interval or 15
     config = replace(config, shard_size=households, only=(), table=None, column=None)
@@ -337,7 +337,7 @@ def table_extent(source: Any, config: Config) -> tuple[int, int, int]:
     """Labels, rows and entries of a class table, looked up without reading everything into memory."""
     import polars as pl
 
-    from shoal.classdata.table_file import layout_of, open_table
+    from shoal.sources.tables.table_file import layout_of, open_table
 
     frame = frame_of(source)
     raw = open_table(Source.of(source, table=True).paths) if frame is None else frame.lazy()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from shoal.accounting.curve import round_up
 from shoal.errors import InputError, ShoalError
-from shoal.mechanism_reader import Releaser, load
+from shoal.mechanism.reader import Releaser, load
 from shoal.runs.context import DESIGN, FIT
 from shoal.runs.folder import Folder
 from shoal.runs.stages import design_stage, first_stage, release_stage

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.crowds import crowds, means
+from shoal.laws.crowds import crowds, means
 from shoal.validation import FloatArray
 
 #: Crowds and shares of the population that are tried.

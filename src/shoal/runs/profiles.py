@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from shoal.card.facts import Record
 from shoal.errors import InputError
-from shoal.meters.season import FLOOR, log_power, phases
 from shoal.runs.shards import long_frame, read_shard, write_frame
+from shoal.sources.meters.season import FLOOR, log_power, phases
 
 if TYPE_CHECKING:
     import polars as pl

@@ -35,8 +35,8 @@ from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.errors import InputError, ShoalError
 from shoal.files import digest_of
-from shoal.mechanism import Mechanism
-from shoal.mechanism_reader import load
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.reader import load
 from shoal.runs import preview
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared

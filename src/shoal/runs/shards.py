@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.errors import InputError
-from shoal.meters.quality import Readings
 from shoal.runs.store import put_whole
+from shoal.sources.meters.quality import Readings
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
-from shoal.meters.quality import from_pandas, is_pandas
+from shoal.sources.meters.quality import from_pandas, is_pandas
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,7 +63,7 @@ class Source:
                 "source must be a file, a folder of files or shoal.SimulatedMeters(...); a frame needs a label, the "
                 "name of the column that says whose row it is"
             )
-        from shoal.meters.readings import meter_files
+        from shoal.sources.meters.readings import meter_files
 
         files = tuple(MeterFile(f.name, file_digest(f), f.stat().st_size) for f in meter_files(source))
         where = str(Path(source).resolve()) if Path(source).exists() else str(source)
@@ -72,7 +72,7 @@ class Source:
     @property
     def paths(self) -> list[Path]:
         """The files, where they were found."""
-        from shoal.meters.readings import meter_files
+        from shoal.sources.meters.readings import meter_files
 
         return meter_files(self.path)
 

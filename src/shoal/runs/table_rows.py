@@ -18,18 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.card.facts import Record
-from shoal.classdata.class_table import exponents_of, label_means
-from shoal.classdata.table_file import (
-    LABEL,
-    SOURCE_ROW,
-    VALUES,
-    Extent,
-    Layout,
-    batches,
-    layout_of,
-    open_table,
-    pivoted,
-)
 from shoal.errors import InputError
 from shoal.runs.config import Config
 from shoal.runs.exchange import Sent, gather, scatter
@@ -40,6 +28,18 @@ from shoal.runs.regroup import Received, Regrouped, regrouped
 from shoal.runs.shards import write_frame
 from shoal.runs.sources import Source
 from shoal.runs.store import Part
+from shoal.sources.tables.class_table import exponents_of, label_means
+from shoal.sources.tables.table_file import (
+    LABEL,
+    SOURCE_ROW,
+    VALUES,
+    Extent,
+    Layout,
+    batches,
+    layout_of,
+    open_table,
+    pivoted,
+)
 from shoal.workers.executor import Executor
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from shoal.clip import moved_delta
-from shoal.codebooks.codebook import Codebook
 from shoal.designs.design import frontier
 from shoal.errors import InputError
-from shoal.mechanism import Mechanism
-from shoal.mechanism_reader import load
+from shoal.mechanism.clip import moved_delta
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.reader import load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context
 from shoal.runs.fitted import fitted

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.accounting.filters import FilterRule
-from shoal.codebooks.atoms import sum_up
-from shoal.codebooks.codebook import Codebook
 from shoal.ledger.bounds import MechanismBound
-from shoal.mechanism_reader import Releaser
+from shoal.mechanism.atoms import sum_up
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import Releaser
 
 #: Covers the rounding of the few operations of a sum.
 ROUNDING = 1.0 + 2.0**-48

@@ -17,10 +17,10 @@ import numpy as np
 
 from shoal.card.digits import upper
 from shoal.card.facts import DesignFacts
-from shoal.codebooks.codebook import Codebook
 from shoal.errors import InputError
 from shoal.ledger.bounds import MechanismBound
-from shoal.mechanism_reader import load
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import load
 from shoal.runs.context import DESIGN
 from shoal.runs.folder import STATE
 from shoal.runs.jobs import Listing

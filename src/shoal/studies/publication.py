@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.classes import GaussianClasses
-from shoal.codebooks.codebook import codebook
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
-from shoal.mechanism import Mechanism
-from shoal.meters.neighborhoods import crowd_graph
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.codebook import codebook
+from shoal.mechanism.mechanism import Mechanism
+from shoal.sources.meters.neighborhoods import crowd_graph
 from shoal.validation import FloatArray
 
 #: Least power told apart from none in a released curve, kW.

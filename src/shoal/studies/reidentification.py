@@ -24,9 +24,9 @@ from shoal import validation
 from shoal.accounting.risk import named_in_group
 from shoal.card.digits import percent
 from shoal.errors import InputError
-from shoal.meters.forecast import forecast
-from shoal.meters.quality import Readings
-from shoal.meters.window import as_readings, cut
+from shoal.sources.meters.forecast import forecast
+from shoal.sources.meters.quality import Readings
+from shoal.sources.meters.window import as_readings, cut
 from shoal.studies.attackers import Boosted, Comparison, Hits, curves, posterior, ranked, scored, weekly
 from shoal.studies.fingerprints import fingerprint
 from shoal.studies.pictures import reidentification_picture, saved, sizes_picture

@@ -34,10 +34,10 @@ from shoal import validation
 from shoal.accounting.curve import edge_brackets
 from shoal.accounting.deterministic import analytic_sigma
 from shoal.accounting.tradeoff import tpr_at_fpr
-from shoal.classes import GaussianClasses
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
-from shoal.meters.window import as_readings, cut
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.sources.meters.window import as_readings, cut
 from shoal.studies.histograms import told_apart, totals
 from shoal.studies.pictures import rule_picture, saved
 from shoal.validation import FloatArray

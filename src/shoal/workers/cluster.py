@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.errors import InputError, WorkerError
-from shoal.threads import ONE_THREAD, n_threads
+from shoal.numerics.threads import ONE_THREAD, n_threads
 from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
 from shoal.workers.outcome import TaskError, attempt, settled
 from shoal.workers.versions import differences, version_probe, versions

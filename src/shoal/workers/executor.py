@@ -87,7 +87,7 @@ def open_executor(workers: str = "auto", cores: int | None = None) -> Executor:
 
     "auto" is "processes" for a run of several shards where more than one core may be used, otherwise "serial".
     """
-    from shoal.threads import n_threads
+    from shoal.numerics.threads import n_threads
     from shoal.validation import count
 
     wanted = None if cores is None else count(cores=cores)

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 from shoal.errors import WorkerError
-from shoal.threads import ONE_THREAD
+from shoal.numerics.threads import ONE_THREAD
 from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
 from shoal.workers.outcome import settled
 from shoal.workers.worker import READY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from shoal.threads import one_library_thread
+from shoal.numerics.threads import one_library_thread
 from shoal.workers.executor import Executor, Failure, Result, Task
 from shoal.workers.outcome import attempt, settled
 

@@ -15,7 +15,7 @@ from shoal.designs.barycenter import Center, mean_center, transport_center
 from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
-from shoal.matrices import square_root
+from shoal.numerics.matrices import square_root
 
 #: A budget within this relative distance of the price buys the whole way.
 CLOSE = 1e-12

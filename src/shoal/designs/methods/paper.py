@@ -18,13 +18,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from shoal.compiled import kernel
 from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves, radii
 from shoal.designs.problem import Problem
 from shoal.designs.stored import certified
-from shoal.eigenpairs import eigenpairs, eigh
-from shoal.matrices import EPS, square_root
+from shoal.numerics.compiled import kernel
+from shoal.numerics.eigenpairs import eigenpairs, eigh
+from shoal.numerics.matrices import EPS, square_root
 from shoal.validation import FloatArray, IndexArray
 
 #: Most steps before the descent is stopped.

@@ -18,11 +18,11 @@ from shoal.audits.book_audit import audit_book
 from shoal.card.book_measures import book_audit_facts
 from shoal.card.facts import AuditFacts, DesignFacts
 from shoal.card.measures import audit_facts
-from shoal.codebooks.codebook import Codebook
 from shoal.designs.design import design
 from shoal.designs.parts import part_of
 from shoal.errors import InputError
-from shoal.mechanism_reader import load
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context, Made
 from shoal.runs.fitted import fitted

@@ -21,9 +21,6 @@ from shoal.accounting.filters import ORDERS
 from shoal.card.book_measures import book_facts
 from shoal.card.facts import LISTED, DesignFacts
 from shoal.card.measures import design_facts
-from shoal.classes import GaussianClasses
-from shoal.clip import Clip, assumption_free, moved_delta, outside_share
-from shoal.codebooks.codebook import Codebook, codebook
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
@@ -31,10 +28,13 @@ from shoal.designs.parts import joined
 from shoal.designs.problem import Problem
 from shoal.designs.reuse import REDESIGN, redesigned, reuse
 from shoal.errors import InputError, UnreachableError
-from shoal.graph import NeighborGraph
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
 from shoal.ledger.bounds import MechanismBound, bound_at, stated
-from shoal.mechanism import Mechanism
-from shoal.mechanism_reader import Releaser, load
+from shoal.mechanism.clip import Clip, assumption_free, moved_delta, outside_share
+from shoal.mechanism.codebook import Codebook, codebook
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.reader import Releaser, load
 from shoal.proofs.proof import proved
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, MECHANISM, Context, Made

@@ -26,13 +26,7 @@ import numpy as np
 
 from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
-from shoal.meters import clock, window
-from shoal.meters.answered import TRUTH, off_by
-from shoal.meters.forecast import Forecasts, forecast
-from shoal.meters.neighborhoods import crowd_graph, habits
-from shoal.meters.quality import Readings
-from shoal.meters.update import ABSENT, update_forecasts
+from shoal.laws.graph import NeighborGraph
 from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, FIT, FORECASTS, SHARDS, Context, Made
@@ -42,6 +36,12 @@ from shoal.runs.neighborhood import READING, Grouped, grouped_readings
 from shoal.runs.regroup import Received, Regrouped
 from shoal.runs.shards import read_shard, readings_of, write_array, write_frame
 from shoal.runs.store import Part, put_whole
+from shoal.sources.meters import clock, window
+from shoal.sources.meters.answered import TRUTH, off_by
+from shoal.sources.meters.forecast import Forecasts, forecast
+from shoal.sources.meters.neighborhoods import crowd_graph, habits
+from shoal.sources.meters.quality import Readings
+from shoal.sources.meters.update import ABSENT, update_forecasts
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor
 from shoal.workers.ticks import tick

@@ -26,12 +26,11 @@ import numpy as np
 
 from shoal.card.digits import upper
 from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, Record, ReleaseFacts, Spent
-from shoal.codebooks.codebook import Codebook
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
-from shoal.graph import NeighborGraph
+from shoal.laws.graph import NeighborGraph
 from shoal.ledger.ledger import Ledger
-from shoal.mechanism_reader import Releaser, load
-from shoal.meters.answered import NAMES
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import Releaser, load
 from shoal.noise.source import standard_normals
 from shoal.plaintext import as_cells
 from shoal.runs.config import DELTA, Config
@@ -42,6 +41,7 @@ from shoal.runs.jobs import Listing, out_path
 from shoal.runs.shards import write_array
 from shoal.runs.stages.design_stage import bound_of, hardest
 from shoal.runs.store import Part, finished, put_whole, receipted, sweep
+from shoal.sources.meters.answered import NAMES
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, Failure
 

@@ -19,17 +19,17 @@ from shoal.card.digits import nearest, plain
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.card.page import write_page
 from shoal.card.section import Plot, axis, lines, series
-from shoal.clip import moved_delta
-from shoal.codebooks.codebook import Codebook
-from shoal.crowds import crowds
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
 from shoal.designs.equal_epsilon import epsilon_frontier
 from shoal.designs.methods import METHODS
 from shoal.designs.parts import part_of
 from shoal.errors import InputError, ShoalError
-from shoal.graph import NeighborGraph
-from shoal.mechanism import Mechanism
-from shoal.mechanism_reader import Releaser, load
+from shoal.laws.crowds import crowds
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.clip import moved_delta
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.reader import Releaser, load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
 from shoal.runs.fitted import Fitted, fitted

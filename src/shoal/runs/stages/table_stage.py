@@ -24,12 +24,9 @@ import numpy as np
 from shoal.card.digits import counted, upper
 from shoal.card.facts import LISTED, FitFacts
 from shoal.card.measures import fit_facts
-from shoal.classdata.class_table import SUFFIX, ClassTable, label_means
-from shoal.classdata.sample_laws import sample_laws
-from shoal.classdata.table_file import LABEL, SOURCE_ROW, VALUES
-from shoal.crowds import crowds
 from shoal.errors import InputError
-from shoal.graph import NeighborGraph
+from shoal.laws.crowds import crowds
+from shoal.laws.graph import NeighborGraph
 from shoal.plaintext import as_cells
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, LAWS, SHARDS, Context, Made
@@ -50,6 +47,9 @@ from shoal.runs.stages.fit_stage import (
 )
 from shoal.runs.store import Part, put_whole
 from shoal.runs.table_rows import READING, GroupedRows, Sorted, grouped_rows
+from shoal.sources.tables.class_table import SUFFIX, ClassTable, label_means
+from shoal.sources.tables.sample_laws import sample_laws
+from shoal.sources.tables.table_file import LABEL, SOURCE_ROW, VALUES
 from shoal.validation import FloatArray, IndexArray
 
 SETTINGS = (*READING, "clip", "crowd", "crowds", "table", "column", "cell", "shard_size", "seed")

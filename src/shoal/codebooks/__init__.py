@@ -1,1 +1,0 @@
-"""Codebooks: pure ε for constants, by releasing one of finitely many curves."""

@@ -1,0 +1,1 @@
+"""Class laws, the graph over labels and the crowds they form."""

@@ -1,0 +1,540 @@
+"""The laws of the answer given each label: q | X ~ N(μ_X, Σ_X)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.laws.checks import LawChecks
+from shoal.laws.estimates import Fitted, estimate
+from shoal.numerics.matrices import EPS, RANK_TOLERANCE, correlation, exact_sum, square_root
+from shoal.validation import FloatArray, IndexArray
+
+#: Largest asymmetry, relative to the largest entry, that is taken for rounding and repaired.
+ASYMMETRY = 1e-9
+#: Relative error of a Cholesky factor up to which errors of a law are measured by it.
+FACTORED = 0.1
+
+
+def indefinite_tolerance(n_dims: int) -> float:
+    """Negative eigenvalues up to this share of the largest are taken for rounding."""
+    return 2 * n_dims * RANK_TOLERANCE
+
+
+class GaussianClasses:
+    """A family of Gaussian laws, one per label; validated once and immutable.
+
+    Args:
+        means: (n, k) array, one row per label.
+        covs: (n, k, k) covariances, or one (k, k) covariance that all labels share. Full-rank, rank-deficient
+            and zero covariances are all allowed. Use :meth:`diagonal` for independent entries and
+            :meth:`deterministic` for answers that are constants given the label.
+        labels: n strings, ``"0" .. "n-1"`` by default.
+
+    A shared covariance is stored once and a diagonal one as its variances; ``covs`` presents either as an
+    (n, k, k) array.
+    """
+
+    def __init__(self, means: Any, covs: Any, labels: Sequence[Any] | None = None) -> None:
+        mu = _frozen(validation.array(ndim=2, means=means))
+        cov = validation.array(ndim=(2, 3), covs=covs)
+        n, k = _shape(mu)
+        if cov.ndim == 2:
+            cov = cov[None]
+            expected = (1, k, k)
+        else:
+            expected = (n, k, k)
+        if cov.shape != expected:
+            raise InputError(
+                f"covs must have shape ({n}, {k}, {k}), or ({k}, {k}) when shared, to match means; got {np.shape(covs)}"
+            )
+        self._set(mu, _frozen(_symmetric(cov)), None, labels)
+
+    @classmethod
+    def diagonal(cls, means: Any, variances: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
+        """Independent entries: ``variances`` is (n, k), or (k,) when all labels share it.
+
+        Returns:
+            The family with Σ_X = diag(variances of X); only the variances are stored.
+
+        >>> import shoal
+        >>> shoal.GaussianClasses.diagonal([[0.0, 1.0], [2.0, 3.0]], [1.0, 4.0])
+        GaussianClasses(2 labels, 2 entries, shared diagonal covariance)
+        """
+        mu = _frozen(validation.array(ndim=2, means=means))
+        var = validation.array(ndim=(1, 2), variances=variances)
+        n, k = _shape(mu)
+        expected = (k,) if var.ndim == 1 else (n, k)
+        if var.shape != expected:
+            raise InputError(f"variances must have shape ({n}, {k}) or ({k},), got {var.shape}")
+        if (var < 0).any():
+            raise InputError("variances must not be negative")
+        self = cls.__new__(cls)
+        self._set(mu, None, _frozen(np.atleast_2d(var)), labels)
+        return self
+
+    @classmethod
+    def deterministic(cls, means: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
+        """Answers that are constants given the label: Σ_X = 0.
+
+        Returns:
+            The family of point masses at the rows of ``means``.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0, 1.0], [2.0, 3.0]], labels=["a", "b"])
+        >>> bool(classes.covs.any())
+        False
+        """
+        mu = validation.array(ndim=2, means=means)
+        return cls.diagonal(mu, np.zeros(mu.shape[1]), labels)
+
+    @classmethod
+    def fit(cls, samples: Any, labels: Any, *, held_out: float = 0.2, seed: int = 0) -> GaussianClasses:
+        """Laws from samples: the mean and a shrunk covariance of every label's rows.
+
+        A covariance is the label's own, shrunk towards its shape on average (oracle approximating shrinkage), mixed
+        with the one pooled within all labels, which counts for as many rows as make held-out rows likeliest. A label
+        with one row has the pooled covariance; entries that vary within no label are constants. Estimated laws are not
+        the true ones: look at :meth:`checks`, and at :func:`shoal.model_guard` with ``training=classes``, for what
+        a certificate becomes over the laws that the samples leave plausible.
+
+        Args:
+            samples: (m, k) array or frame of numbers, one row per observed answer.
+            labels: m labels, one per row; they become strings and are sorted.
+            held_out: share of the rows on which the pooled part is chosen and the laws are checked. The laws returned
+                are fitted on all rows.
+            seed: seed of the choice of held-out rows.
+
+        Returns:
+            The family, with :attr:`counts` and :meth:`checks`.
+
+        >>> import numpy as np
+        >>> import shoal
+        >>> rng = np.random.default_rng(0)
+        >>> labels = np.repeat(["a", "b"], 200)
+        >>> classes = shoal.GaussianClasses.fit(rng.normal(size=(400, 2)) + (labels == "b")[:, None], labels)
+        >>> classes, classes.counts.tolist(), classes.checks().holds
+        (GaussianClasses(2 labels, 2 entries, shared full covariance), [200.0, 200.0], True)
+        """
+        return cls.fit_chunks([(samples, labels)], held_out=held_out, seed=seed)
+
+    @classmethod
+    def fit_chunks(cls, chunks: Iterable[tuple[Any, Any]], *, held_out: float = 0.2, seed: int = 0) -> GaussianClasses:
+        """:meth:`fit` from pieces, each of them (samples, labels), read once.
+
+        Memory is that of one piece and of three matrices per label, however many rows there are.
+
+        Returns:
+            The family; the same rows in other pieces give the same laws up to rounding and the choice of what is held
+            out.
+
+        >>> import numpy as np
+        >>> import shoal
+        >>> rng = np.random.default_rng(0)
+        >>> pieces = ((rng.normal(size=(50, 2)), ["a", "b"] * 25) for _ in range(4))
+        >>> shoal.GaussianClasses.fit_chunks(pieces).counts.tolist()
+        [100.0, 100.0]
+        """
+        found = estimate(chunks, held_out, seed)
+        shared = found.fitted.pooled_rows == np.inf
+        result = cls(found.means, found.covs[0] if shared else found.covs, found.labels)
+        result.fitted = found.fitted
+        return result
+
+    @classmethod
+    def joint(
+        cls, parts: Sequence[GaussianClasses], cross: Mapping[tuple[int, int], Any] | None = None
+    ) -> GaussianClasses:
+        """Several answers about the same label, stacked into one vector.
+
+        ``cross[a, b]`` is Cov(part a, part b) given the label, (n, k_a, k_b) or one (k_a, k_b) for all labels;
+        pairs left out are independent. Dependent releases (noise used twice, overlapping horizons) must be
+        accounted for in this form; independent ones may be, and give the same δ as composition.
+
+        Returns:
+            The family of the stacked answer, Σ_a k_a entries, with the rounding bounds of its parts.
+
+        >>> import shoal
+        >>> one = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]])
+        >>> both = shoal.GaussianClasses.joint([one, one], cross={(0, 1): [[0.5]]})
+        >>> both.covs[0].tolist()
+        [[1.0, 0.5], [0.5, 1.0]]
+        """
+        if not parts:
+            raise InputError("parts must hold at least one family")
+        first = parts[0]
+        if any(p.labels != first.labels for p in parts):
+            raise InputError("parts must all have the same labels in the same order")
+        offsets = np.cumsum([0] + [p.n_dims for p in parts])
+        total = int(offsets[-1])
+        cov = np.zeros((first.n_classes, total, total))
+        for i, part in enumerate(parts):
+            here = slice(offsets[i], offsets[i + 1])
+            cov[:, here, here] = part.covs
+        for (a, b), block in (cross or {}).items():
+            if not (0 <= a < len(parts) and 0 <= b < len(parts)) or a == b:
+                raise InputError("cross must be keyed by two different positions in parts")
+            rows, cols = slice(offsets[a], offsets[a + 1]), slice(offsets[b], offsets[b + 1])
+            values = validation.array(ndim=(2, 3), cross=block)
+            shape = (parts[a].n_dims, parts[b].n_dims)
+            if values.shape[-2:] != shape or (values.ndim == 3 and len(values) != first.n_classes):
+                raise InputError(f"cross[{a}, {b}] must have shape {shape}, or one such block per label")
+            cov[:, rows, cols] = values
+            cov[:, cols, rows] = np.swapaxes(values, -1, -2)
+        result = cls(np.concatenate([p.means for p in parts], axis=1), cov, first.labels)
+        if all(p.errors is None for p in parts):
+            return result
+        cov_error, mean_error = np.zeros(cov.shape), np.zeros(result.means.shape)
+        for i, part in enumerate(parts):
+            if part.errors is not None:
+                here = slice(offsets[i], offsets[i + 1])
+                cov_error[:, here, here], mean_error[:, here] = part.errors
+        return result.doubted(cov_error, mean_error)
+
+    def _set(
+        self,
+        means: FloatArray,
+        covs: FloatArray | None,
+        variances: FloatArray | None,
+        labels: Sequence[Any] | None,
+    ) -> None:
+        self.means = means
+        self.labels = validation.labels(len(means), labels)
+        self._stored_covs = covs
+        self._stored_variances = variances
+        if covs is not None:
+            self._check_definite()
+
+    # ------------------------------------------------------------------ shape and views
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.means.shape[0])
+
+    @property
+    def n_dims(self) -> int:
+        return int(self.means.shape[1])
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The position of each label."""
+        return {label: i for i, label in enumerate(self.labels)}
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether entries are independent given every label, by construction."""
+        return self._stored_variances is not None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all labels have one covariance, by construction."""
+        stored = self._stored_variances if self._stored_covs is None else self._stored_covs
+        assert stored is not None
+        return len(stored) == 1
+
+    @property
+    def stored_covs(self) -> FloatArray:
+        """(n or 1, k, k): as stored, one matrix when shared. Builds matrices from variances if diagonal."""
+        if self._stored_covs is not None:
+            return self._stored_covs
+        assert self._stored_variances is not None
+        covs = np.zeros((*self._stored_variances.shape, self.n_dims))
+        diagonal = np.arange(self.n_dims)
+        covs[:, diagonal, diagonal] = self._stored_variances
+        return _frozen(covs)
+
+    @property
+    def stored_variances(self) -> FloatArray:
+        """(n or 1, k): the variances of the entries, one row when the covariance is shared."""
+        if self._stored_variances is not None:
+            return self._stored_variances
+        assert self._stored_covs is not None
+        return np.asarray(np.diagonal(self._stored_covs, axis1=1, axis2=2), dtype=np.float64)
+
+    @property
+    def covs(self) -> FloatArray:
+        """(n, k, k) covariances; a read-only view when stored per label or shared."""
+        shape = (self.n_classes, self.n_dims, self.n_dims)
+        return np.asarray(np.broadcast_to(self.stored_covs, shape), dtype=np.float64)
+
+    # ------------------------------------------------------------------ factored once
+
+    @cached_property
+    def _correlation_eigenvalues(self) -> FloatArray:
+        """(n or 1, k), ascending. Entries without variance count as uncorrelated, with eigenvalue 1."""
+        assert self._stored_covs is not None
+        return np.asarray(np.linalg.eigvalsh(correlation(self._stored_covs)), dtype=np.float64)
+
+    @cached_property
+    def condition(self) -> FloatArray:
+        """(n or 1,) condition number of each correlation matrix; inf where Σ_X is singular."""
+        if self.is_diagonal:
+            return np.where((self.stored_variances > 0).all(axis=1), 1.0, np.inf)
+        values = self._correlation_eigenvalues
+        singular = values[:, 0] <= RANK_TOLERANCE * values[:, -1]
+        singular |= (self.stored_variances == 0).any(axis=1)
+        with np.errstate(divide="ignore"):
+            return np.where(singular, np.inf, values[:, -1] / np.maximum(values[:, 0], 0))
+
+    @cached_property
+    def cholesky(self) -> FloatArray:
+        """(n or 1, k, k) lower factors of the non-singular covariances; zero matrices for singular ones."""
+        full_rank = np.isfinite(self.condition)
+        factors = np.zeros_like(self.stored_covs)
+        if full_rank.any():
+            # Factor the correlation matrix: scaling each entry to unit variance keeps graded covariances exact.
+            chosen = self.stored_covs[full_rank]
+            std = np.sqrt(np.diagonal(chosen, axis1=1, axis2=2))
+            factors[full_rank] = np.linalg.cholesky(correlation(chosen)) * std[:, :, None]
+        return _frozen(factors)
+
+    def embedding(self) -> FloatArray:
+        """(n, d) points whose Euclidean distance is that of (μ, Σ^{1/2}); what all labels share is left out."""
+        if self.is_shared:
+            return self.means
+        if self.is_diagonal:
+            return np.concatenate([self.means, np.sqrt(self.stored_variances)], axis=1)
+        roots = square_root(self.stored_covs)
+        i, j = np.triu_indices(self.n_dims)
+        upper = roots[:, i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+        return np.concatenate([self.means, upper], axis=1)
+
+    # ------------------------------------------------------------------ estimated from samples
+
+    #: What the laws were estimated from; None where they were stated.
+    fitted: Fitted | None = None
+
+    @property
+    def counts(self) -> FloatArray:
+        """(n,) rows behind each label's law, for laws from :meth:`fit`."""
+        return self._fitted.counts
+
+    def checks(self) -> LawChecks:
+        """Whether the rows behind these laws follow them, label by label, for laws from :meth:`fit`.
+
+        Normality of each label's rows, likelihood and spread of held-out rows, and their privacy losses beside the
+        promised ones. What a mechanism's own promise looks like on held-out rows is :func:`shoal.observed_loss`.
+
+        Returns:
+            The checks; ``holds`` is the verdict, ``statements`` are its reasons in words, ``table()`` is one row per
+            label.
+
+        >>> import numpy as np
+        >>> import shoal
+        >>> rng = np.random.default_rng(0)
+        >>> labels = np.repeat(["a", "b"], 500)
+        >>> heavy = rng.standard_t(2, size=(1000, 2)) + (labels == "b")[:, None]
+        >>> shoal.GaussianClasses.fit(heavy, labels).checks().verdict
+        ('not gaussian', 'not gaussian')
+        """
+        return self._fitted.checks
+
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Rows behind these labels' means, degrees of freedom of their covariances, covariance of one row."""
+        if not set(labels) <= set(self.places):
+            raise InputError("training must hold the laws of every label of the mechanism")
+        chosen = np.array([self.places[label] for label in labels], dtype=np.intp)
+        return self._fitted.counts[chosen], self._fitted.degrees[chosen], self.covs[chosen]
+
+    @property
+    def _fitted(self) -> Fitted:
+        if self.fitted is None:
+            raise InputError("these laws were stated, not estimated from samples: use GaussianClasses.fit")
+        return self.fitted
+
+    # ------------------------------------------------------------------ known up to rounding
+
+    #: Whether these are the laws of a mechanism's answers before they are rounded to its grid.
+    is_output = False
+    #: Entrywise bounds on the errors of covariances, (n or 1, k, k), and means, (n, k); None where these are exact.
+    errors: tuple[FloatArray, FloatArray] | None = None
+
+    def doubted(self, cov_error: FloatArray, mean_error: FloatArray) -> GaussianClasses:
+        """The same laws, known only up to these entrywise errors on top of earlier ones; the accounting covers them.
+
+        ``cov_error`` is (n, k, k), or (1, k, k) where all labels share one covariance and its one error.
+        """
+        n, k = self.means.shape
+        cov_error = np.broadcast_to(cov_error, (np.shape(cov_error)[0] if np.ndim(cov_error) == 3 else 1, k, k))
+        mean_error = np.broadcast_to(mean_error, (n, k))
+        if self.errors is not None:
+            cov_error, mean_error = cov_error + self.errors[0], mean_error + self.errors[1]
+        result = copy.copy(self)
+        result.__dict__.pop("doubts", None)
+        if cov_error.any() or mean_error.any():
+            result.errors = _frozen(cov_error), _frozen(mean_error)
+        return result
+
+    @cached_property
+    def doubts(self) -> tuple[FloatArray, FloatArray] | None:
+        """(n,) bounds ‖ |L⁻¹| E |L⁻ᵀ| ‖ and ‖ |L⁻¹| e ‖ on the errors, relative to each law; None where it is exact.
+
+        Infinite for a law that is known up to an error only and has no width, or hardly any, in some direction: what
+        the error is worth there cannot be said. Entries without variance and without error do not count.
+        """
+        if self.errors is None:
+            return None
+        n, k = self.means.shape
+        cov_error, mean_error = np.broadcast_to(self.errors[0], (n, k, k)), self.errors[1]
+        still = np.broadcast_to(self.stored_variances, (n, k)) == 0
+        touched = still & (mean_error + cov_error.sum(axis=2) > 0)
+        factors, condition = np.broadcast_to(self.cholesky, (n, k, k)), np.broadcast_to(self.condition, (n,))
+        exact = ~(cov_error.any(axis=(1, 2)) | mean_error.any(axis=1))
+        unknown = ~(np.isfinite(cov_error).all(axis=(1, 2)) & np.isfinite(mean_error).all(axis=1))
+        cov_error, mean_error = (np.where(np.isfinite(e), e, 0.0) for e in (cov_error, mean_error))
+        whole = (condition * k * EPS < FACTORED) & ~unknown
+        inverse = np.broadcast_to(np.eye(k), (n, k, k)).copy()
+        if whole.any():
+            inverse[whole] = np.abs(np.linalg.inv(factors[whole]))
+        narrow = ~whole & ~exact & ~unknown & ~touched.any(axis=1)
+        for i in np.flatnonzero(narrow & still.any(axis=1)):
+            moving = np.flatnonzero(~still[i])
+            part = self.restricted(np.array([i]), moving)
+            if len(moving) and part.condition[0] * k * EPS < FACTORED:
+                inverse[i] = 0.0
+                inverse[np.ix_([i], moving, moving)] = np.abs(np.linalg.inv(part.cholesky))
+                whole = whole | (np.arange(n) == i)
+        spread = inverse @ cov_error @ np.swapaxes(inverse, 1, 2)
+        shift = (inverse @ mean_error[:, :, None])[:, :, 0]
+        # The factors themselves are known to a relative condition · k ε only.
+        relative = np.where(whole, (1 + 2 * FACTORED) * spread.sum(axis=2).max(axis=1), np.inf)
+        moved = np.where(whole, (1 + 2 * FACTORED) * np.linalg.norm(shift, axis=1), np.inf)
+        return np.where(exact, 0.0, relative), np.where(exact, 0.0, moved)
+
+    def restricted(self, rows: IndexArray, entries: IndexArray) -> GaussianClasses:
+        """The laws of some entries for some labels, as they are stored; a shared covariance stays shared."""
+        kept = np.zeros(1, dtype=np.intp) if self.is_shared else rows
+        if self.is_diagonal:
+            stored = self.stored_variances[np.ix_(kept, entries)]
+        else:
+            stored = self.stored_covs[np.ix_(kept, entries, entries)]
+        return self._alike(self.means[np.ix_(rows, entries)], stored, [self.labels[i] for i in rows])
+
+    def _alike(self, means: FloatArray, stored: FloatArray, labels: Sequence[str]) -> GaussianClasses:
+        """Laws of the same kind, diagonal or full, shared or not, from what is stored of them."""
+        made = GaussianClasses.diagonal if self.is_diagonal else GaussianClasses
+        return made(means, stored[0] if self.is_shared else stored, labels)
+
+    # ------------------------------------------------------------------ derived families
+
+    def take(self, positions: Any) -> GaussianClasses:
+        """The labels at the given positions, in that order.
+
+        Returns:
+            The family of these labels, with the rounding bounds of their laws.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses([[0.0], [1.0], [2.0]], [[1.0]], labels=["a", "b", "c"])
+        >>> classes.take([2, 0]).labels
+        ('c', 'a')
+        """
+        positions = np.asarray(positions)
+        if positions.dtype.kind not in "iu" or positions.ndim != 1 or len(positions) == 0:
+            raise InputError("positions must be a list of whole numbers, at least one")
+        if positions.min() < 0 or positions.max() >= self.n_classes:
+            raise InputError(f"positions must lie between 0 and {self.n_classes - 1}")
+        rows = slice(None) if self.is_shared else positions
+        stored = self.stored_variances[rows] if self.is_diagonal else self.stored_covs[rows]
+        result = self._alike(self.means[positions], stored, [self.labels[i] for i in positions])
+        if self.fitted is not None:
+            result.fitted = self.fitted.take(positions)
+        if self.errors is None:
+            return result
+        cov_error, mean_error = self.errors
+        return result.doubted(cov_error if len(cov_error) == 1 else cov_error[positions], mean_error[positions])
+
+    def with_noise(self, noise_cov: Any, noise_mean: Any = 0.0) -> GaussianClasses:
+        """The laws after adding one independent Gaussian noise, the same for every label.
+
+        ``noise_cov`` is a (k, k) covariance, (k,) variances or one variance for all entries. What rounding takes off
+        the sums is kept as ``errors`` of the result, and accounted for.
+
+        Returns:
+            The family N(μ_X + noise mean, Σ_X + noise covariance).
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]])
+        >>> classes.with_noise(3.0).covs[0].tolist()
+        [[4.0]]
+        """
+        noise = validation.array(ndim=(0, 1, 2), noise_cov=noise_cov)
+        shift = validation.array(ndim=(0, 1), noise_mean=noise_mean)
+        k = self.n_dims
+        if noise.ndim and noise.shape not in ((k,), (k, k)):
+            raise InputError(f"noise_cov must be a number, ({k},) or ({k}, {k}), got shape {noise.shape}")
+        if shift.ndim and shift.shape != (k,):
+            raise InputError(f"noise_mean must be a number or have shape ({k},), got shape {shift.shape}")
+        if noise.ndim < 2 and (noise < 0).any():
+            raise InputError("noise_cov must not hold negative variances")
+        if noise.ndim == 2:
+            try:
+                noise = GaussianClasses(np.zeros((1, k)), noise).stored_covs[0]
+            except InputError as error:
+                raise InputError(str(error).replace("covs", "noise_cov")) from None
+        means, mean_error = exact_sum(self.means, np.broadcast_to(shift, self.means.shape))
+        if noise.ndim < 2 and self.is_diagonal:
+            variances, lost = exact_sum(self.stored_variances, np.broadcast_to(noise, self.stored_variances.shape))
+            result = self._alike(means, variances, self.labels)
+            cov_error = lost[:, :, None] * np.eye(k)
+        else:
+            full = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (k,)))
+            covs, cov_error = exact_sum(self.stored_covs, np.broadcast_to(full, self.stored_covs.shape))
+            result = GaussianClasses(means, covs[0] if self.is_shared else covs, self.labels)
+        if self.errors is not None:
+            cov_error, mean_error = cov_error + self.errors[0], mean_error + self.errors[1]
+        return result.doubted(cov_error, mean_error)
+
+    # ------------------------------------------------------------------ checks
+
+    def _check_definite(self) -> None:
+        variances = self.stored_variances
+        if (variances < 0).any():
+            raise InputError("covs must be positive semidefinite: a variance on the diagonal is negative")
+        assert self._stored_covs is not None
+        lonely = (variances == 0)[:, :, None] & (self._stored_covs != 0)
+        if lonely.any():
+            raise InputError(
+                "covs must be positive semidefinite: an entry without variance has a covariance with another"
+            )
+        values = self._correlation_eigenvalues
+        if (values[:, 0] < -indefinite_tolerance(self.n_dims) * values[:, -1]).any():
+            count = int((values[:, 0] < -indefinite_tolerance(self.n_dims) * values[:, -1]).sum())
+            raise InputError(
+                f"covs must be positive semidefinite: {count} of {len(values)} matrices have a negative eigenvalue"
+            )
+
+    def __repr__(self) -> str:
+        kind = ("shared " if self.is_shared else "") + ("diagonal" if self.is_diagonal else "full")
+        return f"GaussianClasses({self.n_classes} labels, {self.n_dims} entries, {kind} covariance)"
+
+
+def _shape(means: FloatArray) -> tuple[int, int]:
+    n, k = means.shape
+    if n == 0 or k == 0:
+        raise InputError(f"means must have at least one row and one column, got shape {means.shape}")
+    return n, k
+
+
+def _frozen(values: NDArray[np.float64]) -> FloatArray:
+    values = np.ascontiguousarray(values)
+    values.flags.writeable = False
+    return values
+
+
+def _symmetric(covs: FloatArray) -> FloatArray:
+    gap = np.abs(covs - np.swapaxes(covs, 1, 2)).max(axis=(1, 2))
+    scale = np.abs(covs).max(axis=(1, 2))
+    if (gap > ASYMMETRY * scale).any():
+        raise InputError(
+            f"covs must be symmetric: {int((gap > ASYMMETRY * scale).sum())} of {len(covs)} matrices are not"
+        )
+    if not gap.any():
+        return covs
+    return 0.5 * covs + 0.5 * np.swapaxes(covs, 1, 2)

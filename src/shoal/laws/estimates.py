@@ -1,0 +1,335 @@
+"""Laws from samples: means and shrunk covariances of many labels, in one pass over their rows.
+
+Every label's rows are reduced to their number, mean and scatter M = Σ (x − x̄)(x − x̄)ᵀ; two such summaries, of the rows
+to fit on and of those held out, are all that the estimator needs, so memory does not grow with the rows. With W the
+scatter within labels over its degrees of freedom, and in coordinates in which W = I,
+
+    S̃_X = (1 − r_X) S_X + r_X (tr S_X / k) I                r_X: oracle approximating shrinkage
+    Σ_X = (1 − a_X) S̃_X + a_X W,   a_X = κ / (n_X − 1 + κ)
+
+(OAS: Chen, Wiesel, Eldar & Hero 2010). κ, the number of rows that the pooled covariance counts for, is the one under
+which the held-out rows are likeliest; the laws are then fitted on all rows. A label with one row has the pooled
+covariance; κ = ∞ gives all labels one covariance. Entries that vary within no label are constants and keep variance 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.laws.checks import LawChecks, check_laws
+from shoal.numerics.matrices import correlation
+from shoal.validation import FloatArray, IndexArray
+
+#: Rows that the pooled covariance counts for, in multiples of the number of entries; the likeliest is taken.
+POOLED = (0.0, 0.25, 1.0, 4.0, 16.0, 64.0, math.inf)
+#: Rows summarized at a time.
+ROWS = 1 << 16
+#: Rows of a label that are kept until its law has been checked, and as many of those held out.
+KEPT = 128
+#: Entries with less than this share of their size as deviation, and combinations with less than this share of an
+#: entry's variance, are constants up to the rounding of their numbers.
+CONSTANT = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What laws were estimated from: per label the rows behind the mean and the degrees of freedom of the covariance.
+
+    ``pooled_rows`` is κ; a label's covariance counts n_X − 1 + κ degrees of freedom, at least the number of its
+    entries and at most those of the scatter within all labels.
+    """
+
+    counts: FloatArray
+    degrees: FloatArray
+    pooled_rows: float
+    checks: LawChecks
+
+    def take(self, positions: IndexArray) -> Fitted:
+        """The same of some labels."""
+        return replace(
+            self, counts=self.counts[positions], degrees=self.degrees[positions], checks=self.checks.take(positions)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Means (n, k), covariances (n, k, k) and what they were estimated from, of labels in sorted order."""
+
+    labels: tuple[str, ...]
+    means: FloatArray
+    covs: FloatArray
+    fitted: Fitted
+
+
+def _by_place(places: IndexArray) -> Iterator[tuple[int, IndexArray]]:
+    """Every place that occurs, and where, in order."""
+    order = np.argsort(places, kind="stable")
+    found, starts = np.unique(places[order], return_index=True)
+    for place, group in zip(found, np.split(order, starts[1:]) if len(found) else [], strict=True):
+        yield int(place), group
+
+
+class Moments:
+    """Number, mean and scatter of every label's rows; summaries of parts are merged without cancellation.
+
+    (Chan, Golub & LeVeque 1983: M = M₁ + M₂ + (n₁ n₂ / n) d dᵀ, d the difference of the two means.)
+    """
+
+    def __init__(self, n_dims: int) -> None:
+        self.counts = np.zeros(0)
+        self.means = np.zeros((0, n_dims))
+        self.scatter = np.zeros((0, n_dims, n_dims))
+
+    def grow(self, n_labels: int) -> None:
+        """Room for labels that have not been seen before."""
+        more = n_labels - len(self.counts)
+        if more > 0:
+            shapes = ((more,), (more, *self.means.shape[1:]), (more, *self.scatter.shape[1:]))
+            parts = (self.counts, self.means, self.scatter)
+            self.counts, self.means, self.scatter = (
+                np.concatenate([part, np.zeros(shape)]) for part, shape in zip(parts, shapes, strict=True)
+            )
+
+    def add(self, rows: FloatArray, places: IndexArray) -> None:
+        """Rows (m, k) of the labels at these places (m,)."""
+        for place, found in _by_place(places):
+            group = rows[found]
+            mean = group.mean(axis=0)
+            centered = group - mean
+            before, new = self.counts[place], len(group)
+            gap = mean - self.means[place]
+            self.scatter[place] += centered.T @ centered + np.outer(gap, gap) * (before * new / (before + new))
+            self.means[place] += gap * (new / (before + new))
+            self.counts[place] += new
+
+    def merged(self, other: Moments) -> Moments:
+        """The summary of both sets of rows."""
+        result = Moments(self.means.shape[1])
+        total = np.maximum(self.counts + other.counts, 1.0)
+        gap = other.means - self.means
+        result.counts = self.counts + other.counts
+        result.means = self.means + gap * (other.counts / total)[:, None]
+        weight = self.counts * other.counts / total
+        result.scatter = self.scatter + other.scatter + weight[:, None, None] * gap[:, :, None] * gap[:, None, :]
+        return result
+
+    @cached_property
+    def degrees(self) -> float:
+        """Of the scatter within labels."""
+        return float(np.maximum(self.counts - 1, 0).sum())
+
+    @cached_property
+    def within(self) -> FloatArray:
+        """(k, k) pooled covariance W."""
+        return np.asarray(self.scatter.sum(axis=0) / max(self.degrees, 1.0))
+
+
+def oas_weight(cov: FloatArray, degrees: FloatArray) -> FloatArray:
+    """(n,) weight of (tr S / k) I in the oracle approximating shrinkage of S (n, k, k) with these degrees."""
+    k = cov.shape[1]
+    square = (cov * cov).mean(axis=(1, 2))
+    mean = np.trace(cov, axis1=1, axis2=2) / k
+    below = (degrees + 1.0) * (square - mean * mean / k)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = np.where(below > 0, (square + mean * mean) / below, 1.0)
+    return np.asarray(np.where(degrees > 0, np.clip(weight, 0.0, 1.0), 1.0))
+
+
+def shrunk(moments: Moments, root: FloatArray, pooled_rows: float) -> FloatArray:
+    """(n, k, k) covariances, where ``root`` rootᵀ is the pooled one and ``pooled_rows`` what it counts for."""
+    n, k = moments.means.shape
+    if pooled_rows == math.inf:
+        return np.broadcast_to(root @ root.T, (n, k, k)).copy()
+    degrees = np.maximum(moments.counts - 1, 0.0)
+    inverse = np.linalg.inv(root)
+    own = inverse @ (moments.scatter / np.maximum(degrees, 1.0)[:, None, None]) @ inverse.T
+    weight = oas_weight(own, degrees)[:, None, None]
+    size = (np.trace(own, axis1=1, axis2=2) / k)[:, None, None]
+    own = (1 - weight) * own + weight * size * np.eye(k)
+    part = np.where(degrees > 0, pooled_rows / np.maximum(degrees + pooled_rows, 1e-300), 1.0)[:, None, None]
+    covs = root @ ((1 - part) * own + part * np.eye(k)) @ root.T
+    return np.asarray(0.5 * (covs + np.swapaxes(covs, 1, 2)))
+
+
+def log_likelihood(moments: Moments, means: FloatArray, covs: FloatArray) -> FloatArray:
+    """(n,) log-likelihood of the summarized rows under N(means, covs), from their moments alone."""
+    k = means.shape[1]
+    gap = moments.means - means
+    scatter = moments.scatter + moments.counts[:, None, None] * gap[:, :, None] * gap[:, None, :]
+    fit = np.trace(np.linalg.solve(covs, scatter), axis1=1, axis2=2)
+    size = np.linalg.slogdet(covs)[1] + k * math.log(2 * math.pi)
+    return np.asarray(-0.5 * (moments.counts * size + fit))
+
+
+class Rows:
+    """Rows read in any number of pieces: two summaries, and a bounded number of rows per label for the checks."""
+
+    def __init__(self, held_out: float, seed: int) -> None:
+        self.share = held_out
+        self.rng = np.random.default_rng(seed)
+        self.places: dict[str, int] = {}
+        self.parts: tuple[Moments, Moments] | None = None
+        self.kept: tuple[list[list[FloatArray]], list[list[FloatArray]]] = [], []
+
+    def add(self, samples: Any, labels: Any) -> None:
+        rows, names = labeled(samples, labels)
+        if rows.shape[1] == 0:
+            raise InputError("samples must have at least one column")
+        if self.parts is None:
+            self.parts = Moments(rows.shape[1]), Moments(rows.shape[1])
+        if rows.shape[1] != self.parts[0].means.shape[1]:
+            raise InputError("samples must have the same number of columns in every chunk")
+        for start in range(0, len(rows), ROWS):
+            self._summarize(rows[start : start + ROWS], names[start : start + ROWS])
+
+    def _summarize(self, rows: FloatArray, names: Any) -> None:
+        assert self.parts is not None
+        fit, held = self.parts
+        found, inverse = np.unique(names, return_inverse=True)
+        local = np.array([self.places.setdefault(str(name), len(self.places)) for name in found], dtype=np.intp)
+        places = local[inverse]
+        for part in self.parts:
+            part.grow(len(self.places))
+        # The first row of a label is never held out.
+        first = np.unique(places, return_index=True)[1]
+        out = self.rng.random(len(rows)) < self.share
+        out[first[fit.counts[places[first]] == 0]] = False
+        fit.add(rows[~out], places[~out])
+        held.add(rows[out], places[out])
+        for kept, chosen in zip(self.kept, (np.flatnonzero(~out), np.flatnonzero(out)), strict=True):
+            kept.extend([] for _ in range(len(self.places) - len(kept)))
+            for place, found_rows in _by_place(places[chosen]):
+                room = KEPT - sum(map(len, kept[place]))
+                if room > 0:
+                    kept[place].append(rows[chosen[found_rows[:room]]])
+
+    def sample(self, place: int, entries: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Some rows of a label, the fitted and the held-out ones."""
+        none = np.zeros((0, len(entries)))
+        fit, held = (np.concatenate(kept[place])[:, entries] if kept[place] else none for kept in self.kept)
+        return fit, held
+
+
+def labeled(samples: Any, labels: Any) -> tuple[FloatArray, Any]:
+    """Rows of numbers and the name of each one's label."""
+    rows = validation.array(ndim=2, samples=samples)
+    names = names_of(labels)
+    if len(names) != len(rows):
+        raise InputError(f"labels must hold one label for each of the {len(rows)} rows of samples")
+    return rows, names
+
+
+def names_of(labels: Any) -> Any:
+    """Labels as an array of strings; missing ones are refused."""
+    names = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
+    if names.ndim != 1:
+        raise InputError("labels must be a sequence with one label per row")
+    if names.dtype.kind in "fc":
+        if not np.isfinite(names).all():
+            raise InputError("labels: some are missing; give every row a label, or leave the row out")
+        whole = names == np.floor(names.real)
+        names = names.astype(np.int64) if whole.all() and names.dtype.kind == "f" else names
+    elif names.dtype.kind == "O" and any(one is None or one != one for one in names):
+        raise InputError("labels: some are missing; give every row a label, or leave the row out")
+    return names.astype(str)
+
+
+def estimate(chunks: Iterable[tuple[Any, Any]], held_out: float, seed: int) -> Estimate:
+    """The laws of all labels from chunks of (rows, labels), read once."""
+    held_out = validation.probability(held_out=held_out, below_one=True, above_zero=True)
+    rows = Rows(held_out, validation.count(seed=seed, at_least=0))
+    for samples, labels in chunks:
+        rows.add(samples, labels)
+    if rows.parts is None or not rows.places:
+        raise InputError("samples must hold at least one row")
+    if len(rows.places) == 1:
+        raise InputError("labels must name at least two labels: with one there is nothing to hide it among")
+    fit, held = rows.parts
+    both = fit.merged(held)
+    varying = _varying(both)
+    if not varying.any():
+        raise InputError(
+            "samples do not vary within any label: the answers are constants; use GaussianClasses.deterministic"
+        )
+    _refuse_singular(both, varying)
+    if _few(fit, varying):
+        raise InputError(
+            f"samples hold too few rows of the same label for {int(varying.sum())} columns: at least as many more rows "
+            "than labels are needed. Give more rows, or fewer columns (such as principal components)"
+        )
+    means, covs, fitted = _fit(fit, held, both, varying, rows)
+    order = np.array(sorted(range(len(rows.places)), key=list(rows.places).__getitem__), dtype=np.intp)
+    labels = tuple(list(rows.places)[i] for i in order)
+    fitted = replace(fitted.take(order), checks=replace(fitted.checks.take(order), labels=labels))
+    return Estimate(labels, means[order], covs[order], fitted)
+
+
+def _fit(fit: Moments, held: Moments, both: Moments, varying: Any, rows: Rows) -> tuple[FloatArray, FloatArray, Fitted]:
+    entries = np.flatnonzero(varying)
+    parts = [_entries(part, entries) for part in (fit, held, both)]
+    roots = [_root(part.within) for part in (parts[0], parts[2])]
+    k, degrees = len(entries), parts[2].degrees
+    grid = [multiple * k for multiple in POOLED]
+    trials = [log_likelihood(parts[1], parts[0].means, shrunk(parts[0], roots[0], rows_)).sum() for rows_ in grid]
+    # Without held-out rows all are equally likely, and the laws are pooled.
+    best = len(grid) - 1 - int(np.argmax(np.round(trials[::-1], 9)))
+    pooled_rows = grid[best]
+    covs = np.zeros((len(both.counts), both.means.shape[1], both.means.shape[1]))
+    covs[:, entries[:, None], entries[None, :]] = shrunk(parts[2], roots[1], pooled_rows)
+    own = np.maximum(both.counts - 1, 0.0) + min(pooled_rows, degrees)
+    kept = [rows.sample(place, entries) for place in range(len(rows.places))]
+    trained = np.maximum(parts[0].counts - 1, 0.0) + min(pooled_rows, parts[0].degrees)
+    checks = check_laws(
+        tuple(rows.places),
+        kept,
+        parts[0].means,
+        shrunk(parts[0], roots[0], pooled_rows),
+        parts[0].counts,
+        np.clip(trained, k + 2, max(parts[0].degrees, k + 2)),
+        both.counts,
+    )
+    return both.means, covs, Fitted(both.counts, np.clip(own, k, max(degrees, k)), pooled_rows, checks)
+
+
+def _entries(moments: Moments, entries: IndexArray) -> Moments:
+    result = Moments(len(entries))
+    result.counts, result.means = moments.counts, moments.means[:, entries]
+    result.scatter = moments.scatter[:, entries[:, None], entries[None, :]]
+    return result
+
+
+def _root(cov: FloatArray) -> FloatArray:
+    """Lower factor, through the correlations so that units do not matter."""
+    std = np.sqrt(np.diagonal(cov))
+    return np.asarray(np.linalg.cholesky(correlation(cov[None])[0]) * std[:, None])
+
+
+def _varying(moments: Moments) -> Any:
+    size = np.abs(moments.means).max(axis=0)
+    return np.sqrt(np.diagonal(moments.within)) > CONSTANT * size
+
+
+def _few(moments: Moments, varying: Any) -> bool:
+    return bool(moments.degrees < varying.sum() + 2)
+
+
+def _refuse_singular(moments: Moments, varying: Any) -> None:
+    """Raise where the scatter within labels leaves a combination of entries without variance."""
+    entries = np.flatnonzero(varying)
+    if _few(moments, varying):
+        return
+    values = np.linalg.eigvalsh(correlation(moments.within[np.ix_(entries, entries)][None]))[0]
+    flat = int((values <= CONSTANT * len(entries) * values[-1]).sum())
+    if flat:
+        raise InputError(
+            f"samples: {flat} of {len(entries)} columns follow from the others within every label, so that no "
+            f"covariance of all of them can be estimated; leave {flat} of them out, or use principal components"
+        )

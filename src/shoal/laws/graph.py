@@ -1,0 +1,343 @@
+"""Which labels must stay indistinguishable: an undirected graph over the labels.
+
+Edges are one integer array, never Python objects: the complete graph over 2,000 labels (two million edges)
+takes 16 MB.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.laws.cells import near_pairs
+from shoal.numerics.notebook import table
+from shoal.validation import IntArray
+
+if TYPE_CHECKING:
+    from shoal.laws.classes import GaussianClasses
+
+#: Labels up to which the nearest are found among all others: a minute or less.
+EXACT = 10_000
+
+
+class NeighborGraph:
+    """An undirected graph without self-loops over string labels.
+
+    ``edges`` is an integer array of shape (n_edges, 2) with ``i < j`` in every row, sorted and without repeats.
+    Build one with :meth:`complete`, :meth:`from_edges`, :meth:`within_groups`, :meth:`nearest`,
+    :meth:`from_csv` or :meth:`from_distance`.
+    """
+
+    labels: tuple[str, ...]
+    edges: IntArray
+
+    def __init__(self, labels: Sequence[Any], edges: Any) -> None:
+        self.labels = validation.labels(len(labels), labels)
+        self.edges = _canonical(np.asarray(edges), len(self.labels))
+        self.edges.flags.writeable = False
+
+    # ------------------------------------------------------------------ builders
+
+    @classmethod
+    def complete(cls, labels: Sequence[Any]) -> NeighborGraph:
+        """Every pair of labels is an edge: the strictest choice.
+
+        Returns:
+            The graph with n (n − 1) / 2 edges.
+
+        >>> import shoal
+        >>> shoal.NeighborGraph.complete(["a", "b", "c"])
+        NeighborGraph(3 labels, 3 edges)
+        """
+        n = len(labels)
+        i, j = np.triu_indices(n, k=1)
+        return cls(labels, np.stack([i, j], axis=1).astype(np.int32))
+
+    @classmethod
+    def from_edges(cls, labels: Sequence[Any], pairs: Iterable[tuple[Any, Any]]) -> NeighborGraph:
+        """Explicit pairs of labels; order within a pair and repeats do not matter.
+
+        Returns:
+            The graph over all ``labels``; those that no pair names have no neighbor.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.from_edges(["a", "b", "c"], [("b", "a"), ("c", "b")])
+        >>> graph.edges.tolist()
+        [[0, 1], [1, 2]]
+        """
+        names = validation.labels(len(labels), labels)
+        index = {name: i for i, name in enumerate(names)}
+        rows: list[tuple[int, int]] = []
+        for number, pair in enumerate(pairs):
+            try:
+                a, b = pair
+            except (TypeError, ValueError) as error:
+                raise InputError(f"pairs must hold two labels each: entry {number} does not") from error
+            for name in (str(a), str(b)):
+                if name not in index:
+                    raise InputError(f"pairs names a label that is not in labels (entry {number})")
+            rows.append((index[str(a)], index[str(b)]))
+        return cls(names, np.array(rows, dtype=np.int32).reshape(-1, 2))
+
+    @classmethod
+    def within_groups(cls, labels: Sequence[Any], groups: Sequence[Any]) -> NeighborGraph:
+        """Complete inside each group; ``groups`` holds one group name per label.
+
+        Returns:
+            The graph whose connected components are the groups.
+
+        >>> import shoal
+        >>> shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], ["x", "y", "x", "y"]).neighbors("a")
+        ('c',)
+        """
+        if len(groups) != len(labels):
+            raise InputError(f"groups must hold one entry per label: expected {len(labels)}, got {len(groups)}")
+        _, member_of = np.unique(np.asarray([str(g) for g in groups]), return_inverse=True)
+        order = np.argsort(member_of, kind="stable")
+        starts = np.flatnonzero(np.diff(member_of[order], prepend=-1))
+        blocks = [np.empty((0, 2), dtype=np.int32)]
+        for members in np.split(order, starts[1:]):
+            i, j = np.triu_indices(len(members), k=1)
+            blocks.append(np.stack([members[i], members[j]], axis=1).astype(np.int32))
+        return cls(labels, np.concatenate(blocks))
+
+    @classmethod
+    def nearest(cls, classes: GaussianClasses, n_neighbors: int, *, exact: bool | None = None) -> NeighborGraph:
+        """Join each label to its ``n_neighbors`` most alike labels (an edge if either names the other).
+
+        Alike means a small distance between (μ, Σ^{1/2}) and (μ', Σ'^{1/2}), Euclidean and Frobenius. This is
+        an upper bound of the 2-Wasserstein distance of the two laws, equal to it when the covariances commute,
+        and it works for singular and zero covariances alike.
+
+        Up to :data:`EXACT` labels all others are considered, or where ``exact`` is true. Beyond, they are looked for
+        among a few thousand of the most alike (``cells``), which misses some; guarantees always speak about
+        the edges that are there.
+
+        Returns:
+            The graph over the labels of ``classes``.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0], [10.0], [11.0]])
+        >>> shoal.NeighborGraph.nearest(classes, 1).edges.tolist()
+        [[0, 1], [2, 3]]
+        """
+        from scipy.spatial import cKDTree
+
+        n_neighbors = validation.count(n_neighbors=n_neighbors)
+        if n_neighbors >= classes.n_classes:
+            raise InputError(
+                f"n_neighbors must be below the number of labels ({classes.n_classes}); use complete() for all"
+            )
+        points = classes.embedding()
+        if not (classes.n_classes <= EXACT if exact is None else exact):
+            return cls(classes.labels, near_pairs(points, n_neighbors))
+        _, found = cKDTree(points).query(points, k=n_neighbors + 1)
+        source = np.repeat(np.arange(len(points)), n_neighbors + 1)
+        target = found.ravel()
+        keep = source != target
+        pairs = np.stack([source[keep], target[keep]], axis=1)
+        # With exact ties the point itself may be missing from its own list: keep the n_neighbors closest.
+        counts = np.bincount(pairs[:, 0], minlength=len(points))
+        rank = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return cls(classes.labels, pairs[rank < n_neighbors])
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | Path,
+        labels: Sequence[Any] | None = None,
+        columns: tuple[str, str] | None = None,
+    ) -> NeighborGraph:
+        """Pairs from a CSV file with a header row.
+
+        ``columns`` names the two columns that hold the labels (default: the first two). ``labels`` fixes the
+        label set and its order (default: the labels in the file, in order of appearance).
+
+        Returns:
+            The graph of the pairs in the file.
+
+        >>> import pathlib, tempfile
+        >>> import shoal
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "pairs.csv"
+        ...     size = path.write_text("from,to\\na,b\\nb,c\\n")
+        ...     shoal.NeighborGraph.from_csv(path)
+        NeighborGraph(3 labels, 2 edges)
+        """
+        path = Path(path)
+        try:
+            with path.open(newline="", encoding="utf-8") as handle:
+                reader = csv.DictReader(handle)
+                header = list(reader.fieldnames or [])
+                wanted = list(columns) if columns is not None else header[:2]
+                missing = [c for c in wanted if c not in header]
+                if len(wanted) != 2 or missing:
+                    raise InputError(f"columns: {path.name} must have two label columns; its header is {header}")
+                pairs = [(row[wanted[0]], row[wanted[1]]) for row in reader]
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"path: cannot read {path.name} as a UTF-8 CSV file") from error
+        if any(a is None or b is None for a, b in pairs):
+            raise InputError(f"path: a row of {path.name} has fewer columns than its header")
+        if labels is None:
+            labels = list(dict.fromkeys(name for pair in pairs for name in pair))
+        return cls.from_edges(labels, pairs)
+
+    @classmethod
+    def from_distance(
+        cls, labels: Sequence[Any], distance: Callable[[str, str], float] | Any, threshold: float
+    ) -> NeighborGraph:
+        """Join labels at most ``threshold`` apart.
+
+        ``distance`` is a symmetric function of two labels, or an (n, n) array of distances.
+
+        Returns:
+            The graph of the pairs whose distance is not above the threshold.
+
+        >>> import shoal
+        >>> apart = [[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]]
+        >>> shoal.NeighborGraph.from_distance(["a", "b", "c"], apart, threshold=2.0).edges.tolist()
+        [[0, 1], [1, 2]]
+        """
+        threshold = validation.non_negative(threshold=threshold)
+        names = validation.labels(len(labels), labels)
+        i, j = np.triu_indices(len(names), k=1)
+        if callable(distance):
+            values = np.array([float(distance(names[a], names[b])) for a, b in zip(i, j, strict=True)])
+            if np.isnan(values).any():
+                raise InputError("distance must return a number for every pair of labels")
+        else:
+            matrix = validation.array(ndim=2, distance=distance)
+            if matrix.shape != (len(names), len(names)):
+                raise InputError(f"distance must have shape ({len(names)}, {len(names)}), got {matrix.shape}")
+            if not np.array_equal(matrix, matrix.T):
+                raise InputError("distance must be symmetric: the same from a to b as from b to a")
+            values = matrix[i, j]
+        keep = values <= threshold
+        return cls(names, np.stack([i[keep], j[keep]], axis=1).astype(np.int32))
+
+    # ------------------------------------------------------------------ questions
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_edges(self) -> int:
+        return len(self.edges)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.labels)}
+
+    def __contains__(self, label: object) -> bool:
+        return str(label) in self._index
+
+    def index(self, label: Any) -> int:
+        """Position of a label."""
+        try:
+            return self._index[str(label)]
+        except KeyError:
+            raise InputError("label is not one of this graph's labels") from None
+
+    @cached_property
+    def _adjacency(self) -> Any:
+        from scipy.sparse import coo_array
+
+        i, j = self.edges[:, 0], self.edges[:, 1]
+        ones = np.ones(self.n_edges, dtype=np.int8)
+        shape = (self.n_labels, self.n_labels)
+        half = coo_array((ones, (i, j)), shape=shape).tocsr()
+        return (half + half.T).tocsr()
+
+    def neighbors(self, label: Any) -> tuple[str, ...]:
+        """Labels joined to ``label`` by an edge."""
+        row = self.index(label)
+        start, stop = self._adjacency.indptr[row], self._adjacency.indptr[row + 1]
+        return tuple(self.labels[i] for i in sorted(self._adjacency.indices[start:stop]))
+
+    def has_edge(self, a: Any, b: Any) -> bool:
+        """Whether the two labels are joined."""
+        i, j = sorted((self.index(a), self.index(b)))
+        first = np.searchsorted(self.edges[:, 0], i, side="left")
+        last = np.searchsorted(self.edges[:, 0], i, side="right")
+        return bool((self.edges[first:last, 1] == j).any())
+
+    @cached_property
+    def components(self) -> NDArray[np.int32]:
+        """Number of the connected component that each label belongs to."""
+        from scipy.sparse.csgraph import connected_components
+
+        _, member_of = connected_components(self._adjacency, directed=False)
+        return np.asarray(member_of, dtype=np.int32)
+
+    def components_of(self, labels: Sequence[str]) -> NDArray[np.intp]:
+        """The same for labels in another order."""
+        return self.components[[self._index[name] for name in labels]].astype(np.intp)
+
+    @cached_property
+    def groups(self) -> list[tuple[str, ...]]:
+        """Labels of each connected component, in order of their first labels.
+
+        >>> import shoal
+        >>> shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], ["x", "y", "x", "y"]).groups
+        [('a', 'c'), ('b', 'd')]
+        """
+        found: dict[int, list[str]] = {}
+        for label, component in zip(self.labels, self.components.tolist(), strict=True):
+            found.setdefault(component, []).append(label)
+        return [tuple(members) for members in found.values()]
+
+    def path(self, a: Any, b: Any) -> tuple[str, ...] | None:
+        """A shortest path between two labels, ends included; None where there is none."""
+        from scipy.sparse.csgraph import breadth_first_order
+
+        start, node = self.index(a), self.index(b)
+        _, previous = breadth_first_order(self._adjacency, start, directed=False)
+        steps = [node]
+        while node != start:
+            node = int(previous[node])
+            if node < 0:
+                return None
+            steps.append(node)
+        return tuple(self.labels[i] for i in reversed(steps))
+
+    def __repr__(self) -> str:
+        return f"NeighborGraph({self.n_labels} labels, {self.n_edges} edges)"
+
+    def _repr_html_(self) -> str:
+        sizes = np.sort(np.bincount(self.components))[::-1] if self.n_labels else np.zeros(0, dtype=int)
+        rows = [
+            ("labels", self.n_labels),
+            ("edges", self.n_edges),
+            ("connected groups", len(sizes)),
+            ("largest and smallest group", f"{sizes[0]}, {sizes[-1]}" if len(sizes) else "none"),
+            ("labels without a neighbor", int((sizes == 1).sum())),
+        ]
+        return table("Neighbor graph", (), rows)
+
+
+def _canonical(edges: NDArray[Any], n: int) -> IntArray:
+    """Rows (i, j) with i < j, sorted, without repeats."""
+    if edges.size == 0:
+        return np.empty((0, 2), dtype=np.int32)
+    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
+        raise InputError(f"edges must be an integer array of shape (n_edges, 2), got shape {edges.shape}")
+    if edges.min() < 0 or edges.max() >= n:
+        raise InputError(f"edges must hold label positions from 0 to {n - 1}")
+    low, high = edges.min(axis=1).astype(np.int32), edges.max(axis=1).astype(np.int32)
+    if (low == high).any():
+        raise InputError("edges must not join a label to itself (self-loop)")
+    key = np.multiply(low, n, dtype=np.int64)
+    key += high
+    if not (key[1:] > key[:-1]).all():
+        key = np.unique(key)
+        low, high = (key // n).astype(np.int32), (key % n).astype(np.int32)
+    return np.stack([low, high], axis=1)

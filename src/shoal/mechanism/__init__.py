@@ -1,0 +1,1 @@
+"""What can be released: mechanisms, codebooks, their certificates and files."""

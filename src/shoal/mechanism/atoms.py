@@ -1,0 +1,135 @@
+"""The privacy loss of discrete answers: finitely many values with their probabilities.
+
+For two laws P, Q on curves, L = ln P(y)/Q(y) with probability P(y), and with everything else that is released
+
+    δ(ε) = E (1 − e^{ε − L})₊,        K(t) = ln E e^{tL} = ln Σ_y P(y)^{1+t} Q(y)^{−t}.
+
+Losses of independent releases add. Together with Gaussian releases, whose own δ_G(ε) is known at every ε, negative ones
+included, conditioning on y gives δ(ε) = Σ_y P(y) δ_G(ε − L_y): exact, and no theorem on composition is needed.
+
+δ and K(t) for t > 0 grow with L and with probabilities, so that rounding these up is safe. Losses are whole multiples
+of a small unit, rounded up: sums of them are exact, and equal ones are one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.errors import InputError
+from shoal.numerics.matrices import EPS
+from shoal.validation import FloatArray
+
+#: Losses are counted in units of 2^−UNIT_BITS at the finest: δ is too large by at most 2^−UNIT_BITS for each release.
+UNIT_BITS = 36
+#: Atoms kept; where there would be more, the unit is doubled.
+MOST = 20_000
+
+
+@dataclass(frozen=True)
+class LossAtoms:
+    """A law of losses, (m,) whole multiples of 2^−``bits`` with their probabilities, all rounded up.
+
+    ``largest`` bounds every loss; for a codebook that is its ε, exactly.
+    """
+
+    steps: NDArray[np.int64]
+    probabilities: FloatArray
+    largest: float
+    bits: int = UNIT_BITS
+
+    @classmethod
+    def of(cls, ours: NDArray[np.int64], theirs: NDArray[np.int64], largest: float) -> LossAtoms:
+        """From positive integers over the same whole, ours the law that answers come from."""
+        quotients = ours / theirs  # off by three roundings
+        logs = np.log(quotients)
+        losses = np.where(ours == theirs, 0.0, logs + 8 * EPS * (1.0 + np.abs(logs)))
+        if (ours == theirs).all():
+            largest = 0.0
+        whole = float(sum(ours.tolist()))
+        return _merged(
+            np.ceil(losses * 2.0**UNIT_BITS).astype(np.int64), ours / whole * (1 + 4 * EPS), largest, UNIT_BITS
+        )
+
+    @classmethod
+    def nothing(cls) -> LossAtoms:
+        """The loss of no release at all."""
+        return cls(np.zeros(1, dtype=np.int64), np.ones(1), 0.0)
+
+    @property
+    def losses(self) -> FloatArray:
+        """(m,) the losses, rounded up."""
+        return np.asarray(self.steps * 2.0**-self.bits)
+
+    def __add__(self, other: LossAtoms) -> LossAtoms:
+        """The loss of both releases, made independently."""
+        bits = min(self.bits, other.bits)
+        one, two = self._coarser(bits), other._coarser(bits)
+        steps = (one.steps[:, None] + two.steps[None, :]).ravel()
+        odds = (one.probabilities[:, None] * two.probabilities[None, :]).ravel() * (1 + EPS)
+        return _merged(steps, odds, sum_up(self.largest, other.largest), bits)
+
+    def times(self, count: int) -> LossAtoms:
+        """The loss of ``count`` such releases, made independently."""
+        if count < 0:
+            raise InputError("count must not be negative")
+        total, power = LossAtoms.nothing(), self
+        while count:
+            if count & 1:
+                total = total + power
+            count >>= 1
+            if count:
+                power = power + power
+        return total
+
+    def delta(self, epsilon: float) -> float:
+        """δ(ε), rounded up; 0 where ε is at least every loss."""
+        if epsilon >= self.largest:
+            return 0.0
+        above = self.losses - epsilon
+        parts = np.where(above > 0.0, self.probabilities * -np.expm1(-np.maximum(above, 0.0)), 0.0)
+        # above is off by a rounding of its terms.
+        slack = 4 * EPS * (abs(epsilon) + float(np.abs(self.losses).max()))
+        return min(math.fsum(parts) * (1 + 8 * EPS) + slack, 1.0)
+
+    def log_moment(self, t: float) -> float:
+        """K(t) for t ≥ 0, rounded up; K(t)/t is the Rényi divergence of order 1 + t."""
+        if t < 0.0:
+            raise InputError("t must not be negative: losses are rounded up")
+        exponents = t * np.minimum(self.losses, self.largest)
+        top = float(exponents.max())
+        value = top + math.log(math.fsum(self.probabilities * np.exp(exponents - top)))
+        return value + 8 * EPS * (1.0 + abs(value) + float(np.abs(exponents).max()))
+
+    def _coarser(self, bits: int) -> LossAtoms:
+        if bits == self.bits:
+            return self
+        return _merged(-(-self.steps >> (self.bits - bits)), self.probabilities, self.largest, bits)
+
+
+def total(losses: list[LossAtoms]) -> LossAtoms:
+    """The loss of independent releases together."""
+    return reduce(LossAtoms.__add__, losses, LossAtoms.nothing())
+
+
+def sum_up(*values: float | Fraction) -> float:
+    """The sum, rounded up only where it is not exact: twice ε is 2ε."""
+    exact = sum((Fraction(value) for value in values), Fraction(0))
+    rounded = float(exact)
+    return rounded if Fraction(rounded) >= exact else math.nextafter(rounded, math.inf)
+
+
+def _merged(steps: NDArray[np.int64], odds: FloatArray, largest: float, bits: int) -> LossAtoms:
+    """Equal losses as one; where too many remain, in units twice as large, rounded up."""
+    while True:
+        values, place, counts = np.unique(steps, return_inverse=True, return_counts=True)
+        if len(values) <= MOST:
+            break
+        steps, bits = -(-steps >> 1), bits - 1
+    sums = np.bincount(place, weights=odds, minlength=len(values)) * (1 + EPS * float(counts.max()))
+    return LossAtoms(values, np.asarray(sums, dtype=np.float64), largest, bits)

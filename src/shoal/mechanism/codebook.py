@@ -1,0 +1,643 @@
+"""A codebook: one of finitely many curves is released, with probabilities that differ by at most e^ε between labels.
+
+For constants q_1 … q_n of a complete group: curve c_y with probability N_iy / 2^62 under label i, N_iy ≤ e^ε N_jy for
+all i, j, y. δ = 0, nothing is assumed about the data, and what is drawn is exactly what is promised. No ε-private
+mechanism of any kind has a mean squared error below ``lower_bound`` (docs/theory.md, section 11).
+
+The curves are convex combinations of the members' answers. What a codebook hides is whose answer it is; the file holds
+the answers and must be guarded like the data they came from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal import archive, validation
+from shoal.accounting.curve import PrivacyCurve, round_up
+from shoal.accounting.releases import SCOPES
+from shoal.errors import InputError
+from shoal.files import write_private
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism import codebook_file
+from shoal.mechanism.atoms import LossAtoms
+from shoal.mechanism.certificate import Certificate
+from shoal.mechanism.odds import (
+    BITS,
+    EXP_BITS,
+    WHOLE,
+    Counts,
+    counts_of,
+    drawn,
+    exp_floor,
+    joining,
+    probabilities,
+    refined,
+)
+from shoal.mechanism.program import best_columns, center_alone
+from shoal.numerics.matrices import EPS
+from shoal.numerics.notebook import table
+from shoal.validation import FloatArray, IndexArray
+
+OBJECTIVES = ("mean", "worst")
+#: Beyond this ε nothing is hidden, and linear programs over columns of 1 and e^−ε are too ill-scaled for doubles.
+LARGEST_EPSILON = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The codebook of one group: ``members`` (n,) positions of its labels, ``counts`` (n, m) probabilities times 2^62,
+    ``shares`` (m, n) of the members' answers in each curve, ``curves`` (m, k), and the proved lower bound of its
+    objective, per entry.
+    """
+
+    members: IndexArray
+    counts: Counts
+    shares: FloatArray
+    curves: FloatArray
+    lower_bound: float
+
+    def errors(self, answers: FloatArray) -> FloatArray:
+        """(n,) mean squared error per entry of each member, rounded up."""
+        m, k = self.curves.shape
+        squares = np.stack([((answers[self.members] - curve) ** 2).sum(axis=1) for curve in self.curves], axis=1)
+        total = (probabilities(self.counts) * squares).sum(axis=1) / k
+        alike = (answers[self.members] == self.curves[0]).all(axis=1) & (m == 1)
+        # Squares of tiny differences vanish.
+        return np.asarray(total * (1 + (k + m + 8) * EPS) + np.where(alike, 0.0, 1e-300))
+
+    def renewed(self, answers: FloatArray) -> Group:
+        """The same odds with the curves of other answers."""
+        return replace(self, curves=self.shares @ answers[self.members], lower_bound=0.0)
+
+    def joined(self, member: int, answers: FloatArray, epsilon: float) -> Group:
+        """With one more member: odds that err least within ε of everybody's, and its part in the curves.
+
+        A curve is the mean of the answers weighted by how likely each member draws it: the new one's part is N_ny over
+        the sum of all N_iy.
+        """
+        curves = self.shares @ answers[self.members]
+        row = joining(self.counts, epsilon, ((curves - answers[member]) ** 2).sum(axis=1))
+        counts = np.concatenate([self.counts, row[None]])
+        part = probabilities(row) / probabilities(counts).sum(axis=0)
+        shares = np.concatenate([self.shares * (1 - part)[:, None], part[:, None]], axis=1)
+        return Group(np.append(self.members, member), counts, shares, shares @ answers[[*self.members, member]], 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Codebook:
+    """A frozen codebook for every label of a graph. Made by :func:`shoal.codebook`."""
+
+    graph: NeighborGraph
+    answers: FloatArray
+    epsilon: float
+    scope: str
+    objective: str
+    weights: FloatArray
+    groups: tuple[Group, ...]
+
+    # ------------------------------------------------------------------ what it does
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.graph.labels
+
+    @property
+    def answer_epsilon(self) -> float:
+        """The ε of one answer: half of ``epsilon`` where that is about a table."""
+        return self.epsilon if self.scope == "answer" else self.epsilon / 2.0
+
+    @cached_property
+    def rho(self) -> FloatArray:
+        """(n,) mean squared error per entry of each label, of the stored curves and probabilities, rounded up."""
+        found = np.zeros(len(self.labels))
+        for group in self.groups:
+            found[group.members] = group.errors(self.answers)
+        found.flags.writeable = False
+        return found
+
+    @property
+    def mean_rho(self) -> float:
+        """The mean of ``rho`` with the labels' weights, rounded up."""
+        return float(math.fsum(self.weights * self.rho) / math.fsum(self.weights) * (1 + 4 * EPS))
+
+    @property
+    def lower_bound(self) -> float:
+        """What no mechanism whose answers are each ``answer_epsilon``-private can go below, proved, rounded down.
+
+        Of ``mean_rho`` for the objective "mean", of the largest ``rho`` for "worst". Groups of more than 20 labels
+        count with what is proved for parts of them, which is less than their best; renewed curves with nothing.
+        """
+        if self.objective == "worst":
+            return max((group.lower_bound for group in self.groups), default=0.0)
+        parts = [math.fsum(self.weights[group.members]) * group.lower_bound for group in self.groups]
+        return float(math.fsum(parts) / math.fsum(self.weights) * (1 - 8 * EPS))
+
+    def curves(self, label: Any) -> FloatArray:
+        """What may be released for ``label``: the curves of its group.
+
+        Returns:
+            (m, k), the same for every label of a group.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0).curves("a").round(3).tolist()
+        [[0.119], [0.881]]
+        """
+        return self.place(label)[0].curves
+
+    def probabilities(self, label: Any) -> FloatArray:
+        """How often each of :meth:`curves` is released for ``label``.
+
+        Returns:
+            (m,), exact multiples of 2^−62 rounded to doubles.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0).probabilities("a").round(3).tolist()
+        [0.881, 0.119]
+        """
+        group, row = self.place(label)
+        return probabilities(group.counts[row])
+
+    def draw(self, label: Any) -> int:
+        """The position of one of :meth:`curves`, drawn from a cryptographic source: to be kept, and charged once.
+
+        Whatever day's curves it is looked up in, ``book.renewed(answers).curves(label)[y]`` is a function of y and of
+        all members' answers and never of the label: every later day's answer is free (docs/theory.md, section 11). A
+        label that is drawn anew pays ε anew.
+
+        Returns:
+            The position y.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> monday = shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0)
+        >>> y = monday.draw("a")
+        >>> tuesday = monday.renewed([[3.0], [2.0]])
+        >>> tuesday.curves("a")[y].shape
+        (1,)
+        """
+        group, row = self.place(label)
+        return drawn(group.counts[row])
+
+    def release(self, label: Any) -> FloatArray:
+        """One of the curves, drawn exactly with the stored probabilities from a cryptographic source; no seed.
+
+        A sequence of labels gets one answer each. The same label asked twice is two releases: keep the answer, or
+        :meth:`draw` once.
+
+        Returns:
+            (k,), or (m, k) for m labels.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> book = shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0)
+        >>> bool(book.release("a") in book.curves("a"))
+        True
+        >>> book.release(["a", "b"]).shape
+        (2, 1)
+        """
+        if isinstance(label, (list, tuple, np.ndarray)):
+            places = [self.place(one) for one in label]  # refuses before anything is drawn
+            rows = [group.curves[drawn(group.counts[row])] for group, row in places]
+            return np.array(rows).reshape(len(rows), self.answers.shape[1])
+        return np.array(self.curves(label)[self.draw(label)])
+
+    def renewed(self, answers: Any) -> Codebook:
+        """The same sets and probabilities with the curves of other answers: each is the same mixture of its members'.
+
+        ``rho`` is that of the new answers; the proved ``lower_bound`` was that of the old ones, and is 0 here. Renewing
+        is free for draws that were kept. The answers must not depend on what was drawn or released before.
+
+        Returns:
+            A codebook of the same labels in the same groups.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> monday = shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0)
+        >>> monday.renewed([[3.0], [2.0]]).curves("a").round(3).tolist()
+        [[2.881], [2.119]]
+        """
+        rows = _checked_answers(answers, len(self.labels))
+        return replace(self, answers=rows, groups=tuple(group.renewed(rows) for group in self.groups))
+
+    def followed(self, graph: NeighborGraph, answers: Any, by: Any = None) -> Codebook:
+        """The codebook of a later day for draws that are kept, with members who joined since.
+
+        Whoever has drawn keeps its odds. A label that joins a group gets odds within ε of all others', those of least
+        error, and draws once. Groups that became one have nothing to draw from any more: from now on all of it gets
+        the group's own curve, the same for everybody. Labels that were in no group get a codebook of their own.
+
+        Args:
+            graph: the groups from now on: labels of one group stay in one group.
+            answers: (n, k) of the graph's labels; the curves are mixtures of these.
+            by: (n, k) what new odds are chosen by; the answers themselves by default.
+
+        Returns:
+            A codebook of the graph's labels.
+
+        >>> import shoal
+        >>> monday = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=2.0)
+        >>> tuesday = monday.followed(shoal.NeighborGraph.complete(["a", "b", "c"]), [[3.0], [2.0], [2.1]])
+        >>> tuesday.probabilities("a").tolist() == monday.probabilities("a").tolist()
+        True
+        >>> tuesday.probabilities("c").round(3).tolist(), float(tuesday.curve(2.0).delta_upper)
+        ([0.119, 0.881], 0.0)
+        """
+        rows = _checked_answers(answers, graph.n_labels)
+        basis = rows if by is None else _checked_answers(by, graph.n_labels)
+        weights = np.array([self.weights[self.position(one)] if one in self._places else 1.0 for one in graph.labels])
+        found = []
+        for members in _complete_groups(graph):
+            old = sorted({self._places[graph.labels[i]][0] for i in members if graph.labels[i] in self._places})
+            if not old:
+                group = _group(members, basis, weights, self.answer_epsilon, self.objective, 0.0)
+            elif len(old) > 1:
+                group = _center(members, weights)
+            else:
+                held = self.groups[old[0]]
+                place = {graph.labels[i]: int(i) for i in members}
+                there = [place.get(self.labels[i], -1) for i in held.members]
+                if min(there) < 0:
+                    raise InputError("graph must keep every label of a group in it: a group never loses members")
+                group = replace(held, members=np.array(there, dtype=np.intp))
+                for i in sorted(set(members.tolist()) - set(there)):
+                    group = group.joined(i, basis, self.answer_epsilon)
+            found.append(group.renewed(rows))
+        rows.flags.writeable = weights.flags.writeable = False
+        return replace(self, graph=graph, answers=rows, weights=weights, groups=tuple(found))
+
+    def continues(self, before: Codebook, label: Any) -> bool:
+        """Whether a draw of ``label`` from an earlier codebook may be looked up in this one.
+
+        Everybody of its group then must be in its group now, with the same odds.
+        """
+        (old, _), (new, _) = before.place(label), self.place(label)
+        row = {self.labels[i]: counts.tolist() for i, counts in zip(new.members, new.counts, strict=True)}
+        return all(
+            row.get(before.labels[i]) == counts.tolist() for i, counts in zip(old.members, old.counts, strict=True)
+        )
+
+    def drawn(self, label: Any, released: FloatArray) -> int | None:
+        """Which of :meth:`curves` was released: the first that equals it, None where none does.
+
+        Of equal curves the first stands for all: whichever was drawn, this is a function of what was released.
+        """
+        curves = [curve.tobytes() for curve in self.curves(label)]
+        sought = np.asarray(released, dtype=np.float64).tobytes()
+        return curves.index(sought) if sought in curves else None
+
+    @cached_property
+    def classes(self) -> GaussianClasses:
+        """The true answers as class laws: constants."""
+        return GaussianClasses.deterministic(self.answers, self.labels)
+
+    def prepare(self) -> None:
+        """A codebook has nothing to compute before its first release."""
+
+    def position(self, label: Any) -> int:
+        """The place of a label among ``labels``."""
+        group, row = self.place(label)
+        return int(group.members[row])
+
+    def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
+        """Raise where an answer, (m, k) in all, is not the constant of the label at its position."""
+        count = int((answers != self.answers[list(positions)]).any(axis=1).sum())
+        if count:
+            raise InputError(
+                f"{name}: {count} of {len(answers)} answer(s) are not those the codebook was made for; renew it with "
+                "the new answers, or make another"
+            )
+
+    def can_release(self, values: FloatArray) -> bool:
+        """Whether every row of ``values``, (m, k), is one of the curves."""
+        return values.shape[1:] == self.answers.shape[1:] and all(row.tobytes() in self._curves for row in values)
+
+    @cached_property
+    def _curves(self) -> set[bytes]:
+        return {curve.tobytes() for group in self.groups for curve in group.curves}
+
+    def place(self, label: Any) -> tuple[Group, int]:
+        """The group of a label and its row there."""
+        place = self._places.get(str(label))
+        if place is None:
+            raise InputError("label is not one of this codebook's labels")
+        return self.groups[place[0]], place[1]
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        return {
+            self.labels[member]: (number, row)
+            for number, group in enumerate(self.groups)
+            for row, member in enumerate(group.members)
+        }
+
+    def part(self, position: int) -> Codebook:
+        """The codebook of the group that the label at a position belongs to."""
+        group = next(one for one in self.groups if position in one.members)
+        names = [self.labels[i] for i in group.members]
+        return replace(
+            self,
+            graph=NeighborGraph.complete(names),
+            answers=self.answers[group.members],
+            weights=self.weights[group.members],
+            groups=(replace(group, members=np.arange(len(names), dtype=np.intp)),),
+        )
+
+    # ------------------------------------------------------------------ how private it is
+
+    def losses(self, one: Any, other: Any, scope: str = "answer") -> LossAtoms:
+        """The privacy loss of two labels of one group: answers of ``one`` against those of ``other``.
+
+        For a table both labels' rows are there, and the loss of the second is added.
+        """
+        validation.choice(list(SCOPES), scope=scope)
+        (group, i), (second, j) = self.place(one), self.place(other)
+        if group is not second:
+            raise InputError("one and other must be labels of one group: nothing is promised across groups")
+        ahead = LossAtoms.of(group.counts[i], group.counts[j], self.answer_epsilon)
+        if scope == "answer":
+            return ahead
+        return ahead + LossAtoms.of(group.counts[j], group.counts[i], self.answer_epsilon)
+
+    def curve(self, epsilon: Any, scope: str | None = None) -> PrivacyCurve:
+        """δ(ε) over all pairs of all groups, from the stored integers: exact up to the last rounding.
+
+        δ is 0 from ``answer_epsilon`` on for one answer and from twice that on for a table, where the pair of laws is
+        (P_i × P_j, P_j × P_i).
+
+        Returns:
+            The curve, with the worst pair at each ε; ``scope`` is the codebook's own by default.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> book = shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0)
+        >>> print(f"{book.curve(1.0).delta_upper:.4f}", book.curve(2.0).delta_upper)
+        0.5568 0.0
+        >>> print(f"{book.curve(2.0, scope='table').delta_upper:.4f}")
+        0.6708
+        """
+        scope = validation.choice(list(SCOPES), scope=self.scope if scope is None else scope)
+        grid, scalar = validation.grid(epsilon=epsilon)
+        pairs = [group for group in self.groups if len(group.members) > 1]
+        if not pairs:
+            raise InputError("graph has no edges: there is no worst edge to report")
+        found = [max((_worst(group, e, scope) for group in pairs), key=lambda one: one[0]) for e in grid.tolist()]
+        values = np.array([one[0] for one in found])
+        upper = np.where(values > 0.0, np.minimum(np.nextafter(values, np.inf), 1.0), 0.0)
+        logs = np.full(len(grid), -np.inf)
+        np.log(upper, out=logs, where=upper > 0.0)
+        curve = PrivacyCurve(
+            notion="dp",
+            epsilon=grid,
+            delta=values,
+            log_delta=logs,
+            delta_lower=np.maximum(values * (1 - 1e-12) - 2.0**-100, 0.0),
+            delta_upper=upper,
+            log_delta_upper=np.where(upper > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf),
+            worst_edge=[(self.labels[one[1]], self.labels[one[2]]) for one in found],
+            scope=scope,
+        )
+        return curve.scalar() if scalar else curve
+
+    def divergence(self, order: float) -> float:
+        """The Rényi divergence of an order above 1, of the worst pair, rounded up: K(order − 1) / (order − 1)."""
+        t = validation.positive(order=order - 1.0)
+        moments = [
+            LossAtoms.of(ours, theirs, self.answer_epsilon).log_moment(t)
+            for group in self.groups
+            for i, ours in enumerate(group.counts)
+            for j, theirs in enumerate(group.counts)
+            if i != j
+        ]
+        return max(max(moments, default=0.0), 0.0) / t * (1 + 4 * EPS)
+
+    @property
+    def finite_precision_tv(self) -> float:
+        """Nothing: what is drawn is exactly what is promised."""
+        return 0.0
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """δ = 0 at ``epsilon``, for the scope that it was made for."""
+        return self.certified(self.scope)
+
+    def certified(self, scope: str) -> Certificate:
+        """The certificate at ``epsilon`` for one scope or the other; a codebook has no cost of finite precision."""
+        return Certificate.of(self.curve(self.epsilon, scope), 0.0, 0.0)
+
+    # ------------------------------------------------------------------ files
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over every parameter and the graph: the codebook's name wherever it is recorded."""
+        return archive.digest(*codebook_file.parts(self))
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> book = shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     book.save(f"{folder}/two.shoal")
+        ...     shoal.load(f"{folder}/two.shoal")
+        Codebook(2 labels, 1 entries, ε = 2)
+        """
+        write_private(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that :meth:`save` writes."""
+        return archive.packed(*codebook_file.parts(self))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str = "content") -> Codebook:
+        """A codebook from the content of its file; one whose odds exceed its ε is refused. ``name`` is for messages."""
+        found = codebook_file.fields(content, name)
+        groups = tuple(Group(**one) for one in found.pop("groups"))
+        return cls(**found, groups=groups)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Codebook:
+        """Read a file back; one that is damaged, altered or of another version is refused."""
+        return cls.from_bytes(archive.content_of(path, codebook_file.FORMAT), f"path: {Path(path).name}")
+
+    def __repr__(self) -> str:
+        n, k = self.answers.shape
+        return f"Codebook({n} labels, {k} entries, ε = {self.epsilon:g})"
+
+    def _repr_html_(self) -> str:
+        sizes = [len(group.curves) for group in self.groups]
+        rows = [
+            ("labels, entries", f"{self.answers.shape[0]}, {self.answers.shape[1]}"),
+            (f"ε ({self.scope}), with δ = 0", f"{self.epsilon:g}"),
+            ("groups, curves in the largest", f"{len(sizes)}, {max(sizes, default=0)}"),
+            ("mean ρ, at most", f"{round_up(self.mean_rho):.4g}"),
+            (f"least possible, {self.objective}", f"{self.lower_bound:.4g}"),
+        ]
+        return table("Codebook", (), rows)
+
+
+def codebook(
+    answers: Any,
+    graph: NeighborGraph,
+    epsilon: float = 2.0,
+    *,
+    labels: Sequence[Any] | None = None,
+    weights: Sequence[float] | None = None,
+    objective: str = "mean",
+    scope: str = "answer",
+    least_gain: float = 0.0,
+) -> Codebook:
+    """The ε-private way to answer with constants that has the least mean squared error, group by group.
+
+    A column of any ε-private kernel is a positive combination of columns with entries 1 and e^−ε, so the optimum is a
+    linear program over sets of labels; it is solved by column generation (docs/theory.md, section 11).
+
+    Args:
+        answers: (n, k) true answers, one row per label.
+        graph: which labels must stay indistinguishable: complete inside every group, as
+            :meth:`NeighborGraph.within_groups` makes it.
+        epsilon: the guarantee, with δ = 0; above 0 and at most 20.
+        labels: the label of each row; the graph's own order by default.
+        weights: how much each label's error counts in the mean, above 0; equal by default.
+        objective: ``"mean"`` for the least mean error, ``"worst"`` for the least largest one.
+        scope: what ε is about: ``"answer"``, or ``"table"``, where both rows of a pair leave and each gets ε/2.
+        least_gain: a group whose objective falls by less than this share below that of its own curve, the center, gets
+            that one curve: exactly the same for all of its labels, at every ε.
+
+    Returns:
+        The codebook, with errors of what is stored and the proved bound beside them.
+
+    >>> import shoal
+    >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+    >>> book = shoal.codebook([[-1.0], [1.0]], graph, epsilon=2.0)
+    >>> print(f"{book.mean_rho:.6f} {book.lower_bound:.6f}")  # 1 − tanh²(ε/2)
+    0.419974 0.419974
+    """
+    if not isinstance(graph, NeighborGraph):
+        raise InputError("graph must be a NeighborGraph")
+    rows = _checked_answers(answers, graph.n_labels)
+    epsilon = validation.positive(epsilon=epsilon)
+    if epsilon > LARGEST_EPSILON:
+        raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g}: beyond, nothing is hidden; release the answers")
+    validation.choice(OBJECTIVES, objective=objective)
+    validation.choice(list(SCOPES), scope=scope)
+    least_gain = validation.probability(least_gain=least_gain)
+    counted = _checked_weights(weights, len(rows), objective)
+    if labels is not None:
+        order = _order(validation.labels(len(rows), labels), graph)
+        rows, counted = rows[order], counted[order]
+    groups = _complete_groups(graph)
+    each = epsilon if scope == "answer" else epsilon / 2.0
+    made = tuple(_group(members, rows, counted, each, objective, least_gain) for members in groups)
+    rows.flags.writeable = counted.flags.writeable = False
+    return Codebook(graph, rows, epsilon, scope, objective, counted, made)
+
+
+def _group(
+    members: IndexArray, answers: FloatArray, weights: FloatArray, epsilon: float, objective: str, least_gain: float
+) -> Group:
+    """The codebook of one group."""
+    here, k = answers[members], answers.shape[1]
+    mean = objective == "mean"
+    share = weights[members] / math.fsum(weights[members])
+    # Below e^−ε, so that the bound covers every ε-private mechanism.
+    low = math.exp(-epsilon) * (1 - 4 * EPS)
+    found = center_alone(share) if len(members) == 1 else best_columns(here, share if mean else None, low)
+    bound = found.lower_bound / k * (1 - 4 * EPS)
+    counts = None if len(found.sets) == 1 else counts_of(refined(found, low), epsilon)
+
+    def made(counts: Counts, shares: FloatArray) -> Group:
+        group = Group(members, counts, shares, shares @ here, bound)
+        for array in (group.members, group.counts, group.shares, group.curves):
+            array.flags.writeable = False
+        return group
+
+    center = made(np.full((len(members), 1), WHOLE, dtype=np.int64), share[None, :])
+    if counts is None:
+        return center
+    book = made(counts, found.shares)
+    before, after = (one.errors(answers) for one in (center, book))
+    gained = float(share @ (before - after)) / float(share @ before) if mean else 1.0 - after.max() / before.max()
+    return book if gained >= least_gain else center
+
+
+def _center(members: IndexArray, weights: FloatArray) -> Group:
+    """A group's own curve alone, the same for all; the curve itself comes with answers."""
+    share = weights[members] / math.fsum(weights[members])
+    counts = np.full((len(members), 1), WHOLE, dtype=np.int64)
+    return Group(members, counts, share[None, :], np.zeros((1, 0)), 0.0)
+
+
+def _worst(group: Group, epsilon: float, scope: str) -> tuple[float, int, int]:
+    """(δ, i, j) of the pair with the largest δ, δ rounded to the nearest double after exact sums."""
+    factor = exp_floor(epsilon)
+    counts = group.counts.astype(object)
+    best, where = -1, (0, 1)
+    n = len(counts)
+    for i in range(n):
+        for j in range(n):
+            if i == j or (scope == "table" and j < i):
+                continue
+            ours, theirs = counts[i], counts[j]
+            if scope == "table":
+                ours, theirs = np.outer(counts[i], counts[j]).ravel(), np.outer(counts[j], counts[i]).ravel()
+            above = (ours << EXP_BITS) - factor * theirs
+            total = int(above[above > 0].sum())
+            if total > best:
+                best, where = total, (i, j)
+    whole = 1 << (EXP_BITS + BITS * (1 if scope == "answer" else 2))
+    return best / whole, int(group.members[where[0]]), int(group.members[where[1]])
+
+
+def _complete_groups(graph: NeighborGraph) -> list[IndexArray]:
+    """The members of every connected group, refused where two of them are not neighbors."""
+    order = np.argsort(graph.components, kind="stable").astype(np.intp)
+    starts = np.flatnonzero(np.diff(graph.components[order], prepend=-1))
+    groups = np.split(order, starts[1:])
+    sizes = np.array([len(group) for group in groups])
+    if graph.n_edges != int((sizes * (sizes - 1) // 2).sum()):
+        raise InputError(
+            "graph must join all labels of a group with each other: a codebook is one for a whole group. Take the "
+            "graph's groups as they are with NeighborGraph.within_groups(graph.labels, graph.components), which asks "
+            "for more privacy, never for less"
+        )
+    return groups
+
+
+def _checked_answers(answers: Any, n: int) -> FloatArray:
+    rows = validation.array(ndim=2, answers=answers)
+    if len(rows) != n or rows.shape[1] == 0:
+        raise InputError(f"answers must hold one row per label and at least one entry: expected {n} rows")
+    if float(np.abs(rows).max(initial=0.0)) > 1e150:
+        raise InputError("answers must be at most 1e150: squares of larger ones exceed the range of doubles")
+    return rows
+
+
+def _checked_weights(weights: Sequence[float] | None, n: int, objective: str) -> FloatArray:
+    if weights is None:
+        return np.ones(n)
+    if objective == "worst":
+        raise InputError("weights are for objective='mean': the largest error has none")
+    counted = validation.array(ndim=1, weights=weights)
+    if counted.shape != (n,) or not (counted > 0).all():
+        raise InputError(f"weights must hold {n} numbers above 0, one per label")
+    return counted
+
+
+def _order(labels: tuple[str, ...], graph: NeighborGraph) -> IndexArray:
+    """The row of each of the graph's labels."""
+    place = {name: i for i, name in enumerate(labels)}
+    if set(place) != set(graph.labels):
+        raise InputError("labels and graph must have the same labels")
+    return np.array([place[name] for name in graph.labels], dtype=np.intp)

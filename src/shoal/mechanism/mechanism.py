@@ -1,0 +1,477 @@
+"""A designed mechanism: what is done to each label's answer, what it costs, and how private the result is.
+
+    q̃ = q + shift + gain (q − μ) + noise,   noise ~ N(0, noise_cov)
+
+with the sum μ + shift rounded to a multiple of 2^mean_grid where there is one, so that labels that meet up to rounding
+meet exactly.
+
+Everything a claim rests on is recomputed from these stored, rounded parameters: the output laws, the error spent and
+the certificate. ``release`` draws from a cryptographic source and rounds q̃ to a grid; what that costs is part of the
+certificate (docs/theory.md, section 9). A mechanism file holds the class laws and must be guarded like the data they
+came from.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal import archive, validation
+from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, round_up, worst_over_edges
+from shoal.accounting.releases import SCOPES, Releases
+from shoal.accounting.spectrum import supports_of
+from shoal.errors import CertificationError, InputError
+from shoal.files import write_private
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism import mechanism_file
+from shoal.mechanism.certificate import Certificate, released
+from shoal.mechanism.output import moved_covs, moved_means
+from shoal.noise.affine import EXACT, ExactMap
+from shoal.noise.experiment import NotPrivate, seeded_noise
+from shoal.noise.factor import JITTER, jittered
+from shoal.noise.grid import Grid
+from shoal.noise.precision import UP, edge_loss, label_tv
+from shoal.noise.source import standard_normals
+from shoal.numerics.matrices import EPS
+from shoal.numerics.notebook import axes_or_new, draw_deltas, table
+from shoal.validation import BoolArray, FloatArray, IndexArray
+
+#: Edges up to which a notebook computes a certificate to show it.
+SHOWN_EDGES = 20_000
+#: Answers whose noise is in memory at a time.
+DRAWN = 4096
+
+
+class Ending(StrEnum):
+    """How the search for a mechanism ended."""
+
+    COMPLETE = "the search went to its end"
+    OUT_OF_TIME = "the time limit ended the search: this is the best design found until then"
+    INTERRUPTED = "an interrupt ended the search: this is the best design found until then"
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism:
+    """A frozen mechanism for every label of a family. Made by :func:`shoal.design` and :func:`shoal.calibrate`."""
+
+    method: str
+    classes: GaussianClasses
+    graph: NeighborGraph
+    epsilon: FloatArray
+    notion: str
+    shift: FloatArray
+    gain: FloatArray | None
+    noise_cov: FloatArray
+    budget: FloatArray
+    weights: FloatArray
+    lower_bound: float
+    notes: tuple[str, ...] = ()
+    history: FloatArray = field(default_factory=lambda: np.empty(0))
+    mean_grid: IndexArray | None = None
+    ending: Ending = Ending.COMPLETE
+    scope: str = "answer"
+    times: int = 1  #: independent answers about each label that the certificate is for
+    outside: float = 0.0  #: share of each law that is moved before it comes here: answers are clipped
+
+    # ------------------------------------------------------------------ what it does
+
+    @cached_property
+    def output(self) -> GaussianClasses:
+        """Laws of the released answer, from the stored parameters, with bounds on what rounding took off them."""
+        laws = copy.copy(self._output)
+        laws.is_output = True
+        return laws
+
+    @property
+    def _output(self) -> GaussianClasses:
+        if self.gain is None and not self.shift.any():
+            first = self.noise_cov[0]
+            if (first == first.T).all() and (len(self.noise_cov) == 1 or (self.noise_cov == first).all()):
+                diagonal = np.diagonal(first)
+                output = self.classes.with_noise(diagonal if (first == np.diag(diagonal)).all() else first)
+                return output.doubted(self._drawn_differently[:1], np.zeros(self.classes.means.shape))
+        means, mean_error = self._moved_means
+        covs, cov_error = moved_covs(self.classes.stored_covs, self.gain, self.noise_cov)
+        covs = np.broadcast_to(covs, (len(means), *covs.shape[1:]))
+        cov_error = cov_error + self._drawn_differently
+        if self.classes.errors is not None:
+            # An answer whose mean is off by e is released off by (I + gain) e.
+            kept = np.eye(self.classes.n_dims) if self.gain is None else np.abs(np.eye(self.classes.n_dims) + self.gain)
+            moved = (kept @ np.broadcast_to(self.classes.errors[1], means.shape)[:, :, None])[:, :, 0]
+            mean_error = mean_error + (1 + 1e-9) * moved
+            cov_error = cov_error + (1 + 1e-9) * kept @ self.classes.errors[0] @ np.swapaxes(kept, -1, -2)
+        return GaussianClasses(means, covs, self.classes.labels).doubted(cov_error, mean_error)
+
+    @cached_property
+    def _moved_means(self) -> tuple[FloatArray, FloatArray]:
+        return moved_means(self.classes.means, self._shifts, self.mean_grid)
+
+    @property
+    def _drawn_differently(self) -> FloatArray:
+        """(n or 1, k, k) bound on what a release adds to a noise covariance that rounding made singular."""
+        k = self.classes.n_dims
+        diagonal = np.diagonal(self.noise_cov, axis1=1, axis2=2)
+        spread = (self.noise_cov != diagonal[:, :, None] * np.eye(k)).any(axis=(1, 2))
+        added = np.zeros_like(self.noise_cov)
+        if spread.any():
+            added[spread] = np.where(jittered(self.noise_cov[spread])[:, None], diagonal[spread], 0.0)[:, :, None]
+        return (JITTER + 1) * k * EPS * added * np.eye(k)
+
+    @cached_property
+    def _entry_errors(self) -> FloatArray:
+        """(n, k) mean squared error of each entry, rounded up."""
+        n, k = self.classes.means.shape
+        total = self.bias**2 + np.diagonal(self.noise_cov + self._drawn_differently, axis1=1, axis2=2)
+        if self.gain is not None:
+            rows = ((self.gain @ self.classes.stored_covs) * self.gain).sum(axis=2)
+            reach = (np.abs(self.gain) @ np.sqrt(self.classes.stored_variances)[:, :, None])[:, :, 0]
+            total = total + np.maximum(rows, 0.0) + (4 * k + 16) * EPS * reach**2
+            if self.classes.errors is not None:
+                size, (cov_error, mean_error) = np.abs(self.gain), self.classes.errors
+                missed = (size @ mean_error[:, :, None])[:, :, 0]
+                total = total + ((size @ cov_error) * size).sum(axis=2) + missed * (2 * np.abs(self.bias) + missed)
+        return np.asarray(np.broadcast_to(total, (n, k)) * (1 + 4 * k * EPS))
+
+    @property
+    def rho(self) -> FloatArray:
+        """(n,) mean squared error per entry that each label spends, rounded up."""
+        return np.asarray(self._entry_errors.mean(axis=1))
+
+    @property
+    def weighted_rho(self) -> FloatArray:
+        """(n,) the same with the entries' weights: what is held against the budget."""
+        return np.asarray((self._entry_errors * self.weights).mean(axis=1))
+
+    @property
+    def bias(self) -> FloatArray:
+        """(n, k) expected released answer minus expected true answer."""
+        if self.mean_grid is None:
+            return np.array(self._shifts)
+        return np.where(self.mean_grid > EXACT, self._moved_means[0] - self.classes.means, self._shifts)
+
+    @property
+    def _shifts(self) -> FloatArray:
+        return np.asarray(np.broadcast_to(self.shift, self.classes.means.shape))
+
+    def release(self, q: Any, label: Any) -> FloatArray:
+        """The answer to give out for a true answer ``q`` about ``label``: shape (k,), on the mechanism's grid.
+
+        A batch is (m, k) with one label for all of it or a sequence of m labels. The noise comes from a cryptographic
+        source and takes no seed; all arithmetic before the rounding is exact, and the same work is done for every
+        label. What is promised about the result is ``certificate`` and ``released_curve``, for one release of what
+        ``scope`` says, one answer or one about each label (``times`` of them): the same answer released twice is two
+        releases.
+
+        An answer that the label's law excludes is refused, since no promise is about it: an entry without variance must
+        be the label's constant exactly, and what a singular covariance fixes must hold up to the rounding of a computed
+        answer.
+
+        Returns:
+            The released answers, in the shape of ``q``.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> mechanism.release([0.0], "a").shape
+        (1,)
+        >>> mechanism.release([[0.0], [1.0]], ["a", "b"]).shape
+        (2, 1)
+        """
+        answers, positions = self._request(q, label)
+        rows = np.atleast_2d(answers)
+        self.refuse_excluded(rows, positions, "q")
+        exact = self._exact  # refuses what cannot be drawn before anything is
+        out = np.empty(rows.shape)
+        for start in range(0, len(rows), DRAWN):
+            part = slice(start, start + DRAWN)
+            out[part] = exact.released(rows[part], positions[part], standard_normals(rows[part].size))
+        return out.reshape(answers.shape)
+
+    def prepare(self) -> None:
+        """Compute now what the first release would: every label's factors and the cost of finite precision."""
+        _ = self._exact, self.precision_tv
+
+    def sample(self, answers: Any, label: Any, *, seed: int) -> NotPrivate:
+        """Answers with noise from a seeded generator: for experiments and tests, NOT private, and marked as such.
+
+        ``answers`` is (k,) or (m, k). Neither rounded nor drawn from a cryptographic source; see :meth:`release`.
+        """
+        q, _ = self._request(answers, label, name="answers")
+        i = self.position(label)
+        cov = self.noise_cov[min(i, len(self.noise_cov) - 1)]
+        moved = q + self.bias[i] + seeded_noise(q.shape, cov, seed)
+        if self.gain is not None:
+            moved = moved + (q - self.classes.means[i]) @ self.gain[i].T
+        return np.asarray(moved).view(NotPrivate)
+
+    @cached_property
+    def grid(self) -> FloatArray:
+        """(k,) step between the values a released entry can take: powers of two, the same for every label.
+
+        Rounding moves an entry by at most half a step, which ``rho`` does not count.
+        """
+        return self._grid.steps
+
+    def can_release(self, values: FloatArray) -> bool:
+        """Whether every row of ``values``, (m, k), lies on the grid of released answers."""
+        return values.shape[1:] == (self.classes.n_dims,) and self._grid.holds(values)
+
+    @cached_property
+    def _grid(self) -> Grid:
+        std = np.sqrt(np.broadcast_to(self.output.stored_variances, self.output.means.shape))
+        return Grid.of(self.output.means, std)
+
+    @cached_property
+    def _exact(self) -> ExactMap:
+        """All labels' parameters as integers, prepared together so that no label's first release takes longer."""
+        targets = None if self.mean_grid is None else np.where(self.mean_grid > EXACT, self._moved_means[0], np.nan)
+        return ExactMap.of(self.classes.means, self._shifts, self.gain, self.noise_cov, self._grid, targets)
+
+    def _request(self, answers: Any, label: Any, name: str = "q") -> tuple[FloatArray, list[int]]:
+        """Checked answers and the position of each one's label; nothing is drawn before this."""
+        q = validation.array(ndim=(1, 2), **{name: answers})
+        k = self.classes.n_dims
+        if q.shape[-1] != k:
+            raise InputError(f"{name} must have {k} entries")
+        count = 1 if q.ndim == 1 else len(q)
+        if isinstance(label, (list, tuple, np.ndarray)) and np.ndim(label) > 0:
+            if q.ndim == 1 or len(label) != count:
+                raise InputError(f"label must be one label, or one for each row of {name}")
+            return q, [self.position(one) for one in label]
+        return q, [self.position(label)] * count
+
+    def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
+        """Raise where an answer, (m, k) in all, cannot come from the law of the label at its position."""
+        supports = supports_of(self.classes)
+        count = int(supports.excluded(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
+        if count:
+            raise InputError(
+                f"{name}: {count} of {len(answers)} answer(s) cannot come from the law of their label, which fixes "
+                "some entries or combinations of entries, and the guarantee is about that law. Give the answers that "
+                "the class laws were made for, or design a mechanism for laws that allow these"
+            )
+
+    def position(self, label: Any) -> int:
+        found = self.classes.places.get(str(label))
+        if found is None:
+            raise InputError("label is not one of this mechanism's labels")
+        return found
+
+    # ------------------------------------------------------------------ how private it is
+
+    def curve(self, epsilon: Any, notion: str = "dp", *, scope: str | None = None) -> PrivacyCurve:
+        """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding.
+
+        ``scope`` is that of :func:`shoal.privacy_curve`; by default the one that the mechanism was designed for. A
+        mechanism for several answers about each label (``times``) has the δ of all of them.
+
+        Returns:
+            :func:`shoal.privacy_curve` of ``output`` over the mechanism's graph.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> mechanism.curve(1.0).worst_edge in [("a", "b"), ("b", "a")]
+        True
+        >>> bool(mechanism.curve(1.0).delta_upper <= 1e-5)
+        True
+        """
+        return privacy_curve([self.output] * self.times, self.graph, epsilon, notion, scope=scope or self.scope)
+
+    def released_curve(self, epsilon: Any, *, scope: str | None = None) -> PrivacyCurve:
+        """(ε, δ)-DP of what :meth:`release` gives out: upper ends include rounding and finite precision.
+
+        ``delta`` is that of the ideal law; rounding may make the true δ smaller, so ``delta_lower`` is 0. ``scope`` as
+        in :meth:`curve`.
+
+        Returns:
+            The curve whose ``delta_upper`` covers released answers.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> bool(mechanism.curve(1.0).delta_upper <= mechanism.released_curve(1.0).delta_upper <= 1e-5)
+        True
+        """
+        ideal = self.curve(epsilon, scope=scope)
+        losses = np.array([self._loss(float(one), ideal.scope) for one in np.atleast_1d(ideal.epsilon)])
+        return released(ideal, losses)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The worst edge at the design's ε, over all edges, from the stored parameters, for the design's scope."""
+        return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope), self.lower_bound)
+
+    def with_certificate(self, certificate: Certificate) -> Mechanism:
+        """The same parameters with a certificate that somebody proved about them; a file does not keep it."""
+        twin = copy.copy(self)
+        twin.__dict__["certificate"] = certificate
+        return twin
+
+    def certified(self, scope: str) -> Certificate:
+        """The certificate for a scope, the mechanism's own or the other one, without a lower bound there."""
+        validation.choice(list(SCOPES), scope=scope)
+        if scope == self.scope:
+            return self.certificate
+        return Certificate.of(self._ideal(scope), self._loss(self.epsilon, scope), 0.0)
+
+    @cached_property
+    def ideal(self) -> PrivacyCurve:
+        """The worst edge of the ideal output laws at the design's ε: what designs are compared by.
+
+        δ ≤ 1, which claims nothing, where no figure can be certified.
+        """
+        return self._ideal(self.scope)
+
+    def _ideal(self, scope: str) -> PrivacyCurve:
+        releases = Releases.of(self.output, scope, self.times)
+        offsets = np.repeat(self.epsilon[:, None], releases.directions, axis=1)
+        try:
+            return worst_over_edges(releases, self.pairs, self.notion, np.zeros(1), offsets).scalar()
+        except CertificationError:
+            upper = brackets(releases, self.pairs, NOTIONS[self.notion], np.zeros(1), offsets)[:, :, 0, 2]
+            e, d = np.unravel_index(int(np.argmax(np.nan_to_num(upper, nan=0.0))), upper.shape)
+            a, b = self.pairs[e] if d == 0 else self.pairs[e][::-1]
+            return PrivacyCurve.void(self.notion, 0.0, (releases.labels[a], releases.labels[b]), scope)
+
+    @cached_property
+    def pairs(self) -> IndexArray:
+        return Releases.of(self.classes).pairs(self.graph)
+
+    def _loss(self, epsilon: float | FloatArray, scope: str) -> float:
+        each = np.broadcast_to(epsilon, (len(self.pairs),))
+        tv = self._released_tv
+        together = tv if self.times == 1 else self.times * tv * UP
+        return edge_loss(together, self.pairs, each, table=scope == "table")
+
+    @cached_property
+    def precision_tv(self) -> FloatArray:
+        """(n,) bound on the total variation between a label's released answer and the ideal one, rounded alike.
+
+        1, no claim, where the output law lives on a subspace that depends on rounded parameters: then labels that are
+        alike on paper can be told apart by what rounding leaves outside it.
+        """
+        n, k = self.classes.means.shape
+        variances = np.broadcast_to(np.diagonal(self.noise_cov, axis1=1, axis2=2), (n, k))
+        tv = label_tv(np.sqrt(np.maximum(variances, 0.0)), self.grid)
+        tv[self.rests_on_rounding | (variances < 0).any(axis=1)] = 1.0
+        tv.flags.writeable = False
+        return tv
+
+    @property
+    def _released_tv(self) -> FloatArray:
+        """(n,) ``precision_tv`` and, of clipped answers, the share that clipping moves: total variations add up."""
+        return self.precision_tv if self.outside == 0 else np.minimum((self.precision_tv + self.outside) * UP, 1.0)
+
+    @property
+    def finite_precision_tv(self) -> float:
+        """The largest ``precision_tv`` of a label with a neighbor, and what clipping moves; in a composition that of
+        all releases adds up."""
+        return float(self._released_tv[self.pairs].max(initial=0.0))
+
+    @property
+    def rests_on_rounding(self) -> BoolArray:
+        n = self.classes.n_classes
+        singular = np.broadcast_to(~np.isfinite(self.output.condition), (n,))
+        if self.gain is not None or not singular.any():
+            return singular
+        return np.asarray(singular & (self.bias.any(axis=1) | np.broadcast_to(jittered(self.noise_cov), (n,))))
+
+    # ------------------------------------------------------------------ files
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over every parameter and the graph: the mechanism's name wherever it is recorded."""
+        return archive.digest(*mechanism_file.parts(self))
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mechanism.save(f"{folder}/white.shoal")
+        ...     shoal.Mechanism.load(f"{folder}/white.shoal")
+        Mechanism(white, 2 labels, 1 entries)
+        """
+        write_private(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that :meth:`save` writes."""
+        return archive.packed(*mechanism_file.parts(self))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Mechanism:
+        """Read a file back; one that is damaged, altered or of a newer version is refused.
+
+        What is claimed is recomputed from the parameters, so a file that was altered and sealed anew can never carry a
+        better certificate than it deserves.
+
+        Returns:
+            The mechanism, with the digest of the one that was saved.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mechanism.save(f"{folder}/white.shoal")
+        ...     shoal.Mechanism.load(f"{folder}/white.shoal").digest == mechanism.digest
+        True
+        """
+        return cls.from_bytes(archive.content_of(path, mechanism_file.FORMAT), f"path: {Path(path).name}")
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str = "content") -> Mechanism:
+        """A mechanism from the content of its file; ``name`` is what messages call it."""
+        found = mechanism_file.fields(content, name)
+        ending = Ending.__members__.get(found.pop("ending", Ending.COMPLETE.name))
+        if ending is None:
+            raise InputError(f"{name} holds parameters that no mechanism has")
+        return cls(**found, ending=ending)
+
+    def __repr__(self) -> str:
+        return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries)"
+
+    def _repr_html_(self) -> str:
+        """What it promises and spends; the certificate of a large graph only once it has been computed."""
+        known = "certificate" in self.__dict__ or self.graph.n_edges <= SHOWN_EDGES
+        epsilons = sorted({float(e) for e in self.epsilon})
+        rows = [
+            ("labels, entries", f"{self.classes.n_classes}, {self.classes.n_dims}"),
+            ("ε", ", ".join(f"{e:g}" for e in epsilons[:4]) + (", …" if len(epsilons) > 4 else "")),
+            ("certificate", self.certificate if known else "not computed yet: mechanism.certificate"),
+            ("ρ spent, at most", f"{round_up(float(self.rho.max())):.4g}"),
+            *(("note", note) for note in self.notes),
+        ]
+        return table(f"Mechanism ({self.method})", (), rows)
+
+    def plot(self, epsilon: Any = None, axes: Any = None) -> Any:
+        """Draw δ(ε) of what is released, and of the answers without it, with matplotlib and return the axes.
+
+        ``epsilon`` is a grid; by default from 0 to three times the design's.
+        """
+        if epsilon is None:
+            epsilon = np.linspace(0.0, 3.0 * (float(self.epsilon.max(initial=0.0)) or 1.0), 25)
+        grid, _ = validation.grid(epsilon=epsilon)
+        try:
+            before = privacy_curve(self.classes, self.graph, grid).delta_upper
+        except CertificationError:
+            before = np.ones_like(grid)
+        lines = {f"released ({self.method})": self.released_curve(grid).delta_upper, "as it is": before}
+        return draw_deltas(axes_or_new(axes), grid, lines, "ε")

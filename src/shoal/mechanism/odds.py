@@ -1,0 +1,124 @@
+"""Probabilities as integers over 2^62, so that what is promised holds exactly, and is drawn exactly.
+
+Label i gets curve y with probability N_iy / 2^62. Every row sums to 2^62, and N_iy ≤ R N_jy for all i, j and y with a
+rational R below e^ε: compared in integers, no rounding anywhere. A draw is 62 bits from the operating system's
+cryptographic generator and a search in running sums.
+"""
+
+from __future__ import annotations
+
+import secrets
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.mechanism.program import Columns
+from shoal.validation import FloatArray
+
+Counts = NDArray[np.int64]
+
+#: Probabilities are multiples of 2^−BITS: sums of them fit a 64-bit integer.
+BITS = 62
+WHOLE = 1 << BITS
+#: R is a multiple of 2^−RATIO_BITS below e^ε by at least one such step; figures use e^ε to 2^−EXP_BITS, so that the
+#: square of R lies below the e^{2ε} that a table is held against.
+RATIO_BITS, EXP_BITS = 48, 128
+
+
+@lru_cache(maxsize=1024)
+def exp_floor(epsilon: float, bits: int = EXP_BITS) -> int:
+    """The largest integer certain to be at most e^ε 2^bits; ε in exact decimals, e^ε correctly rounded by decimal."""
+    if epsilon == 0.0:
+        return 1 << bits
+    digits = 60 + int(abs(epsilon))
+    near = Context(prec=digits).exp(Decimal(epsilon))
+    wide = Context(prec=2 * digits + bits)
+    safe = wide.subtract(near, Decimal((0, (1,), near.adjusted() - digits + 2)))
+    return int(wide.multiply(safe, Decimal(1 << bits)))
+
+
+def ratio(epsilon: float) -> int:
+    """R 2^RATIO_BITS: below e^ε by at least one step; 2^RATIO_BITS, no difference at all, where ε leaves no step."""
+    return max(exp_floor(epsilon, RATIO_BITS) - 1, 1 << RATIO_BITS)
+
+
+def counts_of(found: Columns, epsilon: float) -> Counts | None:
+    """(n, m) integers N for these columns; None where ε is too small for them to differ as they should.
+
+    A column has N_iy = h for labels in its set and ⌈h/R⌉ for the others. The h are scaled up until no row falls short
+    of the whole; what a row has too much is taken off its h's, which stay at or above ⌈h/R⌉: the ratios only shrink.
+    """
+    limit = ratio(epsilon)
+    if limit == 1 << RATIO_BITS:
+        return None
+    sets = found.sets.T
+    n, m = sets.shape
+    high = [max(round(float(often) * WHOLE), 1) for often in found.often]
+    while True:
+        low = [-((-h << RATIO_BITS) // limit) for h in high]
+        rows = [sum(h if held else t for h, t, held in zip(high, low, row, strict=True)) for row in sets]
+        least = min(rows)
+        if least >= WHOLE:
+            break
+        high = [h * WHOLE // least + m for h in high]
+    counts = np.empty((n, m), dtype=object)
+    for i, row in enumerate(sets):
+        excess = rows[i] - WHOLE
+        for y in sorted(range(m), key=lambda y: -high[y]):
+            taken = min(excess, high[y] - low[y]) if row[y] else 0
+            counts[i, y] = high[y] - taken if row[y] else low[y]
+            excess -= taken
+        if excess > 0:
+            return None
+    return counts.astype(np.int64)
+
+
+def refined(found: Columns, low: float) -> Columns:
+    """The same columns with x moved a little so that Σ_S x_S v_i(S) = 1: a linear program meets it to 1e-10 only."""
+    columns = np.where(found.sets, 1.0, low)
+    missing = 1.0 - found.often @ columns
+    often = found.often + np.linalg.lstsq(columns.T, missing, rcond=None)[0]
+    return Columns(found.sets, often, found.shares, found.lower_bound) if (often > 0.0).all() else found
+
+
+def joining(counts: Counts, epsilon: float, cost: FloatArray) -> Counts:
+    """(m,) integers of a label that joins those of ``counts``, (n, m), with the least expected ``cost``, (m,).
+
+    Between ⌈max_i N_iy / R⌉ and ⌊R min_i N_iy⌋ a probability keeps the ratio to everybody's; the rows that are there
+    lie between, so some row does that sums to the whole, and the cheapest is filled up from the cheapest curve on.
+    """
+    limit = ratio(epsilon)
+    most, least = counts.max(axis=0).tolist(), counts.min(axis=0).tolist()
+    row = [min(-((-high << RATIO_BITS) // limit), low) for high, low in zip(most, least, strict=True)]
+    room = [max(limit * low >> RATIO_BITS, high) - held for high, low, held in zip(most, least, row, strict=True)]
+    left = WHOLE - sum(row)
+    for y in np.argsort(cost, kind="stable").tolist():
+        taken = min(left, room[y])
+        row[y] += taken
+        left -= taken
+    return np.array(row, dtype=np.int64)
+
+
+def holds(counts: Any, epsilon: float) -> bool:
+    """Whether these are probabilities whose ratio never exceeds e^ε."""
+    if counts.dtype != np.int64 or counts.ndim != 2 or 0 in counts.shape or int(counts.min()) < 1:
+        return False
+    if any(sum(row) != WHOLE for row in counts.tolist()):
+        return False
+    limit = exp_floor(epsilon)
+    most, least = counts.max(axis=0).tolist(), counts.min(axis=0).tolist()
+    return all(a << EXP_BITS <= limit * b for a, b in zip(most, least, strict=True))
+
+
+def drawn(counts: Counts) -> int:
+    """A position drawn with these integers of one row as probabilities; the same work whatever the row holds."""
+    place = secrets.randbits(BITS)
+    return int((np.cumsum(counts) <= place).sum())
+
+
+def probabilities(counts: Counts) -> FloatArray:
+    """The integers as numbers."""
+    return np.asarray(counts / float(WHOLE))

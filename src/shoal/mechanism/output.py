@@ -1,0 +1,100 @@
+"""The laws of what a mechanism releases, from its stored parameters, with bounds on what rounding took off them.
+
+    mean = μ + shift,     cov = (I + G) Σ (I + G)ᵀ + N
+
+A release uses these sums exactly (``noise.affine``), so the accounting must know how far the stored doubles are from
+them. Products are summed in double-double arithmetic: what is left is one rounding of the result, whatever cancels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.accounting.whitening import DOUBLE_DOUBLE, add_product, two_sum
+from shoal.laws.classes import indefinite_tolerance
+from shoal.noise.affine import EXACT
+from shoal.numerics.compiled import kernel
+from shoal.numerics.eigenpairs import eigh
+from shoal.numerics.matrices import EPS, correlation, exact_sum
+from shoal.validation import FloatArray, IndexArray
+
+
+def moved_means(means: FloatArray, shift: FloatArray, grid: IndexArray | None) -> tuple[FloatArray, FloatArray]:
+    """(n, k) expected released answers, and what rounding took off each.
+
+    A sum that ``grid`` rounds, to a multiple of 2^grid, is released as the rounded value itself: there is no error.
+    """
+    total, error = exact_sum(means, shift)
+    if grid is None:
+        return total, error
+    snapped = grid > EXACT
+    exponents = np.where(snapped, grid, 0).astype(np.intc)
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = np.ldexp(np.rint(np.ldexp(total, -exponents)), exponents)
+    return np.where(snapped, rounded, total), np.where(snapped, 0.0, error)
+
+
+def moved_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(n, k, k) covariances of the released answers and entrywise bounds on their errors.
+
+    With s = |I + G| σ, every product that is summed is at most s_i s_j, and 4 k + 16 of them are rounded. The noise is
+    that of the mean of N and its transpose, as ``noise.factor`` draws it.
+    """
+    turned = np.swapaxes(noise, 1, 2)
+    uneven = np.where(noise == turned, 0.0, EPS * (np.abs(noise) + np.abs(turned)))
+    noise = 0.5 * noise + 0.5 * turned
+    if gain is None or not (gain.any() and covs.any()):
+        shape = np.broadcast_shapes(covs.shape, noise.shape)
+        total, lost = exact_sum(np.broadcast_to(covs, shape), np.broadcast_to(noise, shape))
+        return total, lost + uneven
+    n, k = gain.shape[:2]
+    moved = np.empty((n, k, k))
+    _congruences(np.ascontiguousarray(covs), np.ascontiguousarray(gain), np.ascontiguousarray(noise), moved)
+    deviations = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
+    size = deviations + (np.abs(gain) @ deviations[:, :, None])[:, :, 0]
+    products = (4 * k + 16) * DOUBLE_DOUBLE * (size[:, :, None] * size[:, None, :] + np.abs(noise))
+    return _definite(moved, EPS * np.abs(moved) + products + uneven)
+
+
+def _definite(covs: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Covariances that are positive semidefinite; one that had to be made so is of unknown error.
+
+    A class law that is singular up to rounding may have a variance slightly below zero in some direction, and a map
+    that shrinks all others brings it out.
+    """
+    k, diagonal = covs.shape[1], np.diagonal(covs, axis1=1, axis2=2)
+    most = np.sqrt(np.abs(diagonal[:, :, None] * diagonal[:, None, :]))
+    wrong = np.asarray((diagonal < 0).any(axis=1) | (np.abs(covs) > (1 + 4 * EPS) * most).any(axis=(1, 2)))
+    if not wrong.all():
+        values = np.linalg.eigvalsh(correlation(covs[~wrong]))
+        wrong[~wrong] = values[:, 0] < -indefinite_tolerance(k) * values[:, -1]
+    if wrong.any():
+        values, vectors = eigh(covs[wrong])
+        raised = (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+        covs[wrong] = raised + 2 * k * EPS * np.abs(values).max(axis=1)[:, None, None] * np.eye(k)
+        errors[wrong] = np.inf
+    return covs, errors
+
+
+@kernel
+def _congruences(covs: FloatArray, gain: FloatArray, noise: FloatArray, out: FloatArray) -> None:
+    """Σ + G Σ + (Σ + G Σ) Gᵀ + N in double-double, rounded once; one Σ or N may stand for all."""
+    k = covs.shape[1]
+    hi, lo = np.empty((k, k)), np.empty((k, k))
+    for n in range(len(gain)):
+        cov, add = covs[n if len(covs) > 1 else 0], noise[n if len(noise) > 1 else 0]
+        for i in range(k):
+            for j in range(k):
+                a, b = cov[i, j], 0.0
+                for p in range(k):
+                    a, b = add_product(a, b, gain[n, i, p], cov[p, j], 0.0)
+                hi[i, j] = a
+                lo[i, j] = b
+        for i in range(k):
+            for j in range(i + 1):
+                a, b = two_sum(hi[i, j], add[i, j])
+                b += lo[i, j]
+                for p in range(k):
+                    a, b = add_product(a, b, gain[n, j, p], hi[i, p], lo[i, p])
+                out[n, i, j] = a + b
+                out[n, j, i] = a + b

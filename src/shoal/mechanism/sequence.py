@@ -1,0 +1,204 @@
+"""Codebooks and Gaussian releases about the same label: a sequence fixed in advance, or one chosen along the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.accounting.curve import BLOCK, NOTIONS, PrivacyCurve, brackets, exp_up, trusted
+from shoal.accounting.filters import FilterRule
+from shoal.accounting.releases import SCOPES, EdgeSource, Releases
+from shoal.accounting.renyi import equal_covariances, upper_divergences
+from shoal.errors import InputError
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.atoms import LossAtoms, sum_up, total
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
+from shoal.numerics.matrices import EPS
+from shoal.validation import FloatArray
+
+
+def composed_delta(
+    releases: Sequence[Any], graph: NeighborGraph, epsilon: Any, *, scope: str = "answer"
+) -> PrivacyCurve:
+    """The worst δ of independent releases about the same label, codebooks and Gaussian ones mixed, at each ε.
+
+    With L the loss of what the codebooks gave, δ(ε) = E δ_G(ε − L), δ_G that of the Gaussian releases together. A
+    codebook that occurs twice was drawn from twice; a draw that was kept counts once, however often it is looked up.
+
+    Args:
+        releases: codebooks, and whatever :func:`shoal.privacy_curve` takes as one release; laws before rounding.
+        graph: which pairs count; both labels of a pair must be in one group of every codebook.
+        epsilon: a number or a 1-D array, each at least 0.
+        scope: ``"answer"`` or ``"table"``, as in :func:`shoal.privacy_curve`.
+
+    Returns:
+        The curve; ``delta`` is its upper end, and nothing is said from below.
+
+    >>> import shoal
+    >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+    >>> book = shoal.codebook([[0.0], [1.0]], graph, epsilon=1.0)
+    >>> noisy = shoal.GaussianClasses([[0.0], [1.0]], [[4.0]], labels=["a", "b"])
+    >>> print(f"{shoal.composed_delta([book, noisy], graph, 1.0).delta_upper:.4f}")
+    0.1443
+    >>> float(shoal.composed_delta([book, book], graph, 2.0).delta_upper)
+    0.0
+    """
+    grid, scalar = validation.grid(epsilon=epsilon)
+    books, gaussian = _sorted(releases, graph, scope)
+    best, worst = np.full(len(grid), -1.0), [("", "")] * len(grid)
+    pairs = gaussian.pairs(graph) if gaussian is not None else graph.edges.astype(np.intp)
+    for pair, (i, j) in zip(pairs, graph.edges.tolist(), strict=True):
+        ends = graph.labels[i], graph.labels[j]
+        for direction in range(2 if scope == "answer" else 1):
+            one, other = ends if direction == 0 else ends[::-1]
+            loss = total([book.losses(one, other, scope) for book in books])
+            found = deltas(loss, gaussian, pair, direction, grid, 2 if scope == "answer" else 1)
+            for e in np.flatnonzero(found > best):
+                best[e], worst[e] = found[e], (one, other)
+    logs = np.full(len(grid), -np.inf)
+    np.log(best, out=logs, where=best > 0.0)
+    log_upper = np.where(best > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf)
+    curve = PrivacyCurve("dp", grid, best, logs, np.zeros(len(grid)), best, log_upper, worst, scope)
+    return curve.scalar() if scalar else curve
+
+
+@dataclass(frozen=True)
+class AdaptiveFilter:
+    """How far an analyst who picks every release in the light of earlier answers may go within δ(ε) ≤ δ.
+
+    :func:`composed_delta` is exact for a sequence that was fixed in advance. This holds for any way of choosing: as
+    long as everything released so far fits, whatever it was, the interaction stays within the budget, wherever it ends
+    (docs/theory.md, section 15). The budget itself must not be chosen along the way.
+
+    Args:
+        epsilon: at least 0.
+        delta: below 1.
+
+    >>> import shoal
+    >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+    >>> noisy = shoal.GaussianClasses([[0.0], [1.0]], [[400.0]], labels=["a", "b"])
+    >>> budget = shoal.AdaptiveFilter(epsilon=1.0, delta=1e-5)
+    >>> budget.fits([noisy] * 25, graph), budget.fits([noisy] * 30, graph)
+    (True, False)
+    >>> bool(shoal.composed_delta([noisy] * 27, graph, 1.0).delta_upper <= 1e-5)  # fixed in advance
+    True
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        validation.non_negative(epsilon=self.epsilon)
+        validation.probability(delta=self.delta, below_one=True)
+
+    @cached_property
+    def rule(self) -> FilterRule:
+        """What the filter decides by."""
+        return FilterRule(self.epsilon, self.delta)
+
+    def spent(self, releases: Sequence[Any], graph: NeighborGraph, *, scope: str = "answer") -> float:
+        """How much of δ everything released so far has taken, for the worst pair; within the budget if not above δ.
+
+        Args:
+            releases: codebooks, mechanisms and laws, as in :func:`composed_delta`; what finite precision adds for
+                mechanisms is counted.
+            graph: which pairs count.
+            scope: ``"answer"`` or ``"table"``.
+
+        Returns:
+            A δ, rounded up. It measures the way to the limit; the guarantee is the budget's.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> book = shoal.codebook([[0.0], [1.0]], graph, epsilon=0.5)
+        >>> shoal.AdaptiveFilter(1.0, 1e-5).spent([book, book], graph)
+        0.0
+        """
+        books, gaussian = _sorted(releases, graph, scope)
+        directions = 2 if scope == "answer" else 1
+        orders = np.array(self.rule.orders)
+        rows = 3 - directions
+        largest = sum_up(*(book.answer_epsilon for book in books)) * rows
+        tv = sum_up(*(one.finite_precision_tv for one in releases if isinstance(one, Mechanism))) * rows
+        aside = min((1.0 + math.exp(min(self.epsilon, 700.0))) * tv * (1 + 8 * EPS), 1.0)
+        pairs = gaussian.pairs(graph) if gaussian is not None else graph.edges.astype(np.intp)
+        worst = 0.0
+        for start in range(0, len(pairs), BLOCK):
+            part = slice(start, start + BLOCK)
+            total = np.zeros((len(pairs[part]), directions, len(orders)))
+            exact = np.full(total.shape[:2], math.inf)
+            if gaussian is not None:
+                total = upper_divergences(gaussian, pairs[part], orders, directions)
+                equal = np.flatnonzero(equal_covariances(gaussian.spectra(pairs[part])))
+                if len(equal) and not books:
+                    exact[equal] = gaussian_deltas(gaussian, pairs[part][equal], self.epsilon, directions)
+            for e, (i, j) in enumerate(graph.edges[part].tolist() if books else ()):
+                for direction in range(directions):
+                    one, other = graph.labels[(i, j)[direction]], graph.labels[(j, i)[direction]]
+                    total[e, direction] += book_divergence([(b.losses(one, other, scope), 1) for b in books], orders)
+            bounded = largest if gaussian is None else math.inf
+            worst = max(worst, float(self.rule.spent(total, gaussian=exact, largest=bounded, aside=aside).max()))
+        return worst
+
+    def fits(self, releases: Sequence[Any], graph: NeighborGraph, *, scope: str = "answer") -> bool:
+        """Whether everything released so far, the next one included, is within the budget whatever led to it.
+
+        Returns:
+            Whether :meth:`spent` is at most δ.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> noisy = shoal.GaussianClasses([[0.0], [1.0]], [[100.0]], labels=["a", "b"])
+        >>> shoal.AdaptiveFilter(1.0, 1e-5).fits([noisy] * 5, graph)
+        True
+        """
+        return self.spent(releases, graph, scope=scope) <= self.delta
+
+
+def gaussian_deltas(source: EdgeSource, pairs: Any, epsilon: float, directions: int = 2) -> FloatArray:
+    """(edges, directions) δ(ε) of everything a source holds, rounded up."""
+    offsets = np.zeros((len(pairs), directions))
+    found = brackets(source, pairs, NOTIONS["dp"], np.array([epsilon]), offsets)
+    return exp_up(trusted(found.reshape(-1, 3))[2]).reshape(offsets.shape)
+
+
+def book_divergence(losses: Sequence[tuple[LossAtoms, int]], orders: FloatArray) -> FloatArray:
+    """(orders,) the sum of the divergences of discrete losses, each counted some times, rounded up."""
+    moments = [[times * max(loss.log_moment(a - 1.0), 0.0) for a in orders.tolist()] for loss, times in losses]
+    return np.asarray(np.sum(moments, axis=0) / (orders - 1.0) * (1 + 4 * EPS * (2 + len(moments))))
+
+
+def _sorted(releases: Sequence[Any], graph: NeighborGraph, scope: str) -> tuple[list[Codebook], Releases | None]:
+    """The codebooks, and all other releases together if there are any."""
+    validation.choice(list(SCOPES), scope=scope)
+    if not isinstance(graph, NeighborGraph):
+        raise InputError("graph must be a NeighborGraph")
+    if graph.n_edges == 0:
+        raise InputError("graph has no edges: there is no worst edge to report")
+    books = [one for one in releases if isinstance(one, Codebook)]
+    others = [one for one in releases if not isinstance(one, Codebook)]
+    if not books and not others:
+        raise InputError("releases must hold at least one release")
+    return books, Releases.of(others, scope) if others else None
+
+
+def deltas(
+    loss: LossAtoms, gaussian: EdgeSource | None, pair: Any, direction: int, grid: FloatArray, directions: int = 2
+) -> FloatArray:
+    """δ of one directed pair at each ε, rounded up: discrete losses beside those of ``gaussian``, if any."""
+    if gaussian is None:
+        return np.array([loss.delta(e) for e in grid.tolist()])
+    atoms = np.minimum(loss.losses, loss.largest)
+    shifted = np.nextafter(grid[:, None] - atoms[None, :], -np.inf).ravel()
+    offsets = np.zeros((1, directions))
+    found = brackets(gaussian, np.asarray(pair)[None, :], NOTIONS["dp"], shifted, offsets)[0, direction]
+    uppers = exp_up(trusted(found)[2]).reshape(len(grid), len(atoms))
+    sums = [math.fsum(row) for row in loss.probabilities * uppers]
+    return np.minimum(np.array(sums) * (1 + 4 * EPS), 1.0)

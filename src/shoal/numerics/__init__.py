@@ -1,0 +1,1 @@
+"""Arrays and kernels: compilation, threads, eigenpairs, matrices, exact null spaces."""

@@ -1,0 +1,116 @@
+"""The one way functions are compiled: cached on disk, GIL released, plain IEEE arithmetic.
+
+No fast-math, except that long sums may be told to be ``summing``; and a division by zero gives an infinity instead of
+an exception, as it does in NumPy.
+
+Numba's cache notices when a function's own file changes, not when a kernel that it calls from another file does. A
+stale kernel would give wrong figures, so the cache is a folder named by the digest of all files that hold kernels or
+constants of kernels: other sources, other folder, wherever it lies. That is beside the sources where they can be
+written to, else in the user's own cache (a wheel installed for everyone, a read-only image), else nowhere, and every
+process compiles anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba import njit
+from numba.core import types
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Numba's settings; it fills the module as it is imported.
+config: Any = numba.config
+#: The type of a constant without its value.
+plain: Callable[[Any], Any] = types.unliteral
+
+PACKAGE = Path(__file__).parents[1]
+#: What the text of a file with kernels contains.
+MARK = b"compiled import"
+#: Files without kernels that define a constant which some kernel uses (a test looks for others).
+CONSTANTS = ("accounting/curve.py", "numerics/compiled.py", "numerics/matrices.py")
+
+
+def kernel(function: Function) -> Function:
+    """Compile on first call; later processes load the result from the cache."""
+    return _compiled(function)
+
+
+def inlined(function: Function) -> Function:
+    """The same for a few operations that must not cost a call."""
+    return _compiled(function, inline="always")
+
+
+def summing(function: Function) -> Function:
+    """The same for inner products and recursions over a series: sums in any order, multiply and add in one rounding.
+
+    What the order is depends on the machine, as it does in BLAS, never on the run; infinities and NaN are respected.
+    Not for anything that a privacy figure rests on.
+    """
+    return _compiled(function, fastmath={"reassoc", "contract"})
+
+
+def _compiled(function: Function, **options: Any) -> Function:
+    """Numba asks where to cache when it decorates: only our functions go to our folder."""
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(FOLDER)
+    try:
+        dispatcher = njit(cache=FOLDER is not None, nogil=True, error_model="numpy", **options)(function)
+    finally:
+        config.CACHE_DIR = before
+    resolve = dispatcher.get_call_template
+
+    def without_literals(args: Sequence[Any], kws: Mapping[str, Any]) -> Any:
+        """A constant in a kernel's call is a value like any other: Numba would compile the callee anew for each."""
+        return resolve([plain(a) for a in args], {name: plain(a) for name, a in kws.items()})
+
+    dispatcher.get_call_template = without_literals
+    return cast(Function, dispatcher)
+
+
+def sources_digest(package: Path = PACKAGE) -> str:
+    """What the kernels depend on: names and contents of the files that hold them or their constants."""
+    state = hashlib.sha256()
+    for source in sorted(package.rglob("*.py")):
+        place, content = source.relative_to(package).as_posix(), source.read_bytes()
+        if MARK in content or place in CONSTANTS:
+            state.update(f"{place}:".encode() + hashlib.sha256(content).digest())
+    return state.hexdigest()[:20]
+
+
+def _places(package: Path) -> Iterator[Path]:
+    """Where kernels of this package may be kept; never a folder that others can write to: a cache is code."""
+    mine = Path("shoal") / hashlib.sha256(os.fsencode(package.resolve())).hexdigest()[:12]
+    if config.CACHE_DIR:
+        yield Path(config.CACHE_DIR) / mine
+    yield package / "__pycache__"
+    with contextlib.suppress(RuntimeError):  # no home
+        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / mine
+
+
+def cache_folder(package: Path = PACKAGE) -> Path | None:
+    """The folder for kernels of these sources, made if need be, or None; those of other sources beside it go."""
+    name = f"kernels-{sources_digest(package)}"
+    for place in _places(package):
+        folder = place / name
+        try:
+            if not folder.is_dir():
+                for old in place.glob("kernels-*"):
+                    shutil.rmtree(old, ignore_errors=True)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError:
+            continue
+        return folder
+    return None
+
+
+FOLDER = cache_folder()

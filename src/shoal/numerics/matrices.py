@@ -1,0 +1,64 @@
+"""Stacks of covariance matrices: scaled to correlations, their roots, and sums with what rounding took off.
+
+A covariance may be graded: entries with deviations from 1e-8 to 1e8 in one answer. Eigenvectors of Σ itself are then
+wrong by ε‖Σ‖ in every entry, which is larger than a small variance; those of the correlations are wrong by a small
+multiple of ε in units of the entries' own deviations. Ranks are decided on the second kind, and nothing is certified
+from the first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.numerics.eigenpairs import eigh
+from shoal.validation import FloatArray
+
+EPS = float(np.finfo(np.float64).eps)
+
+#: Eigenvalues of a correlation matrix below this share of the largest are taken for exact zeros. Products such as A Aᵀ
+#: of low rank leave at most about two units of roundoff there, whatever their size.
+RANK_TOLERANCE = 4 * EPS
+
+
+def correlation(covs: FloatArray) -> FloatArray:
+    """Σ scaled to unit diagonal; entries without variance become uncorrelated unit entries."""
+    std = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
+    safe = np.where(std > 0, std, 1.0)
+    result = covs / safe[:, :, None] / safe[:, None, :]
+    diagonal = np.arange(covs.shape[1])
+    result[:, diagonal, diagonal] = 1.0
+    return np.asarray(result)
+
+
+def square_root(covs: FloatArray) -> FloatArray:
+    """Symmetric positive semidefinite square roots; nothing is certified from them."""
+    values, vectors = eigh(covs)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+
+
+def ranks(covs: FloatArray) -> FloatArray:
+    """(n,) ranks up to rounding, decided on the correlations of the entries with variance."""
+    moving = np.diagonal(covs, axis1=1, axis2=2) > 0
+    values = np.linalg.eigvalsh(correlation(covs))
+    flat = (values <= RANK_TOLERANCE * values[:, -1:]).sum(axis=1)
+    return np.asarray(moving.sum(axis=1) - flat)
+
+
+def inverse_root(covs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Σ^{−1/2} on the range of each Σ and zero outside it, and the projector onto what is outside.
+
+    Which directions there are is decided on the scale of the entries' own deviations, not of the widest.
+    """
+    values, vectors = eigh(covs)
+    k = covs.shape[1]
+    there = (np.arange(k) >= k - ranks(covs)[:, None]) & (values > 0)
+    inverse = np.where(there, 1.0 / np.sqrt(np.where(there, values, 1.0)), 0.0)
+    turned = np.swapaxes(vectors, 1, 2)
+    return np.asarray((vectors * inverse[:, None, :]) @ turned), np.asarray((vectors * ~there[:, None, :]) @ turned)
+
+
+def exact_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """a + b rounded, and the absolute value of what rounding took off, exactly (Knuth)."""
+    total = a + b
+    back = total - a
+    return total, np.abs((a - (total - back)) + (b - back))

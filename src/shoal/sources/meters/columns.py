@@ -1,0 +1,152 @@
+"""Which column of a meter file holds what: long, wide by household, wide by time, or one household per file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shoal.errors import InputError
+from shoal.sources.meters.units import Unit, plain, told_by
+
+ROLES = ("household", "timestamp", "value")
+
+#: Names that are understood without being told (see :func:`shoal.sources.meters.units.plain`), the surest first.
+HOUSEHOLD = (
+    "household", "householdid", "meter", "meterid", "customer", "customerid", "lclid", "vid", "house", "houseid",
+    "homeid", "dataid", "meternumber", "mpan", "nmi", "haushalt", "zaehler", "zaehlernummer", "zaehlpunkt", "messpunkt",
+    "id",
+)  # fmt: skip
+TIMESTAMP = (
+    "timestamp", "datetime", "datetimeutc", "tstp", "time", "date", "start", "localminute", "readat", "utc",
+    "zeitstempel", "zeit", "datum", "horodate",
+)  # fmt: skip
+#: A date and a time of day in two columns.
+DATES = ("date", "readdate", "day", "datum", "tag", "fecha")
+CLOCKS = ("time", "timeofday", "readtime", "starttime", "zeit", "uhrzeit", "heure", "hora")
+VALUES = (
+    "kw", "power", "powerkw", "value", "reading", "load", "consumption", "demand", "kwh", "energy", "energykwh",
+    "energykwhhh", "kwhhh", "consumptionkwh", "usage", "verbrauch",
+)  # fmt: skip
+UNIT_FIELDS = ("unit", "units", "uom", "unitofmeasure", "einheit")
+#: Quantities of one meter: columns of these are not households.
+QUANTITIES = re.compile(r"(import|export|bezug|einspeis|consum|generat|verbrauch|erzeug|product|solar|pv|grid|total)")
+
+NAME_THEM = "Name them: columns={'household': ..., 'timestamp': ..., 'value': ...}"
+
+#: A column header that is itself a point in time, as in files with one row per household, or a time of the day.
+_DATED = re.compile(r"^\d{4}[-/]?\d{2}[-/]?\d{2}|^\d{2}\.\d{2}\.\d{4}|^\d{1,2}/\d{1,2}/\d{4}")
+_TIMED = re.compile(r"^\d{1,2}:\d{2}(:\d{2})?$")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one file is laid out.
+
+    ``long``: one reading per row. ``households``: a row per time, a column per household. ``times``: a row per
+    household, a column per time. ``days``: a row per household and day, a column per time of the day. ``single``: time
+    and value of one household, named after the file. ``clock`` is a second column of time, with the time of the day.
+    """
+
+    shape: Literal["long", "households", "times", "days", "single"]
+    household: str | None
+    timestamp: str | None
+    value: str | None
+    across: tuple[str, ...] = ()  #: the columns that are households, times or times of the day
+    clock: str | None = None
+    unit: Unit | None = None  #: what the names of the columns of readings say
+    unit_field: str | None = None  #: a column that names the unit, row by row
+
+    @property
+    def needed(self) -> list[str]:
+        """Every column that is read."""
+        named = (self.household, self.timestamp, self.clock, self.value, *self.across)
+        return [column for column in named if column is not None]
+
+
+def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> Layout:
+    """The layout of a file with this header; ``columns`` maps a role to a column and wins over guessing."""
+    given = _named(header, columns, file)
+    household = given.get("household") or first_known(header, HOUSEHOLD)
+    timestamp, clock = _times(header, given.get("timestamp"))
+    rest = [c for c in header if c not in (household, timestamp, clock) and not _numbers_rows(c)]
+    across = tuple(rest)
+    if timestamp is not None and rest and all(_TIMED.match(c) for c in rest):
+        return Layout("days", household, timestamp, None, across)
+    if timestamp is None and household is not None and rest and all(_DATED.match(c) for c in rest):
+        return Layout("times", household, None, None, across)
+    unit_field = first_known(rest, UNIT_FIELDS)
+    rest = [c for c in rest if c != unit_field]
+    units = {c: told_by(c) for c in rest}
+    saying = [c for c in rest if units[c] is not None]
+    value = given.get("value") or first_known(rest, VALUES)
+    if timestamp is not None and household is not None:
+        value = value or (rest[0] if len(rest) == 1 else saying[0] if len(saying) == 1 else None)
+        if value is not None:
+            return Layout("long", household, timestamp, value, (), clock, told_by(value), unit_field)
+        what = "several columns" if saying else "no column"
+        raise InputError(
+            f"columns: {file} has {what} that look{'' if saying else 's'} like power or energy; found "
+            f"{_list(header)}. {NAME_THEM}"
+        )
+    if timestamp is not None and rest:
+        value = value or (rest[0] if len(rest) == 1 and saying else None)
+        if value is not None and len(rest) == 1:
+            return Layout("single", None, timestamp, value, (), clock, told_by(value), unit_field)
+        quantities = len(saying) == len(rest) and all(QUANTITIES.search(plain(c)) for c in rest)
+        if value is not None or 0 < len(saying) < len(rest) or quantities:
+            # Columns of one meter, or of readings among others: taken for households, they would be read as power.
+            found = _list(header)
+            raise InputError(f"columns: {file} has readings but no household column; found {found}. {NAME_THEM}")
+        said = set(units.values())
+        unit = said.pop() if len(said) == 1 else None
+        return Layout("households", None, timestamp, None, tuple(rest), clock, unit, unit_field)
+    missing = "timestamp" if timestamp is None else "household or value"
+    raise InputError(f"columns: {file} has no {missing} column; found {_list(header)}. {NAME_THEM}")
+
+
+def first_known(header: Sequence[str], known: Sequence[str]) -> str | None:
+    """The column whose name comes first among known ones."""
+    names = {plain(c): c for c in reversed(header)}
+    return next((names[k] for k in known if k in names), None)
+
+
+def _named(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> dict[str, str]:
+    given = dict(columns or {})
+    unknown = sorted(set(given) - set(ROLES))
+    if unknown:
+        raise InputError(f"columns must map {', '.join(ROLES)} to column names; got the role(s) {unknown}")
+    for role, column in given.items():
+        parts = _both(column) if role == "timestamp" and column not in header else (column,)
+        for part in parts:
+            if part not in header:
+                raise InputError(f"columns: {file} has no column {part!r} for {role}; found {_list(header)}")
+    return given
+
+
+def _both(column: str) -> tuple[str, ...]:
+    """``"Date+Time"`` names two columns."""
+    return tuple(part.strip() for part in column.split("+", 1))
+
+
+def _times(header: Sequence[str], given: str | None) -> tuple[str | None, str | None]:
+    """The column of timestamps, or those of dates and of times of the day."""
+    if given is not None:
+        parts = (given,) if given in header else _both(given)
+        return parts[0], parts[1] if len(parts) > 1 else None
+    date, clock = first_known(header, DATES), first_known(header, CLOCKS)
+    sure = first_known(header, TIMESTAMP[:4])
+    if sure is None and date is not None and clock is not None:
+        return date, clock
+    return first_known(header, TIMESTAMP), None
+
+
+def _numbers_rows(column: str) -> bool:
+    """A column without a name, as programs write their row numbers."""
+    return not column.strip() or re.match(r"unnamed: \d+$", column.strip().lower()) is not None
+
+
+def _list(header: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(repr(c) for c in header[:most])
+    return f"{shown} and {len(header) - most} more" if len(header) > most else shown or "no columns"

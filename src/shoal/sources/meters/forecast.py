@@ -1,0 +1,482 @@
+"""From readings to the law of every household's next hours: season, ARMA, prediction, checks, quality."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy import stats
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
+from shoal.numerics.notebook import COLORS, axes_or_new, table
+from shoal.sources.meters import queries, window
+from shoal.sources.meters.arma import ArmaModels, FilterState, fit_arma, predict
+from shoal.sources.meters.checks import LAGS, MEASURES, Checks, check_models
+from shoal.sources.meters.quality import Readings
+from shoal.sources.meters.queries import Predictive
+from shoal.sources.meters.season import FLOOR, PERIODS, Season, fit_season, phases
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    from shoal.card.exhibits import Exhibits
+    from shoal.card.facts import Accuracy, FitFacts
+    from shoal.laws.graph import NeighborGraph
+    from shoal.mechanism.mechanism import Mechanism
+
+#: A household with fewer than this share of its training readings is left out.
+LEAST_OBSERVED = 0.8
+
+#: Units of answers: ln kW, or kW.
+UNITS = ("log", "kw")
+#: The arrays of a law, with a row per household.
+LAWS = ("log_mean", "error_cov", "mean_cov", "season_part")
+
+#: Checks that a notebook counts.
+CHECKED = ("gaussian", "white", "stationary")
+
+#: Residuals with a smaller standard deviation, in ln kW, are rounding: nothing is left to model.
+FLAT = 1e-9
+
+
+@dataclass(frozen=True, repr=False)
+class Forecasts:
+    """Predictive laws of many households over one horizon, in ln kW, and how they came about."""
+
+    households: tuple[str, ...]
+    timestamps: pl.Series  #: (h,) instants of the horizon; the first is the origin
+    log_mean: FloatArray  #: (n, h) E[ln p | history]
+    error_cov: FloatArray  #: (n, h, h) covariance of ln p given the history
+    mean_cov: FloatArray  #: (n, h, h) covariance of the conditional mean over histories
+    season_part: FloatArray  #: (n, h) seasonal mean, the expectation before any history is seen
+    season: Season
+    models: ArmaModels
+    checks: Checks
+    quality: pl.DataFrame  #: one row per household read, those left out included
+    left_out: Mapping[str, str]  #: household -> reason
+    step: timedelta
+    train_days: int
+    recent: FloatArray | None = None  #: (n, steps of a day) readings before the origin, kW; NaN where missing
+    history: window.Window | None = None  #: the training window of every household read, those left out included
+    fitted_at: NDArray[np.int64] | None = None  #: (n,) origin of each model's fit, microseconds of the epoch
+
+    def __repr__(self) -> str:
+        """Sizes only: a printed object must not release readings."""
+        return f"Forecasts({len(self.households)} households, {self.horizon} steps from {self.origin})"
+
+    def _repr_html_(self) -> str:
+        """Sizes, checks and counts only, as in ``repr``."""
+        p, q = self.models.order
+        total = len(self.households)
+        rows = [
+            ("households", total),
+            ("left out", len(self.left_out)),
+            ("origin", self.origin),
+            ("steps", f"{self.horizon} of {self.step}"),
+            ("model", f"ARMA({p}, {q}) after a season of a {self.season.period}, {self.train_days} days of training"),
+            *((f"{name} innovations", f"{int(np.sum(getattr(self.checks, name)))} of {total}") for name in CHECKED),
+        ]
+        return table("Forecasts", (), rows)
+
+    def plot(self, household: Any, *, released: Any = None, level: float = 0.9, axes: Any = None) -> Any:
+        """Draw one household's past day, forecast and predictive interval in kW with matplotlib; returns the axes.
+
+        ``released`` is its released answer in log power, (h,). The picture shows readings: it is for the data owner.
+        """
+        if str(household) not in self.households:
+            raise InputError("household is not one of these forecasts'")
+        i = self.households.index(str(household))
+        axes = axes_or_new(axes)
+        hours = self.step / timedelta(hours=1)
+        ahead = hours * np.arange(self.horizon)
+        if self.recent is not None:
+            axes.plot(hours * np.arange(-self.recent.shape[1], 0), self.recent[i], color=COLORS[7], label="past day")
+        low, high = self.interval(level)
+        axes.fill_between(ahead, low[i], high[i], color=COLORS[1], alpha=0.15, linewidth=0)
+        axes.plot(ahead, self.power[i], color=COLORS[1], label=f"forecast, {level:.0%} interval")
+        if released is not None:
+            axes.plot(ahead, self.to_power(released), color=COLORS[0], linewidth=2.5, label="released")
+        axes.set_xlabel("hours from the forecast's origin")
+        axes.set_ylabel("kW")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False)
+        return axes
+
+    @property
+    def origin(self) -> datetime:
+        """End of the training window and first instant of the horizon."""
+        first = self.timestamps[0]
+        assert isinstance(first, datetime)
+        return first
+
+    @property
+    def horizon(self) -> int:
+        return int(self.log_mean.shape[1])
+
+    @property
+    def predictive(self) -> Predictive:
+        """The part that the query models work on."""
+        return Predictive(self.households, self.log_mean, self.error_cov, self.mean_cov, self.season_part)
+
+    def classes(self, query: str = "point", *, unit: str = "log") -> GaussianClasses:
+        """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
+
+        The constants of ``"point"`` can be had in kW as well: ``unit="kw"``.
+        What each releases, what is random and what the attacker may know is written in ``queries``.
+
+        Returns:
+            One law per household over the horizon: a constant for ``"point"``, N(conditional mean, prediction-error
+            covariance) for ``"trajectory"``, N(seasonal mean, covariance of the conditional mean) for ``"marginal"``.
+
+        >>> import shoal
+        >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+        >>> forecasts = shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")
+        >>> forecasts.classes("point")
+        GaussianClasses(4 labels, 3 entries, shared diagonal covariance)
+        >>> forecasts.classes("trajectory")
+        GaussianClasses(4 labels, 3 entries, full covariance)
+        """
+        laws = queries.classes(self.predictive, query)
+        return GaussianClasses.deterministic(self.power, self.households) if self._in_power(query, unit) else laws
+
+    def answer(self, query: str = "point", normals: FloatArray | None = None, *, unit: str = "log") -> FloatArray:
+        """(n, h) the answers in ln kW, or kW, that go into the mechanism; see ``answer``."""
+        found = queries.answer(self.predictive, query, normals)
+        return self.power if self._in_power(query, unit) else found
+
+    @staticmethod
+    def _in_power(query: str, unit: str) -> bool:
+        """Constants may be released in any unit; laws in log power are Gaussian there alone."""
+        if validation.choice(UNITS, unit=unit) == "kw" and query != "point":
+            raise InputError("unit 'kw' is for the query 'point': other answers have Gaussian laws in log power alone")
+        return unit == "kw"
+
+    def to_power(self, log_values: Any) -> FloatArray:
+        """ln kW, as released, back to kW: exp, entry by entry.
+
+        Args:
+            log_values: (..., h) values in ln kW.
+
+        Returns:
+            Values in kW, in the same shape.
+
+        >>> import shoal
+        >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+        >>> forecasts = shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")
+        >>> forecasts.to_power([0.0, 0.0, 0.0]).tolist()
+        [1.0, 1.0, 1.0]
+        """
+        values = np.asarray(log_values, dtype=np.float64)
+        if values.shape[-1:] != (self.horizon,):
+            raise InputError(f"log_values must have {self.horizon} entries in its last dimension, one per step")
+        return np.asarray(np.exp(values))
+
+    @property
+    def power(self) -> FloatArray:
+        """(n, h) point forecast in kW, exp of the log mean: the median of the predictive law."""
+        return np.asarray(np.exp(self.log_mean))
+
+    def error_std(self, *, season_error: bool = False) -> FloatArray:
+        """(n, h) standard deviation of ln p given the history; with ``season_error``, of the season's estimate too.
+
+        ``error_cov`` takes the season for known. See :meth:`shoal.sources.meters.season.Season.inflation`.
+        """
+        variance = np.diagonal(self.error_cov, axis1=1, axis2=2)
+        if season_error:
+            variance = variance * self.season.inflation(phases(self.timestamps, self.season.period, self.step))
+        return np.asarray(np.sqrt(variance))
+
+    def interval(self, level: float = 0.9, *, season_error: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper end (n, h), in kW, of the central predictive interval of each entry."""
+        level = validation.probability(level=level, below_one=True, above_zero=True)
+        reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
+        return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
+
+    def facts(self, graph: NeighborGraph) -> FitFacts:
+        """What a release card says about these forecasts and who hides among whom."""
+        from shoal.sources.meters.traces import facts_of
+
+        return facts_of(self, graph)
+
+    def accuracy(self, mechanism: Mechanism, *, unit: str = "log") -> Accuracy:
+        """Errors of what a mechanism releases of these forecasts, in kW; ``unit`` is that of its answers."""
+        if self.households != mechanism.classes.labels:
+            raise InputError("forecasts must be of the mechanism's labels, in the same order")
+        from shoal.sources.meters.traces import power_accuracy
+
+        return power_accuracy(mechanism, unit)
+
+    def exhibits(self, mechanism: Mechanism, released: Any, truth: Any = None, *, unit: str = "log") -> Exhibits:
+        """True and released forecasts for the data owner's page: (n, k) in ``unit``, and what came later in kW."""
+        from shoal.sources.meters.traces import exhibits_of
+
+        values = np.asarray(released)
+        return exhibits_of(self, mechanism, values if unit == "kw" else self.to_power(values), truth)
+
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What the law of each label rests on, for :func:`shoal.model_guard`.
+
+        Repeats of the season behind the mean, degrees of freedom of the covariance (readings less parameters fitted),
+        and the covariance of one observation.
+        """
+        place = {name: i for i, name in enumerate(self.households)}
+        if not set(labels) <= set(place):
+            raise InputError("training must hold a forecast for every label of the mechanism")
+        rows = np.array([place[name] for name in labels])
+        ahead = phases(self.timestamps, self.season.period, self.step)
+        repeats = np.maximum(self.season.repeats[rows][:, ahead].min(axis=1), 1)
+        fitted = self.season.profile.shape[1] + sum(self.models.order) + 1
+        degrees = self.models.n_obs[rows] - fitted
+        spread = self.error_cov[rows] + self.mean_cov[rows]
+        return repeats.astype(np.float64), degrees.astype(np.float64), np.asarray(spread)
+
+    def take(self, rows: Any, left_out: Mapping[str, str]) -> Forecasts:
+        """The forecasts of some households, by position; ``left_out`` says why the others are gone."""
+        keep = np.asarray(rows)
+        names = tuple(self.households[i] for i in keep)
+        checks: dict[str, Any] = {name: getattr(self.checks, name)[keep] for name in MEASURES}
+        whole: dict[str, Any] = {name: getattr(self, name) for name in (*LAWS, "recent", "fitted_at")}
+        rows_of: dict[str, Any] = {name: None if value is None else value[keep] for name, value in whole.items()}
+        return replace(
+            self,
+            households=names,
+            season=self.season.take(keep),
+            models=self.models.take(keep),
+            checks=replace(self.checks, households=names, **checks),
+            left_out={**self.left_out, **left_out},
+            **rows_of,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned file without pickle; see :mod:`shoal.sources.meters.forecast_file`."""
+        from shoal.sources.meters.forecast_file import save_forecasts
+
+        save_forecasts(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Forecasts:
+        """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
+        from shoal.sources.meters.forecast_file import load_forecasts
+
+        return load_forecasts(path)
+
+
+def forecast(
+    readings: Readings | pl.DataFrame,
+    order: tuple[int, int] = (6, 5),
+    train_days: int = 15,
+    horizon: int = 12,
+    season: str = "week",
+    origin: datetime | str | None = None,
+    floor: float = FLOOR,
+    progress: Callable[[int, int], None] | None = None,
+) -> Forecasts:
+    """Fit every household on the days before ``origin`` and predict the ``horizon`` steps from it on.
+
+    x = ln max(p, floor) − seasonal mean is modeled as a zero-mean Gaussian ARMA process, fitted by exact maximum
+    likelihood with missing readings skipped (paper, sections "ARMA forecasts" and "Application to power measurements
+    data"). A household that cannot be fitted is reported in ``left_out`` and does not stop the others.
+
+    Args:
+        readings: a frame with household, timestamp, kw, or the :class:`Readings` of ``meter_readings``, whose
+            quality table then travels along in full.
+        order: (p, q) of the ARMA model.
+        train_days: length of the training window, which ends at ``origin``.
+        horizon: steps to predict.
+        season: ``"week"`` or ``"day"``: what the seasonal mean repeats with. A week in two weeks of training is
+            seen twice, which makes predictive intervals too narrow; see :mod:`shoal.sources.meters.season`.
+        origin: first instant to predict; by default right after the last readings. Text is ISO 8601.
+        floor: kW below which power is set to the floor before the logarithm.
+        progress: called with (households fitted, households to fit).
+
+    Returns:
+        The predictive laws in ln kW, with models, checks, quality and who was left out.
+
+    >>> import shoal
+    >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+    >>> forecasts = shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")
+    >>> forecasts
+    Forecasts(4 households, 3 steps from 2024-01-09 00:00:00)
+    """
+    p, q = _order(order)
+    train_days = validation.count(train_days=train_days)
+    horizon = validation.count(horizon=horizon)
+    days = PERIODS[validation.choice(tuple(PERIODS), season=season)]
+    floor = validation.positive(floor=floor)
+    if train_days < 2 * days:
+        raise InputError(f"train_days must be at least {2 * days} for season={season!r}: two repeats of each phase")
+    data = window.as_readings(readings)
+    length = train_days * int(timedelta(days=1) / data.step)
+    least = max(10 * (p + q + 1), 4 * max(LAGS, p + q + 2))
+    if length < least:
+        raise InputError(f"order does not fit: ({p}, {q}) needs {least} training readings, train_days gives {length}")
+    if horizon > length:
+        raise InputError(f"horizon must not exceed the training window of {length} steps")
+
+    at = window.place_origin(data, origin)
+    past = window.cut(data, at, -length)
+    rows, profile, x, reasons = prepared(past, season, data.step, floor, train_days)
+
+    models = fit_arma(x, order=(p, q), progress=progress)
+    for i in np.flatnonzero(~models.ok):
+        reasons[past.households[rows[i]]] = f"model not fitted: {models.status[i]}"
+    keep = np.flatnonzero(models.ok)
+    if not len(keep):
+        raise InputError(f"order does not fit: no household's model of order ({p}, {q}) could be estimated")
+    return concluded(
+        data,
+        past,
+        rows[keep],
+        profile.take(keep),
+        models.take(keep),
+        x[keep],
+        at=at,
+        horizon=horizon,
+        train_days=train_days,
+        reasons=reasons,
+        fitted_at=np.full(len(keep), at, dtype=np.int64),
+    )
+
+
+def prepared(
+    past: window.Window, season: str, step: timedelta, floor: float, train_days: int
+) -> tuple[NDArray[np.int64], Season, FloatArray, dict[str, str]]:
+    """Rows, season and x of the households of a training window that can be modeled; why the others cannot."""
+    length = past.kw.shape[1]
+    reasons = _unfit(past, length, floor, train_days)
+    rows = np.array([i for i, name in enumerate(past.households) if name not in reasons], dtype=np.int64)
+    if not len(rows):
+        seen = int(np.isfinite(past.kw).sum(axis=1).max(initial=0))
+        raise InputError(
+            f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
+            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
+        )
+    phase = phases(past.timestamps, season, step)
+    profile = fit_season(past.kw[rows], phase, period=season, step=step, floor=floor)
+    x = profile.remove(past.kw[rows], phase)
+    varies = np.nanstd(x, axis=1) > FLAT
+    reasons |= {past.households[i]: "no variation beyond the season" for i in rows[~varies]}
+    if not varies.any():
+        raise InputError("readings: no household varies beyond its season in the training window")
+    return rows[varies], profile.take(np.flatnonzero(varies)), x[varies], reasons
+
+
+def concluded(
+    data: Readings,
+    past: window.Window,
+    rows: NDArray[np.int64],
+    profile: Season,
+    models: ArmaModels,
+    x: FloatArray,
+    *,
+    at: int,
+    horizon: int,
+    train_days: int,
+    reasons: Mapping[str, str],
+    fitted_at: NDArray[np.int64],
+    state: FilterState | None = None,
+) -> Forecasts:
+    """Forecasts at ``at`` from season, models and x of the households at ``rows`` of the window ``past``.
+
+    ``state`` is what the filter leaves after x; ``fitted_at`` when each model was fitted.
+    """
+    names = tuple(past.households[i] for i in rows)
+    ahead = predict(models, x if state is None else state, horizon)
+    future = window.stamps(at, data.step, horizon, data.time_zone)
+    part = profile.at(phases(future, profile.period, data.step))
+    checks = check_models(x, models.ar, models.ma, names)
+    known = set(past.households)
+    return Forecasts(
+        households=names,
+        timestamps=future,
+        log_mean=part + ahead.mean,
+        error_cov=ahead.cov,
+        mean_cov=ahead.mean_cov,
+        season_part=part,
+        season=profile,
+        models=models,
+        checks=checks,
+        quality=_account(data, past, names, reasons, profile, models, checks),
+        left_out={name: why for name, why in data.left_out.items() if name not in known} | dict(reasons),
+        step=data.step,
+        train_days=train_days,
+        recent=past.kw[rows][:, -int(timedelta(days=1) / data.step) :],
+        history=past,
+        fitted_at=fitted_at,
+    )
+
+
+def _order(order: Any) -> tuple[int, int]:
+    try:
+        p, q = order
+    except (TypeError, ValueError) as error:
+        raise InputError("order must be two whole numbers (p, q)") from error
+    p, q = validation.count(at_least=0, order=p), validation.count(at_least=0, order=q)
+    if p + q == 0:
+        raise InputError("order must have at least one coefficient")
+    return p, q
+
+
+def _unfit(past: window.Window, length: int, floor: float, train_days: int) -> dict[str, str]:
+    """Households that the training window rules out, with the reason."""
+    seen = np.isfinite(past.kw)
+    count = seen.sum(axis=1)
+    floored = np.maximum(past.kw, floor)
+    flat = np.where(seen, floored, -np.inf).max(axis=1) <= np.where(seen, floored, np.inf).min(axis=1)
+    reasons: dict[str, str] = {}
+    for i in np.flatnonzero((count < LEAST_OBSERVED * length) | flat):
+        reasons[past.households[i]] = (
+            "constant in the training window, or below the floor throughout"
+            if count[i] >= LEAST_OBSERVED * length
+            else f"too short a history: {count[i]} of the {length} readings that {train_days} days need "
+            f"(at least {LEAST_OBSERVED:.0%})"
+        )
+    return reasons
+
+
+def _account(
+    data: Readings,
+    past: window.Window,
+    fitted: tuple[str, ...],
+    reasons: Mapping[str, str],
+    profile: Season,
+    models: ArmaModels,
+    checks: Checks,
+) -> pl.DataFrame:
+    """The quality table of the readings with what the training window and the model add to it.
+
+    trained and floored count readings of the window; borrowed counts phases without a reading; fit names the model of
+    the fallback order that was used, "full" being the one asked for; model is the verdict of the checks.
+    """
+    seen = np.isfinite(past.kw)
+    with np.errstate(invalid="ignore"):
+        floored = (past.kw < profile.floor).sum(axis=1)
+    trained = pl.DataFrame(
+        {
+            "household": list(past.households),
+            "trained": seen.sum(axis=1),
+            "floored": floored,
+            "dropped": [reasons.get(name) for name in past.households],
+        },
+        schema_overrides={"dropped": pl.String},
+    )
+    modeled = pl.DataFrame(
+        {
+            "household": list(fitted),
+            "borrowed": (profile.repeats == 0).sum(axis=1),
+            "fit": models.status.tolist(),
+            "model": list(checks.verdict),
+        }
+    )
+    table = data.quality.join(trained, on="household", how="left").join(modeled, on="household", how="left")
+    return table.with_columns(
+        verdict=pl.when(pl.col("dropped").is_not_null()).then(pl.lit("left out")).otherwise(pl.col("verdict")),
+        reason=pl.coalesce("dropped", "reason"),
+    ).drop("dropped")

@@ -1,0 +1,148 @@
+"""Green Button files (ESPI, an Atom feed in XML): electricity that was delivered, from the blocks of interval readings.
+
+A block belongs to the meter reading that its links name, and that to a reading type: its unit (Wh or W), its power of
+ten, and whether energy was delivered or received. What was received (feed-in), other commodities and other units are
+passed over. Starts are seconds since 1970; the energy of an interval, over its own duration, becomes its mean power.
+A household is named after the file, and after the usage point too where a file has several.
+
+Entities and references to other files are refused (defusedxml); elements are dropped as soon as they are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import iterparse
+
+from shoal.errors import InputError
+from shoal.sources.meters import charset
+
+WATT_HOURS, WATTS = "72", "38"
+DELIVERED, ELECTRICITY = ("", "1"), ("", "0", "1")
+#: Accumulation: what each interval has (4, and what leaves it open) against a total that rises (3, 1).
+TOTALS = ("1", "3")
+
+#: A reading: household, channel, seconds since 1970, mean kW.
+Row = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class ReadingType:
+    """What the values of a block are."""
+
+    unit: str
+    exponent: int
+    direction: str
+    commodity: str
+    accumulation: str
+
+    @property
+    def wanted(self) -> bool:
+        return self.unit in (WATT_HOURS, WATTS) and self.direction in DELIVERED and self.commodity in ELECTRICITY
+
+
+def rows(file: Path) -> Iterator[Row]:
+    """Every interval of delivered electricity."""
+    kinds, of_reading, points = _types(file)
+    several = len(points) > 1
+    stem = file.name.split(".")[0]
+    found = False
+    for links, entry in _entries(file):
+        point = _id(links, "UsagePoint")
+        reading = _place(links, "MeterReading")
+        kind = kinds.get(of_reading.get(reading, "")) or (next(iter(kinds.values())) if len(kinds) == 1 else None)
+        blocks = [element for element in entry.iter() if _tag(element) == "IntervalReading"]
+        if not blocks or kind is None or not kind.wanted:
+            continue
+        if kind.accumulation in TOTALS:
+            raise InputError(
+                f"path: {file.name} holds totals of a register rather than readings of intervals; ask for interval data"
+            )
+        found = True
+        household = f"{stem} {point}" if several else stem
+        for block in blocks:
+            start, duration, value = (_text(block, name) for name in ("start", "duration", "value"))
+            try:
+                hours = int(duration) / 3600
+                number = int(value) * 10.0**kind.exponent / 1000
+                yield household, reading, str(int(start)), repr(number / hours if kind.unit == WATT_HOURS else number)
+            except (ValueError, ZeroDivisionError):
+                yield household, reading, start, ""
+    if not found:
+        raise InputError(
+            f"path: {file.name} holds no interval readings of delivered electricity in Wh or W; ask the utility for "
+            "Green Button data with intervals"
+        )
+
+
+def _types(file: Path) -> tuple[dict[str, ReadingType], dict[str, str], set[str]]:
+    """Reading types by place, the type of each meter reading, and the usage points."""
+    kinds: dict[str, ReadingType] = {}
+    of_reading: dict[str, str] = {}
+    points: set[str] = set()
+    for links, entry in _entries(file):
+        own = next((href for rel, href in links if rel == "self"), "")
+        for element in entry.iter():
+            tag = _tag(element)
+            if tag == "ReadingType":
+                names = ("uom", "powerOfTenMultiplier", "flowDirection", "commodity", "accumulationBehaviour")
+                unit, exponent, direction, commodity, accumulation = (_text(element, name) for name in names)
+                power = int(exponent) if re.fullmatch(r"-?\d{1,2}", exponent) else 0
+                kinds[_tail(own, "ReadingType")] = ReadingType(unit, power, direction, commodity, accumulation)
+            elif tag == "MeterReading":
+                typed = next((href for _, href in links if "/ReadingType/" in href), "")
+                of_reading[_place(links, "MeterReading")] = _tail(typed, "ReadingType")
+            elif tag == "IntervalBlock":
+                points.add(_id(links, "UsagePoint"))
+    return kinds, of_reading, points
+
+
+def _entries(file: Path) -> Iterator[tuple[list[tuple[str, str]], Any]]:
+    """Every entry of the feed with its links, dropped when the next one is asked for."""
+    try:
+        with charset.opened(file) as handle:
+            root = None
+            for event, element in iterparse(handle, events=("start", "end")):
+                if root is None:
+                    root = element
+                if event == "end" and _tag(element) == "entry":
+                    links = [(e.get("rel", ""), e.get("href", "")) for e in element if _tag(e) == "link"]
+                    yield links, element
+                    root.clear()
+    except (ParseError, DefusedXmlException, OSError, EOFError, UnicodeError):
+        raise InputError(f"path: {file.name} is not a Green Button file, or it is damaged") from None
+
+
+def _place(links: list[tuple[str, str]], kind: str) -> str:
+    """Where the meter reading that an entry is, or belongs to, lies: from its own link, or from the one up."""
+    for wanted in ("self", "up"):
+        for rel, href in links:
+            if rel == wanted and f"/{kind}/" in f"{href}/":
+                return _tail(href, kind)
+    return ""
+
+
+def _tail(href: str, kind: str) -> str:
+    """A link up to and with the number of this kind of thing."""
+    found = re.search(rf"^.*/{kind}/[^/]+", href)
+    return found.group() if found else href
+
+
+def _id(links: list[tuple[str, str]], kind: str) -> str:
+    found = (re.search(rf"/{kind}/([^/]+)", href) for rel, href in links if rel in ("self", "up"))
+    return next((match.group(1) for match in found if match), "")
+
+
+def _tag(element: Any) -> str:
+    return str(element.tag).rsplit("}", 1)[-1]
+
+
+def _text(element: Any, name: str) -> str:
+    """The text of the first element of this name inside."""
+    return next(((e.text or "").strip() for e in element.iter() if _tag(e) == name), "")

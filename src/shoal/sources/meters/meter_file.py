@@ -1,0 +1,349 @@
+"""Meter files, opened and understood: which layout, clock, unit, encoding and decimal sign; rows as a standard table.
+
+Nothing but the beginning of a file is read here, unless its encoding, the order of day and month or a column of units
+takes more; then it is streamed. :meth:`Source.standard` works on the whole file or on any stretch of its rows, so that
+a file larger than memory can be taken in batches. Files in other formats (NEM12, Green Button) or encodings are written
+anew as CSV in UTF-8, line by line, to a folder of the system's for temporary files that only this user can read.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from shoal.errors import InputError
+from shoal.files import private
+from shoal.sources.meters import charset, clock, green_button, nem12, units
+from shoal.sources.meters.columns import Layout, recognize
+from shoal.sources.meters.units import UNITS, Unit
+
+#: What is said of files that cannot be used, here and where they are read in batches.
+MIXED_UNITS = "unit: some files hold energy (kWh) and others power (kW); read them apart"
+ODD_ROWS = "path: {} cannot be read as a table: its rows do not fit its header"
+NO_ROWS = "path: {} has a header and no rows"
+NO_TIMES = "columns: no timestamp of {} can be read; pass timestamp_format=, such as '%d/%m/%Y %H:%M'"
+NO_UNIT = (
+    "unit: nothing says whether {} power or energy per interval, and in which unit; pass unit=, one of w, kw, mw, wh, "
+    "kwh, mwh"
+)
+EXCEL = (
+    "path: {} is a spreadsheet workbook (Excel or OpenDocument), which shoal does not read; open it, save the sheet "
+    "with the readings as CSV (UTF-8), and name that file"
+)
+ROW_NUMBERS = (
+    "columns: every row has another entry in {!r}, so that this column numbers rows rather than naming households; "
+    "name the column of the households. Name them: columns={{'household': ...}}"
+)
+
+WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+_WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+#: Separators of columns, the likeliest first.
+SEPARATORS = ",;\t|"
+
+
+@dataclass(frozen=True, repr=False)
+class Source:
+    """A file and how to read it. ``raw`` is lazy, in the columns and types of the file."""
+
+    file: Path
+    raw: pl.LazyFrame
+    layout: Layout
+    types: Mapping[str, Any]  #: of household, timestamp and kw as they come
+    unit: Unit
+    reason: str  #: why this unit
+    decimal_comma: bool
+    forms: tuple[str, ...] = ()  #: layouts of text timestamps
+    named: bool = False  #: whether the caller named the layout
+    offsets: bool = False  #: whether text timestamps carry an offset from UTC
+    epoch: str | None = None  #: unit of times since 1970
+    kept: Any = field(default=None, compare=False)  #: the temporary folder that ``raw`` reads from
+
+    @property
+    def time_zone(self) -> str | None:
+        """Zone of the timestamps as :meth:`standard` gives them; None for wall-clock time."""
+        instants = self.offsets or self.epoch is not None
+        return "UTC" if instants else getattr(self.types["timestamp"], "time_zone", None)
+
+    @property
+    def taken(self) -> str:
+        """Which columns were taken for what, in words; households that are columns are not named."""
+        layout = self.layout
+        times = f"{layout.timestamp!r}" + ("" if layout.clock is None else f" and {layout.clock!r}")
+        who = {
+            "long": f"households from the column {layout.household!r}",
+            "days": f"households from the column {layout.household!r}, a column per time of the day",
+            "times": f"households from the column {layout.household!r}, a column per time",
+            "households": "a column per household",
+            "single": "one household per file",
+        }[layout.shape]
+        what = "" if layout.value is None else f", readings from {layout.value!r}"
+        return who + (f", times from {times}" if layout.timestamp else "") + what
+
+    def melt(self, raw: pl.LazyFrame) -> pl.LazyFrame:
+        """Rows in the layout of the file as household, timestamp, kw, still in the types of the file."""
+        return _melt(raw, self.layout, self.file)
+
+    def standard(self, long: pl.LazyFrame) -> pl.LazyFrame:
+        """Melted rows in standard types: household, timestamp, kw, and the flags invalid, bad_time, no_such_time.
+
+        ``kw`` holds kW, or kWh where the unit is one of energy.
+        """
+        dtype = self.types["timestamp"]
+        stamp = pl.col("timestamp")
+        if self.epoch is not None:
+            stamp = clock.since_1970(stamp, self.epoch)
+        elif isinstance(dtype, pl.String):
+            # Each distinct text is parsed once: households share their timestamps.
+            parsed = clock.parse(stamp, self.forms, offsets=self.offsets, named=self.named)
+            known = long.select("timestamp").unique().with_columns(_stamp=parsed)
+            long = long.join(known, on="timestamp", how="left", maintain_order="left")
+            stamp = pl.col("_stamp")
+        else:
+            stamp = stamp.cast(pl.Datetime("us", getattr(dtype, "time_zone", None)))
+        value = pl.col("kw")
+        if isinstance(self.types["kw"], pl.String):
+            value = value.str.strip_chars()
+            value = value.str.replace(",", ".", literal=True) if self.decimal_comma else value
+            number = value.cast(pl.Float64, strict=False)
+            invalid = number.is_null() & value.is_not_null() & (value != "")
+        else:
+            number = value.cast(pl.Float64)
+            invalid = pl.lit(False)
+        return long.select(
+            household_name(),
+            timestamp=stamp,
+            kw=self.unit.in_kilo(number),
+            invalid=invalid,
+            bad_time=stamp.is_null(),
+            no_such_time=pl.lit(False),
+        )
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Files that are read together: one unit for all, said why, and which columns were taken."""
+
+    sources: list[Source]
+    energy: bool
+    unit: str
+    reason: str
+    taken: str
+
+
+def household_name() -> pl.Expr:
+    """The column ``household`` as names."""
+    return pl.col("household").cast(pl.String).str.strip_chars()
+
+
+def open_sources(
+    files: Sequence[Path], columns: Mapping[str, str] | None, timestamp_format: str | None, unit: str | None
+) -> Opened:
+    """Understand files that are read together, from their headers and first rows."""
+    told = units.named(unit)
+    opened = [_open_source(file, columns, timestamp_format, told) for file in files]
+    sources = [source for source, _, _ in opened]
+    largest = [numbers for _, _, numbers in opened if numbers is not None]
+    if largest:
+        name = files[0].name if len(files) == 1 else "these files"
+        sources = [
+            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name))
+            for source, sample, numbers in opened
+        ]
+    if len({source.unit.energy for source in sources}) > 1:
+        raise InputError(MIXED_UNITS)
+    names = dict.fromkeys(source.unit.name for source in sources)
+    reasons = list(dict.fromkeys(source.reason for source in sources))
+    taken = list(dict.fromkeys(source.taken for source in sources))
+    return Opened(sources, sources[0].unit.energy, " and ".join(names), _first_of(reasons), _first_of(taken))
+
+
+def _first_of(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{texts[0]} (other files differ in their names)"
+
+
+def _open_source(
+    file: Path, columns: Mapping[str, str] | None, timestamp_format: str | None, unit: Unit | None
+) -> tuple[Source, Any, tuple[int, int] | None]:
+    """A file, the first entries of its timestamps, and the largest numbers of dates that leave day and month open."""
+    try:
+        table = _open(file)
+        header = list(table.raw.collect_schema())
+        layout = recognize(header, None if table.translated else columns, file.name)
+        layout = _whole_times(table.raw, layout)
+        found, reason = (table.unit, table.reason) if table.unit else _unit(table.raw, layout, file, unit)
+        long = _melt(table.raw, layout, file)
+        types = long.collect_schema()
+        source = Source(
+            file, table.raw, layout, dict(types), found, reason, table.decimal_comma, kept=table.kept,
+            named=timestamp_format is not None and not table.translated,
+        )  # fmt: skip
+        sample = long.select("timestamp").head(200).collect()["timestamp"]
+        numbers = None
+        if isinstance(types["timestamp"], pl.String):
+            if source.named:
+                source = replace(source, forms=(str(timestamp_format),), offsets=clock.has_offsets(sample))
+            elif epoch := clock.epoch_unit(sample):
+                source = replace(source, epoch=epoch)
+            elif clock.is_numbered(sample):
+                stamps = long.select(*clock.largest_numbers(pl.col("timestamp"))).collect(engine="streaming")
+                numbers = int(stamps["first"].item() or 0), int(stamps["second"].item() or 0)
+            else:
+                source = replace(source, forms=clock.layouts(sample), offsets=clock.has_offsets(sample))
+        elif types["timestamp"].is_numeric():
+            source = replace(source, epoch=clock.epoch_unit(sample))
+    except (pl.exceptions.PolarsError, OSError, UnicodeError, EOFError):  # their texts may quote readings
+        raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
+    if not isinstance(types["timestamp"], (pl.String, pl.Datetime, pl.Date)) and source.epoch is None:
+        raise InputError(
+            f"columns: {layout.timestamp!r} of {file.name} must hold text, datetimes, or seconds, milliseconds or "
+            "microseconds since 1970"
+        )
+    if not isinstance(types["kw"], pl.String) and not types["kw"].is_numeric():
+        raise InputError(f"columns: the values of {file.name} must be numbers")
+    return source, sample, numbers
+
+
+def _unit(raw: pl.LazyFrame, layout: Layout, file: Path, told: Unit | None) -> tuple[Unit, str]:
+    """The unit of a file's readings, and why: the caller says so, a column of units, or the names of its columns."""
+    if told is not None:
+        return told, "you said so (unit)"
+    if layout.unit_field is not None:
+        entries = raw.select(pl.col(layout.unit_field).cast(pl.String)).unique().collect(engine="streaming")
+        said = {units.told_by(entry.strip()) for entry in entries.to_series().drop_nulls().to_list()}
+        if len(said) == 1 and None not in said:
+            return next(one for one in said if one), f"its column {layout.unit_field!r} says so"
+        raise InputError(
+            f"unit: the column {layout.unit_field!r} of {file.name} names several units, or one that is not known; "
+            "split the file by unit, or pass unit="
+        )
+    if layout.unit is not None:
+        return layout.unit, (
+            f"the column's name says so ({layout.value!r})" if layout.value else "the names of all columns say so"
+        )
+    what = f"the column {layout.value!r} of {file.name} holds" if layout.value else f"{file.name} holds"
+    raise InputError(NO_UNIT.format(what))
+
+
+def _whole_times(raw: pl.LazyFrame, layout: Layout) -> Layout:
+    """Without its second column of time, where that holds whole timestamps."""
+    if layout.clock is None:
+        return layout
+    sample = raw.select(pl.col(layout.clock).cast(pl.String)).head(200).collect().to_series()
+    return layout if clock.is_time_of_day(sample) else replace(layout, timestamp=layout.clock, clock=None)
+
+
+# ------------------------------------------------------------------ files as tables
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A file as a lazy table; with a unit where its format has one of its own."""
+
+    raw: pl.LazyFrame
+    decimal_comma: bool = False
+    unit: Unit | None = None
+    reason: str = ""
+    kept: Any = None
+
+    @property
+    def translated(self) -> bool:
+        return self.unit is not None
+
+
+def read_table(file: Path) -> pl.DataFrame:
+    """Any CSV or Parquet file as a table; the columns of CSV are text."""
+    table = _open(file)  # held until all is read: it may lie in a temporary folder
+    return table.raw.collect()
+
+
+def _open(file: Path) -> _Table:
+    """A lazy table; CSV columns stay text."""
+    name = file.name.lower()
+    if name.endswith((".parquet", ".pq")):
+        return _Table(pl.scan_parquet(file))
+    with charset.opened(file) as handle:
+        start = handle.read(4096)
+    if name.endswith(".zip"):
+        raise InputError(f"path: {file.name} is a ZIP archive; unpack it, and name what is inside")
+    if name.endswith(WORKBOOKS) or start.startswith(_WORKBOOK_BYTES):
+        raise InputError(EXCEL.format(file.name))
+    encoding = charset.encoding_of(file)
+    text = start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
+    if text.startswith("<"):
+        return _translated(green_button.rows, file, "Wh", "its reading type says so (Green Button)")
+    if text.startswith(nem12.START):
+        return _translated(nem12.rows, file, "kWh", "its records say so (NEM12)")
+    if text.startswith(nem12.ACCUMULATED):
+        raise InputError(f"path: {file.name} is NEM13, which has no readings of intervals; ask for NEM12 data")
+    table, kept = file, None
+    if encoding != "utf-8":
+        kept = _Scratch()
+        table = kept.path
+        charset.write_utf8(file, encoding, table)
+    header = text.splitlines()[0] if text else ""
+    separator = max(SEPARATORS, key=header.count)
+    return _Table(pl.scan_csv(table, separator=separator, infer_schema=False), separator != ",", kept=kept)
+
+
+class _Scratch:
+    """A file that only this user can read, in a temporary folder that is removed with this object."""
+
+    def __init__(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="shoal-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = folder / "meters.csv"
+        private(self.path)
+
+
+def _translated(
+    rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
+) -> _Table:
+    """Another format as a long table of mean power; channels of one household that meet are added."""
+    kept = _Scratch()
+    channels: dict[str, set[str]] = {}
+    with kept.path.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(("household", "channel", "timestamp", "kw"))
+        for row in rows(file):
+            channels.setdefault(row[0], set()).add(row[1])
+            writer.writerow(row)
+    raw = pl.scan_csv(kept.path, infer_schema=False)
+    if any(len(found) > 1 for found in channels.values()):
+        many = pl.DataFrame(
+            {"household": list(channels), "channels": [len(found) for found in channels.values()]}
+        ).lazy()
+        value = pl.col("kw").cast(pl.Float64, strict=False)
+        raw = (
+            raw.group_by("household", "timestamp", maintain_order=True)
+            .agg(kw=value.sum(), known=value.is_not_null().sum())
+            .join(many, on="household", how="left", maintain_order="left")
+            .select("household", "timestamp", kw=pl.when(pl.col("known") == pl.col("channels")).then("kw"))
+        )
+    return _Table(raw, unit=replace(UNITS["kw"], name=unit), reason=reason, kept=kept)
+
+
+def _melt(raw: pl.LazyFrame, layout: Layout, file: Path) -> pl.LazyFrame:
+    household = pl.lit(file.name.split(".")[0]) if layout.household is None else pl.col(layout.household)
+    stamp = pl.col(layout.timestamp or "")
+    stamp = stamp if layout.clock is None else clock.joined(stamp, pl.col(layout.clock))
+    if layout.shape in ("long", "single"):
+        return raw.select(household=household, timestamp=stamp, kw=layout.value)
+    index = [c for c in (layout.household, layout.timestamp, layout.clock) if c is not None]
+    if layout.shape == "days":
+        raw, index = raw.with_row_index("row_"), ["row_", *index]
+    long = raw.unpivot(on=list(layout.across), index=index, variable_name="across_", value_name="kw_")
+    if layout.shape == "households":
+        household = pl.col("across_")
+    elif layout.shape == "times":
+        stamp = pl.col("across_")
+    else:
+        long, stamp = long.sort("row_", maintain_order=True), clock.joined(stamp, pl.col("across_"))
+    return long.select(household=household, timestamp=stamp, kw="kw_")

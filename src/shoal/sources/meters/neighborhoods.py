@@ -1,0 +1,271 @@
+"""Neighbor graphs from meters: who must be indistinguishable from whom.
+
+A graph learned from the readings (clusters, nearest households) is itself a statement about them. Publishing it, or
+letting it change with one household's data, is outside the guarantee; a graph from facts known anyway (feeder,
+postcode, dwelling type) has no such cost.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.crowds import crowds
+from shoal.laws.graph import NeighborGraph
+from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.quality import from_pandas, is_pandas
+from shoal.sources.meters.season import phases
+from shoal.validation import FloatArray
+
+
+class LonelyWarning(UserWarning):
+    """A household has no neighbor: nothing hides it, and no figure of the graph speaks about it."""
+
+
+def crowd_graph(
+    source: Forecasts | Any,
+    size: int = 10,
+    by: Any = "forecast",
+    largest_share: float | None = None,
+    labels: Sequence[Any] | None = None,
+    *,
+    boundaries: Sequence[Any] | None = None,
+) -> NeighborGraph:
+    """Complete inside crowds of ``size`` to 2·size − 1 alike labels, with little total spread (``crowds``).
+
+    Crowds by forecast have the least error and hold for **one** release: on another day they differ, and whoever is in
+    two of them hides only among those that they share. Crowds by profile come from the training history and are made
+    to be kept.
+
+    Args:
+        source: a :class:`Forecasts`, or (n, k) answers with their ``labels``.
+        size: every label hides among at least so many, itself included.
+        by: ``"forecast"``: the answers, in kW for forecasts; ``"profile"``: the habits of the training window
+            (:func:`habits`); or an (n, d) array.
+        largest_share: nobody has more than this share of the crowd's total of ``source`` over all entries; 0.15 with
+            crowds of 15 is the 15/15 rule.
+        labels: of the rows, where ``source`` is an array.
+        boundaries: a value per label that crowds never cross: feeder, postcode, tariff.
+
+    Returns:
+        The graph whose groups are the crowds.
+
+    >>> import shoal
+    >>> shoal.crowd_graph([[0.0], [9.0], [1.0], [8.0], [7.0]], size=2, labels=list("abcde")).groups
+    [('a', 'c'), ('b', 'd', 'e')]
+    """
+    if isinstance(source, Forecasts):
+        answers, names = source.power, source.households
+    else:
+        answers = validation.array(ndim=2, answers=source)
+        names = validation.labels(len(answers), labels)
+    if isinstance(by, str):
+        by = validation.choice(("forecast", "profile"), by=by)
+        if by == "forecast":
+            points = answers
+        elif isinstance(source, Forecasts):
+            points = habits(source)
+        else:
+            raise InputError('by="profile" needs forecasts; for an array of answers give an (n, d) array of features')
+    else:
+        points = validation.array(ndim=2, by=by)
+        if len(points) != len(answers):
+            raise InputError(f"by must have one row per label: expected {len(answers)}, got {len(points)}")
+    totals = answers.sum(axis=1) if largest_share is not None else None
+    found = crowds(points, size, totals=totals, largest_share=largest_share, boundaries=boundaries)
+    return NeighborGraph.within_groups(names, found.tolist())
+
+
+def habits(forecasts: Forecasts) -> FloatArray:
+    """(n, d) what makes tomorrow's forecasts alike too: the mean of √kW by hour of the day in the training window.
+
+    The root weighs small and large homes by what an error costs either. The hours that the forecast covers count as
+    much as the whole day: releases go on at the same hours. Hours without any reading take the household's mean.
+    """
+    times, kw = _past(forecasts, 'by="profile"')
+    width = max(int(timedelta(hours=1) / forecasts.step), 1)
+    slot, ahead = (phases(when, "day", forecasts.step) // width for when in (times, forecasts.timestamps))
+    return day_habits(np.sqrt(np.maximum(kw, 0)), slot, ahead)
+
+
+def usual(forecasts: Forecasts) -> FloatArray:
+    """(n, h) mean kW at the times of the day that are forecast, in the training window: what lasts of a forecast."""
+    times, kw = _past(forecasts, "what is usual")
+    slot, ahead = (phases(when, "day", forecasts.step) for when in (times, forecasts.timestamps))
+    return means_by_time(kw, slot)[:, np.searchsorted(np.unique(slot), ahead)]
+
+
+def _past(forecasts: Forecasts, what: str) -> tuple[pl.Series, FloatArray]:
+    """Instants of the training window, and (n, T) what the households used then."""
+    past = forecasts.history
+    if past is None:
+        raise InputError(f"{what} needs forecasts that come with their training window")
+    place = {name: i for i, name in enumerate(past.households)}
+    return past.timestamps, past.kw[[place[name] for name in forecasts.households]]
+
+
+def day_habits(values: FloatArray, slot: NDArray[np.int64], ahead: NDArray[np.int64]) -> FloatArray:
+    """Means of (n, T) values by time of the day, (T,), and once more at the times ``ahead``; both count alike."""
+    mean, times = means_by_time(values, slot), np.unique(slot)
+    covered = mean[:, np.isin(times, ahead)]
+    return np.concatenate([mean / np.sqrt(len(times)), covered / np.sqrt(max(covered.shape[1], 1))], axis=1)
+
+
+def means_by_time(values: FloatArray, slot: NDArray[np.int64]) -> FloatArray:
+    """(n, times) means of (n, T) values by time, (T,), in order; a time without any takes the mean of all."""
+    seen = np.isfinite(values)
+    overall = np.where(seen, values, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+    times = np.unique(slot)
+    mean = np.empty((len(values), len(times)))
+    for column, time in enumerate(times):
+        here = slot == time
+        count = seen[:, here].sum(axis=1)
+        total = np.where(seen[:, here], values[:, here], 0).sum(axis=1)
+        mean[:, column] = np.where(count > 0, total / np.maximum(count, 1), overall)
+    return mean
+
+
+def cluster_graph(
+    source: Forecasts | Any,
+    n_clusters: int = 6,
+    seed: int = 0,
+    *,
+    by: str = "profile",
+    labels: Sequence[Any] | None = None,
+) -> NeighborGraph:
+    """Complete inside each k-means cluster of households (the paper's study has six clusters).
+
+    ``source`` is a :class:`Forecasts` or an (n, d) array of profiles with its ``labels``. For forecasts, ``by``
+    says what is clustered: ``"profile"``, the mean log power over the season's period in the training window, or
+    ``"forecast"``, the point forecast in log power.
+
+    Returns:
+        The graph over the households; a :class:`shoal.LonelyWarning` says how many have no neighbor.
+
+    >>> import shoal
+    >>> shoal.cluster_graph([[0.0], [0.1], [5.0], [5.1]], n_clusters=2).edges.tolist()
+    [[0, 1], [2, 3]]
+    """
+    points, names = _points(source, by, labels)
+    members = clusters(points, n_clusters, seed)
+    return _checked(NeighborGraph.within_groups(names, [str(m) for m in members]))
+
+
+def clusters(points: Any, n_clusters: int = 6, seed: int = 0) -> NDArray[np.int64]:
+    """(n,) cluster number of each row: scikit-learn's k-means, best of ten starts."""
+    from sklearn.cluster import KMeans
+
+    x = validation.array(ndim=2, points=points)
+    n_clusters = validation.count(n_clusters=n_clusters)
+    seed = validation.count(at_least=0, seed=seed)
+    if n_clusters > len(x):
+        raise InputError(f"n_clusters must not exceed the number of households ({len(x)})")
+    found = KMeans(n_clusters=n_clusters, n_init=10, random_state=seed).fit_predict(x)
+    return np.asarray(found, dtype=np.int64)
+
+
+def nearest_graph(
+    source: Forecasts | Any, n_neighbors: int, *, by: str = "forecast", labels: Sequence[Any] | None = None
+) -> NeighborGraph:
+    """Join each household to its ``n_neighbors`` closest, by forecast or by profile; see :func:`cluster_graph`.
+
+    Returns:
+        :meth:`shoal.NeighborGraph.nearest` over the households.
+
+    >>> import shoal
+    >>> shoal.nearest_graph([[0.0], [0.1], [5.0], [5.1]], 1).edges.tolist()
+    [[0, 1], [2, 3]]
+    """
+    points, names = _points(source, by, labels)
+    return NeighborGraph.nearest(GaussianClasses.deterministic(points, names), n_neighbors)
+
+
+def distance_graph(
+    source: Forecasts | Any, threshold: float, *, by: str = "forecast", labels: Sequence[Any] | None = None
+) -> NeighborGraph:
+    """Join households whose forecasts or profiles differ by at most ``threshold`` (root mean square, ln kW).
+
+    ``source``, ``by`` and ``labels`` are as in :func:`cluster_graph`.
+
+    Returns:
+        The graph over the households; a :class:`shoal.LonelyWarning` says how many have no neighbor.
+
+    >>> import shoal
+    >>> shoal.distance_graph([[0.0], [0.1], [5.0], [5.1]], 0.2).edges.tolist()
+    [[0, 1], [2, 3]]
+    """
+    from scipy.spatial.distance import pdist, squareform
+
+    points, names = _points(source, by, labels)
+    apart = squareform(pdist(points)) / np.sqrt(points.shape[1])
+    return _checked(NeighborGraph.from_distance(names, apart, threshold))
+
+
+def column_graph(
+    source: Forecasts | Sequence[Any],
+    table: Any,
+    column: str,
+    *,
+    household: str = "household",
+) -> NeighborGraph:
+    """Complete among households that share a value of ``column``: feeder, postcode, dwelling type.
+
+    ``source`` is a :class:`Forecasts` or the household labels; ``table`` a polars or pandas frame or a CSV file with
+    one row per household. Households without an entry form a group of their own: they are unknown alike.
+
+    Returns:
+        The graph over the households; a :class:`shoal.LonelyWarning` says how many have no neighbor.
+
+    >>> import polars as pl
+    >>> import shoal
+    >>> table = pl.DataFrame({"household": ["a", "b", "c", "d"], "feeder": [1, 2, 1, 2]})
+    >>> shoal.column_graph(["a", "b", "c", "d"], table, "feeder").edges.tolist()
+    [[0, 2], [1, 3]]
+    """
+    names = source.households if isinstance(source, Forecasts) else tuple(str(s) for s in source)
+    if is_pandas(table):
+        table = from_pandas(table, "table")
+    frame = table if isinstance(table, pl.DataFrame) else _table(table)
+    missing = [c for c in (household, column) if c not in frame.columns]
+    if missing:
+        raise InputError(f"table lacks the column(s) {missing}; found {frame.columns[:12]}")
+    keys = frame[household].cast(pl.String).to_list()
+    if len(set(keys)) != len(keys):
+        raise InputError("table must have one row per household: at least one household occurs twice")
+    known = dict(zip(keys, frame[column].cast(pl.String).fill_null("").to_list(), strict=True))
+    absent = [name for name in names if name not in known]
+    if absent:
+        raise InputError(f"table has no row for {len(absent)} of those to be grouped; add their rows to it")
+    return _checked(NeighborGraph.within_groups(names, [known[name] for name in names]))
+
+
+def _table(path: str | Path) -> pl.DataFrame:
+    try:
+        return pl.read_csv(path, infer_schema=False)
+    except (pl.exceptions.PolarsError, OSError):
+        raise InputError(f"table: {Path(path).name} cannot be read as a CSV file") from None
+
+
+def _points(source: Forecasts | Any, by: str, labels: Sequence[Any] | None) -> tuple[FloatArray, tuple[str, ...]]:
+    if isinstance(source, Forecasts):
+        by = validation.choice(("profile", "forecast"), by=by)
+        return (source.season.profile if by == "profile" else source.log_mean), source.households
+    points = validation.array(ndim=2, profiles=source)
+    return points, validation.labels(len(points), labels)
+
+
+def _checked(graph: NeighborGraph) -> NeighborGraph:
+    alone = graph.n_labels - len(np.unique(graph.edges))
+    if alone:
+        warnings.warn(f"{alone} household(s) have no neighbor in this graph", LonelyWarning, stacklevel=3)
+    return graph

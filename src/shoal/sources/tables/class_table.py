@@ -1,0 +1,247 @@
+"""A shard of a class table as the stages of a run see it (:class:`shoal.runs.fitted.Fitted`).
+
+One row per label is its constant. Several rows are independent draws from its law, N(μ_X, Σ_X), and each of them is
+released: the promise is about all rows of a label together, so it is made for as many answers as the label with most
+rows has (``times``).
+
+Entries are kept in units in which their errors cost alike: entry j is x_j 2^{e_j}, which is exact, with 2^{e_j} next to
+its weight, by default one over its spread. What is released is divided by the same power of two, exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import archive
+from shoal.audits.guard import ModelGuard, model_guard
+from shoal.card.answers import plain_exhibits
+from shoal.card.book_measures import book_accuracy
+from shoal.card.exhibits import Exhibits
+from shoal.card.facts import Accuracy
+from shoal.card.measures import accuracy_facts
+from shoal.designs.parts import part_of
+from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.clip import Clip
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.reader import Releaser
+from shoal.sources.tables.table_file import GROUP, LABEL, ROW, SOURCE_ROW
+from shoal.validation import FloatArray, IndexArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMAT, VERSION = "shoal class table", 1
+#: Suffix of a shard's file.
+SUFFIX = "table"
+#: What errors are counted in.
+UNIT = "units of the columns"
+
+
+@dataclass(frozen=True, repr=False)
+class ClassTable:
+    """Rows of labels in scaled units, and the laws that they are draws of; constants where every label has one row."""
+
+    labels: tuple[str, ...]
+    columns: tuple[str, ...]
+    exponents: NDArray[np.int64]  #: (k,)
+    values: FloatArray  #: (m, k) in scaled units
+    owner: IndexArray  #: (m,) position of each row's label
+    source_row: NDArray[np.int64]  #: (m,) number of each row in the table it came from
+    covs: FloatArray | None = None  #: (n, k, k) in scaled units; None for constants
+    degrees: FloatArray | None = None  #: (n,) degrees of freedom of the covariances
+    clip: float | None = None  #: radius of the ellipsoids that rows are moved into, in deviations of their label's law
+
+    drawn = False
+    unit = UNIT
+    owner_columns = (SOURCE_ROW, LABEL)
+
+    def __repr__(self) -> str:
+        """Sizes only."""
+        return f"ClassTable({len(self.labels)} labels, {len(self.values)} rows, {len(self.columns)} entries)"
+
+    @property
+    def constant(self) -> bool:
+        return self.covs is None
+
+    @property
+    def query(self) -> str:
+        return "constant" if self.constant else "sample"
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        return tuple(self.labels[i] for i in self.owner.tolist())
+
+    @property
+    def times(self) -> int:
+        return int(np.bincount(self.owner, minlength=len(self.labels)).max())
+
+    @cached_property
+    def means(self) -> FloatArray:
+        """(n, k) mean row of each label."""
+        return label_means(self.values, self.owner, len(self.labels))
+
+    def take(self, labels: Sequence[str]) -> ClassTable:
+        place = {name: i for i, name in enumerate(self.labels)}
+        chosen = np.array([place[name] for name in labels], dtype=np.intp)
+        new = np.full(len(self.labels), -1, dtype=np.intp)
+        new[chosen] = np.arange(len(chosen))
+        rows = np.flatnonzero(new[self.owner] >= 0)
+        return replace(
+            self,
+            labels=tuple(labels),
+            values=self.values[rows],
+            owner=new[self.owner[rows]],
+            source_row=self.source_row[rows],
+            covs=None if self.covs is None else self.covs[chosen],
+            degrees=None if self.degrees is None else self.degrees[chosen],
+        )
+
+    def laws(self) -> GaussianClasses:
+        if self.covs is None:
+            return GaussianClasses.deterministic(self.means, self.labels)
+        return GaussianClasses(self.means, self.covs, self.labels)
+
+    def answers(self, normals: FloatArray | None = None) -> FloatArray:
+        """The rows, moved into the ellipsoids of their labels where they are clipped."""
+        return self.values if self.clip is None else Clip.of(self.laws(), self.clip).apply(self.values, self.owners)
+
+    def lasting(self) -> FloatArray:
+        return self.means
+
+    def readings(self) -> tuple[str, ...]:
+        """Of the row itself."""
+        return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
+
+    def questions(self, name: str) -> list[str]:
+        """A label's first row has the name of the release, the others a number beside it."""
+        seen = np.zeros(len(self.labels), dtype=np.int64)
+        found = []
+        for i in self.owner.tolist():
+            seen[i] += 1
+            found.append(name if seen[i] == 1 else f"{name} row {seen[i]}")
+        return found
+
+    def accuracy(self, mechanism: Releaser) -> Accuracy:
+        """In scaled units; columns have different meanings, so that their mean answer and total say nothing."""
+        if isinstance(mechanism, Codebook):
+            found = book_accuracy(mechanism, self.labels, UNIT)
+        else:
+            found = accuracy_facts(part_of(mechanism, self.labels))
+        return replace(found, unit=UNIT, answers=None, total_error=None)
+
+    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
+        observed = 1 if self.constant else self
+        return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
+
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
+        part = self.take(labels)
+        assert part.covs is not None
+        assert part.degrees is not None
+        return np.bincount(part.owner, minlength=len(labels)).astype(np.float64), part.degrees, part.covs
+
+    def off(self, released: FloatArray) -> tuple[int, float]:
+        return 0, 0.0
+
+    def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
+        """source_row, label, group, row and the entries in their own units."""
+        import polars as pl
+
+        own = np.ldexp(released[order], -self.exponents)
+        return pl.DataFrame(
+            {
+                SOURCE_ROW: self.source_row[order],
+                LABEL: pl.Series(self.labels, dtype=pl.String).gather(self.owner[order]),
+                GROUP: group,
+                ROW: row,
+                **{name: own[:, j] for j, name in enumerate(self.columns)},
+            }
+        )
+
+    def released(self, path: str | Path) -> FloatArray:
+        import polars as pl
+
+        order = pl.DataFrame({SOURCE_ROW: self.source_row})
+        table = pl.read_parquet(path)
+        found = order.join(table, on=SOURCE_ROW, how="left", maintain_order="left").select(self.columns)
+        return np.asarray(np.ldexp(found.to_numpy(), self.exponents))
+
+    def exhibits(self, mechanism: Mechanism, released: FloatArray) -> Exhibits:
+        """The first row of every label, in scaled units."""
+        first = np.unique(self.owner, return_index=True)[1]
+        shown = plain_exhibits(mechanism, released[first], "label")
+        what = "each one's answer" if self.constant else "the mean of each one's law"
+        which = "What was released" if self.constant else "The first row that was released"
+        return replace(
+            shown,
+            says=(
+                f"{which} about {len(shown.traces)} of {len(self.labels)} labels, beside {what}. Entries are the "
+                "columns of the table in their order, each in its unit: the power of two next to its spread, or to "
+                "one over its weight.",
+            ),
+        )
+
+    def priced(self) -> tuple[FloatArray, FloatArray] | None:
+        return None
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned file without pickle. It holds the rows: guard it like them."""
+        arrays: dict[str, Any] = {
+            "exponents": self.exponents,
+            "values": self.values,
+            "owner": self.owner.astype(np.int64),
+            "source_row": self.source_row,
+            **({} if self.covs is None else {"covs": self.covs}),
+            **({} if self.degrees is None else {"degrees": self.degrees}),
+        }
+        header: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+        header |= {"labels": list(self.labels), "columns": list(self.columns)}
+        if self.clip is not None:
+            header["clip"] = self.clip
+        Path(path).write_bytes(archive.packed(header, arrays))
+
+    @staticmethod
+    def load(path: str | Path) -> ClassTable:
+        """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
+        name = f"path: {Path(path).name}"
+        header, arrays = archive.unpacked(archive.content_of(path, FORMAT), FORMAT, VERSION, name, "fit again")
+        try:
+            return ClassTable(
+                tuple(header["labels"]),
+                tuple(header["columns"]),
+                arrays["exponents"],
+                arrays["values"],
+                arrays["owner"].astype(np.intp),
+                arrays["source_row"],
+                arrays.get("covs"),
+                arrays.get("degrees"),
+                header.get("clip"),
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{name} lacks a part of a class table") from error
+
+
+def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:
+    """(n, k) mean of each label's rows; of one row, that row exactly."""
+    counts = np.bincount(owner, minlength=n)
+    total = np.zeros((n, values.shape[1]))
+    np.add.at(total, owner, values)
+    return total / np.maximum(counts, 1)[:, None]
+
+
+def exponents_of(spread: FloatArray, weights: Mapping[int, float]) -> NDArray[np.int64]:
+    """(k,) the powers of two next to each entry's weight, by default one over its spread."""
+    wanted = 1.0 / np.where(spread > 0, spread, 1.0)
+    for entry, weight in weights.items():
+        wanted[entry] = weight
+    return np.rint(np.log2(wanted)).astype(np.int64)

@@ -1,0 +1,166 @@
+"""Crowds have m to 2m − 1 members, are no worse than any single move, and better than the usual heuristics."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.errors import InputError
+from shoal.laws import crowds as module
+from shoal.laws.crowds import crowds, means, spread
+
+
+def cloud(n: int, d: int = 4, seed: int = 0) -> np.ndarray:
+    """Lognormal levels with shapes: a few large points, as loads have them."""
+    rng = np.random.default_rng(seed)
+    return np.exp(0.8 * rng.standard_normal((n, 1)) + 0.3 * rng.standard_normal((n, d)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(st.integers(2, 9), st.integers(0, 60), st.integers(1, 4), st.integers(0, 5), st.sampled_from(["cloud", "same", "few"]))  # fmt: skip # noqa: E501
+def test_sizes(size: int, more: int, d: int, seed: int, kind: str) -> None:
+    n = size + more
+    points = cloud(n, d, seed)
+    if kind == "same":
+        points[:] = 3.0
+    elif kind == "few":  # duplicates and a constant column
+        points = np.round(points)
+        points[:, 0] = -1.0
+    found = crowds(points, size)
+    counts = np.bincount(found)
+    assert len(found) == n
+    assert size <= counts.min() <= counts.max() <= 2 * size - 1
+    assert np.array_equal(found, crowds(points, size))
+    first = [int(np.flatnonzero(found == c)[0]) for c in range(len(counts))]
+    assert first == sorted(first)
+
+
+def test_no_single_move_is_left() -> None:
+    """By brute force, from scratch: no reassignment and no exchange lowers the spread."""
+    size = 4
+    points = cloud(45, 3, 7)
+    found = crowds(points, size)
+    best = spread(points, found)
+    counts = np.bincount(found)
+    for i in range(len(points)):
+        for b in range(len(counts)):
+            if counts[found[i]] > size and counts[b] < 2 * size - 1:
+                moved = found.copy()
+                moved[i] = b
+                assert spread(points, moved) >= best * (1 - 1e-9)
+    for i, j in combinations(range(len(points)), 2):
+        moved = found.copy()
+        moved[[i, j]] = found[[j, i]]
+        assert spread(points, moved) >= best * (1 - 1e-9)
+
+
+def test_the_optimum_of_small_cases_is_found() -> None:
+    """All ways to make two crowds of 8 points, one after the other."""
+    for seed in range(8):
+        points = cloud(8, 2, seed)
+        ways = []
+        for k in (3, 4, 5):
+            for chosen in combinations(range(8), k):
+                way = np.zeros(8, dtype=np.int64)
+                way[list(chosen)] = 1
+                ways.append(spread(points, way))
+        assert spread(points, crowds(points, 3)) == pytest.approx(min(ways), rel=1e-12)
+
+
+def test_separate_blobs_of_uneven_size_are_found() -> None:
+    """Where the data have crowds of 5, 7 and 9 they are taken, though more crowds of 5 could be made of the points."""
+    member = np.repeat([0, 1, 2], [5, 7, 9])
+    rng = np.random.default_rng(0)
+    order = rng.permutation(21)
+    points = (100.0 * member[:, None] + rng.standard_normal((21, 3)))[order]
+    found = crowds(points, 5)
+    assert len({(a, b) for a, b in zip(found.tolist(), member[order].tolist(), strict=True)}) == 3
+
+
+def mdav(points: np.ndarray, size: int) -> np.ndarray:
+    """The farthest point from the mean with its nearest, then the farthest from it with its own; and again."""
+    member, left, number = np.full(len(points), -1), np.arange(len(points)), 0
+    while len(left) >= 2 * size:
+        center = points[left].mean(axis=0)
+        for _ in range(2 if len(left) >= 3 * size else 1):
+            seed = points[left[((points[left] - center) ** 2).sum(axis=1).argmax()]]
+            near = left[((points[left] - seed) ** 2).sum(axis=1).argsort(kind="stable")[:size]]
+            member[near], number = number, number + 1
+            left, center = np.setdiff1d(left, near), seed
+    member[left] = number
+    return member
+
+
+def test_better_than_mdav() -> None:
+    for n, seed in ((100, 0), (300, 1), (1000, 2)):
+        points = cloud(n, 12, seed)
+        assert spread(points, crowds(points, 10)) < 0.97 * spread(points, mdav(points, 10))
+
+
+def test_cells_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = cloud(400, 3, 1)
+    whole = spread(points, crowds(points, 5))
+    monkeypatch.setattr(module, "BLOCK", 100)
+    found = crowds(points, 5)
+    counts = np.bincount(found)
+    assert 5 <= counts.min() <= counts.max() <= 9
+    assert whole <= spread(points, found) < 1.3 * whole
+
+
+def test_boundaries_are_never_crossed() -> None:
+    points = cloud(60, 2, 3)
+    feeder = np.arange(60) % 3
+    found = crowds(points, 6, boundaries=feeder)
+    assert all(len(set(feeder[found == c])) == 1 for c in range(found.max() + 1))
+    with pytest.raises(InputError, match="only 2 within one of the boundaries; choose a smaller size or wider"):
+        crowds(points, 3, boundaries=["a"] * 58 + ["b"] * 2)
+    with pytest.raises(InputError, match="one value per row: expected 60, got 3"):
+        crowds(points, 3, boundaries=["a", "b", "c"])
+
+
+@pytest.mark.parametrize(("seed", "share"), [(0, 0.18), (1, 0.2), (3, 0.25), (5, 0.16)])
+def test_nobody_has_more_than_the_share(seed: int, share: float) -> None:
+    points = cloud(120, 4, seed)
+    totals = points.sum(axis=1)
+    size = 6
+    found = crowds(points, size, totals=totals, largest_share=share)
+    counts = np.bincount(found)
+    assert size <= counts.min() <= counts.max() <= 2 * size - 1
+    for c in range(len(counts)):
+        assert totals[found == c].max() <= share * totals[found == c].sum()
+    free = crowds(points, size)
+    assert any(totals[free == c].max() > share * totals[free == c].sum() for c in range(free.max() + 1))
+    assert spread(points, found) < 2 * spread(points, free)
+
+
+def test_a_share_that_cannot_be_had_is_refused_with_what_would_help() -> None:
+    totals = np.ones(40)
+    totals[[3, 17]] = 1000.0
+    with pytest.raises(InputError, match=r"largest_share: no grouping .* or leave out the 2 with the largest totals"):
+        crowds(totals[:, None], 5, totals=totals, largest_share=0.4)
+    with pytest.raises(InputError, match="largest_share must be at least 1/9"):
+        crowds(totals[:, None], 5, totals=totals, largest_share=0.1)
+    with pytest.raises(InputError, match="one total per row, none of them negative"):
+        crowds(totals[:, None], 5, totals=-totals, largest_share=0.5)
+    one = crowds(np.ones((7, 1)), 5, totals=np.ones(7), largest_share=0.2)
+    assert set(one.tolist()) == {0}
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="size: a crowd has at least 10 members, and there are only 9"):
+        crowds(np.zeros((9, 2)), 10)
+    with pytest.raises(InputError, match="size must be at least 2"):
+        crowds(np.zeros((9, 2)), 1)
+    with pytest.raises(InputError, match="points must be finite"):
+        crowds([[np.nan], [1.0]], 2)
+
+
+def test_means_and_spread() -> None:
+    points = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 5.0]])
+    crowd = np.array([0, 0, 1])
+    assert means(points, crowd).tolist() == [[1.0, 1.0], [5.0, 5.0]]
+    assert spread(points, crowd) == 2.0

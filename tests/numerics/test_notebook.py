@@ -1,0 +1,124 @@
+"""What a notebook shows of a result: figures on the safe side, names escaped, no readings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal.numerics.notebook import SHOWN, table
+
+NASTY = "<b>ada</b>"
+
+
+@pytest.fixture(scope="module")
+def mechanism() -> shoal.Mechanism:
+    classes = shoal.GaussianClasses.deterministic([[0.0], [1.0], [2.5]], labels=[NASTY, "ben", "cleo"])
+    return shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), method="white", epsilon=1.0, rho=2.0)
+
+
+@pytest.fixture(autouse=True)
+def figures() -> Iterator[None]:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    yield
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+def test_tables_escape_and_count_what_they_leave_out() -> None:
+    html = table("a < b", ("x",), [[NASTY]] + [[i] for i in range(SHOWN + 4)])
+    assert NASTY not in html
+    assert "&lt;b&gt;ada&lt;/b&gt;" in html
+    assert "… and 5 more" in html
+    assert html.count("<tr>") == SHOWN + 1
+
+
+def test_curve(mechanism: shoal.Mechanism) -> None:
+    curve = mechanism.curve([0.5, 1.0, 2.0])
+    html = curve._repr_html_()
+    shown = [float(x) for x in re.findall(r"<td[^>]*>([\d.e-]+)</td>", html)]
+    assert shown[0::2] == [0.5, 1.0, 2.0]
+    assert (np.array(shown[1::2]) >= curve.delta_upper).all()
+    assert NASTY not in html
+    assert "δ, at most" in mechanism.curve(1.0)._repr_html_()
+    axes = curve.plot(label="white")
+    (line,) = axes.get_lines()
+    assert line.get_ydata() == pytest.approx(curve.delta_upper)
+    assert curve.plot(axes) is axes
+    assert len(axes.get_lines()) == 2
+
+
+def test_mechanism(mechanism: shoal.Mechanism) -> None:
+    html = mechanism._repr_html_()
+    assert "Mechanism (white)" in html
+    assert NASTY not in html
+    assert f"{mechanism.certificate}".split(" (")[0] in html
+    lines = mechanism.plot([0.5, 1.0]).get_lines()
+    assert lines[0].get_ydata() == pytest.approx(mechanism.released_curve([0.5, 1.0]).delta_upper)
+    assert lines[1].get_ydata() == pytest.approx([1.0, 1.0])
+    assert len(mechanism.plot().get_lines()) == 2
+
+
+def test_graph_and_frontier(mechanism: shoal.Mechanism) -> None:
+    graph = shoal.NeighborGraph.from_edges(["a", "b", "c", "d"], [("a", "b"), ("b", "c")])
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", graph._repr_html_())
+    assert dict(zip(cells[0::2], cells[1::2], strict=True)) == {
+        "labels": "4",
+        "edges": "2",
+        "connected groups": "2",
+        "largest and smallest group": "3, 1",
+        "labels without a neighbor": "1",
+    }
+    frontier = shoal.frontier(mechanism.classes, mechanism.graph, method=["white", "none"], rho=[0.5, 2.0])
+    html = frontier._repr_html_()
+    shown = [float(x) for x in re.findall(r"<td[^>]*>([\d.e-]+)</td>", html)]
+    assert shown[1] >= frontier.delta_upper["white"][0]
+    assert shown[4] >= frontier.delta_upper["white"][1]
+    assert [line.get_label() for line in frontier.plot().get_lines()] == ["white", "none"]
+
+
+def test_forecasts_show_sizes_and_draw_one_household() -> None:
+    readings = shoal.simulate_meters(3, 5, seed=2)
+    forecasts = shoal.forecast(readings, order=(1, 0), train_days=4, season="day", horizon=4)
+    html = forecasts._repr_html_()
+    assert "ARMA(1, 0)" in html
+    assert not any(f"{value:.4g}" in html for value in forecasts.log_mean.ravel())
+    assert forecasts.recent is not None
+    assert forecasts.recent.shape == (3, 96)
+    last = readings.filter(readings["household"] == "H0001")["kw"].to_numpy()[-96:]
+    assert forecasts.recent[1] == pytest.approx(last)
+    axes = forecasts.plot("H0001", released=forecasts.log_mean[1])
+    drawn = {line.get_label(): line.get_ydata() for line in axes.get_lines()}
+    assert drawn["past day"] == pytest.approx(last)
+    assert drawn["released"] == pytest.approx(forecasts.power[1])
+    with pytest.raises(shoal.InputError, match="household is not one"):
+        forecasts.plot("nobody")
+
+
+def test_audit_is_shown_as_its_text(mechanism: shoal.Mechanism) -> None:
+    found = shoal.audit(mechanism, n_samples=100, repeats=1)
+    html = found._repr_html_()
+    assert html.startswith("<pre>audit: ")
+    assert NASTY not in html
+
+
+def test_pandas_frames_give_what_polars_frames_give() -> None:
+    pandas = pytest.importorskip("pandas")
+    readings = shoal.simulate_meters(3, 5, seed=2)
+    options = {"order": (1, 0), "train_days": 4, "season": "day", "horizon": 4}
+    same, other = shoal.forecast(readings, **options), shoal.forecast(readings.to_pandas(), **options)
+    assert (same.log_mean == other.log_mean).all()
+    homes = pandas.DataFrame({"household": ["H0000", "H0001", "H0002"], "feeder": ["x", "y", "x"]})
+    with pytest.warns(UserWarning, match="no neighbor"):
+        graph = shoal.column_graph(other, homes, "feeder")
+    assert graph.has_edge("H0000", "H0002")
+    assert graph.n_edges == 1
+    mixed = pandas.DataFrame({"household": ["a", "secret"], "timestamp": [1, "secret"], "kw": [1.0, 2.0]})
+    with pytest.raises(shoal.InputError, match="a column mixes") as refused:
+        shoal.forecast(mixed)
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,129 @@
+"""Graphs from meters: clusters, nearest, close, and by a column of a household table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from shoal.errors import InputError
+from shoal.sources.meters.forecast import forecast
+from shoal.sources.meters.neighborhoods import (
+    LonelyWarning,
+    cluster_graph,
+    clusters,
+    column_graph,
+    crowd_graph,
+    day_habits,
+    distance_graph,
+    habits,
+    nearest_graph,
+)
+from shoal.sources.meters.simulate import simulate_meters
+
+
+@pytest.fixture(scope="module")
+def blobs() -> tuple[np.ndarray, list[str], np.ndarray]:
+    rng = np.random.default_rng(0)
+    member = np.repeat(np.arange(3), 5)
+    return 10 * member[:, None] + rng.standard_normal((15, 4)), [f"h{i}" for i in range(15)], member
+
+
+def test_clusters_are_complete_and_apart(blobs: tuple[np.ndarray, list[str], np.ndarray]) -> None:
+    points, labels, member = blobs
+    graph = cluster_graph(points, 3, labels=labels)
+    assert graph.n_edges == 3 * 10
+    assert (member[graph.edges[:, 0]] == member[graph.edges[:, 1]]).all()
+    assert np.array_equal(graph.edges, cluster_graph(points, 3, labels=labels).edges)
+    assert len(np.unique(clusters(points, 3))) == 3
+
+
+def test_nearest_and_close(blobs: tuple[np.ndarray, list[str], np.ndarray]) -> None:
+    points, labels, member = blobs
+    near = nearest_graph(points, 2, labels=labels)
+    assert (member[near.edges[:, 0]] == member[near.edges[:, 1]]).all()
+    apart = np.sqrt(((points[:, None] - points[None]) ** 2).mean(axis=2))
+    close = distance_graph(points, 6.0, labels=labels)
+    expected = np.argwhere(np.triu(apart <= 6.0, 1))
+    assert np.array_equal(close.edges, expected)
+
+
+def test_lonely_households_are_named_in_a_warning(blobs: tuple[np.ndarray, list[str], np.ndarray]) -> None:
+    points, labels, _ = blobs
+    with pytest.warns(LonelyWarning, match="1 household"):
+        cluster_graph(np.vstack([points, [[100.0] * 4]]), 4, labels=[*labels, "far"])
+
+
+def test_by_column(tmp_path: Path) -> None:
+    table = pl.DataFrame({"household": ["c", "a", "b", "d", "x"], "feeder": ["1", "1", "2", None, "2"]})
+    with pytest.warns(LonelyWarning):
+        graph = column_graph(["a", "b", "c", "d"], table, "feeder")
+    assert graph.edges.tolist() == [[0, 2]]
+    table.write_csv(tmp_path / "homes.csv")
+    with pytest.warns(LonelyWarning):
+        assert column_graph(["a", "b", "c", "d"], tmp_path / "homes.csv", "feeder").edges.tolist() == [[0, 2]]
+    with pytest.raises(InputError, match=r"lacks the column\(s\) \['postcode'\]; found"):
+        column_graph(["a"], table, "postcode")
+    with pytest.raises(InputError, match="no row for 1 of those") as caught:
+        column_graph(["a", "nobody's"], table, "feeder")
+    assert "nobody's" not in str(caught.value)
+    with pytest.raises(InputError, match="occurs twice"):
+        column_graph(["a"], pl.concat([table, table]), "feeder")
+    with pytest.raises(InputError, match=r"gone\.csv"):
+        column_graph(["a"], tmp_path / "gone.csv", "feeder")
+
+
+def test_from_forecasts() -> None:
+    fc = forecast(simulate_meters(8, 15, seed=2), order=(1, 0), season="day", horizon=4)
+    by_profile = cluster_graph(fc, 2)
+    assert by_profile.labels == fc.households
+    expected = cluster_graph(fc.log_mean, 2, labels=fc.households)
+    assert np.array_equal(cluster_graph(fc, 2, by="forecast").edges, expected.edges)
+    assert nearest_graph(fc, 3).n_labels == 8
+    with pytest.raises(InputError, match="by must be one of"):
+        cluster_graph(fc, by="name")
+    with pytest.raises(InputError, match="n_clusters must not exceed"):
+        cluster_graph(fc, 9)
+
+
+def test_crowds_of_forecasts_and_of_answers() -> None:
+    forecasts = forecast(simulate_meters(23, 8, 60, seed=3), order=(1, 1), train_days=7, horizon=3, season="day")
+    by = {way: crowd_graph(forecasts, 5, by=way) for way in ("forecast", "profile")}
+    for graph in (*by.values(), crowd_graph(forecasts, 5, by=forecasts.season.profile)):
+        sizes = [len(group) for group in graph.groups]
+        assert 5 <= min(sizes) <= max(sizes) <= 9
+        assert sum(n * (n - 1) // 2 for n in sizes) == graph.n_edges
+        assert sorted(name for group in graph.groups for name in group) == sorted(forecasts.households)
+    same = crowd_graph(forecasts.power, 5, labels=forecasts.households)
+    assert same.groups == by["forecast"].groups
+    features = habits(forecasts)
+    assert features.shape == (23, 24 + 3)
+    assert np.isfinite(features).all()
+    with pytest.raises(InputError, match="by must have one row per label: expected 23, got 4"):
+        crowd_graph(forecasts, 5, by=np.zeros((4, 2)))
+    with pytest.raises(InputError, match='by="profile" needs forecasts'):
+        crowd_graph(forecasts.power, 5, by="profile")
+    with pytest.raises(InputError, match="only 23; choose a smaller size"):
+        crowd_graph(forecasts, 24)
+    with pytest.raises(InputError, match="answers must be finite"):
+        crowd_graph([[1.0], [np.nan]], 2)
+
+
+def test_crowds_by_habit_stand_for_gaps() -> None:
+    """Times without a reading take the household's mean; the times ahead count as much as the day."""
+    values = np.array([[1.0, 2.0, 3.0, 4.0, np.nan, np.nan]])
+    found = day_habits(values, np.array([0, 1, 0, 1, 2, 2]), np.array([1]))
+    np.testing.assert_allclose(found, [[2.0 / 3**0.5, 3.0 / 3**0.5, 2.5 / 3**0.5, 3.0]])
+
+
+def test_the_15_15_rule() -> None:
+    rng = np.random.default_rng(2)
+    answers = np.exp(0.9 * rng.standard_normal((90, 1)) + 0.2 * rng.standard_normal((90, 4)))
+    graph = crowd_graph(answers, 15, largest_share=0.15)
+    totals = dict(zip(graph.labels, answers.sum(axis=1), strict=True))
+    for group in graph.groups:
+        inside = np.array([totals[name] for name in group])
+        assert len(inside) >= 15
+        assert inside.max() <= 0.15 * inside.sum()

@@ -1,0 +1,151 @@
+"""LabelHider: scikit-learn's own checks, what it promises, what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import shoal
+from shoal.sources.tables import hider as room
+
+NO_LABELS = "it calls transform without labels, and what is done to a row depends on its label"
+EXPECTED = dict.fromkeys(
+    (
+        "check_estimators_dtypes",
+        "check_dtype_object",
+        "check_f_contiguous_array_estimator",
+        "check_transformer_data_not_an_array",
+        "check_transformer_general",
+        "check_transformer_preserve_dtypes",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_dict_unchanged",
+        "check_fit_idempotent",
+    ),
+    NO_LABELS,
+) | {
+    "check_estimators_pickle": "a pickle holds the settings, not what was fitted",
+    "check_estimators_nan_inf": "it fits three columns on fewer rows than labels and columns",
+}
+
+
+def _table(per_label: int = 60, k: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.repeat(["a", "b", "c"], per_label)
+    return rng.normal(size=(len(y), k)) + np.repeat([0.0, 1.0, 2.0], per_label)[:, None], y
+
+
+@pytest.fixture(scope="module")
+def fitted() -> shoal.LabelHider:
+    return shoal.LabelHider(epsilon=1.0, delta=1e-5).fit(*_table())
+
+
+def test_scikit_learn_finds_nothing_else(monkeypatch):
+    monkeypatch.setattr(room, "GUARD_WORK", 0)
+    monkeypatch.setattr(room, "calibrate", partial(room.calibrate, prove=False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # So weak a guarantee that rows stay as they are: these checks are not about the noise.
+        found = check_estimator(
+            shoal.LabelHider(epsilon=1e4, delta=0.5, seed=0), expected_failed_checks=EXPECTED, on_skip=None
+        )
+    assert {one["check_name"] for one in found if one["status"] == "xfail"} == set(EXPECTED)
+
+
+def test_it_promises_what_was_asked_for(fitted):
+    X, y = _table()
+    released = fitted.transform(X, y)
+    assert released.shape == X.shape
+    assert not isinstance(released, shoal.NotPrivate)
+    assert fitted.mechanism_.scope == "table"
+    assert fitted.mechanism_.certificate.delta_upper <= 1e-5
+    assert fitted.guard_.rests_on_model
+    assert fitted.loss_.verdict == "consistent"
+    assert fitted.checks_.holds
+    assert not np.array_equal(released, fitted.transform(X, y)) or not fitted.mechanism_.noise_cov.any()
+
+
+def test_settings_are_cloned_and_pickled_and_nothing_else(fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.get_params() == fitted.get_params() == clone(fitted).get_params()
+    assert not [name for name in vars(again) if name.endswith("_")]
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        again.transform(*_table())
+
+
+def test_seeded_output_is_repeatable_and_marked():
+    X, y = _table()
+    hider = shoal.LabelHider(delta=1e-5, seed=3).fit(X, y)
+    one, two = hider.transform(X, y), hider.transform(X, y)
+    assert isinstance(one, shoal.NotPrivate)
+    np.testing.assert_array_equal(one, two)
+
+
+def test_it_works_in_a_pipeline_and_takes_routed_labels():
+    X, y = _table(k=4)
+    with sklearn.config_context(enable_metadata_routing=True):
+        hider = shoal.LabelHider(delta=1e-5, seed=0).set_transform_request(labels=True)
+        pipe = make_pipeline(StandardScaler(), PCA(2), hider)
+        released = pipe.fit_transform(X, y)
+        routed = pipe.transform(X, labels=y)
+    np.testing.assert_array_equal(np.asarray(released), np.asarray(routed))
+    assert list(pipe.get_feature_names_out()) == ["pca0", "pca1"]
+
+
+def test_one_row_per_label_is_a_constant_and_crowds_are_kept():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(9, 3)), [f"m{i}" for i in range(9)]
+    hider = shoal.LabelHider(delta=1e-5, crowd=3).fit(X, y)
+    assert hider.guard_ is None
+    assert min(map(len, hider.mechanism_.graph.groups)) >= 3
+    released = hider.transform(X, y)
+    for group in hider.mechanism_.graph.groups:
+        rows = released[[y.index(label) for label in group]]
+        np.testing.assert_allclose(rows, np.broadcast_to(rows[0], rows.shape), atol=2e-3)
+    with pytest.raises(shoal.InputError, match="cannot come from the law"):
+        hider.transform(X + 1, y)
+
+
+def test_clipped_rows_have_a_figure_without_assumptions():
+    X, y = _table()
+    hider = shoal.LabelHider(epsilon=4.0, delta=1e-5, clip=3.0, method="white", seed=0).fit(X, y)
+    far = X.copy()
+    far[0] = 1e9
+    assert np.abs(hider.transform(far, y)[0]).max() < 1e3
+    assert hider.assumption_free_.delta_upper > hider.mechanism_.certificate.delta_upper
+    assert hider.assumption_free_.delta_upper < 1
+
+
+def test_laws_that_do_not_hold_are_said_first():
+    rng = np.random.default_rng(2)
+    y = np.repeat(["a", "b"], 200)
+    with pytest.warns(shoal.LawWarning, match="do not follow a Gaussian law"):
+        shoal.LabelHider(delta=1e-5).fit(rng.standard_t(2, size=(400, 2)), y)
+
+
+def test_refusals(fitted):
+    X, y = _table()
+    with pytest.raises(shoal.InputError, match="1 of 180 rows are of labels that were not fitted"):
+        fitted.transform(X, ["other", *y[1:]])
+    with pytest.raises(shoal.InputError, match="requires y to be passed"):
+        fitted.transform(X)
+    with pytest.raises(shoal.InputError, match="not both"):
+        fitted.transform(X, y, labels=y)
+    with pytest.raises(shoal.InputError, match="at least two labels"):
+        shoal.LabelHider().fit(X, ["a"] * len(X))
+    with pytest.raises(shoal.InputError, match="one label for each of the 180 rows"):
+        fitted.transform(X, y[:-1])
+    with pytest.raises(shoal.InputError, match="epsilon must not be negative"):
+        shoal.LabelHider(epsilon=-1).fit(X, y)
+    with pytest.raises(ValueError, match="contains NaN"):
+        fitted.transform(np.where(np.eye(*X.shape) > 0, np.nan, X), y)
