@@ -43,6 +43,9 @@ def crowd_graph(
 ) -> NeighborGraph:
     """Complete inside crowds of ``size`` to 2·size − 1 alike labels, with little total spread (``crowds``).
 
+    Crowds are a function of the multiset of rows: neither the order of the labels nor their names has a say, so that
+    exchanging two labels of a crowd changes nothing but their names.
+
     Crowds by forecast have the least error and hold for **one** release: on another day they differ, and whoever is in
     two of them hides only among those that they share. Crowds by profile come from the training history and are made
     to be kept.
@@ -82,8 +85,10 @@ def crowd_graph(
         if len(points) != len(answers):
             raise InputError(f"by must have one row per label: expected {len(answers)}, got {len(points)}")
     totals = answers.sum(axis=1) if largest_share is not None else None
-    found = crowds(points, size, totals=totals, largest_share=largest_share, boundaries=boundaries)
-    return NeighborGraph.within_groups(names, found.tolist())
+    members = crowds(
+        points, size, totals=totals, largest_share=largest_share, boundaries=boundaries, beside=answers
+    )
+    return NeighborGraph.within_groups(names, members.tolist())
 
 
 def habits(forecasts: Forecasts) -> FloatArray:
