@@ -199,7 +199,7 @@ class Forecasts:
         reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
         return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
 
-    def facts(self, graph: NeighborGraph) -> FitFacts:
+    def facts(self, graph: NeighborGraph | None) -> FitFacts:
         """What a release card says about these forecasts and who hides among whom."""
         from shoal.sources.meters.traces import facts_of
 
