@@ -115,7 +115,7 @@ class _Context(SpawnContext):
         super().__init__()
         self.started: list[_Worker] = []
 
-    def Process(self, *args: Any, **settings: Any) -> _Worker:  # type: ignore[override]  # noqa: N802 - the library's
+    def Process(self, *args: Any, **settings: Any) -> _Worker:  # type: ignore[override]
         self.started.append(_Worker(*args, **settings))
         return self.started[-1]
 
