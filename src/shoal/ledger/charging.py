@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError, LedgerError
-from shoal.ledger import journal
+from shoal.ledger import crowds, journal
 from shoal.ledger.books import Books, limits_on
 from shoal.ledger.bounds import MechanismBound, mechanism_bound
 from shoal.ledger.budgets import Budgets
@@ -124,6 +124,7 @@ def charged(
     fresh = [q for q in asked if (q.label, q.query_id) not in on_record]
     refuse_seen(transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
     if fresh:
+        crowds.refuse_apart(transaction, mechanism.graph, list(dict.fromkeys(q.label for q in fresh)))
         books.registry.admit(transaction, writer, mechanism)
         if bound is not None:
             books.registry.keep(transaction, bound)

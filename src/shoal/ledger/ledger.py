@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from shoal import validation
 from shoal.errors import InputError, LedgerError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
+from shoal.ledger import crowds as lasting
 from shoal.ledger import journal, schema
 from shoal.ledger.accounts import Cost, Spent
 from shoal.ledger.books import APART, NO_BUDGET, Books, limits_on
@@ -33,6 +34,7 @@ from shoal.ledger.budgets import Budget, Budgets, Limit, as_entry
 from shoal.ledger.chain import Entry, Head
 from shoal.ledger.charging import OTHER_QUESTION, bound_for, charged, refuse_seen, released_values, was_shown
 from shoal.ledger.composition import Composed
+from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.ledger.declared import as_mechanism, declaration
 from shoal.ledger.journal import Journal
 from shoal.ledger.overview import Overview, overviewed
@@ -44,6 +46,9 @@ from shoal.ledger.verification import Verification, verified
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.reader import Releaser
 from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Ledger:
@@ -570,6 +575,80 @@ class Ledger:
             elif transaction.one("SELECT 1 FROM members WHERE label = :label", label=content["label"]) is None:
                 raise InputError("label is not known to this ledger yet: register() a mechanism that has it first")
             writer.append("declared", content)
+
+    # ------------------------------------------------------------------ crowds that last
+
+    def crowds(self, labels: Sequence[Any] | None = None) -> LastingCrowds:
+        """The crowds on record of some labels, each with all its members; or all crowds.
+
+        Returns:
+            Two frames, members and crowds, and the digest that :meth:`record_crowds` wants back.
+        """
+        with self._storage.reading() as transaction:
+            return lasting.read(transaction, labels)
+
+    def draw_crowd_numbers(self, n: int) -> list[int]:
+        """``n`` public numbers for new crowds, from the cryptographic source; none was drawn in this ledger before."""
+        with self._storage.writing() as transaction:
+            return lasting.draw_numbers(transaction, validation.count(n=n))
+
+    def record_crowds(
+        self,
+        name: str,
+        *,
+        book_digest: str,
+        members: pl.DataFrame,
+        crowds: pl.DataFrame,
+        table_digest: str,
+        facts: Mapping[str, Any],
+    ) -> Entry:
+        """Record a release of one row per crowd, which charges nothing; decided and recorded in one transaction.
+
+        The same release under the same name is on record already: its entry is returned and nothing changes.
+
+        Args:
+            name: names the release.
+            book_digest: the ``digest`` of what :meth:`crowds` gave: crowds that were changed since are refused.
+            members: the rows of members that change, with the columns of :attr:`LastingCrowds.members`.
+            crowds: the rows of crowds that change, with the columns of :attr:`LastingCrowds.crowds`.
+            table_digest: SHA-256 of the public table's bytes.
+            facts: a small mapping for people who read the record: homes, crowds, period, folder.
+
+        Raises:
+            LedgerError: with the reason ``"stale"``, the crowds were changed since they were read.
+            InputError: a rule for lasting crowds is broken (:mod:`shoal.ledger.crowds`). Nothing was recorded.
+
+        >>> import tempfile
+        >>> import numpy as np, polars as pl
+        >>> import shoal
+        >>> values = np.zeros(24).tobytes()
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     (number,) = ledger.draw_crowd_numbers(1)
+        ...     members = pl.DataFrame(
+        ...         {"label": ["a", "b"], "crowd": number, "stored": [values] * 2, "last": ["1", "2"], "block": None},
+        ...         schema_overrides={"block": pl.Int64},
+        ...     )
+        ...     crowd = {"crowd": number, "setting": '{"m": 2}', "period": "2025-01-01T18:00", "row": values}
+        ...     crowds = pl.DataFrame([crowd | {"homes": 2, "retired": False}])
+        ...     entry = ledger.record_crowds(
+        ...         "january", book_digest=ledger.crowds().digest, members=members, crowds=crowds,
+        ...         table_digest="0" * 64, facts={"homes": 2})
+        ...     ledger.crowds(["a"]).members["label"].to_list(), bool(ledger.verify())
+        (['a', 'b'], True)
+        """
+        release = CrowdsRelease.of(name, members, crowds, table_digest, facts)
+        with self._storage.writing() as transaction:
+            around = self._books.tallies(transaction).neighbors
+
+            def neighbors(labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+                return {label: around(label) for label in labels}
+
+            return lasting.record(transaction, release, book_digest, neighbors)
+
+    def recorded_crowds(self, name: str) -> Entry | None:
+        """The entry of the release of crowds under a name, or None."""
+        with self._storage.reading() as transaction:
+            return lasting.recorded(transaction, name)
 
     # ------------------------------------------------------------------ the record
 

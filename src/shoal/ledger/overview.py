@@ -34,6 +34,7 @@ class Overview:
     without_budget: int
     largest_share: float
     worst: tuple[Account, ...]
+    crowd_releases: int = 0
 
     def __str__(self) -> str:
         lines = [
@@ -41,6 +42,8 @@ class Overview:
             f"{self.mechanisms} mechanism(s)",
             f"at most {round_up(self.largest_share):.4g} of any budget is spent",
         ]
+        if self.crowd_releases:
+            lines.append(f"{self.crowd_releases} release(s) of lasting crowds, which charge nothing")
         if self.without_budget:
             lines.append(f"{self.without_budget} label(s) have no budget")
         return "\n".join([*lines, *(f"  {account}" for account in self.worst)])
@@ -92,6 +95,7 @@ def overviewed(books: Books, transaction: Transaction, exact: int) -> Overview:
         without_budget=without,
         largest_share=max([rest, *(_share(account.spent, limit) for account, limit in worst)]),
         worst=tuple(account for account, _ in worst),
+        crowd_releases=int(transaction.value("SELECT COUNT(*) FROM entries WHERE kind = 'crowds'") or 0),
     )
 
 

@@ -24,10 +24,44 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, MetaData, Table, Text
+
 from shoal.errors import LedgerError
 
 if TYPE_CHECKING:
     from shoal.ledger.storage import Transaction
+
+
+METADATA = MetaData()
+
+#: Crowds that last, beside the chain: their digest is in the entry of the release that changed them.
+CROWD_MEMBERS = Table(
+    "crowd_members",
+    METADATA,
+    Column("label", Text, primary_key=True),
+    Column("crowd", BigInteger, nullable=False, index=True),
+    Column("stored", LargeBinary, nullable=False),
+    Column("last", Text, nullable=False),
+    Column("block", BigInteger, index=True),
+)
+CROWDS = Table(
+    "crowds",
+    METADATA,
+    Column("crowd", BigInteger, primary_key=True, autoincrement=False),
+    Column("setting", Text, nullable=False),
+    Column("period", Text, nullable=False),
+    Column("row", LargeBinary, nullable=False),
+    Column("homes", Integer, nullable=False),
+    Column("retired", Boolean, nullable=False),
+    Column("digest", Text, nullable=False),
+)
+#: Numbers that were drawn for crowds, used or not.
+CROWD_NUMBERS = Table("crowd_numbers", METADATA, Column("crowd", BigInteger, primary_key=True, autoincrement=False))
+
+
+def _crowds(transaction: Transaction) -> None:
+    """Version 8: crowds that last."""
+    transaction.create(METADATA)
 
 
 def _tables(transaction: Transaction) -> None:
@@ -174,6 +208,7 @@ MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _growth,
     _batches,
     _service,
+    _crowds,
 )
 #: What accounts are kept for, as the chain says it.
 ACCOUNTS = "pairs"

@@ -17,9 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from sqlalchemy import text
+from sqlalchemy.dialects import postgresql, sqlite
+
 from shoal.errors import InputError, LedgerError
 
 if TYPE_CHECKING:
+    from sqlalchemy import Executable, MetaData, Table
     from sqlalchemy.engine import URL, Connection, Engine
 
 #: Key of the advisory lock that serializes migrations on PostgreSQL ("shoal" in ASCII).
@@ -59,26 +63,35 @@ class Transaction:
         #: The entry that would be, or was, the first of this transaction; known once somebody asked.
         self.first: int | None = None
 
-    def rows(self, statement: str, **parameters: Any) -> Sequence[Any]:
-        from sqlalchemy import text
+    def rows(self, statement: str | Executable, **parameters: Any) -> Sequence[Any]:
+        """All rows of a query."""
+        return self._connection.execute(_executable(statement), parameters).fetchall()
 
-        return self._connection.execute(text(statement), parameters).fetchall()
-
-    def one(self, statement: str, **parameters: Any) -> Any:
+    def one(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first row, or None."""
-        from sqlalchemy import text
+        return self._connection.execute(_executable(statement), parameters).first()
 
-        return self._connection.execute(text(statement), parameters).first()
-
-    def value(self, statement: str, **parameters: Any) -> Any:
+    def value(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first column of the first row, or None."""
         row = self.one(statement, **parameters)
         return None if row is None else row[0]
 
-    def run(self, statement: str, **parameters: Any) -> None:
-        from sqlalchemy import text
+    def run(self, statement: str | Executable, **parameters: Any) -> None:
+        """Execute a statement that returns no rows."""
+        self._connection.execute(_executable(statement), parameters)
 
-        self._connection.execute(text(statement), parameters)
+    def upsert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows to a table, or replace those with the same primary key."""
+        if not rows:
+            return
+        insert = postgresql.insert(table) if self.postgres else sqlite.insert(table)
+        keys = [column.name for column in table.primary_key]
+        rest = {name: insert.excluded[name] for name in rows[0] if name not in keys}
+        self._connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=rest), list(rows))
+
+    def create(self, metadata: MetaData) -> None:
+        """Create the tables that are missing."""
+        metadata.create_all(self._connection)
 
     def run_many(self, statement: str, parameters: Sequence[Mapping[str, Any]]) -> None:
         """One statement for many rows, handed to the driver as it is: a row costs no more than the driver takes."""
@@ -103,6 +116,10 @@ class Transaction:
         if self.postgres:
             return f"SELECT value->>0, value->>1 FROM json_array_elements(CAST(:{name} AS json))"
         return f"SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:{name})"
+
+
+def _executable(statement: str | Executable) -> Executable:
+    return text(statement) if isinstance(statement, str) else statement
 
 
 class Storage:

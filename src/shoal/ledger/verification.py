@@ -26,7 +26,7 @@ from typing import Any
 
 from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
-from shoal.ledger import journal
+from shoal.ledger import crowds, journal
 from shoal.ledger.accounts import account, one_graph, stars
 from shoal.ledger.bounds import HEADROOM, POINTS, MechanismBound, bound_at, pair_bound
 from shoal.ledger.budgets import Budgets, Limit
@@ -111,6 +111,8 @@ class _Replay:
     #: Equal charges as one object, and what is known of pairs of them: both only save work.
     one: dict[Charges, Charges] = field(default_factory=lambda: {NOTHING: NOTHING})
     uppers: dict[tuple[Any, ...], float] = field(default_factory=dict)
+    #: The digest of the crowds that last.
+    crowds: str = crowds.NOBODY
     #: The last batch and its last entry so far; the first entry with a batch.
     batched: tuple[int, int] | None = None
     modes: float = math.inf
@@ -268,6 +270,10 @@ def _replayed(transaction: Transaction, composer: Composer, replay: _Replay, ent
             if given in replay.receipts:
                 raise _Broken(entry.seq, "its question had been given to the analyst before")
             replay.receipts.add(given)
+    elif entry.kind == crowds.KIND:
+        if content["before"] != replay.crowds:
+            raise _Broken(entry.seq, "the crowds before it are not those that the release before it left")
+        replay.crowds = content["crowds"]
     elif entry.kind == "renewed":
         _renewed(replay, entry)
     else:
@@ -471,6 +477,8 @@ def _ended(transaction: Transaction, last: Head, seal: Head | None) -> None:
 
 def _derived(transaction: Transaction, replay: _Replay) -> None:
     """Tables that are not in the chain must say what the chain says."""
+    if crowds.altered(transaction, replay.crowds):
+        raise _Broken(None, "the tables of lasting crowds are not those whose digest is recorded")
     stored = {str(row[0]) for row in transaction.rows("SELECT digest FROM mechanisms")}
     if stored != set(replay.mechanisms):
         raise _Broken(None, "the table of mechanisms holds one that was never recorded")
