@@ -112,6 +112,8 @@ class FitFacts(Record):
     joined: int = 0  #: given a place in a group
     merged_groups: int = 0  #: that became part of another, for good
     crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
+    fewest_rows: int = 1  #: of a label, in a table
+    most_rows: int = 1
     standing: bool = False  #: groups are kept for releases to come
     unit: str = ""  #: what the data came in
     unit_reason: str = ""  #: how that is known
@@ -133,8 +135,8 @@ class FitFacts(Record):
                 "later_known", "shards", "carried", "silent", "newcomers", "joined",
                 "merged_groups",
             ),
-            **_of_all(min, parts, "smallest_group"),
-            **_of_all(max, parts, "largest_group"),
+            **_of_all(min, parts, "smallest_group", "fewest_rows"),
+            **_of_all(max, parts, "largest_group", "most_rows"),
             **_of_all(math.fsum, parts, "later_absolute"),
             **_of_all(_joined, parts, "failed"),
             reasons=tuple(most_common(tallied(part.reasons for part in parts)))[:LISTED],
@@ -352,6 +354,11 @@ class ReleaseFacts(Record):
     later_known: int = 0
     later_absolute: float = 0.0  #: sum of |released − what came later|, in the unit of errors
     ledger_intact: bool | None = None  #: None: not looked at
+    crowds: int = 0  #: with a row, where rows are means of crowds
+    repeated: int = 0  #: of them: the row of the release before, for lack of news
+    recorded_before: int = 0  #: of them: on record for this period before
+    period: str = ""  #: what it is about
+    accuracy: Accuracy | None = None  #: errors of means beside their members' own values
     shards: int = 1
     failed: tuple[Lost, ...] = ()
 
