@@ -28,9 +28,15 @@ def synthetic(out: Out = Path("shoal-synthetic"), quick: Quick = False, seed: Se
     """
     return _shown(shoal.reproduce_synthetic(_free(out), seed=seed, quick=quick, progress=_progress), out)
 
+#: Settings by which a meter file is understood.
+READING = (
+    "unit", "meter", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
+    "value_column",
+)  # fmt: skip
+
 
 @command
-@options.of_sections("meters", but=("household", "accept_large"))
+@options.of_sections(also=READING)
 def meters(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Meter file; simulated homes without.")] = None,
     out: Out = Path("shoal-meters"),

@@ -73,7 +73,9 @@ def make_blocks(context: Context) -> list[Part]:
         size = max(min(size, ENTRIES * len(members) // max(entries, 1)), 2 * config.crowd)
     blocks = []
     for number, part in enumerate(_cut(members, size)):
-        path = Path(out_path(context.home, BLOCKS, SUFFIX if table else "zip", {**settings, "number": number}, listing.parts))
+        path = Path(
+            out_path(context.home, BLOCKS, SUFFIX if table else "zip", {**settings, "number": number}, listing.parts)
+        )
         blocks.append(finished(path) or _written(path, part, shards, listing.parts))
     return blocks
 

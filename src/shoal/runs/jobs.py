@@ -108,7 +108,7 @@ def run_jobs(
 
 @dataclass(frozen=True)
 class Listing:
-    """The shards that a stage made, what each was made of, what failed, and among how many buckets labels are spread."""
+    """The shards that a stage made, what each was made of, what failed, and the number of buckets of names."""
 
     parts: tuple[Part, ...]
     inputs: tuple[Part, ...] = ()  #: of each part, in order

@@ -1,6 +1,6 @@
 """The fourth stage: attacks on groups, each through the mechanism that released it.
 
-A run with at most ``audit_groups`` groups has all of them attacked; a larger one the group that holds the worst edge of
+A run with at most :data:`CROWDS` crowds has all of them attacked; a larger one the group that holds the worst edge of
 all, and others drawn at random. The work does not grow with the run.
 """
 
@@ -31,9 +31,11 @@ from shoal.runs.stages.design_stage import hardest
 from shoal.runs.store import Part
 from shoal.workers.ticks import tick
 
-SETTINGS = ("query", "audit_samples", "confidence", "audit_groups", "seed")
+SETTINGS = ("query", "audit_samples", "seed")
 DOING = "attacking released answers"
 AUDIT = "audit.json"
+#: Crowds attacked at most, and the probability that nothing the audit says is false.
+CROWDS, CONFIDENCE = 3, 0.999
 #: Releases of one answer in the attack on repeated ones: two show whether noise is used again.
 REPEATS = 2
 #: Plausible models that the guard draws for each group.
@@ -80,8 +82,8 @@ def stage(context: Context) -> Made:
     config = context.config
     listing = context.listing(DESIGN)
     total = sum(part.told(DesignFacts).groups for part in listing.parts)
-    chosen = sampled(listing, config.audit_groups, config.seed)
-    confidence = 1.0 - (1.0 - config.confidence) / len(chosen)
+    chosen = sampled(listing, CROWDS, config.seed)
+    confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
     forecasts = {part.key: made_of for part, made_of in listing.pairs}
     works = [
         partial(do, part.path, forecasts[part.key].path, component, config, confidence) for part, component in chosen
@@ -94,7 +96,7 @@ def stage(context: Context) -> Made:
         if len(parts) == total
         else f"the group hardest to hide in and {len(parts) - 1} others drawn at random (seed {config.seed})"
     )
-    facts = replace(AuditFacts.merged(parts), confidence=config.confidence, of_groups=total, rule=rule)
+    facts = replace(AuditFacts.merged(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
     content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
     context.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
     return Made((AUDIT,), facts)

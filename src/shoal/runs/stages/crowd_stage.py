@@ -42,7 +42,7 @@ from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.stages.fit_stage import CURVES, QUALITY, QUALITY_TABLE
 from shoal.sources.meters import window
-from shoal.sources.meters.habits import likeness
+from shoal.sources.meters.neighborhoods import blend
 from shoal.sources.meters.season import phases
 from shoal.validation import FloatArray
 
@@ -106,7 +106,9 @@ class Book:
             state.update(entry["stored"])
         for number in sorted(self.crowds):
             entry = self.crowds[number]
-            state.update(json.dumps([number, entry["setting"], entry["period"], entry["homes"], entry["retired"]]).encode())
+            state.update(
+                json.dumps([number, entry["setting"], entry["period"], entry["homes"], entry["retired"]]).encode()
+            )
             state.update(entry["row"])
         return state.hexdigest()
 
@@ -138,7 +140,9 @@ def stage(context: Context, fit: FitFacts) -> Made:
         ahead = _slots(origin, step, config.horizon)
     else:
         columns = tuple(table_columns(listing.parts[0].path))
-    plan = Plan.of(config, curves, book, period, setting_of(config, fit, columns, curves), ahead, boundaries_of(config, labels))
+    plan = Plan.of(
+        config, curves, book, period, setting_of(config, fit, columns, curves), ahead, boundaries_of(config, labels)
+    )
     _write(context, plan, curves)
     gone = dict(plan.waiting)
     reasons = Counter(gone.values())
@@ -318,7 +322,10 @@ class Plan:
         """Apply the rules of crowds for life to today's values and to what is on record."""
         labels = curves["label"].to_list()
         values, stored = curves["value"].to_numpy(), curves["stored"].to_numpy()
-        points = likeness(curves["habits"].to_numpy(), values) if ahead is not None else curves["habits"].to_numpy()
+        points = curves["habits"].to_numpy()
+        if ahead is not None:
+            per_hour = max(stored.shape[1] // 24, 1)
+            points = blend(values, points, np.unique(np.array(ahead) // per_hour))
         lasting = same_setting(setting, book)
         m, share = int(lasting["m"]), config.largest_share
         decimals = lasting.get("decimals") or [WATTS] * values.shape[1]
@@ -379,7 +386,9 @@ class Plan:
         elif self.first:
             crowd = formed(points[at], m, **given)
             if (crowd < 0).all():
-                raise InputError(NOBODY.format(m, "labels with a value", "" if inside is None else " within one boundary"))
+                raise InputError(
+                    NOBODY.format(m, "labels with a value", "" if inside is None else " within one boundary")
+                )
         else:
             crowd = admitted(points[at], m, shuffle, **given)
         joined = {name: int(c) for name, c in zip(newcomers, crowd.tolist(), strict=True) if c >= 0}
@@ -451,7 +460,9 @@ class Plan:
 
     def _in_order(self) -> Plan:
         """New crowds numbered by their rows, so that no number depends on what anybody is called."""
-        fresh = sorted((n for n in self.rows if n < 0), key=lambda n: (self.rows[n].values.tolist(), self.rows[n].homes))
+        fresh = sorted(
+            (n for n in self.rows if n < 0), key=lambda n: (self.rows[n].values.tolist(), self.rows[n].homes)
+        )
         number = {old: -1 - i for i, old in enumerate(fresh)}
         for member in self.members.values():
             member.crowd = number.get(member.crowd, member.crowd)

@@ -33,7 +33,8 @@ from shoal.runs.store import Part, put_whole
 from shoal.sources.meters import clock, window
 from shoal.sources.meters.answered import TRUTH, off_by
 from shoal.sources.meters.forecast import Forecasts, forecast
-from shoal.sources.meters.habits import hourly_habits, usual_day
+from shoal.sources.meters.habits import usual_day
+from shoal.sources.meters.neighborhoods import hourly_habits
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
 from shoal.sources.meters.update import ABSENT, update_forecasts
 from shoal.validation import FloatArray
@@ -253,9 +254,7 @@ def stage(context: Context) -> Made:
     before = None if context.previous is None else context.listing(FIT, context.previous)
     with context.workers() as executor:
         buckets = None if before is None else before.buckets
-        shards, failed = readings_shards(
-            executor, context.home / SHARDS, context.source, config, context.tell, buckets
-        )
+        shards, failed = readings_shards(executor, context.home / SHARDS, context.source, config, context.tell, buckets)
         known = [shard.told(partition.ShardFacts) for shard in shards]
         _refuse_implausible(known, config)
         if len({facts.time_zone for facts in known}) > 1 or len({facts.step_us for facts in known}) > 1:
@@ -268,7 +267,9 @@ def stage(context: Context) -> Made:
     context.put(FIT, Listing.of(jobs, usable, made, every, max(len(shards), 1) if buckets is None else buckets))
     reasons = _quality(context, made, [quality_path(s.path) for s, f in zip(shards, known, strict=True) if f.left_out])
     facts = FitFacts.merged([part.told(FitFacts) for part in made])
-    return Made((FIT, QUALITY_TABLE), _described(replace(facts, failed=every[:LISTED]), reasons, known[0], context, origin))
+    return Made(
+        (FIT, QUALITY_TABLE), _described(replace(facts, failed=every[:LISTED]), reasons, known[0], context, origin)
+    )
 
 
 def _described(

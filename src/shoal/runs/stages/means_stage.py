@@ -83,9 +83,7 @@ def _marked(table: pl.DataFrame) -> pl.DataFrame:
     return table.select(pl.lit("not released").alias("status"), pl.all())
 
 
-def public_table(
-    context: Context, plan: CrowdFacts, rows: pl.DataFrame, numbers: Mapping[int, int]
-) -> pl.DataFrame:
+def public_table(context: Context, plan: CrowdFacts, rows: pl.DataFrame, numbers: Mapping[int, int]) -> pl.DataFrame:
     """One row per crowd, or per crowd and step, sorted by the public number."""
     import polars as pl
 
@@ -112,9 +110,7 @@ def horizon_stamps(origin: str, step_minutes: float, horizon: int) -> pl.Series:
     return window.stamps(start, step, horizon, None if instant.tzinfo is None else "UTC")
 
 
-def owner_table(
-    table: pl.DataFrame, members: pl.DataFrame, numbers: Mapping[int, int], noun: str
-) -> pl.DataFrame:
+def owner_table(table: pl.DataFrame, members: pl.DataFrame, numbers: Mapping[int, int], noun: str) -> pl.DataFrame:
     """The public table with the label of each row: the key between the two, which stays with the owner."""
     import polars as pl
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 NUMBERS = "numbers.json"
 STALE = (
-    "ledger: somebody else released about the same labels while this release was made. Nothing was recorded; run again, "
-    "and it goes on from what is on record now"
+    "ledger: somebody else released about the same labels while this release was made. Nothing was recorded; run "
+    "again, and it goes on from what is on record now"
 )
 
 

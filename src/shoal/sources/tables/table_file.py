@@ -33,8 +33,8 @@ BATCH = 4_000_000
 #: Rows of a CSV file that its numeric columns are recognized by.
 LOOKED_AT = 1000
 #: Columns of the released table that are shoal's own.
-SOURCE_ROW, LABEL, GROUP, ROW = "source_row", "label", "group", "row"
-OWN = (SOURCE_ROW, LABEL, GROUP, ROW)
+SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
+OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes", "news")
 ARROW = (".arrow", ".ipc", ".feather")
 #: Column of entries in a batch.
 VALUES = "values"
