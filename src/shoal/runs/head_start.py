@@ -33,7 +33,7 @@ def head_start(tell: Tell | None = None, *, accounting: bool = True) -> Iterator
     from shoal.numerics import compiled
 
     folder = compiled.FOLDER
-    last = "spectrum._fast_block*.nbi" if accounting else "crowds._improve*.nbi"
+    last = "spectrum._fast_block*.nbi" if accounting else "crowds._sweep*.nbi"
     if folder is None or any(folder.rglob(last)):
         yield
         return

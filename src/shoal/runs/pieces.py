@@ -137,7 +137,7 @@ def read_pieces(pieces: Pieces, bucket: int) -> pl.DataFrame:
     try:
         known = pl.read_parquet(Path(pieces.folder) / NAMES).filter(pl.col("bucket") == bucket)
         files = sorted(pieces.path(bucket).glob("*.arrow"))
-        rows = pl.concat([pl.read_ipc(file, memory_map=False) for file in files])
+        rows = pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
     except (pl.exceptions.PolarsError, OSError, ValueError):
         raise InputError(f"shard: the rows of bucket {bucket} cannot be read; sort the input again") from None
     if rows["turn"].max():

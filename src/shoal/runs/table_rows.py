@@ -110,7 +110,7 @@ def read_rows(table: SortedRows, bucket: int) -> pl.DataFrame:
     import polars as pl
 
     files = sorted(table.path(bucket).glob("*.arrow"))
-    rows = pl.concat([pl.read_ipc(file, memory_map=False) for file in files])
+    rows = pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
     values = np.ldexp(rows[VALUES].to_numpy()[:, list(table.kept)], np.array(table.exponents, dtype=np.int64))
     scaled = pl.Series(VALUES, values, dtype=pl.Array(pl.Float64, values.shape[1]))
     return rows.select(LABEL, SOURCE_ROW).with_columns(scaled).sort(LABEL, SOURCE_ROW)

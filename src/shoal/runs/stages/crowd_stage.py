@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from shoal.ledger.ledger import Ledger
 
 SETTINGS = (
-    "crowd", "largest_share", "boundaries", "method", "query", "label", "order", "train_days", "season", "horizon",
+    "crowd", "largest_share", "boundaries", "method", "rho", "query", "label", "order", "train_days", "season", "horizon",
 )  # fmt: skip
 DOING = "forming crowds"
 CROWDS, ROWS, LEFT_OUT = "crowds.parquet", "rows.parquet", "left_out.csv"
@@ -204,7 +204,7 @@ def as_period(text: str) -> str:
 
 def setting_of(config: Config, fit: FitFacts, columns: Sequence[str], curves: pl.DataFrame) -> dict[str, Any]:
     """What is fixed for a crowd's life."""
-    kind = config.way if config.charged else "mean"
+    kind = config.way if config.charged or fit.most_rows > 1 else "mean"
     common = {"m": config.crowd, "release": kind, "boundaries": (config.boundaries or "").rpartition(":")[2] or None}
     if config.label is not None:
         return common | {"kind": "table", "columns": list(columns), "decimals": _decimals(curves)}
