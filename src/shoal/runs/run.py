@@ -42,7 +42,7 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.reader import load
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
-from shoal.runs.context import DESIGN, SHARDS, Context, Made
+from shoal.runs.context import DESIGN, FIT, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Place, Seal, at, opened, place, without_password
@@ -60,7 +60,7 @@ from shoal.runs.stages import (
 )
 from shoal.runs.stages.crowd_stage import Book, CrowdFacts
 from shoal.runs.stages.record import NUMBERS
-from shoal.runs.store import put_whole, sweep
+from shoal.runs.store import finished, put_whole, sweep
 
 if TYPE_CHECKING:
     import polars as pl
@@ -727,8 +727,15 @@ class Run:
             )
 
     def _lacking(self) -> bool:
-        """Shards that failed: doing the stages again may mend it."""
-        return any(facts is not None and facts.failed for facts in (self.fit, self.design, self.release))
+        """Shards that failed, or are gone: doing the stages again may mend it."""
+        if any(facts is not None and facts.failed for facts in (self.fit, self.design, self.release)):
+            return True
+        lists = [name for name in (FIT, DESIGN) if (self.folder / name).is_file()]
+        parts = [part for name in lists for part in self.context("fit").listing(name).parts]
+        return any(finished(part.path) is None for part in parts)
+
+    def _failed_blocks(self) -> bool:
+        return any(facts is not None and facts.failed for facts in (self.design, self.release))
 
     def _settle(self) -> None:
         """Refuse to redo what a release rests on.
@@ -747,6 +754,9 @@ class Run:
             if recorded is not None and self.charged and release_stage.released_gone(self.path):
                 # What the ledger has on record is written again.
                 self._remember(replace(without(self.state, "release"), releasing=made))
+            elif recorded is not None and self.charged and self._failed_blocks():
+                # What is mended is released under the same name; all else is on record.
+                self._remember(replace(without(self.state, "design", "audit", "release"), releasing=made))
         if self.state != self._saved:
             self._remember(self.state)
 

@@ -128,6 +128,8 @@ class Book:
 def stage(context: Context, fit: FitFacts) -> Made:
     """Who is in which crowd, and the row of every crowd; nothing is recorded."""
     config, listing = context.config, context.listing(FIT)
+    for part in listing.parts:
+        part.check()
     curves = gathered([part.path for part in listing.parts])
     labels = curves["label"].to_list()
     before = [] if context.previous is None else _earlier(context)

@@ -262,7 +262,7 @@ def stage(context: Context) -> Made:
         origin = _origin(known, config.origin)
         usable = [shard for shard, facts in zip(shards, known, strict=True) if facts.households]
         jobs = [fit_job(context.home, shard, config, origin, _same_bucket(before, shard)) for shard in usable]
-        made, lost = run_jobs(executor, "fitting forecasts", jobs, context.tell)
+        made, lost = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
     every = (*failed, *lost)
     context.put(FIT, Listing.of(jobs, usable, made, every, max(len(shards), 1) if buckets is None else buckets))
     reasons = _quality(context, made, [quality_path(s.path) for s, f in zip(shards, known, strict=True) if f.left_out])

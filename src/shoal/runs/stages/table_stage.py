@@ -117,7 +117,7 @@ def stage(context: Context) -> Made:
             )
             for bucket in filled
         ]
-        made, failed = run_jobs(executor, "rows by label", jobs, context.tell)
+        made, failed = run_jobs(executor, "rows by label", jobs, context.tell, for_good=True)
     if not failed:
         shutil.rmtree(table.folder, ignore_errors=True)  # all of it is in the shards now
     context.put(FIT, Listing(tuple(made), tuple(made), tuple(failed), table.buckets))
