@@ -263,6 +263,7 @@ class DesignFacts(Record):
     unproved: str = ""  #: why not
     proof: str = ""  #: digest of the proof's file; of several, see :func:`together`
     assumption_free: float | None = None  #: δ whatever the law of clipped answers is; None: they are not clipped
+    not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
 
     @property
     def theorem(self) -> str:
@@ -301,7 +302,7 @@ class DesignFacts(Record):
             worst,
             **_of_all(max, parts, "epsilon", "finite_precision", "best_possible", "largest_group"),
             **_of_all(min, parts, "smallest_group"),
-            **_of_all(sum, parts, "labels", "groups", "alone", "edges"),
+            **_of_all(sum, parts, "labels", "groups", "alone", "edges", "not_gaussian"),
             **_of_all(all, parts, "all_alike"),
             **_of_all(_largest, parts, "other_delta", "perfect_rho", "assumption_free"),
             **_of_all(together, parts, "digest", "graph_digest"),

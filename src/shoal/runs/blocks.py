@@ -64,7 +64,7 @@ def make_blocks(context: Context) -> list[Part]:
             "period: no crowd has enough members with something new, or all were released for this period; nothing was "
             "released"
         )
-    settings: dict[str, Any] = {"crowds": context.folder.digest(CROWDS), "shard_size": config.shard_size}
+    settings = {"crowds": context.folder.digest(CROWDS), **config.part("shard_size", "clip")}
     table = config.label is not None
     shards = [(ClassTable if table else Forecasts).load(part.path) for part in listing.parts]
     size = config.shard_size
@@ -76,7 +76,7 @@ def make_blocks(context: Context) -> list[Part]:
         path = Path(
             out_path(context.home, BLOCKS, SUFFIX if table else "zip", {**settings, "number": number}, listing.parts)
         )
-        blocks.append(finished(path) or _written(path, part, shards, listing.parts))
+        blocks.append(finished(path) or _written(path, part, shards, listing.parts, config.clip))
     return blocks
 
 
@@ -92,7 +92,9 @@ def _cut(members: pl.DataFrame, size: int) -> list[pl.DataFrame]:
     )]  # fmt: skip
 
 
-def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], parts: Sequence[Part]) -> Part:
+def _written(
+    path: Path, members: pl.DataFrame, shards: Sequence[Any], parts: Sequence[Part], clip: float | None
+) -> Part:
     import polars as pl
 
     here = set(members.filter(pl.col("value").is_not_null())["label"].to_list())
@@ -109,7 +111,7 @@ def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], parts: Se
             taken.append((shard.take(at, {}), truth[at]))
     strange = 0
     if isinstance(taken[0][0], ClassTable):
-        table = joined_tables([one for one, _ in taken])
+        table = replace(joined_tables([one for one, _ in taken]), clip=clip)
         if table.times > 1:
             refuse_copies(table)
             crowd = dict(zip(members["label"].to_list(), members["crowd"].to_list(), strict=True))

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import shoal
 from shoal.card.aggregate import AggregateCard, aggregate_summary
 from shoal.card.card import ReleaseCard
+from shoal.card.digits import counted
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
@@ -450,6 +451,8 @@ class Run:
             if not before.stages and not self.has_released:
                 return
             same = before.source.digest == self.state.source.digest
+            if same and (before.previous is not None and "release" not in before.stages):
+                return  # it was interrupted, and goes on
             if same and self.key("release") == self._released_key(before):
                 return
             if "release" not in before.stages:
@@ -553,7 +556,10 @@ class Run:
     def fit(self) -> FitFacts | None:
         """What the first stages told, with crowds where they are formed; None where nothing is done."""
         planned = self._told("crowds", CrowdFacts)
-        return self._told("fit", FitFacts) if planned is None else planned.fit
+        if planned is None:
+            return self._told("fit", FitFacts)
+        strange = 0 if self.design is None else self.design.not_gaussian
+        return planned.fit if not strange else _doubtful(planned.fit, strange)
 
     def _planned(self) -> CrowdFacts:
         """What the crowd stage told."""
@@ -798,6 +804,15 @@ FILES = {
     crowd_stage.LEFT_OUT: "who has no row in it, and why",
     LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
 }
+
+
+def _doubtful(fit: FitFacts, strange: int) -> FitFacts:
+    """The facts of a table whose rows are not Gaussian, and the sentence that says so."""
+    sentence = (
+        f"THE LAW IS DOUBTFUL: the rows of {strange} of {counted(fit.labels, 'label')} do not look Gaussian. The "
+        "promise rests on Gaussian laws; who knows what the rows look like instead may tell more than it says."
+    )
+    return replace(fit, not_gaussian=strange, about=(*fit.about, sentence))
 
 
 def _boundaries_digest(named: str | None) -> str | None:

@@ -18,7 +18,6 @@ from scipy import stats
 
 from shoal.accounting.filters import ORDERS
 from shoal.card.book_measures import book_facts
-from shoal.card.digits import counted
 from shoal.card.facts import LISTED, DesignFacts
 from shoal.card.measures import design_facts
 from shoal.designs.calibration import calibrate
@@ -45,7 +44,6 @@ from shoal.workers.ticks import tick
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "seed", "shard_size")
 DOING = "designing mechanisms"
-DOUBTFUL = "THE LAW IS DOUBTFUL, and the promise rests on Gaussian laws: the rows"
 BOUND, PROOF = "bound.json", "proof.json"
 #: The method by which all labels of a crowd meet.
 MEETING = "mean"
@@ -206,8 +204,7 @@ def stage(context: Context) -> Made:
     context.put(DESIGN, Listing.of(jobs, blocks, made, failed))
     facts = DesignFacts.merged([part.told(DesignFacts) for part in made])
     strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
-    doubt = (f"{DOUBTFUL} of {counted(strange, 'label')} do not look Gaussian",) if strange else ()
-    return Made((DESIGN,), replace(facts, failed=tuple(failed)[:LISTED], notes=(*doubt, *facts.notes)[:LISTED]))
+    return Made((DESIGN,), replace(facts, failed=tuple(failed)[:LISTED], not_gaussian=strange))
 
 
 def design_job(home: Path, block: Part, config: Config) -> Job:
