@@ -74,7 +74,7 @@ def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: floa
             return best
         if bound is None:
             return Enclosure(arb(0), arb(1))
-        return Enclosure(arb(0) if best is None else best.lower, bound, None, order)
+        return Enclosure(arb(0), bound, None, order)  # Chernoff's bound says nothing about the lower end
 
 
 def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosure:
