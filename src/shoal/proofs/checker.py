@@ -463,38 +463,71 @@ def parts(a: Law, b: Law, one_cov: bool) -> Parts:
         for i, (x, y) in enumerate(zip(a.mean, b.mean, strict=True))
     ]
     doubt = None if one_cov else together(a.cov_radius, b.cov_radius)
-    return Parts(balls(a.cov, a.cov_radius), balls(b.cov, b.cov_radius), balls(a.cov - b.cov, doubt), gap)
+    pair = Parts(balls(a.cov, a.cov_radius), balls(b.cov, b.cov_radius), balls(a.cov - b.cov, doubt), gap)
+    return pair if is_known(a, b) else leveled(pair)
+
+
+def is_known(*laws: Law) -> bool:
+    return all(law.cov_radius is None and law.mean_radius is None for law in laws)
+
+
+def leveled(pair: Parts) -> Parts:
+    """W Σ Wᵀ, W Σ' Wᵀ, W (Σ − Σ') Wᵀ and W (μ' − μ) with one matrix W of exact numbers, near the inverse of a factor of
+    Σ'. That changes neither losses nor determinants' ratio, and elimination on what is nearly the identity hardly
+    widens balls. A singular W would show: Σ' is proved positive definite after it."""
+    k = len(pair.gap)
+    factor, _ = cholesky([[v.mid() for v in row] for row in pair.base])
+    columns = [solved(factor, [arb(int(i == j)) for i in range(k)]) for j in range(k)]
+    w = [[columns[j][i].mid() for j in range(i + 1)] for i in range(k)]
+
+    def times(row: list[Any], column: list[Any]) -> Any:
+        return sum((x * y for x, y in zip(row, column[: len(row)], strict=True)), arb(0))
+
+    def seen(matrix: list[list[Any]]) -> list[list[Any]]:
+        half = [[times(row, [line[j] for line in matrix]) for j in range(k)] for row in w]
+        return [[times(w[j], half[i]) for j in range(k)] for i in range(k)]
+
+    return Parts(seen(pair.first), seen(pair.base), seen(pair.diff), [times(row, pair.gap) for row in w])
 
 
 # --------------------------------------------------------------------------------------------------- the integral
 
 
 class Chain(NamedTuple):
-    """Tridiagonal form: diagonal, squares next to it, ‖y‖², ln det Σ/det Σ', and the norm of what was left out."""
+    """Tridiagonal form: diagonal, squares next to it, ‖y‖², ln det Σ/det Σ', and norms of what was left out of H and y."""
 
     diagonal: list[Any]
     squares: list[Any]
     length: Any
     log_ratio: Any
     left: float
+    off: float
 
 
-def chain(pair: Parts) -> Chain:
+def chain(pair: Parts, known: bool) -> Chain:
+    """The form of a pair. Where laws are not known exactly, of the centers of H and y: a turn leaves the norms of what
+    is not known of them as they are."""
     factor, log_base = cholesky(pair.base)
     log_first = cholesky(pair.first)[1]
     k = len(pair.gap)
     half = [solved(factor, [row[j] for row in pair.diff]) for j in range(k)]  # columns of L⁻¹ (Σ − Σ')
     turned = [solved(factor, [half[j][i] for j in range(k)]) for i in range(k)]
     y = solved(factor, pair.gap)
+    n, left, off = k + 1, arb(0), arb(0)
+    if not known:
+        off = sum((v.rad() * v.rad() for v in y), arb(0)).sqrt()
+        left = sum((turned[max(i, j)][min(i, j)].rad() ** 2 for i in range(k) for j in range(k)), arb(0)).sqrt()
+        y = [v.mid() for v in y]
+        turned = [[turned[max(i, j)][min(i, j)].mid() for j in range(k)] for i in range(k)]
     m = [[arb(0), *y]] + [[y[i], *turned[i]] for i in range(k)]
-    n, left = k + 1, arb(0)
     for j in range(n - 2):
         x = [m[i][j] for i in range(j + 1, n)]
         if all(v.is_zero() for v in x[1:]):
             continue
         square = sum((v * v for v in x), arb(0))
         if not square > arb(2) ** -ctx.prec:
-            left += 2 * square.abs_upper().sqrt()
+            size = square.abs_upper().sqrt()
+            left, off = (left, off + size) if j == 0 else (left + 2 * size, off)
             for i in range(j + 2, n):
                 m[i][j] = m[j][i] = arb(0)
             continue
@@ -515,7 +548,7 @@ def chain(pair: Parts) -> Chain:
             m[i][j] = m[j][i] = arb(0)
     squares = [m[i + 1][i] * m[i + 1][i] for i in range(n - 1)]
     diagonal = [m[i][i] for i in range(1, n)]
-    return Chain(diagonal, squares[1:], squares[0], log_first - log_base, up(left))
+    return Chain(diagonal, squares[1:], squares[0], log_first - log_base, up(left), up(off))
 
 
 class Integrand:
@@ -526,7 +559,7 @@ class Integrand:
         half = own.log_ratio / 2
         self.slope = sum((half if side else -half for side in sides), arb(0)) - arb(epsilon)
         self.start = sum((half for side in sides if side), arb(0)) - arb(level)
-        self.rooms = [self._room(-1 - center if side else center) for side in sides] if own.left else []
+        self.rooms = [self._room(-1 - center if side else center) for side in sides] if own.left or own.off else []
         spread = [abs(v).upper() for v in own.diagonal] + [v.abs_upper().sqrt() * 2 for v in own.squares]
         self.reach = up(sum(spread, arb(1)))
         self.size = max(float(abs(v).upper()) for v in own.diagonal)
@@ -537,7 +570,7 @@ class Integrand:
         while most > 1e-12:
             if all(pivot > 0 for pivot in self._pivots(arb(s), arb(most))):
                 return most
-            most /= 2
+            most /= 1.25
         raise Refused("a path starts outside of the strip where the loss has exponential moments")
 
     def _pivots(self, s: Any, less: Any) -> list[Any]:
@@ -577,17 +610,21 @@ class Integrand:
             else:
                 form += part
             doubt = 0.0
-            if own.left:
-                off = t - self.center
-                away = up(abs(off))
-                tilt = float(abs(off.imag).lower()) / away * (1 - 1e-9) if away > 0 else 0.0
-                least = max(self.rooms[number] * tilt, self.rooms[number] - away * self.reach * (1 + 1e-9))
+            if own.left or own.off:
+                gone = t - self.center
+                away = up(abs(gone))
+                tilt = float(abs(gone.imag).lower()) / away * (1 - 1e-9) if away > 0 else 0.0
+                # |1 − sτ| of a real τ is at least |sin arg s|, and near the start what it is there, less the way gone.
+                least = float(abs(s.imag).lower()) / up(abs(s)) * (1 - 1e-9)
+                least = max(least, self.rooms[number] * tilt, self.rooms[number] - away * self.reach * (1 + 1e-9))
                 moved = up(abs(s)) * own.left * (1 + 1e-9)
                 if not moved < 0.5 * least:
                     return None
                 rho = moved / least
-                error += 0.5 * len(own.diagonal) * rho / (1 - rho)
-                doubt = up(own.length.abs_upper()) / least**2 * moved / (1 - rho) * (1 + 1e-9)
+                # The sum of k eigenvalues' moduli is at most √k times the Frobenius norm.
+                error += 0.5 * math.sqrt(len(own.diagonal)) * rho / (1 - rho)
+                size = up(own.length.abs_upper().sqrt())
+                doubt = (size * size / least * moved + (2 * size + own.off) * own.off) / least / (1 - rho) * (1 + 1e-9)
             doubts += doubt
             forms.append((part, doubt))
         error = (error + 0.5 * up(abs(both)) * doubts) * (1 + 1e-9)
@@ -849,7 +886,7 @@ def confirm(laws: Laws, stated: Entry, pair: tuple[int, int], epsilon: float) ->
         raise Refused("two supports differ, and that is not stated")
     sides = SIDES[stated.direction] * laws.times
     bits = 256 + 16 * laws.k
-    known = all(law.cov_radius is None and law.mean_radius is None for law in common)
+    known = is_known(*common)
     while True:
         try:
             with ctx.workprec(bits):
@@ -866,7 +903,7 @@ def confirm(laws: Laws, stated: Entry, pair: tuple[int, int], epsilon: float) ->
                     value = one_covariance(own, len(sides), epsilon)
                 else:
                     width = (upper - lower) / max(upper, 1e-300) / 256
-                    value = integral(chain(own), sides, epsilon, stated.path, width)
+                    value = integral(chain(own, known), sides, epsilon, stated.path, width)
             # δ is never below 0 nor above 1, whatever the enclosure leaves open.
             if (lower == 0 or value.lower() >= arb(lower)) and (upper == 1 or value.upper() <= arb(upper)):
                 return
@@ -885,9 +922,15 @@ def excludes(laws: Laws, pair: tuple[int, int], direction: str, epsilon: float, 
     common = supports(laws[pair[0]], laws[pair[1]])
     if common is None:
         return False
-    with ctx.workprec(192 + 4 * laws.k):
-        bound = chernoff(parts(*common, laws.one_cov), SIDES[direction] * laws.times, epsilon, order)
-        return bool(bound <= arb(ideal))
+    for bits in (192 + 4 * laws.k, 768 + 16 * laws.k):
+        try:
+            with ctx.workprec(bits):
+                bound = chernoff(parts(*common, laws.one_cov), SIDES[direction] * laws.times, epsilon, order)
+                if bound <= arb(ideal):
+                    return True
+        except Imprecise:
+            continue
+    return False
 
 
 def pairs_of(proof: dict[str, Any], header: dict[str, Any], arrays: dict[str, Any]) -> list[tuple[int, int]]:
