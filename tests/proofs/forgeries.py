@@ -123,8 +123,9 @@ def _number(text: Any) -> float | None:
 
 def _nudged(rng: np.random.Generator, value: float) -> float:
     ways: list[Callable[[float], float]] = [
-        lambda v: v / 2, lambda v: v * 2, lambda v: v * (1 - 1e-9), lambda v: v * (1 + 1e-9), lambda v: 0.0, lambda v: 1.0,
-        lambda v: math.nextafter(v, -1.0), lambda v: math.nextafter(v, 2.0), lambda v: -v, lambda v: v * 1e-12,
+        lambda v: v / 2, lambda v: v * 2, lambda v: v * (1 - 1e-9), lambda v: v * (1 + 1e-9), lambda v: 0.0,
+        lambda v: 1.0, lambda v: math.nextafter(v, -1.0), lambda v: math.nextafter(v, 2.0), lambda v: -v,
+        lambda v: v * 1e-12,
     ]  # fmt: skip
     return ways[rng.integers(len(ways))](value)
 
@@ -201,7 +202,9 @@ def _accounts(rng: np.random.Generator, proof: dict[str, Any]) -> None:
     rows = range(proof["n_edges"])
     proof |= {"edges": [], "equal": [], "excluded": [], "unsettled": []}
     if way == 0:
-        proof["excluded"] = [[row, each, repr(float(rng.choice([1e-3, 1.0, 50.0])))] for row in rows for each in directions]
+        proof["excluded"] = [
+            [row, each, repr(float(rng.choice([1e-3, 1.0, 50.0])))] for row in rows for each in directions
+        ]
     elif way == 1:
         proof["equal"] = list(rows)
     elif way == 2:

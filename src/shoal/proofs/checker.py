@@ -9,13 +9,13 @@ encloses δ(ε) of every edge that the proof names, on a route of its own:
     ‖y‖²/d_1 = yᵀ(I − tH)⁻¹y. For Im t ≠ 0 the imaginary part of (1/t)I − T is definite, so that no d_j meets the
     negative axis: the product of their principal roots is the root that is wanted. There are no eigenvalues here.
 
-A statement is refused unless it is shown to hold. Every test below is written that way round, because a comparison with
-what is not a number is false. Every pair of labels, in every direction, must be accounted for exactly once: by laws that
-are equal, by a bound below the stated δ, or by an enclosure inside the stated one. A proof file holds the fields listed in
-``PROOF`` and no others, each once, with every double written as ``float.hex`` writes it.
+A statement is refused unless it is shown to hold. Every test below is written that way round, because a comparison
+with what is not a number is false. Every pair of labels, in every direction, must be accounted for exactly once: by
+laws that are equal, by a bound below the stated δ, or by an enclosure inside the stated one. A proof file holds the
+fields listed in ``PROOF`` and no others, each once, with every double written as ``float.hex`` writes it.
 
-Exit status 0 and the theorem on standard output; 1 and the reason on standard error where the proof is refused; 2 and the
-reason where a file cannot be read.
+Exit status 0 and the theorem on standard output; 1 and the reason on standard error where the proof is refused; 2 and
+the reason where a file cannot be read.
 """
 
 from __future__ import annotations
@@ -49,9 +49,14 @@ PROOF = {
     "worst_edge", "n_edges", "pairs", "own_graph", "edges", "excluded", "equal", "unsettled", "versions",
 }  # fmt: skip
 ENCLOSURE = {"edge", "direction", "by", "lower", "upper"}
-MORE = {
-    "apart": set(), "unsettled": set(), "bounded": set(), "gaussian": set(), "chernoff": {"order"}, "integral": {"path"},
-}  # fmt: skip
+MORE: dict[str, set[str]] = {
+    "apart": set(),
+    "unsettled": set(),
+    "bounded": set(),
+    "gaussian": set(),
+    "chernoff": {"order"},
+    "integral": {"path"},
+}
 PATH = ("center", "scale", "angle", "reach", "level")
 DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
 SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
@@ -90,24 +95,24 @@ class Imprecise(Refused):
 def once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object, refused where a name occurs twice in it."""
     if not len({name for name, _ in members}) == len(members):
-        raise Refused("a file names a field twice")
+        raise Unreadable("a file names a field twice")
     return dict(members)
 
 
 def whole(text: str) -> int:
     if not len(text) <= DIGITS:
-        raise Refused("a file holds a number that is too long")
+        raise Unreadable("a file holds a number that is too long")
     return int(text)
 
 
 def decimal(text: str) -> float:
     if not (len(text) <= DIGITS and math.isfinite(float(text))):
-        raise Refused("a file holds a number that is not a double")
+        raise Unreadable("a file holds a number that is not a double")
     return float(text)
 
 
 def no_number(text: str) -> Any:
-    raise Refused(f"a file holds {text}, which is not a number")
+    raise Unreadable(f"a file holds {text}, which is not a number")
 
 
 def parsed(content: bytes) -> Any:
@@ -331,6 +336,8 @@ class Laws:
     def _jittered(self, noise: Any) -> tuple[Any, Any]:
         k, stored = self.k, rationals(noise)
         cov = (stored + stored.transpose()) * fmpq(1, 2)
+        if not is_covariance(cov):
+            raise Refused("the file's noise is not one that can be drawn")
         if any(cov[r, c] != 0 for r in range(k) for c in range(k) if r != c):
             # Correlations minus a multiple of the identity: positive definite, or not, decides.
             with ctx.workprec(400):
@@ -494,7 +501,7 @@ def leveled(pair: Parts) -> Parts:
 
 
 class Chain(NamedTuple):
-    """Tridiagonal form: diagonal, squares next to it, ‖y‖², ln det Σ/det Σ', and norms of what was left out of H and y."""
+    """Tridiagonal form: diagonal, squares next to it, ‖y‖², ln det Σ/det Σ', and what was left out of H and y."""
 
     diagonal: list[Any]
     squares: list[Any]
@@ -848,7 +855,7 @@ def entry_of(value: Any, count: int, scope: str) -> Entry:
     if not lower <= upper:
         raise Refused("an enclosure is not one: its lower end is above its upper end")
     path = fields(stated["path"], {*PATH, "bend"}) if by == "integral" else {}
-    if path and not type(path["bend"]) is int:
+    if path and type(path["bend"]) is not int:
         raise Refused("a path is not one")
     order = double(stated["order"]) if by == "chernoff" else 1.0
     if not order > 0:
@@ -969,6 +976,14 @@ def worst_pairs(entries: list[Entry], pairs: list[tuple[int, int]]) -> list[tupl
 
 def check(proof: Any, content: bytes) -> str:
     """The theorem in words; raises Refused unless all of it is confirmed."""
+    try:
+        return followed(proof, content)
+    except (ArithmeticError, ValueError, MemoryError) as error:
+        raise Refused(f"the proof cannot be followed ({type(error).__name__})") from error
+
+
+def followed(proof: Any, content: bytes) -> str:
+    """The theorem in words, once everything that it rests on has been verified, from what is cheap to what is not."""
     if not isinstance(proof, dict):
         raise Unreadable("the proof is not a JSON object")
     if not (proof.get("format") == "shoal proof" and type(proof.get("version")) is int and proof["version"] == VERSION):
@@ -1015,7 +1030,7 @@ def check(proof: Any, content: bytes) -> str:
     if not bool(reasons) == bool(unsettled):
         raise Refused("the proof does not say what is not settled, or says so of what is")
     worst = [[header["labels"][i] for i in pair] for pair in worst_pairs(entries, pairs)]
-    if not proof["worst_edge"] in worst:
+    if proof["worst_edge"] not in worst:
         raise Refused("the pair that is named as the worst does not have the largest end")
     if not all(entry.upper <= ideal for entry in entries):
         raise Refused("the stated upper end does not follow from those of the edges")
@@ -1049,19 +1064,21 @@ def theorem(
 ) -> str:
     """What was confirmed, in one sentence that can be read without the proof."""
     count = f"{len(pairs)} pair(s) of different labels"
-    where = f"all {count} of the file's own graph" if own_graph else f"the {count} listed in the proof (not a whole graph)"
+    where = (
+        f"all {count} of the file's own graph" if own_graph else f"the {count} listed in the proof (not a whole graph)"
+    )
     least, most = min(epsilon), max(epsilon)
     at = f"ε = {most!r}" if least == most else f"each pair's own ε, from {least!r} to {most!r},"
     answers = "one answer" if laws.times == 1 else f"all {laws.times} answers"
     what = f"{answers} about one label" if scope == "answer" else f"a table with {answers} about every label"
     if laws.released:
         return (
-            f"confirmed: for {where}, at {at} scope {scope} ({what}), the largest δ is at most {ends[1]!r} for answers as they "
-            f"are released, and at least {ends[0]!r} before rounding; mechanism {digest}"
+            f"confirmed: for {where}, at {at} scope {scope} ({what}), the largest δ is at most {ends[1]!r} "
+            f"for answers as they are released, and at least {ends[0]!r} before rounding; mechanism {digest}"
         )
     return (
-        f"confirmed: for {where}, at {at} scope {scope} ({what}), the largest δ lies between {ends[0]!r} and {ends[1]!r}; "
-        f"laws {digest}"
+        f"confirmed: for {where}, at {at} scope {scope} ({what}), the largest δ lies between {ends[0]!r} "
+        f"and {ends[1]!r}; laws {digest}"
     )
 
 
@@ -1089,9 +1106,6 @@ def main(arguments: list[str]) -> int:
     except Refused as reason:
         print(f"refused: {reason}", file=sys.stderr)
         return 2 if isinstance(reason, Unreadable) else 1
-    except (ArithmeticError, ValueError, MemoryError) as error:
-        print(f"refused: the proof cannot be followed ({type(error).__name__})", file=sys.stderr)
-        return 1
     return 0
 
 

@@ -173,7 +173,7 @@ class _Integrand:
         self.weight = float(sum((w.abs_upper() for w in pencil.w), arb(0)).upper()) * UP
 
     def at(self, t: Ball, analytic: bool, most: float = DOUBT) -> _Value | None:
-        """The parts on a ball t; None where the pencil is not known well enough there, up to ``most`` in the exponent."""
+        """The parts on a ball t; None where the exponent may be off by ``most`` or more there."""
         pencil, both = self.pencil, t * (t + 1)
         root, form, rest = acb(1), acb(0), acb(0)
         error, doubts = 0.0, []
