@@ -28,7 +28,7 @@ FIRST = (
     "numerics/test_compiled.py",
     "test_documents.py",
     "workers/test_cluster_nodes.py",
-    "reproduction/test_meters_study.py",
+    "evidence/test_meters_study.py",
     "designs/test_reuse.py",
 )
 TESTS = Path(__file__).parent

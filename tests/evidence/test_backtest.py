@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from evidence.backtest import backtest
 from shoal.errors import InputError
-from shoal.sources.meters.backtest import backtest
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.simulate import simulate_meters

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.reproduction import stated
-from shoal.reproduction.lines import NOTION_NAMES, edge_curves, measure, per_entry, shown
-from shoal.reproduction.synthetic import TOTAL_BUDGETS, four_classes
+from evidence.paper import stated
+from evidence.paper.lines import NOTION_NAMES, edge_curves, measure, per_entry, shown
+from evidence.paper.synthetic import TOTAL_BUDGETS, four_classes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
 CHEAP = ("none", "white", "paper")
