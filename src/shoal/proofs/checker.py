@@ -240,7 +240,7 @@ def verified(header: dict[str, Any], arrays: dict[str, Any]) -> None:
         if not (grid.dtype == np.int64 and grid.shape == (n, k) and ((grid >= -1074) & (grid <= 1074)).all()):
             raise Refused("the file's grid of means is not one")
     method, notion, bound = (header.get(name) for name in ("method", "notion", "lower_bound"))
-    if not (isinstance(method, str) and isinstance(notion, str)):
+    if not (isinstance(method, str) and notion in ("dp", "pdp", "pdp-two-sided", "chernoff")):
         raise Refused("the file does not say how its mechanism was designed")
     if not (header.get("scope", "answer") in ("answer", "table") and type(bound) is float and 0.0 <= bound <= 1.0):
         raise Refused("the file does not say what its mechanism was designed for")
