@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.designs.parts import part_of
 from shoal.designs.reuse import AIMED_ANEW, ALONE, KEPT, LIMITED, REDESIGN, UNCHANGED, aimed
 
 DELTA = 0.02
@@ -174,7 +173,7 @@ def test_a_shifted_mean_breaks_the_parameters_but_not_the_aim(classes, transport
     found = shoal.reuse(old, shoal.GaussianClasses(means, classes.covs), delta=delta, rho_tolerance=0.5)
     assert found.groups[0].decision == AIMED_ANEW
     part = found.groups[0].part
-    plain = replace(part_of(old, part.classes.labels), classes=part.classes)
+    plain = replace(old.part(part.classes.labels), classes=part.classes)
     assert plain.certificate.delta_upper > delta >= part.certificate.delta_upper
 
 

@@ -42,6 +42,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.certificate import UNTRIED
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import COVERAGE, Releasable
 from shoal.proofs.proof import proved
 from shoal.validation import FloatArray
 
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1)
-#: Coverage of the interval of a released entry around the true one.
-COVERAGE = 0.9
 #: Largest standard deviation of a released entry that counts as a trace of noise.
 ALIKE = 1e-2
 OWN = "the answer's own"
@@ -138,11 +137,21 @@ def design_facts(
     )
 
 
-def accuracy_facts(mechanism: Mechanism) -> Accuracy:
-    """Errors of released answers in the answer's own unit."""
-    n, k = mechanism.classes.means.shape
-    mean, var = np.broadcast_to(mechanism.bias, (n, k)), error_variance(mechanism)
-    return accuracy_of(mechanism, mean**2 + var, mean, unit=OWN, answers=mechanism.classes.means)
+def accuracy_facts(mechanism: Releasable, labels: Sequence[str] | None = None, unit: str = OWN) -> Accuracy:
+    """Errors of released answers about these labels, all by default; ``unit`` is what the answers are in."""
+    names = mechanism.labels if labels is None else labels
+    off = mechanism.errors(labels)
+    found = errors(
+        off.rho,
+        off.squares,
+        off.biases,
+        mechanism.classes.means[[mechanism.position(name) for name in names]],
+        mechanism.graph.components_of(names).astype(np.int64),
+        unit=unit,
+        interval=off.interval,
+        coverage=off.coverage,
+    )
+    return replace(found, grid=tuple(float(step) for step in off.grid), noise_alone=off.noise_alone)
 
 
 def accuracy_of(
@@ -158,7 +167,7 @@ def accuracy_of(
 
     With ``ratio`` the design speaks of logarithms, and the interval is of released over true values.
     """
-    mean, var = np.broadcast_to(mechanism.bias, squares.shape), error_variance(mechanism)
+    mean, var = np.broadcast_to(mechanism.bias, squares.shape), mechanism.error_variance
     reach = float(ndtri(0.5 + COVERAGE / 2)) * np.sqrt(var)
     low, high = (mean - reach).min(axis=0), (mean + reach).max(axis=0)
     if ratio:
@@ -235,16 +244,6 @@ def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.where(error > 0, error / most[groups], 0.0)
     return float(np.where(np.isnan(found), np.inf, found).max())
-
-
-def error_variance(mechanism: Mechanism) -> FloatArray:
-    """(n, k) variance of released minus true answer: diag(G Σ Gᵀ + N)."""
-    n, k = mechanism.classes.means.shape
-    var = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
-    if mechanism.gain is not None:
-        moved = mechanism.gain @ np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
-        var = var + np.einsum("nij,nij->ni", moved, np.broadcast_to(mechanism.gain, (n, k, k)))
-    return np.maximum(var, 0.0)
 
 
 def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:

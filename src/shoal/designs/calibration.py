@@ -22,7 +22,7 @@ from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.designs.design import design, perfect_rho
 from shoal.designs.methods import METHODS
-from shoal.designs.parts import joined, part_of
+from shoal.designs.parts import joined
 from shoal.designs.problem import Problem
 from shoal.errors import UnreachableError
 from shoal.laws.classes import GaussianClasses
@@ -110,7 +110,7 @@ def calibrate(
     for number, members in enumerate(groups):
         now = time.monotonic()
         part = problem.part(members)
-        warm = None if start is None else part_of(start, part.original.labels)
+        warm = None if start is None else start.part(part.original.labels)
         group = _Group(
             part,
             method,

@@ -103,7 +103,7 @@ def design(
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
     problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
     settings = replace(_settings(problem, seed, time_limit, iterations, progress), interruptible=interruptible)
-    starts = [start] if isinstance(start, Mechanism) else list(start or [])
+    starts = [] if start is None else list(start) if isinstance(start, Sequence) else [start]
     return _solve(problem, method, settings, [as_moves(problem, m) for m in starts])
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.designs.calibration import attained, calibrate
-from shoal.designs.parts import joined, part_of
+from shoal.designs.parts import joined
 from shoal.designs.problem import Problem
 from shoal.designs.stored import met
 from shoal.errors import CertificationError, InputError
@@ -184,7 +184,7 @@ def redesigned(
         part = found.problem.part(np.array([places[label] for label in group.labels]))
         warm = None
         if set(group.labels) <= set(old.classes.labels):
-            warm = part_of(old, group.labels)
+            warm = old.part(group.labels)
             warm = aimed(warm, part.original) if warm.method in AIMED else replace(warm, classes=part.original)
         again = calibrate(
             part.original,
@@ -273,7 +273,7 @@ def _problem(mechanism: Mechanism, classes: GaussianClasses, graph: NeighborGrap
         known = set(mechanism.classes.labels)
         if not set(classes.labels) <= known:
             raise InputError("graph must be given where classes hold labels that the mechanism does not know")
-        part = part_of(mechanism, classes.labels)
+        part = mechanism.part(classes.labels)
         graph, epsilon = part.graph, part.epsilon
     else:
         several = np.unique(mechanism.epsilon)
@@ -296,7 +296,7 @@ def _decided(
         if part is None:
             return GroupReuse(labels, ALONE, "a new label without neighbors: nothing is claimed", float("nan"), None)
         return GroupReuse(labels, REDESIGN, "a label is new", float("nan"), None)
-    before = part_of(mechanism, labels)
+    before = mechanism.part(labels)
     allowed = limits[[mechanism.position(name) for name in labels]]
     before = replace(before, budget=allowed, notes=())
     if part is None:

@@ -126,7 +126,7 @@ class AdaptiveFilter:
         orders = np.array(self.rule.orders)
         rows = 3 - directions
         largest = sum_up(*(book.answer_epsilon for book in books)) * rows
-        tv = sum_up(*(one.finite_precision_tv for one in releases if isinstance(one, Mechanism))) * rows
+        tv = sum_up(*(getattr(one, "finite_precision_tv", 0.0) for one in releases)) * rows
         aside = min((1.0 + math.exp(min(self.epsilon, 700.0))) * tv * (1 + 8 * EPS), 1.0)
         pairs = gaussian.pairs(graph) if gaussian is not None else graph.edges.astype(np.intp)
         worst = 0.0

@@ -22,7 +22,6 @@ from shoal.card.section import Plot, axis, lines, series
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
 from shoal.designs.equal_epsilon import epsilon_frontier
 from shoal.designs.methods import METHODS
-from shoal.designs.parts import part_of
 from shoal.errors import InputError, ShoalError
 from shoal.laws.crowds import crowds
 from shoal.laws.graph import NeighborGraph
@@ -210,7 +209,7 @@ def _shown(mechanism: Part, forecasts: Part, given: Part, config: Config) -> tup
     whole, everyone = load(mechanism.path), fitted(forecasts.path, config.query, config.answers)
     place = set(everyone.labels)
     labels, component = whole.graph.labels, whole.graph.components
-    first = int(component[labels.index(whole.certificate.worst_edge[0])])
+    first = 0 if whole.certificate is None else int(component[labels.index(whole.certificate.worst_edge[0])])
     members: list[str] = []
     groups = 0
     for one in [first, *(c for c in range(int(component.max()) + 1) if c != first)]:
@@ -222,7 +221,7 @@ def _shown(mechanism: Part, forecasts: Part, given: Part, config: Config) -> tup
             members, groups = members + group, groups + 1
     answers = everyone.take(members)
     released = answers.released(given.path)
-    return whole if isinstance(whole, Codebook) else part_of(whole, members), answers, released, groups
+    return whole if isinstance(whole, Codebook) else whole.part(members), answers, released, groups
 
 
 def _frontier(context: Context, mechanism: Mechanism, answers: Fitted) -> Frontier:

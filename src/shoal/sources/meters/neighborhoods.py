@@ -85,9 +85,7 @@ def crowd_graph(
         if len(points) != len(answers):
             raise InputError(f"by must have one row per label: expected {len(answers)}, got {len(points)}")
     totals = answers.sum(axis=1) if largest_share is not None else None
-    members = crowds(
-        points, size, totals=totals, largest_share=largest_share, boundaries=boundaries, beside=answers
-    )
+    members = crowds(points, size, totals=totals, largest_share=largest_share, boundaries=boundaries, beside=answers)
     return NeighborGraph.within_groups(names, members.tolist())
 
 
