@@ -167,19 +167,6 @@ def test_yaml_has_the_registrys_fields(strong: shoal.Mechanism) -> None:
         card.to_yaml(epsilon="1")
 
 
-def test_only_like_is_compared_with_like(strong: shoal.Mechanism, weak: shoal.Mechanism) -> None:
-    rows = shoal.compare_cards([shoal.release_card(weak), shoal.release_card(strong)])
-    assert [row["method"] for row in rows] == ["transport", "white"]
-    with pytest.raises(shoal.InputError, match="privacy unit"):
-        shoal.compare_cards([shoal.release_card(weak), shoal.release_card(strong, unit="household")])
-    other = shoal.design(*family(), "white", 2.0, 0.05)
-    with pytest.raises(shoal.InputError, match="epsilon"):
-        shoal.compare_cards([shoal.release_card(weak), shoal.release_card(other)])
-    smaller = shoal.design(*family(3), "white", 1.0, 0.05)
-    with pytest.raises(shoal.InputError, match="graph"):
-        shoal.compare_cards([shoal.release_card(weak), shoal.release_card(smaller)])
-
-
 def test_a_pdp_design_is_stated_as_dp() -> None:
     mechanism = shoal.design(*family(), "white", 1.0, 5.0, notion="pdp")
     card = shoal.release_card(mechanism)
@@ -191,16 +178,9 @@ def test_a_pdp_design_is_stated_as_dp() -> None:
 def test_refusals(strong: shoal.Mechanism) -> None:
     with pytest.raises(shoal.InputError, match="query"):
         shoal.release_card(strong, query="guess")
-    with pytest.raises(shoal.InputError, match="two cards"):
-        shoal.compare_cards([shoal.release_card(strong)])
 
 
-def test_cards_of_different_scopes_are_not_compared() -> None:
-    cards = [
-        shoal.release_card(shoal.design(*family(), "white", 1.0, 1.0, scope=scope)) for scope in ("answer", "table")
-    ]
-    with pytest.raises(shoal.InputError, match="scope"):
-        shoal.compare_cards(cards)
+def test_a_card_names_its_scope() -> None:
     table = shoal.release_card(shoal.design(*family(), "white", 1.0, 60.0, scope="table"))
     text = table.to_markdown()
     assert "who holds the whole table" in text

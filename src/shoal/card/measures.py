@@ -76,7 +76,6 @@ def design_facts(
     query: str | None = None,
     target: float | None = None,
     accuracy: Accuracy | None = None,
-    decisions: Sequence[tuple[str, int]] = (),
     thorough: bool = False,
     seed: int = 0,
 ) -> DesignFacts:
@@ -87,7 +86,6 @@ def design_facts(
         query: how the answers come about, a key of :data:`shoal.card.assumptions.QUESTIONS`; None for another kind.
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
-        decisions: what became of the groups of an earlier design.
         thorough: search every edge for the best test, and sample how often a label can be named. Otherwise both are
             bounded from δ(ε) alone: little work, and the figures of several mechanisms together do not depend on how
             labels are spread over them.
@@ -130,7 +128,6 @@ def design_facts(
         digest=mechanism.digest,
         graph_digest=groups_digest(graph),
         notes=tuple(mechanism.notes)[:LISTED],
-        decisions=tuple(decisions),
         proved="ball arithmetic" if certificate.proved else "",
         unproved=certificate.unproved,
         proof=certificate.proof,

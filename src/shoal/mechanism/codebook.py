@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal import archive, validation
-from shoal.accounting.curve import PrivacyCurve, round_up
+from shoal.accounting.curve import PrivacyCurve
 from shoal.accounting.releases import SCOPES
 from shoal.errors import InputError
 from shoal.files import write_private
@@ -49,6 +49,7 @@ from shoal.mechanism.program import best_columns, center_alone
 from shoal.mechanism.releasable import ReleaseErrors, T, described
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import table
+from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
 
 if TYPE_CHECKING:
@@ -617,7 +618,7 @@ class Codebook:
             ("labels, entries", f"{self.answers.shape[0]}, {self.answers.shape[1]}"),
             (f"ε ({self.scope}), with δ = 0", "none: means of crowds" if self.epsilon is None else f"{self.epsilon:g}"),
             ("groups, curves in the largest", f"{len(sizes)}, {max(sizes, default=0)}"),
-            ("mean ρ, at most", f"{round_up(self.mean_rho):.4g}"),
+            ("mean ρ, at most", f"{upper(self.mean_rho)}"),
             (f"least possible, {self.objective}", f"{self.lower_bound:.4g}"),
         ]
         return table("Codebook", (), rows)

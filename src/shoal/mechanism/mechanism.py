@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from shoal import archive, validation
-from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, round_up, worst_over_edges
+from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, worst_over_edges
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.accounting.spectrum import supports_of
 from shoal.errors import CertificationError, InputError
@@ -44,6 +44,7 @@ from shoal.noise.precision import UP, edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import axes_or_new, draw_deltas, table
+from shoal.rounding import upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 if TYPE_CHECKING:
@@ -429,6 +430,8 @@ class Mechanism:
         return self._ideal(self.scope)
 
     def _ideal(self, scope: str) -> PrivacyCurve:
+        if len(self.pairs) == 0:
+            raise InputError("graph has no edges: nobody has a neighbor to hide beside, and nothing can be certified")
         releases = Releases.of(self.output, scope, self.times)
         offsets = np.repeat(self.epsilon[:, None], releases.directions, axis=1)
         try:
@@ -550,7 +553,7 @@ class Mechanism:
             ("labels, entries", f"{self.classes.n_classes}, {self.classes.n_dims}"),
             ("ε", ", ".join(f"{e:g}" for e in epsilons[:4]) + (", …" if len(epsilons) > 4 else "")),
             ("certificate", self.certificate if known else "not computed yet: mechanism.certificate"),
-            ("ρ spent, at most", f"{round_up(float(self.rho.max())):.4g}"),
+            ("ρ spent, at most", f"{upper(float(self.rho.max()))}"),
             *(("note", note) for note in self.notes),
         ]
         return table(f"Mechanism ({self.method})", (), rows)

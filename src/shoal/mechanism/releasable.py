@@ -111,7 +111,7 @@ class Releasable(Protocol):
         """What to give out for true answers (m, k) about m labels; a codebook does not look at the answers."""
 
     def losses(self, one: Any, other: Any, scope: str = "answer") -> LossAtoms | None:
-        """The privacy loss of ``one`` against ``other`` where it has finitely many values; else None, see ``output``."""
+        """The privacy loss of ``one`` against ``other`` where it has finitely many values; else None."""
 
     def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
         """Expected errors of what is released about these labels; all by default."""

@@ -21,7 +21,7 @@ import numpy as np
 
 import shoal
 from shoal import archive, validation
-from shoal.accounting.curve import NOTIONS, brackets, round_up
+from shoal.accounting.curve import NOTIONS, brackets
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
@@ -39,6 +39,7 @@ from shoal.proofs.balls import down, up
 from shoal.proofs.dyadic_laws import Laws, Unsettled
 from shoal.proofs.path import Path
 from shoal.proofs.pencil import Pencil, pencil
+from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
 
 FORMAT, VERSION = "shoal proof", 1
@@ -177,7 +178,7 @@ class Proof:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-        what = f"δ ≤ {round_up(self.delta_upper):.4g} ({self.scope}), proved over {self.n_edges} edge(s)"
+        what = f"δ ≤ {upper(self.delta_upper)} ({self.scope}), proved over {self.n_edges} edge(s)"
         what = f"{what}, worst for {a} against {b}"
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
 

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 
 from shoal.audits.guard import ModelGuard, model_guard
-from shoal.card.measures import accuracy_facts
 from shoal.card.exhibits import Exhibits
 from shoal.card.facts import Accuracy
+from shoal.card.measures import accuracy_facts
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
