@@ -66,7 +66,7 @@ class ReleaseCard:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the content in canonical JSON."""
+        """SHA-256 of the content in canonical JSON, all of which is printed: it tells nothing beside."""
         return hashlib.sha256(json.dumps(self._content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
     @property
@@ -133,14 +133,10 @@ class ReleaseCard:
             "software": {"name": "shoal", "version": shoal.__version__},
             "mechanism": {
                 "method": self.design.method,
-                "digest": self.design.digest,
                 "notes": list(self.design.notes),
             },
             "guarantee": _guarantee(self.fit, self.design),
-            "graph": {
-                **self.design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
-                "digest": self.design.graph_digest,
-            },
+            "graph": self.design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
             "query": _query(self.design),
             "curve": {
                 "notion": "dp",
@@ -246,7 +242,7 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "target": design.target,
         "finite_precision": up(design.finite_precision),
         "proved": bool(design.proved),
-        "proof": {"by": design.proved or None, "digest": design.proof or None, "why_not": design.unproved or None},
+        "proof": {"by": design.proved or None, "why_not": design.unproved or None},
         "best_possible_delta": design.best_possible,
     }
 
@@ -324,7 +320,6 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
         "largest": None
         if worst is None
         else worst.part("epsilon", "spent", "budget", "mode") | {"spent": up(worst.spent)},
-        "head": release.head,
     }
 
 

@@ -268,7 +268,7 @@ class DesignFacts(Record):
         """Whether δ is proved, in words."""
         if not self.proved:
             return f"not proved: {self.unproved}" if self.unproved else "not proved"
-        return f"proved ({self.proved}{f', proof {self.proof[:16]}' if self.proof else ''})"
+        return f"proved ({self.proved})"
 
     @property
     def by_step(self) -> bool:

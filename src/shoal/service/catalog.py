@@ -72,7 +72,6 @@ class Offer:
             "scope": facts.scope,
             "statement": facts.statement,
             "method": facts.method,
-            "mechanism": facts.digest,
             "labels": facts.labels,
             "smallest_group": facts.smallest_group,
         }
