@@ -480,7 +480,7 @@ class Mechanism:
     @property
     def rests_on_rounding(self) -> BoolArray:
         n = self.classes.n_classes
-        singular = np.broadcast_to(~np.isfinite(self.output.condition), (n,))
+        singular = np.broadcast_to(~np.isfinite(self.output.condition_number), (n,))
         if self.gain is not None or not singular.any():
             return singular
         return np.asarray(singular & (self.bias.any(axis=1) | np.broadcast_to(jittered(self.noise_cov), (n,))))
