@@ -32,7 +32,7 @@ from shoal.ledger.bounds import MechanismBound, bound_at, stated
 from shoal.mechanism.clip import Clip, assumption_free, moved_delta, outside_share
 from shoal.mechanism.codebook import codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.proofs.proof import proved
 from shoal.runs.blocks import BlockFacts, laws_of, make_blocks
 from shoal.runs.config import SEARCH, Config
@@ -136,7 +136,7 @@ def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Fitted) -> Mechanis
     return mechanism if shard.accuracy(mechanism).rmse <= shard.accuracy(meeting).rmse else meeting
 
 
-def _saved(out: str, mechanism: Releaser, bound: MechanismBound) -> None:
+def _saved(out: str, mechanism: Releasable, bound: MechanismBound) -> None:
     content = json.dumps(asdict(bound))
     put_whole(Path(out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(content))
     put_whole(out, mechanism.save)

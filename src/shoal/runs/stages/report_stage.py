@@ -19,13 +19,13 @@ from shoal.card.facts import Record
 from shoal.card.page import page, write_page
 from shoal.card.section import Plot, axis, lines, series
 from shoal.designs.design import design
-from shoal.designs.parts import part_of
 from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser, load
+from shoal.mechanism.reader import load
+from shoal.mechanism.releasable import Releasable
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
 from shoal.runs.fitted import Fitted, fitted
@@ -123,7 +123,7 @@ def _method_pages(context: Context, card: ReleaseCard, timings: Mapping[str, flo
         n_accounts=overview.labels,
         verification=verification,
         timings=dict(timings),
-        mechanism=mechanism if isinstance(mechanism, Mechanism) else None,
+        mechanism=mechanism.by_kind(mechanism=lambda m: m, codebook=lambda _: None),
         scope="" if crowds == total else f"the {crowds} of {total} crowds that are hardest to hide in",
     )
     context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title, made=made))
@@ -131,13 +131,15 @@ def _method_pages(context: Context, card: ReleaseCard, timings: Mapping[str, flo
     return len(answers.labels)
 
 
-def _laws_alone(mechanism: Releaser, answers: Fitted) -> Mechanism:
+def _laws_alone(mechanism: Releasable, answers: Fitted) -> Mechanism:
     """A mechanism of the labels on the page that names them: of a codebook, the answers as they are."""
-    if isinstance(mechanism, Mechanism):
-        return mechanism
-    crowd = dict(zip(mechanism.graph.labels, mechanism.graph.components.tolist(), strict=True))
-    graph = NeighborGraph.within_groups(answers.labels, [crowd[name] for name in answers.labels])
-    return design(answers.laws(), graph, "none", mechanism.epsilon, 1.0)
+
+    def of_answers(book: Codebook) -> Mechanism:
+        crowd = dict(zip(book.graph.labels, book.graph.components.tolist(), strict=True))
+        graph = NeighborGraph.within_groups(answers.labels, [crowd[name] for name in answers.labels])
+        return design(answers.laws(), graph, "none", book.epsilon, 1.0)
+
+    return mechanism.by_kind(mechanism=lambda m: m, codebook=of_answers)
 
 
 def _hardest(context: Context) -> tuple[Part, ...]:
@@ -149,12 +151,12 @@ def _hardest(context: Context) -> tuple[Part, ...]:
     return hardest(shards)
 
 
-def _shown(mechanism: Part, block: Part, given: Part, config: Config) -> tuple[Releaser, Fitted, FloatArray, int]:
+def _shown(mechanism: Part, block: Part, given: Part, config: Config) -> tuple[Releasable, Fitted, FloatArray, int]:
     """Mechanism, answers and what was released, of the crowds on the page; how many these are."""
     whole, everyone = load(mechanism.path), fitted(Path(block.path), config.query, config.answers)
     place = set(everyone.labels)
     labels, component = whole.graph.labels, whole.graph.components
-    first = int(component[labels.index(whole.certificate.worst_edge[0])])
+    first = 0 if whole.certificate is None else int(component[labels.index(whole.certificate.worst_edge[0])])
     members: list[str] = []
     crowds = 0
     for number in [first, *(c for c in range(int(component.max()) + 1) if c != first)]:
@@ -165,4 +167,4 @@ def _shown(mechanism: Part, block: Part, given: Part, config: Config) -> tuple[R
             members, crowds = members + crowd, crowds + 1
     answers = everyone.take(members)
     released = answers.released(given.path)
-    return whole if isinstance(whole, Codebook) else part_of(whole, members), answers, released, crowds
+    return whole.by_kind(mechanism=lambda m: m.part(members), codebook=lambda b: b), answers, released, crowds
