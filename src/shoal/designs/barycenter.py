@@ -81,7 +81,7 @@ def _roots(covs: FloatArray) -> FloatArray:
     varying = np.flatnonzero(np.diagonal(covs, axis1=1, axis2=2).any(axis=0))
     roots = np.zeros_like(covs)
     if len(varying):
-        inside = np.ix_(range(len(covs)), varying, varying)
+        inside = np.ix_(np.arange(len(covs)), varying, varying)
         roots[inside] = square_root(covs[inside])
     return roots
 
