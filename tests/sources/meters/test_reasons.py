@@ -11,6 +11,7 @@ import pytest
 
 import shoal
 from shoal.sources.meters.clock import steps
+from shoal.sources.meters.quality import repair
 from shoal.sources.meters.readings import meter_readings
 
 SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "season": "day"}
@@ -87,3 +88,22 @@ def test_horizons_in_hours_or_steps(horizon: object, expected: int) -> None:
 def test_other_horizons_are_refused(horizon: object, text: str) -> None:
     with pytest.raises(shoal.InputError, match=text):
         steps(horizon, timedelta(minutes=15))
+
+
+def test_pandas_frames_of_any_kind_of_column(readings: pl.DataFrame) -> None:
+    pd = pytest.importorskip("pandas")
+    times = pd.DatetimeIndex(readings["timestamp"].to_list())
+    for stamps in (times, times.tz_localize("UTC").tz_convert("Europe/Zurich"), times.tz_localize("+01:00")):
+        names = pd.Categorical(readings["household"].to_list())
+        frame = pd.DataFrame({"household": names, "timestamp": stamps, "kw": readings["kw"].to_list()})
+        frame.loc[5, "kw"] = float("nan")
+        data = repair(frame)
+        assert data.frame["kw"].null_count() == 1
+        assert data.time_zone == (None if stamps.tz is None else "Europe/Zurich" if "Z" in str(stamps.tz) else "UTC")
+        first = data.frame["timestamp"].dt.epoch("us")[0]
+        assert first == int(pd.Series(stamps).min().value) // 1000
+    whole = pd.DataFrame({"household": [1, 1, 1], "timestamp": times[:3], "kw": pd.Series([1, None, 2], dtype="Int64")})
+    assert repair(whole).frame["kw"].to_list() == [1.0, None, 2.0]
+    mixed = pd.DataFrame({"household": ["a", 3, 2.5], "timestamp": times[:3], "kw": [1.0, 2.0, 3.0]})
+    with pytest.raises(shoal.InputError, match="readings: a column mixes"):
+        repair(mixed)

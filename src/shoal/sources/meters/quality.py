@@ -27,7 +27,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from zoneinfo import available_timezones
 
+import numpy as np
 import polars as pl
 
 from shoal import validation
@@ -135,13 +137,28 @@ def is_pandas(frame: Any) -> bool:
 
 
 def from_pandas(frame: Any, name: str) -> pl.DataFrame:
-    """A pandas frame as a polars one; ``name`` is the argument it came in as."""
-    import pyarrow as pa
-
+    """A pandas frame as a polars one, column by column and without pyarrow; ``name`` is the argument it came in as."""
     try:
-        return pl.from_pandas(frame)
-    except pa.ArrowException:  # its text quotes values
+        return pl.DataFrame({str(column): _column(frame[column]) for column in frame.columns})
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):  # their texts quote values
         raise InputError(f"{name}: a column mixes numbers, text or times; give each column one type") from None
+
+
+def _column(cells: Any) -> pl.Series:
+    """A pandas column as a polars one; times in microseconds, on the clock of their zone."""
+    zone = getattr(cells.dtype, "tz", None)
+    if zone is not None:
+        utc = pl.Series(cells.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("datetime64[us]"))
+        name = str(zone) if str(zone) in available_timezones() else "UTC"  # a fixed offset is no zone of the database
+        return utc.dt.replace_time_zone("UTC").dt.convert_time_zone(name)
+    if cells.dtype.kind == "M":
+        return pl.Series(cells.to_numpy().astype("datetime64[us]"))
+    if isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "biuf":
+        return pl.Series(cells.to_numpy(), nan_to_null=True)
+    values = [cell if there else None for cell, there in zip(cells.tolist(), cells.notna().tolist(), strict=True)]
+    if all(cell is None or type(cell) in (int, float) for cell in values):
+        return pl.Series(values, dtype=pl.Float64, strict=False)
+    return pl.Series(values, strict=True)
 
 
 def repair(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -284,9 +285,9 @@ def _held_out(names: Any, share: float) -> BoolArray:
 
 def _in_cross_validation() -> bool:
     """Whether a cross-validation of scikit-learn is fitting a pipeline: its scores would be nan, which says nothing."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     names = set()
     while frame is not None:
         names.add(frame.f_globals.get("__name__"))
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return {"sklearn.model_selection._validation", "sklearn.pipeline"} <= names
