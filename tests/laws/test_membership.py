@@ -32,9 +32,7 @@ def points(n: int, seed: int, ties: bool = False) -> np.ndarray:
 
 def partition(member: np.ndarray, rows: np.ndarray) -> Counter[tuple[tuple[float, ...], ...]]:
     """The crowds as multisets of values."""
-    crowds = {
-        c: tuple(sorted(map(tuple, rows[member == c].tolist()))) for c in set(member.tolist()) if c >= 0
-    }
+    crowds = {c: tuple(sorted(map(tuple, rows[member == c].tolist()))) for c in set(member.tolist()) if c >= 0}
     return Counter(crowds.values())
 
 

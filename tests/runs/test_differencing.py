@@ -28,10 +28,7 @@ def differences(before: pl.DataFrame, after: pl.DataFrame, columns: list[str]) -
     key = ["crowd", *(["step"] if "step" in before.columns else [])]
     both = before.join(after, on=key, suffix="_2")
     return np.array(
-        [
-            both["homes_2"].cast(pl.Float64) * both[f"{c}_2"] - both["homes"].cast(pl.Float64) * both[c]
-            for c in columns
-        ]
+        [both["homes_2"].cast(pl.Float64) * both[f"{c}_2"] - both["homes"].cast(pl.Float64) * both[c] for c in columns]
     ).T
 
 

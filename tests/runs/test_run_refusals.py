@@ -93,7 +93,9 @@ def test_every_design_can_be_described(logarithmic: Path, tmp_path: Path, query:
     assert run.fit is not None
     block = block_of(run)
     for method in ("white", "paper", "center", *(["codebook"] if query == "point" else [])):
-        budget = {"epsilon": 2.0} if method == "codebook" else {"epsilon": 2.0, "rho": 1e3 if method == "white" else 0.3}
+        budget = (
+            {"epsilon": 2.0} if method == "codebook" else {"epsilon": 2.0, "rho": 1e3 if method == "white" else 0.3}
+        )
         config = Config(query=query, method=method, **budget)  # type: ignore[arg-type]
         card_stage.rehearse(run.fit, design_stage.do(block, config, str(tmp_path / "m.shoal")), None)
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.card.digits import counted
 from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
@@ -28,7 +27,7 @@ from shoal.runs.store import Part, finished, put_whole, receipted
 from shoal.sources.meters.answered import TRUTH
 from shoal.sources.meters.forecast import Forecasts, joined_forecasts
 from shoal.sources.tables.class_table import SUFFIX, ClassTable
-from shoal.sources.tables.sample_laws import sample_laws
+from shoal.sources.tables.sample_laws import refuse_copies, sample_laws
 from shoal.validation import IndexArray
 
 if TYPE_CHECKING:
@@ -82,8 +81,6 @@ def make_blocks(context: Context) -> list[Part]:
 
 def _cut(members: pl.DataFrame, size: int) -> list[pl.DataFrame]:
     """Whole crowds, in order of their numbers, in parts of about so many labels."""
-    import polars as pl
-
     crowds = members.group_by("crowd").len().sort("crowd")
     before = crowds["len"].cum_sum() - crowds["len"]
     block = crowds.select("crowd", block=before // size)
@@ -113,7 +110,7 @@ def _written(
     if isinstance(taken[0][0], ClassTable):
         table = replace(joined_tables([one for one, _ in taken]), clip=clip)
         if table.times > 1:
-            refuse_copies(table)
+            refuse_copies(table.values, table.owner)
             crowd = dict(zip(members["label"].to_list(), members["crowd"].to_list(), strict=True))
             graph = NeighborGraph.within_groups(table.labels, [crowd[name] for name in table.labels])
             table, strange = with_laws(table, graph)
@@ -200,16 +197,3 @@ def with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int]
         degrees[members] = laws.observations(laws.labels)[1][rows]
         strange += int((~laws.checks().gaussian).sum())
     return replace(table, covs=covs, degrees=degrees), strange
-
-
-def refuse_copies(table: ClassTable) -> None:
-    """Independent draws of a continuous law are never equal, and the promise counts on their being independent."""
-    import polars as pl
-
-    rows = pl.DataFrame(table.values).with_columns(owner=table.owner)
-    copies = len(rows) - rows.n_unique()
-    if copies:
-        raise InputError(
-            f"table: {counted(copies, 'row')} of a label repeat another of its rows exactly. Rows of a label must be "
-            "independent of each other: leave out what is there twice, or have columns that tell such rows apart"
-        )

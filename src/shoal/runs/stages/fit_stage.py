@@ -184,8 +184,7 @@ def readings_shards(
     rows = noted(root, settings, SortedReadings, sort, lacking)
     executor.expect(len(rows.pieces.filled))
     jobs = [
-        Job(partial(partition.make_shard, rows.pieces, number, rows.grid), out(number))
-        for number in rows.pieces.filled
+        Job(partial(partition.make_shard, rows.pieces, number, rows.grid), out(number)) for number in rows.pieces.filled
     ]
     shards, lost = run_jobs(executor, "reading meters", jobs, tell, for_good=True)
     if not lost:

@@ -29,8 +29,8 @@ from shoal.card.digits import upper
 from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, Record, ReleaseFacts, Spent
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.ledger import Ledger
-from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.reader import Releaser, load
+from shoal.mechanism.reader import load
+from shoal.mechanism.releasable import Releasable
 from shoal.noise.source import standard_normals
 from shoal.runs.blocks import BlockFacts, crowds_of
 from shoal.runs.config import Config
@@ -93,7 +93,7 @@ def do(mechanism: Part, forecasts: Part, config: Config, normals: str | None = N
     through = load(mechanism.path)
     shard = fitted(forecasts.path, config.query, config.answers)
     answers, labels = true_answers(shard, normals), list(shard.owners)
-    drawn = through.release(labels) if isinstance(through, Codebook) else through.release(answers, labels)
+    drawn = through.release(answers, labels)
     return Drawn(shard.owners, answers, drawn, shard.readings())
 
 
@@ -317,7 +317,7 @@ def released_gone(folder: Path) -> bool:
 # ------------------------------------------------------------------ the ledger
 
 
-def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
+def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
     """Nothing is released under a figure that promises nothing."""
     if config.query == "as_in_paper":
         raise InputError(
@@ -326,7 +326,7 @@ def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
         )
     if mechanism.certificate is None:
         return
-    reached = mechanism.certificate.delta_upper
+    reached = 1.0 if mechanism.certificate is None else mechanism.certificate.delta_upper
     if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
         raise UnreachableError(
             f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
