@@ -72,7 +72,7 @@ def test_no_greek_anywhere(monday: Path) -> None:
         text = re.sub("<script.*?</script>", "", text, flags=re.DOTALL)
         assert "δ ≤" not in text
         assert KNOWS in text.replace("&#x27;", "'")
-    heading, sentences = run.summary()[0]
+    _, sentences = run.summary()[0]
     assert "averages over at least 5 households" in sentences[0]
     assert sentences[1] == KNOWS
     with run.ledger() as ledger:
@@ -251,10 +251,10 @@ def test_killed_at_every_file(tmp_path: Path, days: Days, monkeypatch: Patch) ->
         shutil.copytree(fitted, out)
         calls = 0
 
-        def stopped(self: Folder, name: str, put: Any) -> Path:
+        def stopped(self: Folder, name: str, put: Any, at: int = number) -> Path:
             nonlocal calls
             calls += 1
-            if calls == number:
+            if calls == at:
                 raise KeyboardInterrupt
             return write(self, name, put)
 

@@ -11,7 +11,6 @@ import polars as pl
 from shoal.runs.stages.release_stage import released_table
 from shoal.sources.meters.answered import ForecastAnswers
 
-
 CROWDS = {"a": 7, "b": 7, "c": 7, "x": 9, "y": 9}
 
 

@@ -75,8 +75,8 @@ class AggregateCard:
         lines = [
             f"This is {KIND}: no noise is added, and no ε or δ is promised.",
             f"{counted(fit.labels, fit.noun)} in {counted(release.crowds, 'crowd')} of "
-            f"{sizes(fit.smallest_group, fit.largest_group)}. A crowd is a fixed set, formed once, for life; `homes` in "
-            "the table is its size, never the number who have news.",
+            f"{sizes(fit.smallest_group, fit.largest_group)}. A crowd is a fixed set, formed once, for life; `homes` "
+            "in the table is its size, never the number who have news.",
             "Which crowd somebody is in is not hidden from who holds its readings.",
         ]
         if release.repeated:
@@ -87,9 +87,8 @@ class AggregateCard:
         lines += [line for line in fit.about if not line.startswith("Readings:")]
         if self.tells_errors and release.accuracy is not None:
             unit = short_unit(release.accuracy.unit)
-            lines.append(
-                f"Error beside members' own figures: {upper(release.accuracy.rmse, 2)}{unit}, root mean square."
-            )
+            error = upper(release.accuracy.rmse, 2)
+            lines.append(f"Error beside members' own figures: {error}{unit}, root mean square.")
         before, after = fit.later_error, release.later_error
         if self.tells_errors and before and after is not None:
             lines.append(f"Error against what came later, as released over unprotected{price(before, after, 3)}.")
@@ -160,13 +159,12 @@ def aggregate_cost(fit: FitFacts, release: ReleaseFacts) -> list[str]:
 
 
 def _record(release: ReleaseFacts, noun: str) -> list[str]:
-    lines = [
-        f"The crowds of {counted(release.labels, noun)} are in the ledger, for {release.period}; nothing was charged."
-    ]
+    labels = counted(release.labels, noun)
+    lines = [f"The crowds of {labels} are in the ledger, for {release.period}; nothing was charged."]
     if release.recorded_before:
         lines.append(
-            f"{counted(release.recorded_before, 'row')} had been released for this period before: they are those of the "
-            "record, and nothing new left."
+            f"{counted(release.recorded_before, 'row')} had been released for this period before: they are those of "
+            "the record, and nothing new left."
         )
     if release.repeated:
         lines.append(f"{counted(release.repeated, 'row')} repeated from the release before, for lack of news.")

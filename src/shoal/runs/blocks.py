@@ -53,8 +53,8 @@ def make_blocks(context: Context) -> list[Part]:
     import polars as pl
 
     config, listing = context.config, context.listing(FIT)
-    for part in listing.parts:
-        part.check()
+    for shard in listing.parts:
+        shard.check()
     rows = pl.read_parquet(context.folder / ROWS).filter(pl.col("news") & ~pl.col("recorded") & ~pl.col("retired"))
     members = pl.read_parquet(context.folder / CROWDS).filter(~pl.col("waits"))
     members = members.filter(pl.col("crowd").is_in(rows["crowd"].implode())).select("label", "crowd", "stored", "value")
@@ -65,17 +65,17 @@ def make_blocks(context: Context) -> list[Part]:
         )
     settings = {"crowds": context.folder.digest(CROWDS), **config.part("shard_size", "clip")}
     table = config.label is not None
-    shards = [(ClassTable if table else Forecasts).load(part.path) for part in listing.parts]
+    shards: list[Any] = [(ClassTable if table else Forecasts).load(part.path) for part in listing.parts]
     size = config.shard_size
     if table:
         entries = sum(shard.values.size for shard in shards if isinstance(shard, ClassTable))
         size = max(min(size, ENTRIES * len(members) // max(entries, 1)), 2 * config.crowd)
     blocks = []
-    for number, part in enumerate(_cut(members, size)):
+    for number, block in enumerate(_cut(members, size)):
         path = Path(
             out_path(context.home, BLOCKS, SUFFIX if table else "zip", {**settings, "number": number}, listing.parts)
         )
-        blocks.append(finished(path) or _written(path, part, shards, listing.parts, config.clip))
+        blocks.append(finished(path) or _written(path, block, shards, listing.parts, config.clip))
     return blocks
 
 
@@ -95,7 +95,7 @@ def _written(
     import polars as pl
 
     here = set(members.filter(pl.col("value").is_not_null())["label"].to_list())
-    taken = []
+    taken: list[tuple[Any, Any]] = []
     for shard, part in zip(shards, parts, strict=True):
         names = shard.labels if isinstance(shard, ClassTable) else shard.households
         at = [i for i, name in enumerate(names) if name in here]

@@ -39,7 +39,6 @@ from shoal.card.digits import counted
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
-from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.reader import load
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
@@ -256,7 +255,7 @@ class Run:
         import polars as pl
 
         self._demand("release")
-        return pl.read_parquet(self.folder / release_stage.PARQUET)
+        return pl.read_parquet(self.folder / means_stage.PARQUET)
 
     @property
     def report(self) -> Path:
@@ -292,16 +291,19 @@ class Run:
         from shoal.proofs.proof import prove
 
         self._demand_method()
-        found: dict[str, Proof] = {}
+        proofs: dict[str, Proof] = {}
         for part in self.context("design").listing(DESIGN).parts:
-            mechanism = load(part.path)
-            if isinstance(mechanism, Mechanism) and mechanism.graph.n_edges:
-                found[part.key] = prove(mechanism, None, epsilon, scope)
+            proof = load(part.path).by_kind(
+                mechanism=lambda m: prove(m, None, epsilon, scope) if m.graph.n_edges else None,
+                codebook=lambda _: None,
+            )
+            if proof is not None:
+                proofs[part.key] = proof
                 (self.folder / PROOFS).mkdir(exist_ok=True, mode=0o700)
-                found[part.key].save(self.folder / PROOFS / f"{part.key}.json")
-        if not found:
+                proof.save(self.folder / PROOFS / f"{part.key}.json")
+        if not proofs:
             raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")
-        return found
+        return proofs
 
     @property
     def place(self) -> Place:
@@ -468,9 +470,10 @@ class Run:
                     "so leave it as it was"
                 )
             config = self.config
-            for name in ("origin", "period"):  # that of the last release
-                if getattr(config, name) is not None and getattr(config, name) == getattr(before.config, name):
-                    config = replace(config, **{name: None})
+            if config.origin == before.config.origin:  # that of the last release
+                config = replace(config, origin=None)
+            if config.period == before.config.period:
+                config = replace(config, period=None)
             aside = f"earlier/{self.state.release}"
             self._archive(aside)
             state = replace(self.state, config=config, stages={}, release=self.state.release + 1, releasing=None)
@@ -693,8 +696,8 @@ class Run:
             assert fit is not None
             return crowd_stage.stage(context, fit)
         if stage == "release":
-            kind = release_stage if self.charged else means_stage
-            return kind.stage(context, self._planned())
+            release = release_stage.stage if self.charged else means_stage.stage
+            return release(context, self._planned())
         if stage == "card":
             return card_stage.stage(context, self._card())
         if stage == "report":

@@ -81,7 +81,7 @@ def _crowd_plots(context: Context) -> tuple[list[Plot], int]:
 
     members, rows = members_and_rows(context)
     known = members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
-    table = {number: values for number, values in rows.filter(~pl.col("retired")).select("crowd", "values").iter_rows()}
+    table = dict(rows.filter(~pl.col("retired")).select("crowd", "values").iter_rows())
     found = []
     for (number,), part in known.sort("label").group_by("crowd", maintain_order=True):
         row = table.get(int(str(number)))
@@ -167,4 +167,5 @@ def _shown(mechanism: Part, block: Part, given: Part, config: Config) -> tuple[R
             members, crowds = members + crowd, crowds + 1
     answers = everyone.take(members)
     released = answers.released(given.path)
-    return whole.by_kind(mechanism=lambda m: m.part(members), codebook=lambda b: b), answers, released, crowds
+    shown: Releasable = whole if whole.output is None else whole.part(members)
+    return shown, answers, released, crowds

@@ -47,9 +47,7 @@ def do(table: SortedRows, bucket: int, out: str) -> FitFacts:
     owner = labels.search_sorted(rows[LABEL]).to_numpy().astype(np.intp)
     names = tuple(labels.to_list())
     exponents = np.array(table.exponents, dtype=np.int64)
-    shard = ClassTable(
-        names, table.entries, exponents, rows[VALUES].to_numpy(), owner, rows[SOURCE_ROW].to_numpy()
-    )
+    shard = ClassTable(names, table.entries, exponents, rows[VALUES].to_numpy(), owner, rows[SOURCE_ROW].to_numpy())
     own = np.ldexp(shard.means, -exponents)
     counts = np.bincount(owner)
     path = Path(out)
