@@ -102,7 +102,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.sources.meters.queries import AccountingWarning as AccountingWarning
     from shoal.sources.meters.readings import read_meters as read_meters
     from shoal.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.sources.meters.update import UpdateReport as UpdateReport
     from shoal.sources.meters.update import update_forecasts as update_forecasts
     from shoal.sources.tables.hider import LabelHider as LabelHider
     from shoal.sources.tables.hider import LawWarning as LawWarning

@@ -106,9 +106,7 @@ class FitFacts(Record):
     shards: int = 1
     failed: tuple[Lost, ...] = ()
     goes_on: bool = False  #: from the forecasts of an earlier release; then also:
-    carried: int = 0
-    refitted: int = 0
-    drifted: int = 0
+    carried: int = 0  #: known before, with news
     silent: int = 0
     newcomers: int = 0  #: without a place in a group yet
     joined: int = 0  #: given a place in a group
@@ -132,7 +130,7 @@ class FitFacts(Record):
             parts[0],
             **_of_all(
                 sum, parts, "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian",
-                "later_known", "shards", "carried", "refitted", "drifted", "silent", "newcomers", "joined",
+                "later_known", "shards", "carried", "silent", "newcomers", "joined",
                 "merged_groups",
             ),
             **_of_all(min, parts, "smallest_group"),

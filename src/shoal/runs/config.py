@@ -51,7 +51,7 @@ class Config:
     )  # fmt: skip
     max_kw: float | None = _setting("meters", None, "readings above it are taken for meter faults and become missing")
     accept_large: bool = _setting(
-        "meters", False, "go on although households draw more than a home: on some day a mean above 50 kW, or a reading above 1,000 kW"  # noqa: E501
+        "meters", False, "go on although households draw more than a home: on some day a mean above 50 kW, or a reading above 100 kW"  # noqa: E501
     )  # fmt: skip
     household_column: str | None = _setting(
         "meters", None, "column that names the household, if its name does not tell"
@@ -136,8 +136,6 @@ class Config:
     confidence: float = _setting("audit", 0.999, "probability that nothing the audit says is false")
     audit_groups: int = _setting("audit", 3, "groups attacked at most: the hardest to hide in, others at random")
 
-    refit_days: int = _setting("update", 7, "with --update: every model is fitted anew once in so many days")
-    drift_level: float = _setting("update", 1e-3, "with --update: and on drift, at this rate of false alarms a day")
     rho_tolerance: float = _setting(
         "update", 0.1, "with --update: a design is kept while it errs this much more at most"
     )
@@ -153,7 +151,7 @@ class Config:
     def __post_init__(self) -> None:
         from shoal import validation  # here, so that the command's help loads no NumPy
 
-        for one in ("train_days", "horizon", "search", "shard_size", "audit_groups", "refit_days", "cell"):
+        for one in ("train_days", "horizon", "search", "shard_size", "audit_groups", "cell"):
             validation.count(**{one: getattr(self, one)})
         validation.count(at_least=FEWEST, audit_samples=self.audit_samples)
         validation.count(at_least=0, seed=self.seed)
@@ -169,7 +167,6 @@ class Config:
             validation.probability(largest_share=self.largest_share, above_zero=True)
         validation.choice(("kw", "log"), scale=self.scale)
         validation.choice(("mean", "worst"), objective=self.objective)
-        validation.probability(drift_level=self.drift_level, below_one=True)
         validation.non_negative(rho_tolerance=self.rho_tolerance)
         validation.non_negative(epsilon=self.epsilon)
         validation.probability(confidence=self.confidence, above_zero=True, below_one=True)

@@ -48,10 +48,10 @@ from shoal.workers.ticks import tick
 
 SETTINGS = (
     *READING, "train_days", "horizon", "order", "season", "origin", "crowd", "crowds", "largest_share", "query",
-    "scale", "table", "column", "table_household", "cell", "shard_size", "seed", "refit_days", "drift_level",
+    "scale", "table", "column", "table_household", "cell", "shard_size", "seed",
 )  # fmt: skip
 #: Those that may differ from day to day.
-DAILY = ("origin", "refit_days", "drift_level")
+DAILY = ("origin",)
 
 QUALITY_TABLE, LEFT_OUT = "quality.csv", "left_out.csv"
 #: Suffixes of a shard's files.
@@ -91,14 +91,7 @@ def update(yesterday: str, shard: str, origin: str, config: Config, out: str) ->
     everyone = Path(yesterday).with_suffix(f".{ALL}")
     before = Forecasts.load(everyone if everyone.is_file() else yesterday)
     readings = readings_of(shard)
-    whole, report = update_forecasts(
-        before,
-        readings,
-        origin=datetime.fromisoformat(origin),
-        refit_days=config.refit_days,
-        drift_level=config.drift_level,
-    )
-    heard = _heard(readings, before)
+    whole, heard = update_forecasts(before, readings, origin=datetime.fromisoformat(origin))
     names = whole.households
     old = roster_of(yesterday)
     roster = old.renewed(names, habits(whole), heard, cells_of(shard), config.crowd)
@@ -114,14 +107,11 @@ def update(yesterday: str, shard: str, origin: str, config: Config, out: str) ->
     forecasts = whole.take([i for i, name in enumerate(names) if name not in absent], absent)
     if absent:
         put_whole(Path(out).with_suffix(f".{ALL}"), whole.save)
-    drifted = heard.intersection(report.drifted)
     graph = group_graph(forecasts.households, crowds)
     return replace(
         _written(out, readings, forecasts, graph, roster),
         goes_on=True,
-        carried=len(heard.intersection(report.carried)),
-        refitted=len(heard.intersection(report.scheduled)) + len(drifted),
-        drifted=len(drifted),
+        carried=len(heard.intersection(before.households, names)),
         silent=len(old.crowds.keys() - set(forecasts.households)),
         newcomers=sum(why == LATE for why in absent.values()),
         joined=len(roster.joined),
@@ -161,14 +151,6 @@ def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
     place = {name: i for i, name in enumerate(part.households)}
     unknown = np.full(forecasts.horizon, np.nan)
     return np.array([part.kw[place[name]] if name in place else unknown for name in forecasts.households])
-
-
-def _heard(readings: Readings, before: Forecasts) -> set[str]:
-    """Households with a reading since the origin of the day before."""
-    import polars as pl
-
-    new = readings.frame.filter((pl.col("timestamp") >= before.origin) & pl.col("kw").is_finite())
-    return set(new["household"].unique())
 
 
 def cells_of(readings: str | Path) -> dict[str, int]:
@@ -341,9 +323,8 @@ def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Yester
     """One shard's forecasts: anew, or from those of the day before."""
     if before is not None:
         old = before.forecasts[shard.told(Received).number]
-        settings = {**config.part("refit_days", "drift_level"), "origin": origin}
         work = partial(update, old.path, shard.path, origin, config)
-        return Job(work, out_path(home, FORECASTS, "zip", settings, [old, shard]), (old, shard))
+        return Job(work, out_path(home, FORECASTS, "zip", {"origin": origin}, [old, shard]), (old, shard))
     settings = {
         **config.part("order", "train_days", "horizon", "crowd", "largest_share"),
         "season": config.period, "origin": origin, "standing": config.standing, "unit": config.answers,

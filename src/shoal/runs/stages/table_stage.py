@@ -48,7 +48,7 @@ from shoal.runs.stages.fit_stage import (
 from shoal.runs.store import Part, put_whole
 from shoal.runs.table_rows import READING, GroupedRows, Sorted, grouped_rows
 from shoal.sources.tables.class_table import SUFFIX, ClassTable, label_means
-from shoal.sources.tables.sample_laws import sample_laws
+from shoal.sources.tables.sample_laws import refuse_copies, sample_laws
 from shoal.sources.tables.table_file import LABEL, SOURCE_ROW, VALUES
 from shoal.validation import FloatArray, IndexArray
 
@@ -103,7 +103,7 @@ def do(
     graph = group_graph(table.labels, roster.crowds)
     strange = 0
     if not constant:
-        _refuse_copies(table)
+        refuse_copies(table.values, table.owner)
         table, strange = _with_laws(table, graph)
     path = Path(out)
     write_places(path, roster, gone)
@@ -175,19 +175,6 @@ def _with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int
         degrees[members] = laws.observations(laws.labels)[1][rows]
         strange += int((~laws.checks().gaussian).sum())
     return replace(table, covs=covs, degrees=degrees), strange
-
-
-def _refuse_copies(table: ClassTable) -> None:
-    """Independent draws of a continuous law are never equal, and the promise counts on their being independent."""
-    import polars as pl
-
-    rows = pl.DataFrame(table.values).with_columns(owner=table.owner)
-    copies = len(rows) - rows.n_unique()
-    if copies:
-        raise InputError(
-            f"table: {counted(copies, 'row')} of a label repeat another of its rows exactly. Rows of a label must be "
-            "independent of each other: leave out what is there twice, or have columns that tell such rows apart"
-        )
 
 
 def _staying(table: ClassTable, gone: Mapping[str, str], crowd: int) -> ClassTable:
