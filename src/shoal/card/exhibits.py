@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shoal.designs.design import Frontier
     from shoal.laws.graph import NeighborGraph
     from shoal.ledger.accounts import Account
-    from shoal.ledger.verification import Verification
+    from shoal.ledger.verify import Verification
     from shoal.mechanism.mechanism import Mechanism
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from shoal.designs.design import Frontier
     from shoal.laws.graph import NeighborGraph
     from shoal.ledger.accounts import Spent
-    from shoal.ledger.verification import Verification
+    from shoal.ledger.verify import Verification
     from shoal.mechanism.mechanism import Mechanism
 
 INTERNAL = "Internal: contains the true answers. For the data owner; do not pass this page on."

@@ -254,26 +254,16 @@ def _charged(context: Context, ledger: Ledger, mechanism: Part, forecast: Part, 
     asked, name = context.config, context.release_name
     shard = fitted(forecast.path, asked.query, asked.answers)
     content, ids = Path(mechanism.path).read_bytes(), shard.questions(name)
-    shown = drawn.drawn.copy()
-    left = np.arange(len(drawn.labels))
-    if asked.standing and isinstance(load(mechanism.path), Codebook):
-        # Whose draw is kept gets its curve of the day; what was drawn for it now is thrown away.
-        kept = ledger.renew(content, drawn.labels, query_ids=ids)
-        for i, answer in enumerate(kept):
-            if answer is not None:
-                shown[i] = answer
-        left = np.array([i for i in left if kept[i] is None], dtype=np.intp)
-    if len(left):
-        shown[left] = ledger.charge(
-            content,
-            drawn.answers[left],
-            drawn.drawn[left],
-            [drawn.labels[i] for i in left],
-            query_ids=[ids[i] for i in left],
-            bounds=bound_of(mechanism),
-            readings=[drawn.readings[i] for i in left],
-            series=context.series,
-        )
+    shown = ledger.charge(
+        content,
+        drawn.answers,
+        drawn.drawn,
+        drawn.labels,
+        query_ids=ids,
+        bounds=bound_of(mechanism),
+        readings=drawn.readings,
+        series=context.series,
+    )
     return _written(mechanism, shard, shown, out)
 
 
