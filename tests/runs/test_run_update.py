@@ -32,7 +32,6 @@ from typer.testing import CliRunner
 import shoal
 from shoal.card.facts import DesignFacts
 from shoal.cli.main import app
-from shoal.designs.reuse import AIMED_ANEW, KEPT, REDESIGN, UNCHANGED
 from shoal.errors import InputError
 from shoal.ledger.ledger import Ledger
 from shoal.runs.config import Config
@@ -242,9 +241,6 @@ def test_a_random_query_keeps_designs_and_is_certified_anew(tmp_path: Path, days
     run = Run.open(designed)
     assert run.fit is not None
     assert run.design is not None
-    decisions = dict(run.design.decisions)
-    assert sum(decisions.values()) == run.fit.groups
-    assert set(decisions) <= {UNCHANGED, KEPT, AIMED_ANEW, REDESIGN}
     worst = 0.0
     for part in listing(designed, "design").parts:
         mechanism = shoal.Mechanism.load(part.path)

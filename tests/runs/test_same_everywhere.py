@@ -57,14 +57,13 @@ def groups(run: shoal.Run) -> set[frozenset[str]]:
 
 def certificates(run: shoal.Run) -> dict[frozenset[str], float]:
     """Ideal δ at the design's ε of each group, from the mechanism that releases it."""
-    from shoal.designs.parts import part_of
 
     found = {}
     for mechanism in mechanisms(run.path):
         labels, component = mechanism.graph.labels, mechanism.graph.components
         for c in set(component.tolist()):
             members = [labels[i] for i in np.flatnonzero(component == c)]
-            found[frozenset(members)] = part_of(mechanism, members).certificate.delta_upper
+            found[frozenset(members)] = mechanism.part(members).certificate.delta_upper
     return found
 
 

@@ -255,7 +255,6 @@ class DesignFacts(Record):
     digest: str = ""  #: of the mechanism; of several, see :func:`together`
     graph_digest: str = ""  #: of who hides among whom, whatever the shards
     notes: tuple[str, ...] = ()
-    decisions: tuple[tuple[str, int], ...] = ()  #: what became of the groups of an earlier design
     failed: tuple[Lost, ...] = ()
     proved: str = ""  #: what makes δ a theorem about the stored parameters; empty: it is not proved to be one
     unproved: str = ""  #: why not
@@ -267,7 +266,7 @@ class DesignFacts(Record):
         """Whether δ is proved, in words."""
         if not self.proved:
             return f"not proved: {self.unproved}" if self.unproved else "not proved"
-        return f"proved ({self.proved}{f', proof {self.proof[:16]}' if self.proof else ''})"
+        return f"proved ({self.proved})"
 
     @property
     def by_step(self) -> bool:
@@ -312,7 +311,6 @@ class DesignFacts(Record):
             naming=_naming_together(parts, curve),
             accuracy=Accuracy.merged([part.accuracy for part in parts]),
             notes=_listed(sorted({note for part in parts for note in part.notes})),
-            decisions=tuple(sorted(tallied(part.decisions for part in parts).items())),
             proved=" and ".join(sorted({part.proved for part in parts})) if all(part.proved for part in parts) else "",
             unproved="; ".join(_listed(sorted({part.unproved for part in parts if not part.proved}))),
             proof=together(proofs) if (proofs := [part.proof for part in parts if part.proof]) else "",

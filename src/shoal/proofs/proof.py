@@ -21,13 +21,15 @@ import numpy as np
 
 import shoal
 from shoal import archive, validation
-from shoal.accounting.curve import NOTIONS, brackets, round_up
+from shoal.accounting.curve import NOTIONS, brackets
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import Releasable
 from shoal.noise.grid import Grid
 from shoal.noise.precision import UP as LOSS_UP
 from shoal.noise.precision import edge_loss, label_tv
@@ -37,6 +39,7 @@ from shoal.proofs.balls import down, up
 from shoal.proofs.dyadic_laws import Laws, Unsettled
 from shoal.proofs.path import Path
 from shoal.proofs.pencil import Pencil, pencil
+from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
 
 FORMAT, VERSION = "shoal proof", 1
@@ -175,9 +178,22 @@ class Proof:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-        what = f"δ ≤ {round_up(self.delta_upper):.4g} ({self.scope}), proved over {self.n_edges} edge(s)"
+        what = f"δ ≤ {upper(self.delta_upper)} ({self.scope}), proved over {self.n_edges} edge(s)"
         what = f"{what}, worst for {a} against {b}"
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
+
+
+def provable(released: Releasable) -> Mechanism:
+    """What was given, refused unless it is a mechanism: a codebook leaves nothing to be proved."""
+    if not hasattr(type(released), "by_kind"):
+        raise InputError("released must be a Mechanism or GaussianClasses")
+    return released.by_kind(mechanism=lambda mechanism: mechanism, codebook=_refused)
+
+
+def _refused(book: Codebook) -> Mechanism:
+    if book.certificate is None:
+        raise InputError("released: nothing is certified here: rows are means over crowds, without ε and δ")
+    raise InputError("released must be a Mechanism or GaussianClasses: a codebook keeps its ε in integers, exactly")
 
 
 def prove(
@@ -209,12 +225,10 @@ def prove(
     >>> proof.n_edges, f"{proof.delta_lower:.10e}", f"{proof.delta_upper:.10e}"
     (1, '2.9242721049e-06', '2.9242721049e-06')
     """
-    if not isinstance(released, (GaussianClasses, Mechanism)):
-        raise InputError("released must be a Mechanism or GaussianClasses")
-    mechanism = released if isinstance(released, Mechanism) else None
+    mechanism = None if isinstance(released, GaussianClasses) else provable(released)
     default = "answer" if mechanism is None else mechanism.scope
     scope = validation.choice(SCOPES, scope=default if scope is None else scope)
-    classes = released.classes if isinstance(released, Mechanism) else released
+    classes = released if isinstance(released, GaussianClasses) else released.classes
     if graph is None:
         if mechanism is None:
             raise InputError("graph must be given for laws: which labels are neighbors")

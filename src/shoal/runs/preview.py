@@ -42,7 +42,10 @@ def _cost(run: Run) -> str:
         mechanism = _hardest(run)
         release_stage.refuse_empty_claims(mechanism, run.config)
         with run.ledger() as ledger:
-            cost = ledger.cost(mechanism, mechanism.certificate.worst_edge)
+            worst_pair = (
+                mechanism.curve(0.0).worst_edge if mechanism.certificate is None else mechanism.certificate.worst_edge
+            )
+            cost = ledger.cost(mechanism, worst_pair)
     except ShoalError as error:
         return f"A new release would be refused: {error}."
     worst = max(zip(cost.before, cost.after, strict=True), key=lambda pair: pair[1].spent)

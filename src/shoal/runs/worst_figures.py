@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from shoal.accounting.curve import falling
 from shoal.designs.design import frontier
 from shoal.errors import InputError
 from shoal.mechanism.clip import moved_delta
@@ -37,7 +38,7 @@ def curve_of(path: str, epsilon: Sequence[float], notion: str) -> WorstCurve:
     else:
         found = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
     edges = tuple((str(a), str(b)) for a, b in found.worst_edge)
-    return WorstCurve(tuple(epsilon), tuple(float(one) for one in found.delta_upper), edges)
+    return WorstCurve(tuple(epsilon), tuple(falling(grid, found.delta_upper).tolist()), edges)
 
 
 def frontier_of(

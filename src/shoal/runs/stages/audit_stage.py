@@ -19,7 +19,6 @@ from shoal.card.book_measures import book_audit_facts
 from shoal.card.facts import AuditFacts, DesignFacts
 from shoal.card.measures import audit_facts
 from shoal.designs.design import design
-from shoal.designs.parts import part_of
 from shoal.errors import InputError
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.reader import load
@@ -46,12 +45,12 @@ def do(mechanism: str, forecasts: str, component: int, config: Config, confidenc
     """Attack a group's test answers, ask how much rests on the model, and what equal noise would have left."""
     whole = load(mechanism)
     inside = np.flatnonzero(whole.graph.components == component)
+    members = [whole.graph.labels[i] for i in inside]
     if isinstance(whole, Codebook):
-        part = whole.part(int(inside[0]))
+        part = whole.part(members)
         found = audit_book(part, n_samples=config.audit_samples, confidence=confidence, seed=config.seed)
         return book_audit_facts(found, part)
-    members = [whole.graph.labels[i] for i in inside]
-    group = part_of(whole, members)
+    group = whole.part(members)
     attacked = audit(
         group,
         n_samples=config.audit_samples,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -26,7 +25,6 @@ from shoal.designs.design import design
 from shoal.designs.methods import METHODS
 from shoal.designs.parts import joined
 from shoal.designs.problem import Problem
-from shoal.designs.reuse import REDESIGN, redesigned, reuse
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -82,19 +80,15 @@ def do(forecasts: str, config: Config, previous: str | None, out: str) -> Design
         _saved(out, book, stated(bound_at(book, points, ORDERS, points)))
         facts = book_facts(book, shard.accuracy(book), query=shard.query, target=target)
         return replace(facts, notes=(*facts.notes, KEPT_DRAWS)) if config.standing else facts
-    decisions: dict[str, int] = {}
     outside = 0.0
     if shard.clip is not None:
         outside = outside_share(shard.clip, classes.n_dims)
         config = _less_moved(config, shard, outside)
     if config.way == "auto":
         config = replace(config, method=MEETING[config.objective])
-    if isinstance(old, Mechanism):
-        mechanism, decisions = _from_yesterday(config, old, classes, crowds, shard)
-    else:
-        if old is not None:
-            classes = kept_roster(old.classes, classes, crowds)
-        mechanism = _designed(config, classes, group_graph(classes.labels, crowds), shard)
+    if old is not None:
+        classes = kept_roster(old.classes, classes, crowds)
+    mechanism = _designed(config, classes, group_graph(classes.labels, crowds), shard)
     mechanism = replace(mechanism, outside=outside)
     _saved(out, mechanism, ledger_bound(mechanism))  # by the bracket, which the ledger computes again
     mechanism, proof = proved(mechanism)
@@ -104,7 +98,6 @@ def do(forecasts: str, config: Config, previous: str | None, out: str) -> Design
         query=shard.query,
         target=target,
         accuracy=shard.accuracy(mechanism),
-        decisions=tuple(sorted(decisions.items())),
     )
     if shard.clip is None:
         return facts
@@ -240,24 +233,6 @@ def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times
         found.append((members, made))
         tick(number + 1, len(groups))
     return joined(config.way, problem, found)
-
-
-def _from_yesterday(
-    config: Config, before: Mechanism, classes: GaussianClasses, crowds: Mapping[str, int], shard: Fitted
-) -> tuple[Mechanism, dict[str, int]]:
-    """Yesterday's design where it still holds, group by group, and a new one where not.
-
-    Groups keep their members. One without a law today stays one of them: the others still hide beside it, and nothing
-    about it is released. Who joined comes after them.
-    """
-    old = replace(before, scope=config.scope, outside=0.0)
-    today = kept_roster(old.classes, classes, crowds)
-    graph = group_graph(today.labels, crowds)
-    if config.target is None or shard.times > 1 or old.times > 1:
-        return _designed(config, today, graph, shard), {REDESIGN: len(set(graph.components.tolist()))}
-    found = reuse(old, today, delta=config.target, rho_tolerance=config.rho_tolerance, graph=graph)
-    counts = Counter(group.decision for group in found.groups)
-    return redesigned(found, method=config.way, seed=config.seed, iterations=config.search), dict(counts)
 
 
 def kept_roster(before: GaussianClasses, now: GaussianClasses, crowds: Mapping[str, int]) -> GaussianClasses:

@@ -305,6 +305,8 @@ def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
             "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
             "use 'point', 'trajectory' or 'marginal'"
         )
+    if mechanism.certificate is None:
+        return
     reached = mechanism.certificate.delta_upper
     if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
         raise UnreachableError(

@@ -6,7 +6,6 @@ the worst edge, that edge's own first, up to :data:`LABELS` households. The work
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,16 +14,13 @@ from typing import Any
 import numpy as np
 
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import nearest, plain
+from shoal.card.digits import nearest
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.card.page import write_page
-from shoal.card.section import Plot, axis, lines, series
+from shoal.card.section import axis, lines, series
 from shoal.designs.design import Frontier, design, frontier, perfect_rho
-from shoal.designs.equal_epsilon import epsilon_frontier
 from shoal.designs.methods import METHODS
-from shoal.designs.parts import part_of
 from shoal.errors import InputError, ShoalError
-from shoal.laws.crowds import crowds
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.clip import moved_delta
 from shoal.mechanism.codebook import Codebook
@@ -149,13 +145,6 @@ def _price(forecasts: Part, config: Config) -> dict[str, Any]:
             f"{len(power)} households of one shard. Small crowds and large populations cost least; this "
             f"release has crowds of at least {config.crowd}.",
         ),
-        "equal_epsilon": _by_epsilon(power, config),
-        "equal_epsilon_says": (
-            f"What an ε costs, by method, in {CROWDS} crowds of these forecasts. The crowd's own curve is the same for "
-            "all and has one error at every ε. A larger ε errs less with a codebook, one of a few curves of the crowd "
-            "for each household, and nothing that is ε-private errs less than the dashed line. Equal noise is shown at "
-            "a weaker guarantee, δ = 1e-5.",
-        ),
     }
 
 
@@ -167,33 +156,6 @@ def _laws_alone(mechanism: Releaser, answers: Fitted) -> Mechanism:
     names = answers.labels
     graph = NeighborGraph.within_groups(names, [group_of[name] for name in names])
     return design(answers.laws(), graph, "none", mechanism.epsilon, 1.0)
-
-
-def _by_epsilon(power: FloatArray, config: Config) -> Plot:
-    """Error at equal ε of one answer, relative to the forecasts, of a few crowds."""
-    member = crowds(power, config.crowd)
-    rows = np.flatnonzero(member < CROWDS)
-    graph = NeighborGraph.within_groups([str(row) for row in rows], member[rows].tolist())
-    found = epsilon_frontier(power[rows], graph, EPSILONS, delta=1e-5)
-    mean = float(power[rows].mean())
-
-    def line(name: str, values: FloatArray, color: int) -> dict[str, Any]:
-        shares = [100 * math.sqrt(value) / mean for value in values]
-        points = [(float(e), plain(s), nearest(s)) for e, s in zip(EPSILONS, shares, strict=True)]
-        return series(name, points, color=color, dots=True)
-
-    return lines(
-        "By ε of one answer",
-        axis("ε"),
-        axis("error, % of the mean forecast", "log"),
-        [
-            line("the crowd's curve", found.rho["mean"], color=0),
-            line("codebook", found.rho["codebook"], color=1),
-            line("equal noise", found.rho["white"], color=2),
-            line("nothing ε-private errs less", found.lower_bound, color=7),
-        ],
-        marks=[[config.epsilon / (2 if config.scope == "table" else 1), "this release"]],
-    )
 
 
 def _hardest(context: Context) -> tuple[Part, ...]:
@@ -210,7 +172,7 @@ def _shown(mechanism: Part, forecasts: Part, given: Part, config: Config) -> tup
     whole, everyone = load(mechanism.path), fitted(forecasts.path, config.query, config.answers)
     place = set(everyone.labels)
     labels, component = whole.graph.labels, whole.graph.components
-    first = int(component[labels.index(whole.certificate.worst_edge[0])])
+    first = 0 if whole.certificate is None else int(component[labels.index(whole.certificate.worst_edge[0])])
     members: list[str] = []
     groups = 0
     for one in [first, *(c for c in range(int(component.max()) + 1) if c != first)]:
@@ -222,7 +184,7 @@ def _shown(mechanism: Part, forecasts: Part, given: Part, config: Config) -> tup
             members, groups = members + group, groups + 1
     answers = everyone.take(members)
     released = answers.released(given.path)
-    return whole if isinstance(whole, Codebook) else part_of(whole, members), answers, released, groups
+    return whole if isinstance(whole, Codebook) else whole.part(members), answers, released, groups
 
 
 def _frontier(context: Context, mechanism: Mechanism, answers: Fitted) -> Frontier:

@@ -11,7 +11,7 @@ from shoal.card.answers import chosen, points
 from shoal.card.digits import counted, plain
 from shoal.card.exhibits import Exhibits
 from shoal.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
-from shoal.card.measures import accuracy_of, error_variance, group_sizes
+from shoal.card.measures import accuracy_of, group_sizes
 from shoal.card.section import Plot, axis, lines, series
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
@@ -67,7 +67,7 @@ def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
     diag(Σ Gᵀ) with the answer; :func:`shoal.power_error` has the rest.
     """
     if unit == "kw":
-        squares = mechanism.bias**2 + error_variance(mechanism)
+        squares = mechanism.bias**2 + mechanism.error_variance
         bias = np.broadcast_to(mechanism.bias, squares.shape)
         return accuracy_of(mechanism, squares, bias, unit="kW", answers=mechanism.classes.means)
     n, k = mechanism.classes.means.shape
@@ -78,7 +78,7 @@ def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
     error = power_error(
         mechanism.classes.means,
         mechanism.bias,
-        error_variance(mechanism),
+        mechanism.error_variance,
         log_var=np.diagonal(covs, axis1=1, axis2=2),
         log_noise_cov=together,
     )

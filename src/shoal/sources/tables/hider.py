@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from shoal import validation
-from shoal.accounting.curve import round_up
 from shoal.audits.guard import model_guard
 from shoal.audits.holdout import observed_loss
 from shoal.audits.trials import seeded_release
@@ -25,6 +24,7 @@ from shoal.laws.estimates import names_of
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.clip import Clip, assumption_free
 from shoal.noise.experiment import NotPrivate
+from shoal.rounding import upper
 from shoal.sources.meters.quality import is_pandas
 from shoal.sources.tables.sample_laws import refuse_copies
 from shoal.validation import BoolArray, FloatArray
@@ -176,7 +176,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             if self.guard_.delta_at_confidence > max(PLAUSIBLE, delta):
                 warnings.warn(
                     "the laws rest on few rows: over laws that they leave plausible δ reaches "
-                    f"{round_up(self.guard_.delta_at_confidence):.2g}. Give more rows or fewer columns, or release one "
+                    f"{upper(self.guard_.delta_at_confidence, 2)}. Give more rows or fewer columns, or release one "
                     "row per label, which is a constant and needs no law",
                     LawWarning,
                     stacklevel=2,
