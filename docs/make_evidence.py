@@ -18,7 +18,7 @@ from typing import Any
 import shoal
 from shoal.card.digits import percent
 from shoal.studies.attackers import Hits
-from shoal.studies.reidentification import INFORMED, LEARNED, Finding, Reidentification
+from shoal.studies.reidentification import INFORMED, LEARNED, AttackFinding, Reidentification
 from shoal.studies.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, Cost, Priced, RuleStudy
 
 PAGE, FIGURES = (Path(__file__).with_name(f"evidence.{suffix}") for suffix in ("md", "json"))
@@ -52,9 +52,9 @@ def measured(meters: str) -> dict[str, Any]:
 
 
 def reidentification(stored: dict[str, Any]) -> Reidentification:
-    def finding(one: dict[str, Any]) -> Finding:
+    def finding(one: dict[str, Any]) -> AttackFinding:
         hits = {name: None if one[name] is None else Hits(**one[name]) for name in ("everywhere", "inside")}
-        return Finding(**{**one, **hits})
+        return AttackFinding(**{**one, **hits})
 
     lists = ("findings", "by_rows", "by_size", "by_weeks")
     kept = {name: value for name, value in stored.items() if name not in ("made", "version")}
@@ -76,13 +76,13 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
     study, priced = reidentification(figures["reidentify"]), rule(figures["rule"])
     head, table, what, costs = str(priced).split("\n\n")
 
-    def best(what: str, *, learned: bool | None = None, weeks: int = 0) -> Finding:
+    def best(what: str, *, learned: bool | None = None, weeks: int = 0) -> AttackFinding:
         every = [one for one in (study.by_weeks if weeks else study.findings) if one.what.startswith(what)]
         every = [one for one in every if one.attacker != INFORMED and (not weeks or one.weeks == weeks)]
         every = [one for one in every if learned is None or (one.attacker == LEARNED) == learned]
         return max(every, key=lambda one: one.everywhere.top_1)
 
-    def named(one: Finding) -> str:
+    def named(one: AttackFinding) -> str:
         return share(one.everywhere.top_1, one.everywhere.top_1_interval)
 
     def informed(what: str) -> tuple[str, str, float]:
