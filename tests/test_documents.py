@@ -95,9 +95,9 @@ def test_the_gallery_shows_every_picture_once() -> None:
     assert sorted(shown) == sorted(p.name for p in (ROOT / "docs" / "pictures").iterdir())
 
 
-ROOMS = ["errors", "validation", "rounding", "files", "plaintext", "archive", "numerics", "workers", "laws", "accounting",
-         "noise", "mechanism", "proofs", "designs", "ledger", "audits", "card", "sources", "reproduction", "studies", "runs",
-         "service", "cli"]  # fmt: skip
+ROOMS = ["errors", "validation", "rounding", "files", "plaintext", "archive", "numerics", "workers", "laws",
+         "accounting", "noise", "mechanism", "proofs", "designs", "ledger", "audits", "card", "sources", "reproduction",
+         "studies", "runs", "service", "cli"]  # fmt: skip
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:
