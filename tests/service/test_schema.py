@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
 from schemathesis import checks  # noqa: E402
 
 from shoal.service.application import application  # noqa: E402
-from shoal.service.desk import Desk  # noqa: E402
+from shoal.service.question_service import QuestionService  # noqa: E402
 
 #: All that does not contradict the contract: what is forbidden looks like what is not there, and is no accepted data.
 CHECKS = [
@@ -24,12 +24,13 @@ CHECKS = [
 ]
 
 
-@pytest.mark.parametrize("role", ["owner", "analyst", "auditor"])
-def test_no_surprises(desk: Desk, role: str) -> None:
-    app = application(desk, rate=1e9, burst=1e9)
-    key = desk.register.person("tester", role).text
+@pytest.mark.parametrize("role", ["owner", "analyst"])
+def test_no_surprises(service: QuestionService, role: str) -> None:
+    app = application(service, rate=1e9, burst=1e9)
+    service.register.first_key()
+    key = service.register.admit("tester", role)[1].text
     if role == "analyst":
-        desk.grant("tester", tuple(desk.offers()), 4.0, 1e-5, keyed=False)
+        service.grant("tester", list(service.catalog.questions), 4.0, 1e-5, with_key=False)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     for result in schema.get_all_operations():
         operation = result.ok()
