@@ -94,9 +94,10 @@ def serve(
             proxy_headers=False,  # shoal.service.access believes the one trusted proxy, and nobody else
         )
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its lines may quote what failed
-        log.line("started", questions=len(catalog.questions))
-        with _ended_by_signal():
-            uvicorn.Server(config).run(sockets=[listener])
+        server = uvicorn.Server(config)
+        with _stopped_by_signal(lambda: setattr(server, "should_exit", True)):
+            log.line("started", questions=len(catalog.questions))
+            server.run(sockets=[listener])
         service.checkpoints.keep()
         log.line("stopped")
 
@@ -167,10 +168,10 @@ def deliver(key: Key, file: Path, tell: Callable[[str], Any]) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signal() -> Iterator[None]:
-    """Whoever ends the server by a signal gets the rest of this module done: uvicorn sends itself the signal again."""
+def _stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """A signal stops the server, also before uvicorn listens to signals; it sends itself the signal again at its end."""
     names = (signal.SIGTERM, signal.SIGINT)
-    before = {name: signal.signal(name, lambda *_: None) for name in names}
+    before = {name: signal.signal(name, lambda *_: stop()) for name in names}
     try:
         yield
     finally:
