@@ -33,7 +33,7 @@ def runs(designed_run: Path, tmp_path: Path) -> Path:
 def service(runs: Path) -> Iterator[QuestionService]:
     with shoal.Ledger.open(f"sqlite:///{runs.parent}/ledger.db") as ledger:
         ledger.budget(20.0, 1e-3)
-        yield QuestionService(ledger, runs)
+        yield QuestionService(ledger, runs, f"sqlite:///{runs.parent}/ledger.db")
 
 
 @pytest.fixture

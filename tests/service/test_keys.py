@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,21 +163,27 @@ def test_before_a_grant_questions_show_what_may_be_asked_for(client: TestClient,
     assert client.post("/v1/releases", json=body, headers={**who, "Idempotency-Key": "k"}).status_code == 404
 
 
-def test_the_table_without_a_handle(client: TestClient, service: QuestionService, granted: Granted) -> None:
+def test_the_table_without_a_handle(
+    client: TestClient, service: QuestionService, granted: Granted, runs: Path
+) -> None:
     who = granted()
     (question,) = client.get("/v1/questions", headers=who).json()
     body = {"question": question["question"]}
     table = client.post("/v1/releases", json=body, headers={**who, "Idempotency-Key": "t"})
     assert table.status_code == 200, table.text
     content = table.json()["table"]
-    assert content["columns"] == ["handle", "step", "timestamp", "kW"]
-    assert len(content["rows"]) == len(question["handles"]) * question["entries"]
+    public = (runs / "january" / "public" / "released.csv").read_text().splitlines()
+    assert [",".join(row) for row in (content["columns"], *content["rows"])] == public
+    assert not set(question["handles"]) & {cell for row in content["rows"] for cell in row}
     before = service.ledger.head
     one = client.post(
         "/v1/releases", json={**body, "handle": question["handles"][0]}, headers={**who, "Idempotency-Key": "h"}
     ).json()
-    assert [row[3] for row in content["rows"] if row[0] == question["handles"][0]] == one["answer"]
-    assert [row[2] for row in content["rows"] if row[0] == question["handles"][0]] == one["times"]
+    assert one["receipt"]["entry"] == table.json()["receipt"]["entry"]
+    payload = json.loads(one["receipt"]["entry"]["payload"])
+    assert payload["table"] == hashlib.sha256((runs / "january" / "public" / "released.csv").read_bytes()).hexdigest()
+    figures = {float(row[-1]) for row in content["rows"]}
+    assert set(one["answer"]) <= figures
     assert service.ledger.head == before
     again = {**body, "handle": question["handles"][0]}
     assert client.post("/v1/releases", json=again, headers={**who, "Idempotency-Key": "t"}).status_code == 422

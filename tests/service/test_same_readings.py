@@ -32,8 +32,8 @@ def ledger(tmp_path: Path) -> Iterator[shoal.Ledger]:
         yield opened
 
 
-def test_two_questions_from_the_same_readings(two_runs: Path, ledger: shoal.Ledger) -> None:
-    service = QuestionService(ledger, two_runs)
+def test_two_questions_from_the_same_readings(two_runs: Path, ledger: shoal.Ledger, tmp_path: Path) -> None:
+    service = QuestionService(ledger, two_runs, f"sqlite:///{tmp_path}/ledger.db")
     client = TestClient(application(service))
     key = service.register.first_key()
     assert key is not None
@@ -87,7 +87,7 @@ def test_figures_are_those_of_the_table(tmp_path: Path, ledger: shoal.Ledger) ->
     table = mechanism.certified("table").delta_upper
     assert table > run.design.delta
     ledger.budget(1.0, 0.5, mode="adaptive")
-    service = QuestionService(ledger, tmp_path / "runs")
+    service = QuestionService(ledger, tmp_path / "runs", f"sqlite:///{tmp_path}/ledger.db")
     client = TestClient(application(service))
     key = service.register.first_key()
     assert key is not None

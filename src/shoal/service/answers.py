@@ -27,7 +27,7 @@ class AnswerSheet:
 
     entry: Entry
     answers: Answers
-    columns: tuple[str, ...]
+    entries: tuple[str, ...]
     timed: bool
     table: PublicTable | None = None
 
@@ -60,7 +60,7 @@ class AnswerSheet:
         rows = [
             [handle, step + 1, column, value]
             for handle, values in self.answers.items()
-            for step, (column, value) in enumerate(zip(self.columns, values, strict=True))
+            for step, (column, value) in enumerate(zip(self.entries, values, strict=True))
         ]
         return names, rows
 
@@ -76,8 +76,8 @@ class AnswerSheet:
     def _common(self) -> dict[str, Any]:
         content = self.entry.content
         return {name: content[name] for name in ("question", "unit", "error", "statement")} | {
-            "times": self.columns if self.timed else None,
-            "entries": self.columns,
+            "times": self.entries if self.timed else None,
+            "entries": self.entries,
             "released": content["time"],
         }
 

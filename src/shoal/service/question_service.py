@@ -1,9 +1,9 @@
 """What the service does for whoever asks, without HTTP: offer, quote, charge, record, then show.
 
-An answer is shown in four steps. Its idempotency key is bound to what is asked. One transaction of the ledger looks at
-the analyst's account, charges every label of the question at once, and notes a receipt that commits to all of the
-answers. A checkpoint that covers the receipt is put on disk, outside of the ledger. Only then is the answer read from
-the record, and so it is the same whenever it is asked for again.
+An answer is shown in five steps. Its idempotency key is bound to what is asked. The run makes its release, where it has
+not: charged to the ledger and on record. One transaction looks at the analyst's account and notes a receipt that
+charges the question to it and commits to all of the answers. A checkpoint that covers the receipt is put on disk,
+outside of the ledger. Only then is the answer shown, and it is the same whenever it is asked for again.
 
 A question is charged as a whole, so whether it is refused is the same for all of its handles.
 """
@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import BudgetError, InputError, LedgerError, ShoalError
+from shoal.errors import BudgetError, InputError, LedgerError, ShoalError, UnreachableError
 from shoal.ledger import notes
 from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.ledger import Ledger
@@ -41,10 +41,6 @@ class IdempotencyConflict(ShoalError):
     """The idempotency key was used for something else."""
 
 
-class _Undo(Exception):
-    """Leaves a transaction that was only tried."""
-
-
 #: What an analyst is told, by cause. The owner reads the ledger's own words on the pages and at /v1/refusals.
 TOLD = {
     "grant": "the budget of your grant does not allow this question",
@@ -56,13 +52,16 @@ TOLD = {
 class QuestionService:
     """The service over one ledger and one folder of runs."""
 
-    def __init__(self, ledger: Ledger, folder: str | Path, log: Callable[..., None] | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, folder: str | Path, url: str | None = None, log: Callable[..., None] | None = None
+    ) -> None:
+        """``url`` is where the ledger is, for runs that have not released yet."""
         make_tables(ledger.storage)
         self.ledger = ledger
         self.register, self.grants = Register(ledger.storage), Grants(ledger.storage)
         self.record = LedgerRecord(ledger)
         self.checkpoints = CheckpointFile(Path(folder) / CHECKPOINTS, self.record)
-        self._folder = Path(folder)
+        self._folder, self._url = Path(folder), url
         self._log = log or (lambda event, **facts: None)
         self._lock, self._charging = threading.RLock(), threading.Lock()
         self._catalog, self._seen = Catalog({}, {}), dict[str, int]()
@@ -78,7 +77,7 @@ class QuestionService:
         with self._lock:
             seen = changes(self._folder)
             if seen != self._seen or not self._seen:
-                self._catalog, self._seen = catalog(self._folder, self.record.identity), seen
+                self._catalog, self._seen = catalog(self._folder, self.record.identity, self._url), seen
             return self._catalog
 
     def questions(self, caller: Caller) -> list[dict[str, Any]]:
@@ -269,9 +268,11 @@ class QuestionService:
     def _handles_of(self, person: Person, question: Question) -> dict[str, str]:
         """The analyst's handles of a question, each with its label."""
         key = (person.id, question.id)
-        if key not in self._handles:
-            self._handles[key] = handles(self.ledger.secret, person.id, question.id, question.labels)
-        return self._handles[key]
+        known = self._handles.get(key)
+        if known is None or len(known) != len(question.labels):
+            known = handles(self.ledger.secret, person.id, question.id, question.labels)
+            self._handles[key] = known
+        return known
 
     def _give(self, person: Person, question: Question, grant: Grant | None) -> AnswerSheet:
         """The sheet of an analyst, charged now or from the record; a checkpoint covers it when this returns."""
@@ -281,94 +282,88 @@ class QuestionService:
                 return known
             with self.ledger.storage.reading() as transaction:
                 entry = notes.receipt(transaction, person.id, question.id)
-            entry = entry or self._charge(person, question, grant)
-            sheet = self._recorded(person, question, entry)
+            if entry is None:
+                entry, question = self._charge(person, question, grant)
+            sheet = self._sheet(person, question, entry)
             self.checkpoints.keep()
             self._sheets[person.id, question.id] = sheet
             return sheet
 
-    def _charge(self, person: Person, question: Question, grant: Grant | None) -> Entry:
-        """Charge every label of a question to an analyst, and note the receipt: all of it or nothing."""
+    def _charge(self, person: Person, question: Question, grant: Grant | None) -> tuple[Entry, Question]:
+        """Have the question released, charge it to an analyst, and note the receipt; the question as it is then."""
         try:
-            charge = question.prepare(self.ledger, person.id)
+            with self.ledger.storage.reading() as transaction:
+                self._refuse_overdraft(transaction, person, question, grant)
+            question.refuse(self.ledger)  # before anything of it is begun
+            question.release()
+            question = self.catalog.questions.get(question.id) or question
+            answers = self._by_handle(person, question, question.rows(self.ledger))
             with self.ledger.storage.writing() as transaction:
-                return self._charged(transaction, person, question, grant, charge)
-        except (BudgetError, InputError) as error:
-            cause = "owner_budget" if isinstance(error, BudgetError) else "ledger_rule"
+                entry = notes.receipt(transaction, person.id, question.id)
+                if entry is None:
+                    self._refuse_overdraft(transaction, person, question, grant)
+                    content = self._receipt(person, question, grant, commitment(question.id, answers).root().hex())
+                    entry = notes.noted(transaction, "receipt", content)
+            return entry, question
+        except (BudgetError, InputError, UnreachableError) as error:
+            cause = _cause(error)
             self._refuse(person, question, cause, str(error))
             raise Refused(TOLD[cause]) from None
         except Refused as error:
             self._refuse(person, question, "grant", str(error))
             raise
 
-    def _charged(
-        self,
-        transaction: Transaction,
-        person: Person,
-        question: Question,
-        grant: Grant | None,
-        charge: Callable[[Transaction], Rows],
-    ) -> Entry:
-        entry = notes.receipt(transaction, person.id, question.id)
-        if entry is not None:
-            return entry
+    def _refuse_overdraft(
+        self, transaction: Transaction, person: Person, question: Question, grant: Grant | None
+    ) -> None:
+        """Raise where the analyst's account does not allow the question."""
         if question.price is not None:
             given = notes.receipts(transaction, person.id)
             if grant is None or not self._allowance(given, question, grant).allowed:
                 raise Refused(TOLD["grant"])
-        answers = self._by_handle(person, question, charge(transaction))
-        root = commitment(question.id, answers).root().hex()
-        table = None if question.table is None else question.table.digest
-        content = {
-            "receipt": f"rc_{_receipt_name(person.id, question.id, root)}",
+
+    def _receipt(self, person: Person, question: Question, grant: Grant | None, root: str) -> dict[str, Any]:
+        return {
+            "receipt": _receipt_name(person.id, question.id, root),
             "analyst": person.id,
             "query_id": question.id,
             "question": question.id,
             "grant": None if grant is None else grant.id,
             "price": None if question.price is None else question.price.to_json(),
             "answers": root,
-            "table": table,
+            "table": None if question.table is None else question.table.digest,
             "unit": question.unit,
             "error": question.error,
             "statement": question.statement.to_json(),
         }
-        return notes.noted(transaction, "receipt", content)
 
-    def _recorded(self, person: Person, question: Question, entry: Entry) -> AnswerSheet:
+    def _sheet(self, person: Person, question: Question, entry: Entry) -> AnswerSheet:
         """All answers as they are on record, if they are those that the receipt commits to."""
-        rows = question.recorded(self.ledger, person.id)
-        if set(rows) != question.labels:
-            raise LedgerError("ledger: answers of a receipt are not on record; run `shoal ledger verify`")
-        answers = self._by_handle(person, question, rows)
-        sheet = AnswerSheet(entry, answers, question.columns, question.timed, question.table)
+        answers = self._by_handle(person, question, question.rows(self.ledger))
+        sheet = AnswerSheet(entry, answers, question.entries, question.timed, question.table)
         table = None if question.table is None else question.table.digest
         if sheet.root != entry.content["answers"] or entry.content.get("table") != table:
-            raise LedgerError("ledger: the recorded answers are not those of the receipt; run `shoal ledger verify`")
+            raise LedgerError(
+                f"ledger: the answers in {question.title} are not those of the receipt; restore the folder of the run"
+            )
         return sheet
 
     def _by_handle(self, person: Person, question: Question, rows: Rows) -> dict[str, list[float]]:
         return {handle: rows[label] for handle, label in self._handles_of(person, question).items()}
 
     def _verdict(self, person: Person, question: Question) -> str | None:
-        """Why the ledger would refuse the question now, or None: the charge is tried and undone."""
+        """Why the ledger would refuse the question now, or None."""
         key, size = (person.id, question.id), self.ledger.head.seq
         known = self._verdicts.get(key)
         if known is None or known[0] != size:
-            self._verdicts[key] = known = (size, self._tried(person, question))
+            cause = None
+            try:
+                question.refuse(self.ledger)
+            except (BudgetError, InputError) as error:
+                cause = _cause(error)
+                self._refuse(person, question, cause, str(error))
+            self._verdicts[key] = known = (size, cause)
         return known[1]
-
-    def _tried(self, person: Person, question: Question) -> str | None:
-        try:
-            charge = question.prepare(self.ledger, person.id)
-            with self.ledger.storage.writing() as transaction:
-                charge(transaction)
-                raise _Undo
-        except _Undo:
-            return None
-        except (BudgetError, InputError) as error:
-            cause = "owner_budget" if isinstance(error, BudgetError) else "ledger_rule"
-            self._refuse(person, question, cause, str(error))
-            return cause
 
     def _refuse(self, person: Person, question: Question, cause: str, reason: str) -> None:
         """Tell the owner: the whole reason on the pages, which cause in the log, where no label may be named."""
@@ -398,17 +393,21 @@ def _prices(entries: Any) -> list[Price]:
     return [Price.from_json(price) for price in prices if price is not None]
 
 
+def _cause(error: ShoalError) -> str:
+    return "owner_budget" if isinstance(error, BudgetError) else "ledger_rule"
+
+
 def _receipt_name(*parts: str) -> str:
-    """A short name for a receipt."""
-    return hashlib.sha256(canonical({"receipt": list(parts)}).encode()).hexdigest()[:24]
+    """A name for a receipt."""
+    return f"rc_{hashlib.sha256(canonical({'receipt': list(parts)}).encode()).hexdigest()[:24]}"
 
 
 def _described(question: Question) -> dict[str, Any]:
     return {
         "question": question.id,
         "title": question.title,
-        "entries": len(question.columns),
-        "times": list(question.columns) if question.timed else None,
+        "entries": len(question.entries) if question.released or question.facts is None else question.facts.entries,
+        "times": list(question.entries) if question.timed else None,
         "unit": question.unit,
         "error": question.error,
         "charged": question.price is not None,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError
+from shoal.ledger.ledger import Ledger
 from shoal.ledger.storage import Storage
 from shoal.runs.owner_ledger import Place
 from shoal.service.catalog import ledger_place
@@ -65,13 +66,13 @@ def serve(
     from shoal.service.question_service import QuestionService
 
     proxy = TrustedProxy.of(user_header, trust_proxy)
-    place, opened = ledger_place(folder, ledger)
+    place = ledger_place(folder, ledger)
     log = standard_log()
     with contextlib.ExitStack() as held:
         listener = held.enter_context(contextlib.closing(listening(host, port)))
-        used = held.enter_context(opened())
         held.enter_context(alone(place))
-        service = QuestionService(used, folder, log.line)
+        used = held.enter_context(Ledger.open(place.url))
+        service = QuestionService(used, folder, place.url, log.line)
         service.checkpoints.compare()
         catalog = service.catalog
         if not catalog.questions:
