@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-WIDTH, HEIGHT, LEFT, LOW, TOP, RIGHT = 640.0, 260.0, 64.0, 36.0, 12.0, 16.0
+WIDTH, HEIGHT, LEFT, LOW, TOP, RIGHT = 420.0, 230.0, 44.0, 32.0, 10.0, 12.0
 
 
 def answer_plot(values: Sequence[float], error: float | None, unit: str, times: Sequence[str] | None) -> str:
@@ -33,21 +33,25 @@ def answer_plot(values: Sequence[float], error: float | None, unit: str, times: 
     )
     dots = "".join(f'<circle cx="{x(i):.1f}" cy="{y(v):.1f}" r="3"/>' for i, v in enumerate(values))
     band = "" if error is None else f'<polygon points="{" ".join([*points(error), *points(-error)[::-1]])}"/>'
-    first, last = (times[0], times[-1]) if times else ("entry 1", f"entry {len(values)}")
+    first, last = (clock(times[0]), clock(times[-1])) if times else ("entry 1", f"entry {len(values)}")
     label = f"Released answer of {len(values)} entries in {escape(unit)}"
     note = "" if error is None else f"; the band is ± the typical error of {error:.2g}"
     return (
         f'<figure><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{label}{note}">{ticks}{band}'
         f'<polyline points="{" ".join(points(0.0))}"/><g>{dots}</g>'
-        f'<text x="{LEFT}" y="{HEIGHT - 8}">{_short(first)}</text>'
-        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 8}" text-anchor="end">{_short(last)}</text></svg>'
+        f'<text x="{LEFT}" y="{HEIGHT - 8}">{escape(first)}</text>'
+        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 8}" text-anchor="end">{escape(last)}</text></svg>'
         f"<figcaption>Released, in {escape(unit)}{note}.</figcaption></figure>"
     )
 
 
-def _short(text: str) -> str:
-    """An instant to the minute."""
-    return escape(text[:16].replace("T", " ") if "T" in text else text)
+def clock(text: str) -> str:
+    """An instant to the minute, as its own clock shows it, with its offset from UTC where that is known.
+
+    >>> clock("2025-01-31T18:00:00+01:00"), clock("2025-01-31T18:00:00")
+    ('2025-01-31 18:00 +01:00', '2025-01-31 18:00')
+    """
+    return f"{text[:16].replace('T', ' ')} {text[19:]}".rstrip()
 
 
 def _round_step(span: float) -> float:

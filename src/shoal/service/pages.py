@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader
 
 from shoal.card.digits import upper
+from shoal.service.drawing import clock
 from shoal.service.access import COOKIE, Sender, Service, access_of
 from shoal.service.people import SESSION, Caller
 
@@ -31,6 +32,7 @@ def _environment() -> Environment:
         loader=PackageLoader("shoal.service"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["up"] = lambda value: upper(float(value)) if value else "0"
+    environment.filters["clock"] = clock
     environment.filters["minute"] = lambda text: text[:16].replace("T", " ") + " UTC" if text else "no end"
     return environment
 

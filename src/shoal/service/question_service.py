@@ -309,8 +309,8 @@ class QuestionService:
             cause = _cause(error)
             self._refuse(person, question, cause, str(error))
             raise Refused(TOLD[cause]) from None
-        except Refused as error:
-            self._refuse(person, question, "grant", str(error))
+        except Refused:
+            self._refuse(person, question, "grant", "the budget of the grant does not allow it; a new grant sets another")
             raise
 
     def _refuse_overdraft(
