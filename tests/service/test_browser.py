@@ -1,4 +1,4 @@
-"""The pages in Chromium: from the first key to an answer, by keyboard, on a phone, light and dark, without findings of axe."""
+"""The pages in Chromium: from the first key to an answer, by keyboard, on a phone, light and dark, axe clean."""
 
 from __future__ import annotations
 

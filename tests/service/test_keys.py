@@ -163,9 +163,7 @@ def test_before_a_grant_questions_show_what_may_be_asked_for(client: TestClient,
     assert client.post("/v1/releases", json=body, headers={**who, "Idempotency-Key": "k"}).status_code == 404
 
 
-def test_the_table_without_a_handle(
-    client: TestClient, service: QuestionService, granted: Granted, runs: Path
-) -> None:
+def test_the_table_without_a_handle(client: TestClient, service: QuestionService, granted: Granted, runs: Path) -> None:
     who = granted()
     (question,) = client.get("/v1/questions", headers=who).json()
     body = {"question": question["question"]}

@@ -45,7 +45,9 @@ def test_answer_receipt_and_statement(client: TestClient, service: QuestionServi
     receipt_verifier.check_receipt({**proof, "receipt": body["receipt"], "answer": body["answer"]}, head)
 
 
-def test_asked_again_the_same_bytes_and_no_charge(client: TestClient, service: QuestionService, granted: Granted, runs: Path) -> None:
+def test_asked_again_the_same_bytes_and_no_charge(
+    client: TestClient, service: QuestionService, granted: Granted, runs: Path
+) -> None:
     who = granted()
     handles = asked(client, who)["handles"]
     first = release(client, who, handles[0], "one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sqlite3
 import threading
@@ -47,10 +48,8 @@ def restored_after_a_kill(runs: Path, folder: Path, rounds: int) -> int:
             shown: list[int] = []
 
             def ask(client: httpx.Client = client, asked: dict[str, str] = asked, who: dict[str, str] = who) -> None:
-                try:
+                with contextlib.suppress(httpx.HTTPError):
                     shown.append(client.post("/v1/releases", json=asked, headers=who).status_code)  # noqa: B023
-                except httpx.HTTPError:
-                    pass
 
             thread = threading.Thread(target=ask)
             thread.start()

@@ -66,11 +66,14 @@ def test_two_questions_from_the_same_readings(two_runs: Path, ledger: shoal.Ledg
     assert refusal["analyst"] == "ada"
     assert refusal["title"] == second["title"]
     assert "same readings" in refusal["reason"]
-    assert "same readings" not in client.post(
-        "/v1/releases",
-        json={"question": second["question"], "handle": second["handles"][0]},
-        headers={**who, "Idempotency-Key": "again"},
-    ).text
+    assert (
+        "same readings"
+        not in client.post(
+            "/v1/releases",
+            json={"question": second["question"], "handle": second["handles"][0]},
+            headers={**who, "Idempotency-Key": "again"},
+        ).text
+    )
     # Nobody else gets the second question either.
     other = client.post("/v1/grants", json={**body, "analyst": "bob", "new": True}, headers=owner).json()
     who = {"Authorization": f"Bearer {other['key']}"}

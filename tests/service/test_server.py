@@ -1,4 +1,4 @@
-"""The process: where the owner's key goes, one service for one ledger, ports, extras, and whose headers are believed."""
+"""The process: where the owner's key goes, one service for one ledger, ports, extras, trusted headers."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def dismiss(_: KeyHolder, service: Service, id: str) -> Response:
 @router.get("/keys")
 def keys(caller: KeyHolder, service: Service) -> list[dict[str, Any]]:
     """All keys, with the key that each was made with; an analyst's own."""
-    listed = service.register.keys(None if caller.is_owner else caller.person.id)
+    listed = service.register.list_keys(None if caller.is_owner else caller.person.id)
     return [key.to_json() | {"current": key.id == caller.key} for key in listed]
 
 

@@ -13,8 +13,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader
 
 from shoal.card.digits import upper
-from shoal.service.drawing import clock
 from shoal.service.access import COOKIE, Sender, Service, access_of
+from shoal.service.drawing import clock
 from shoal.service.people import SESSION, Caller
 
 POLICY = (

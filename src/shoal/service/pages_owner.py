@@ -3,7 +3,7 @@
 from datetime import date, timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from shoal.errors import InputError
@@ -78,7 +78,7 @@ def _people(
 ) -> Response:
     """People and all keys, or an analyst's own keys; a new key is shown on the page that made it, and nowhere else."""
     everybody = service.register.people() if caller.is_owner else [caller.person]
-    keys = service.register.keys(None if caller.is_owner else caller.person.id)
+    keys = service.register.list_keys(None if caller.is_owner else caller.person.id)
     return render(
         request,
         caller,
@@ -133,7 +133,7 @@ def end_key(request: Request, caller: Sender, service: Service, id: str) -> Resp
         count = service.end_key(id, caller)
     except NotNow as error:
         return _people(request, caller, service, notice=f"Not ended. {error}.")
-    if caller.key in {key.id for key in service.register.keys() if key.ended is not None}:
+    if caller.key in {key.id for key in service.register.list_keys() if key.ended is not None}:
         return RedirectResponse("/sign-in", status_code=303)
     ended = "One key has ended." if count == 1 else f"{count} keys have ended: the one, and those made with it."
     return _people(request, caller, service, notice=ended, notice_tone="good")

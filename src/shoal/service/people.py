@@ -134,7 +134,7 @@ class Register:
 
     # ------------------------------------------------------------------ keys
 
-    def keys(self, person: str | None = None) -> list[KeyRecord]:
+    def list_keys(self, person: str | None = None) -> list[KeyRecord]:
         """All keys, or those of someone, in order."""
         with self._storage.reading() as transaction:
             every = _keys(transaction).values()

@@ -310,7 +310,9 @@ class QuestionService:
             self._refuse(person, question, cause, str(error))
             raise Refused(TOLD[cause]) from None
         except Refused:
-            self._refuse(person, question, "grant", "the budget of the grant does not allow it; a new grant sets another")
+            self._refuse(
+                person, question, "grant", "the budget of the grant does not allow it; a new grant sets another"
+            )
             raise
 
     def _refuse_overdraft(

@@ -77,7 +77,9 @@ def serve(
         catalog = service.catalog
         if not catalog.questions:
             reasons = "".join(f". {title}: {reason}" for title, reason in catalog.left_out.items())
-            raise InputError(f"dir: nothing in {Path(folder).name} can be asked{reasons or '; `shoal run` makes a run'}")
+            raise InputError(
+                f"dir: nothing in {Path(folder).name} can be asked{reasons or '; `shoal run` makes a run'}"
+            )
         key = service.register.new_owner_key() if new_owner_key else service.register.first_key()
         if key is not None:
             deliver(key, Path(folder) / KEY_FILE, tell)
@@ -155,7 +157,7 @@ def alone(place: Place) -> Iterator[None]:
 
 
 def deliver(key: Key, file: Path, tell: Callable[[str], Any]) -> None:
-    """Show an owner key to a person at a terminal, or put it into a file that only its owner reads: never into a log."""
+    """Show an owner key to somebody at a terminal, or put it into a file that only its owner reads: never into a log."""
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
         tell(f"The owner's key, shown this once: {key.text}")
         return
@@ -170,7 +172,7 @@ def deliver(key: Key, file: Path, tell: Callable[[str], Any]) -> None:
 
 @contextlib.contextmanager
 def _stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
-    """A signal stops the server, also before uvicorn listens to signals; it sends itself the signal again at its end."""
+    """A signal stops the server, also before uvicorn listens to signals; at its end uvicorn sends it again."""
     names = (signal.SIGTERM, signal.SIGINT)
     before = {name: signal.signal(name, lambda *_: stop()) for name in names}
     try:
