@@ -157,7 +157,7 @@ def alone(place: Place) -> Iterator[None]:
 
 
 def deliver(key: Key, file: Path, tell: Callable[[str], Any]) -> None:
-    """Show an owner key to somebody at a terminal, or put it into a file that only its owner reads: never into a log."""
+    """Show an owner key at a terminal, or put it into a file that only its owner reads: never into a log."""
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
         tell(f"The owner's key, shown this once: {key.text}")
         return

@@ -11,7 +11,10 @@ import pytest
 from shoal.errors import InputError
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.neighborhoods import (
+    AHEAD_WEIGHT,
+    CURVE_WEIGHT,
     LonelyWarning,
+    blend,
     cluster_graph,
     clusters,
     column_graph,
@@ -19,6 +22,9 @@ from shoal.sources.meters.neighborhoods import (
     day_habits,
     distance_graph,
     habits,
+    hourly_habits,
+    hours_ahead,
+    likeness,
     nearest_graph,
 )
 from shoal.sources.meters.simulate import simulate_meters
@@ -127,3 +133,40 @@ def test_the_15_15_rule() -> None:
         inside = np.array([totals[name] for name in group])
         assert len(inside) >= 15
         assert inside.max() <= 0.15 * inside.sum()
+
+
+def test_likeness_is_the_stated_blend_of_forecast_and_habits() -> None:
+    readings = simulate_meters(20, 9, seed=2)
+    made = forecast(readings, order=(1, 1), train_days=7, horizon=6, season="day", origin="2024-01-08T18:00")
+    assert made.history is not None
+    roots = np.sqrt(made.history.kw)
+    hour = made.history.timestamps.dt.hour().to_numpy()
+    by_hour = np.stack([roots[:, hour == h].mean(axis=1) for h in range(24)], axis=1)
+    assert hourly_habits(made) == pytest.approx(by_hour, rel=1e-12)
+    ahead = np.unique(made.timestamps.dt.hour().to_numpy())
+    assert hours_ahead(made).tolist() == ahead.tolist()
+    parts = [(1.0, by_hour), (AHEAD_WEIGHT, by_hour[:, ahead]), (CURVE_WEIGHT, np.sqrt(made.power))]
+    expected = np.concatenate([w * x / np.sqrt(x.var(axis=0).sum()) for w, x in parts], axis=1)
+    assert likeness(made) == pytest.approx(expected, rel=1e-12)
+
+
+def test_likeness_is_the_same_to_the_last_bit_in_any_order_and_in_any_shards() -> None:
+    draw = np.random.default_rng(0)
+    readings = simulate_meters(30, 9, seed=3).filter(pl.Series(draw.random(30 * 9 * 96) > 0.02))
+    made = forecast(readings, order=(1, 1), train_days=7, horizon=6, season="day")
+    points = likeness(made)
+    for _ in range(5):
+        order = draw.permutation(30)
+        assert likeness(made.take(order, {})).tobytes() == points[order].tobytes()
+    shards = [made.take(rows, {}) for rows in np.array_split(draw.permutation(30), [1, 9])]
+    place = [made.households.index(name) for shard in shards for name in shard.households]
+    habits_of_all = np.concatenate([hourly_habits(shard) for shard in shards])
+    curves = np.concatenate([shard.power for shard in shards])
+    assert blend(curves, habits_of_all, hours_ahead(made)).tobytes() == points[place].tobytes()
+
+
+def test_likeness_of_homes_that_are_all_alike_or_export() -> None:
+    alike = blend(np.ones((5, 3)), np.ones((5, 24)), np.arange(2))
+    assert (alike == 0).all()
+    export = blend(np.array([[-4.0], [4.0]]), np.array([[-2.0], [2.0]]), np.arange(1))
+    assert export.tolist() == [[-1.0, -AHEAD_WEIGHT, -CURVE_WEIGHT], [1.0, AHEAD_WEIGHT, CURVE_WEIGHT]]
