@@ -47,16 +47,19 @@ def draw(path: Path = PICTURE) -> Path:
     places = range(len(names))
     left.barh(places, [100 * share for share in named], color=NAMED, height=0.6)
     left.axvline(10, color=GUESS, linestyle="--", linewidth=1)
-    left.text(11, len(names) - 0.35, "a guess among ten", color=GUESS, fontsize=8)
+    left.text(24, len(names) - 1.0, "dashed: a guess among ten", color=GUESS, fontsize=8, va="center")
     for place, share in zip(places, named, strict=True):
         left.text(100 * share + 1, place, f"{100 * share:.0f} %", va="center", fontsize=9)
     left.set(xlim=(0, 105), xlabel="homes that the best attacker names, %", yticks=list(places), yticklabels=names)
     left.invert_yaxis()
-    shown = [max(error, 0.05) for error in off]
-    right.barh(places, shown, left=0.05, color=OFF, height=0.6)
+    right.barh(places, off, color=OFF, height=0.6)
     for place, error in zip(places, off, strict=True):
-        right.text(max(error, 0.05) * 1.25 + 0.02, place, f"{error:.2g} kW" if error else "none", va="center", fontsize=9)
-    right.set(xscale="log", xlim=(0.05, 2000), xlabel="error that hiding adds, kW (root mean square, logarithmic)")
+        words = "none" if not error else f"{error:.1f} kW" if error < 10 else f"{error:.0f} kW"
+        right.text(max(error, 0.1) * 1.2, place, words, va="center", fontsize=9)
+    ticks = {0.1: "0.1", 1: "1", 10: "10", 100: "100"}
+    right.set(xscale="log", xlim=(0.1, 1500), xlabel="error that hiding adds, kW (root mean square)")
+    right.set_xticks(list(ticks), list(ticks.values()))
+    right.minorticks_off()
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
