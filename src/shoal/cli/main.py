@@ -26,7 +26,7 @@ for group, functions in (
     (app, (stage.fit, stage.design, stage.release, stage.audit, stage.report)),
     (app, (curves.curve, curves.frontier, curves.prove)),
     (app, (desks.serve,)),
-    (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
+    (ledger, (ledgers.show, ledgers.log, ledgers.verify, ledgers.budget)),
     (reproduce, (studies.synthetic, studies.meters)),
     (study, (studies.reidentify, studies.rule)),
 ):
