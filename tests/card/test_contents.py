@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.ledger.verification import Verification
+from shoal.ledger.verify import Verification
 
 import shoal
 from shoal.card.card import ReleaseCard

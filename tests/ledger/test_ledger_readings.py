@@ -103,6 +103,7 @@ def test_the_log_says_what_happened(ledger: Ledger) -> None:
     rows = members([(label, number) for label in names("c", 4)])
     facts = {"homes": 4, "folder": "january"}
     record(ledger, "crowds of january", rows, crowds([(number, 4)], "2025-01-02"), facts=facts)
+    assert (ledger.overview().crowd_releases, ledger.overview().readings_releases) == (1, 1)
     log = ledger.log()
     assert [(row.kind, row.name, row.labels) for row in log] == [
         ("budget", "every label", 0),

@@ -1,7 +1,7 @@
 """Crowds that last: who hides together, from the first release about its members on.
 
 A release without a budget, one row per crowd, tells nobody's row from a neighbor's only as long as *who is averaged
-changes by whole crowds alone* (docs/theory.md, section 10). So the ledger keeps two tables beside the chain and decides
+changes by whole crowds alone* (docs/theory.md, section 12). So the ledger keeps two tables beside the chain and decides
 every change of them, whoever asks:
 
 | table | one row per | holds |

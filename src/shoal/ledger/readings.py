@@ -1,8 +1,8 @@
 """The account of releases under the readings' promise: one number per label, Σμ², and its cap.
 
-A release that is μ-GDP for every home's whole readings (docs/theory.md, section 14) adds μ² to the account of every
-label it is about. Given the public transcript each step is μ_t-GDP, with μ_t a function of that transcript, and
-Σμ_t² ≤ M² surely for an M fixed before the first: then the whole transcript is M-GDP (Smith & Thakurta 2022; Koskela,
+A release that is μ-GDP for every home's whole readings adds μ² to the account of every label it is about. Given the
+public transcript each step is μ_t-GDP, with μ_t a function of that transcript, and Σμ_t² ≤ M² surely for an M fixed
+before the first: then the whole transcript is M-GDP (Smith & Thakurta 2022; Koskela,
 Tobaben & Honkela 2023). So the cap M is fixed with the first release about a label, every later one names the same, and
 one that would exceed it is refused. Sums are exact fractions of the stated doubles: nothing is rounded.
 
