@@ -30,8 +30,6 @@ class Exhibits:
     frontier: Frontier | None = None
     price: tuple[Plot, ...] = ()  #: what hiding costs
     price_says: tuple[str, ...] = ()
-    equal_epsilon: Plot | None = None  #: errors by method at equal ε, in place of the frontier
-    equal_epsilon_says: tuple[str, ...] = ()
     heading: str = "Released answers"  #: above the traces
     says: tuple[str, ...] = ()
     traces: tuple[Plot, ...] = ()  #: one plot per label
