@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types kernels check docs bench clean
+.PHONY: demo test test-all lint types kernels check check-slow docs bench clean
 
 # The package alone, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
 # reader; the rest of it asks for an older numba than ours.
@@ -32,12 +32,22 @@ kernels: $(VENV)/package
 	$(BIN)/python -m shoal.runs.head_start
 
 # Each worker has whole modules, whose fixtures it makes once; a third works while others wait for a process or a page.
-check: $(VENV)/installed
-	$(BIN)/pytest -n 3 --dist loadscope --no-loadscope-reorder
+SPREAD := -n 3 --dist loadscope --no-loadscope-reorder
 
+check: $(VENV)/installed
+	$(BIN)/pytest $(SPREAD)
+
+check-slow: $(VENV)/installed
+	$(BIN)/pytest $(SPREAD) -m slow
+
+# What a contributor runs: lint, types and the fast tests.
 test: lint
 	$(MAKE) -j 2 types kernels
 	$(MAKE) check
+
+# Everything: browsers, PostgreSQL, Ray, kills and long campaigns too.
+test-all: test
+	$(MAKE) check-slow
 
 # The pages of docs/ as a site; open out/site/index.html.
 docs: $(VENV)/package

@@ -1,7 +1,8 @@
-"""The order of test modules: long ones first, so that several workers (``pytest -n 2``) end at about the same time."""
+"""Which tests are slow, and their order: long modules first, so that several workers end at about the same time."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,20 +19,12 @@ settings.load_profile("shoal")
 #: Ray puts its workers behind everything else on a machine, here behind the other half of the tests.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
-#: What takes longest, or waits for other processes.
-FIRST = (
-    "runs/test_same_everywhere.py",
-    "accounting/test_oracle.py",
-    "workers/test_executors_ray.py",
-    "workers/test_executors.py",
-    "workers/test_executors_unreachable.py",
-    "numerics/test_compiled.py",
-    "test_documents.py",
-    "workers/test_cluster_nodes.py",
-    "reproduction/test_meters_study.py",
-    "designs/test_reuse.py",
-)
 TESTS = Path(__file__).parent
+#: Seconds that each test module took, to begin with the longest; ``pytest -m "" --keep-durations`` writes it anew.
+DURATIONS = TESTS / "durations.json"
+#: Fixtures that need more than Python, and words in the names of modules that start clusters or kill processes.
+ELSEWHERE = ("browser", "postgres")
+OUTSIDE = ("ray", "cluster", "kills")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,9 +34,32 @@ def _ledgers_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--keep-durations", action="store_true", help="write how long every module took to durations.json")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    place = {TESTS / name: number for number, name in enumerate(FIRST)}
-    items.sort(key=lambda item: place.get(item.path, len(FIRST)))
+    """Mark what needs a browser, a database server, a cluster or kills as slow; begin with the longest modules."""
+    for item in items:
+        words = item.path.stem.split("_")
+        if any(name in getattr(item, "fixturenames", ()) for name in ELSEWHERE) or any(w in words for w in OUTSIDE):
+            item.add_marker(pytest.mark.slow)
+    took = json.loads(DURATIONS.read_text()) if DURATIONS.is_file() else {}
+    items.sort(key=lambda item: -took.get(item.path.relative_to(TESTS).as_posix(), 0.0))
+
+
+_seconds: dict[str, float] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    module = report.nodeid.split("::")[0].removeprefix("tests/")
+    _seconds[module] = _seconds.get(module, 0.0) + report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("--keep-durations") and not hasattr(session.config, "workerinput"):
+        longest = dict(sorted(((name, round(took, 1)) for name, took in _seconds.items()), key=lambda kv: -kv[1]))
+        DURATIONS.write_text(json.dumps(longest, indent=1) + "\n")
 
 
 @pytest.fixture(scope="session")
