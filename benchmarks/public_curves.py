@@ -1,10 +1,10 @@
 """Make ``src/shoal/readings/london.json``: python -m benchmarks.public_curves [FORECASTS.npz].
 
-Forecasts (ARMA(6, 5), 15 days, 12 half hours) of the London homes with an even last digit at 18 origins of 2013, over the
-mean of these homes at the same step; shape is the curve over its own mean, joined into 60 by k-means (best of 20 starts)
-and those again into classes by Ward's linkage. Homes with an odd last digit are left for reporting. With a file of stored
-forecasts (``f`` + origin and ``h`` + origin: curves and names) nothing is fitted. Source of the readings: UK Power
-Networks, Low Carbon London, CC BY 4.0.
+Forecasts (ARMA(6, 5), 15 days, 12 half hours) of the London homes with an even last digit at 18 origins of 2013, over
+the mean of these homes at the same step; shape is the curve over its own mean, joined into 60 by k-means (best of 20
+starts) and those again into classes by Ward's linkage. Homes with an odd last digit are left for reporting. With a file
+of stored forecasts (``f`` + origin and ``h`` + origin: curves and names) nothing is fitted. Source of the readings: UK
+Power Networks, Low Carbon London, CC BY 4.0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shoal.readings.public_curves import CLASSES
 ROOT = Path(__file__).parents[1]
 READINGS = ROOT.parent / "shared/data/london_2013/london125.parquet"
 TARGET = ROOT / "src/shoal/readings/london.json"
-DAYS = "01-23 02-06 03-06 04-17 05-15 06-05 07-10 08-14 09-11 10-16 11-13 12-11".split()
+DAYS = ("01-23", "02-06", "03-06", "04-17", "05-15", "06-05", "07-10", "08-14", "09-11", "10-16", "11-13", "12-11")
 ORIGINS = sorted(
     [f"2013-{day}T18:00" for day in DAYS]
     + [f"2013-{day}T06:00" for day in ("02-20", "06-19", "09-25")]

@@ -1,9 +1,9 @@
 """Noisy crowds: curves and counts that may leave, rebuilt from the noisy vector and the public plan alone.
 
-``publish`` is a pure function of both, so whatever it does is post-processing: counts are made non-negative together, by
-least squares against public expectations; levels inside a cell are spread along a monotone curve through the noisy
-distribution; shapes are public curves with noisy weights; what was clipped is put back from the noisy histogram; and all
-curves are scaled so that they add up to the noisy total.
+``publish`` is a pure function of both, so whatever it does is post-processing: counts are made non-negative together,
+by least squares against public expectations; levels inside a cell are spread along a monotone curve through the noisy
+distribution; shapes are public curves with noisy weights; what was clipped is put back from the noisy histogram; and
+all curves are scaled so that they add up to the noisy total.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from shoal.readings.plan import HIGHEST, LOWEST, CrowdsPlan
 from shoal.readings.public_curves import class_of, curves_over, relative_levels, shares
 from shoal.validation import FloatArray, IndexArray
 
-#: Levels that a cell is spread over.
-SPREAD = 2
+#: Cells wider than this ratio are spread over two levels.
+WIDE = 1.4
 #: How far a population's counts are expected to lie from the public ones, relative.
 LEVEL_TRUST, SHAPE_TRUST = 0.4, 0.5
 #: Expected relative size of the first cosine of the mean curve.
@@ -124,12 +124,13 @@ def _levels(vector: FloatArray, plan: CrowdsPlan, load: float, std: float) -> tu
     expected = expected / len(public) * plan.customers
     counts = expected
     if plan.level_weight:
-        seen, spread = vector[plan.parts["level"]] / plan.level_weight, std / plan.level_weight
-        counts = _together(seen, spread, expected, LEVEL_TRUST)
-        counts = counts * _homes(seen, spread, plan.customers) / max(counts.sum(), 1e-9)
+        seen, noise = vector[plan.parts["level"]] / plan.level_weight, std / plan.level_weight
+        counts = _together(seen, noise, expected, LEVEL_TRUST)
+        counts = counts * _homes(seen, noise, plan.customers) / max(counts.sum(), 1e-9)
     below = np.concatenate([[0.0], np.cumsum(counts)])
     logs = np.log(edges)
-    fine = np.interp(np.arange((len(edges) - 1) * SPREAD + 1) / SPREAD, np.arange(len(edges)), logs)
+    spread = 2 if edges[2] > WIDE * edges[1] else 1
+    fine = np.interp(np.arange((len(edges) - 1) * spread + 1) / spread, np.arange(len(edges)), logs)
     return np.exp(fine), np.maximum(np.diff(PchipInterpolator(logs, below)(fine)), 0.0)
 
 

@@ -72,7 +72,7 @@ def places(curves: FloatArray, plan: CrowdsPlan) -> Places:
 
 
 def cosines(steps: int, count: int) -> FloatArray:
-    """(count, steps) the first cosines after the constant, each of mean square 1; zero where a step count has no such."""
+    """(count, steps) the first cosines after the constant, each of mean square 1; zeros beyond steps − 1 of them."""
     at = (np.arange(steps) + 0.5) / steps
     order = np.arange(1, count + 1)[:, None]
     return np.asarray(np.where(order < steps, np.sqrt(2.0) * np.cos(np.pi * order * at), 0.0))

@@ -1,12 +1,12 @@
 """The plan of noisy crowds: what is asked of each home and how loudly, from declared numbers alone.
 
 Every number here is public. A plan is a function of the customers on the register, ε, δ and a typical home's mean load:
-never of readings, so that nothing is chosen after looking. Each home adds one integer vector to a sum (``contributions``):
+never of readings, so that nothing is chosen after looking. Each home adds one integer vector to a sum (``noisy``):
 
 | part | entries | what a home adds |
 | --- | --- | --- |
 | level | ``len(edges) + 1`` | ``level_weight`` to the cell of its mean load on a geometric grid |
-| shape | ``(len(cuts) + 1) · classes`` | ``shape_weight`` to the class of public curve that its own, over its mean, is nearest to |
+| shape | ``(len(cuts) + 1) · classes`` | ``shape_weight`` to the class of the public curve nearest to its own |
 | load | 1 | its mean load, clipped, in units of ``load_clip / load_weight`` |
 | swing | ``swings`` | the first cosines of its curve, clipped together, in units of ``swing_clip / swing_weight`` |
 
@@ -24,15 +24,12 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
-
-import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
 from shoal.readings.account import ReadingsAccount
-from shoal.readings.public_curves import CLASSES
-from shoal.validation import FloatArray
 
 FORM = "shoal noisy crowds plan 1"
 #: A whole weight of 1 in units of the vector: shares are rounded to its reciprocal.
@@ -77,7 +74,7 @@ class CrowdsPlan:
             "load": 1,
             "swing": self.swings * bool(self.swing_weight),
         }
-        ends = np.cumsum(list(sizes.values())).tolist()
+        ends = accumulate(sizes.values())
         return {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
 
     @property
@@ -107,7 +104,7 @@ class CrowdsPlan:
         return self.account.mu
 
     def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
-        """δ at ``epsilon``; ``neighbors`` is ``"zero-out"`` or ``"replace"``, ``meters`` those of one home not joined."""
+        """δ at ``epsilon`` for ``"zero-out"`` or ``"replace"`` neighbors; ``meters``: of one home and not joined."""
         return self.account.delta(epsilon, neighbors, meters)
 
     def to_json(self) -> str:
@@ -170,7 +167,9 @@ def noisy_crowds_plan(
     """
     customers = validation.count(customers=customers)
     epsilon = validation.positive(epsilon=epsilon)
-    bound = 1 / (10 * customers) if delta is None else validation.probability(delta=delta, above_zero=True, below_one=True)
+    bound = (
+        1 / (10 * customers) if delta is None else validation.probability(delta=delta, above_zero=True, below_one=True)
+    )
     typical = validation.positive(typical_kw=typical_kw)
     unit = ReadingsAccount.calibrated(UNIT**2, UNIT**2, 1, float(UNIT), epsilon=epsilon, delta=bound)
     mu = unit.mu
@@ -189,20 +188,37 @@ def noisy_crowds_plan(
     return replace(plan, **_expected(plan))._checked()
 
 
-#: Customers times μ from which on a noisy histogram of homes is expected to beat public curves alone.
-CELLS_FROM = 300.0
+#: Customers times μ from which on a noisy histogram of homes is expected to beat public curves alone, fitted on
+#: simulated homes and on London homes that are not in the public curves (benchmarks/README.md).
+CELLS_FROM = 250.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shares of μ² of level, shape, load and swing; ratio of level cells; level groups with shapes of their own."""
+
+    shares: tuple[float, float, float, float]
+    ratio: float = 1.5
+    cuts: tuple[float, ...] = ()
+    classes: int = 60
+
+
+#: What is asked from so many customers times μ on; cuts in typical loads.
+LAYOUTS = {
+    0.0: Layout((0.25, 0.0, 0.60, 0.15)),
+    600.0: Layout((0.30, 0.30, 0.30, 0.10), ratio=1.3),
+    2500.0: Layout((0.30, 0.30, 0.30, 0.10), ratio=1.3, cuts=(0.5, 1.65)),
+}
+ONE_MEAN = Layout((0.0, 0.0, 0.80, 0.20))
 
 
 def _laid_out(customers: int, epsilon: float, bound: float, typical: float, method: str, mu: float) -> CrowdsPlan:
     """A plan without its noise. ``strength`` is how many noise deviations the count of all customers is."""
     strength = customers * mu
-    shares = SHARES[method]
-    weights = [round(math.sqrt(share) * UNIT) for share in shares]
-    ratio = 1.5 if strength < 1000 else 1.3
-    cells = math.ceil(math.log(HIGHEST / LOWEST) / math.log(ratio))
-    edges = tuple(float(f"{typical * LOWEST * ratio**i:.6g}") for i in range(1, cells))
-    groups, classes = next((g, c) for least, g, c in reversed(SHAPES) if strength >= least)
-    cuts = tuple(float(f"{typical * cut:.6g}") for cut in CUTS[groups])
+    layout = ONE_MEAN if method == "mean" else LAYOUTS[max(least for least in LAYOUTS if strength >= least)]
+    level, shape, load, swing = (round(math.sqrt(share) * UNIT) for share in layout.shares)
+    cells = math.ceil(math.log(HIGHEST / LOWEST) / math.log(layout.ratio))
+    edges = tuple(float(f"{typical * LOWEST * layout.ratio**i:.6g}") for i in range(1, cells))
     reach = min(max(4.0 * (strength / 100) ** 0.25, 4.0), 10.0)
     return CrowdsPlan(
         customers=customers,
@@ -210,13 +226,13 @@ def _laid_out(customers: int, epsilon: float, bound: float, typical: float, meth
         delta_bound=bound,
         typical_kw=typical,
         edges=edges,
-        cuts=cuts,
-        classes=classes,
+        cuts=tuple(float(f"{typical * cut:.6g}") for cut in layout.cuts),
+        classes=layout.classes,
         swings=6,
-        level_weight=weights[0],
-        shape_weight=weights[1],
-        load_weight=weights[2],
-        swing_weight=weights[3],
+        level_weight=level,
+        shape_weight=shape,
+        load_weight=load,
+        swing_weight=swing,
         load_clip=float(f"{typical * reach:.6g}"),
         swing_clip=float(f"{typical * reach / 2:.6g}"),
         variance=1.0,
@@ -225,14 +241,9 @@ def _laid_out(customers: int, epsilon: float, bound: float, typical: float, meth
     )
 
 
-#: Shares of μ² of level, shape, load and swing.
-SHARES = {"mean": (0.0, 0.0, 0.8, 0.2), "cells": (0.35, 0.30, 0.25, 0.10)}
-#: From how many noise deviations on, how many level groups and classes of shapes.
-SHAPES = ((0.0, 1, 8), (600.0, 2, 16), (2000.0, 3, 30))
-CUTS: dict[int, tuple[float, ...]] = {1: (), 2: (1.0,), 3: (0.5, 1.65)}
-
-
 def _expected(plan: CrowdsPlan) -> dict[str, Any]:
     """Errors to expect, from the plan alone."""
     noise = plan.account.sigma * plan.load_clip / plan.load_weight / (plan.customers * plan.typical_kw)
-    return {"expected_total": float(f"{math.sqrt(2 / math.pi) * noise:.3g}"), "expected_w1": 0.0}
+    strength = plan.customers * plan.mu
+    w1 = 0.22 + 1.2 / strength if plan.method == "mean" else 0.19 + 0.45 / math.sqrt(strength)
+    return {"expected_total": float(f"{math.sqrt(2 / math.pi) * noise:.3g}"), "expected_w1": float(f"{w1:.2g}")}

@@ -1,4 +1,4 @@
-"""Public curves: sixty shapes of a household's next twelve steps, their shares, and how loads are spread around their mean.
+"""Public curves: sixty shapes of a home's next twelve steps, their shares, and how loads spread around their mean.
 
 Derived from "SmartMeter Energy Consumption Data in London Households" (UK Power Networks, Low Carbon London project,
 London Datastore), CC BY 4.0: forecasts of every second home of a sample, over the mean of all at the same step and
