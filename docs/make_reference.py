@@ -34,6 +34,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | show it | `write_report`: one HTML page, for the data owner or public |
 | who is found, what today's rules give | `reidentify`, `price_rule` |
 | other accountants | `to_pld` (dp_accounting), `to_opendp` |
+| protect the readings themselves | `noisy_crowds_plan`, `noisy_crowds`, `population_error` |
 | let others ask | `serve` |
 | run the paper's experiments | `reproduce_synthetic`, `reproduce_meters` |
 | deterministic queries | `sensitivity`, `analytic_sigma`, `gaussian_delta` |

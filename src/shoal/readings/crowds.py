@@ -25,7 +25,7 @@ from shoal.validation import FloatArray, IndexArray
 #: Cells wider than this ratio are spread over two levels.
 WIDE = 1.4
 #: How far a population's counts are expected to lie from the public ones, relative.
-LEVEL_TRUST, SHAPE_TRUST = 0.4, 0.5
+LEVEL_TRUST, SHAPE_TRUST = 0.4, 1.0
 #: Expected relative size of the first cosine of the mean curve.
 SWING_TRUST = 0.35
 #: Deviation of the homes that send readings from the customers on the register, relative.
@@ -120,8 +120,8 @@ def _levels(vector: FloatArray, plan: CrowdsPlan, load: float, std: float) -> tu
     """Bounds in kW of the levels released, and how many homes have each."""
     edges = np.array([plan.typical_kw * LOWEST, *plan.edges, plan.typical_kw * HIGHEST])
     public = relative_levels() * load / plan.customers
-    expected = np.bincount(np.searchsorted(edges[1:-1], public, side="right"), minlength=len(edges) - 1)
-    expected = expected / len(public) * plan.customers
+    seats = np.bincount(np.searchsorted(edges[1:-1], public, side="right"), minlength=len(edges) - 1)
+    expected: FloatArray = seats.astype(np.float64) / len(public) * plan.customers
     counts = expected
     if plan.level_weight:
         seen, noise = vector[plan.parts["level"]] / plan.level_weight, std / plan.level_weight
@@ -155,7 +155,7 @@ def _shape_weights(
     if not plan.shape_weight:
         return np.tile(public, (len(levels), 1))
     classes = class_of(plan.classes)
-    expected = np.bincount(classes, weights=public, minlength=plan.classes)
+    expected: FloatArray = np.asarray(np.bincount(classes, weights=public, minlength=plan.classes), dtype=np.float64)
     group = np.searchsorted(np.array(plan.cuts), levels, side="right")
     seen = vector[plan.parts["shape"]].reshape(-1, plan.classes) / plan.shape_weight
     weights = np.empty((len(levels), len(public)))

@@ -89,7 +89,7 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
         total=float(crowds.total.sum() / true.sum() - 1),
         total_by_step=crowds.total / np.where(true > 0, true, np.nan) - 1,
         quantiles=_quantiles(homes, crowds),
-        crowds_of_ten=w1(homes, means, sizes)[0],
+        crowds_of_ten=w1(homes, means, sizes.astype(np.float64))[0],
         public_curves=w1(homes, public, weights)[0],
         one_mean=float(np.abs(homes - mean).mean() / homes.mean()),
     )
@@ -111,15 +111,17 @@ def w1(homes: FloatArray, curves: FloatArray, counts: FloatArray) -> tuple[float
         order = np.argsort(homes.mean(axis=1), kind="stable")
         homes = homes[order[((np.arange(LARGEST) + 0.5) * len(homes) / LARGEST).astype(int)]]
     held = counts > 1e-9 * counts.sum()
-    share = (counts[held] / counts[held].sum()).astype(np.float32)
-    cost = (cdist(homes, curves[held], "cityblock") / (homes.shape[1] * scale)).astype(np.float32)
-    mass = np.full(len(homes), 1 / len(homes), dtype=np.float32)
-    value, price = np.zeros(len(homes), dtype=np.float32), np.zeros(len(share), dtype=np.float32)
+    share: Any = (counts[held] / counts[held].sum()).astype(np.float32)
+    cost: Any = (cdist(homes, curves[held], "cityblock") / (homes.shape[1] * scale)).astype(np.float32)
+    mass: Any = np.full(len(homes), 1 / len(homes), dtype=np.float32)
+    value: Any = np.zeros(len(homes), dtype=np.float32)
+    price: Any = np.zeros(len(share), dtype=np.float32)
     upper, lower = np.inf, 0.0
     for width in SCALES:
         for _ in range(ABSORBED):
             kernel = np.exp(np.maximum((value[:, None] + price - cost) / width, FAINTEST))
-            row, column = np.ones(len(homes), dtype=np.float32), np.ones(len(share), dtype=np.float32)
+            row: Any = np.ones_like(mass)
+            column: Any = np.ones_like(share)
             for _ in range(ROUNDS):
                 row = mass / (kernel @ column)
                 column = share / (row @ kernel)

@@ -55,7 +55,7 @@ def mean_load(curves: FloatArray) -> FloatArray:
     total = np.zeros(len(curves))
     for step in range(curves.shape[1]):
         total = total + curves[:, step]
-    return total / curves.shape[1]
+    return np.asarray(total / curves.shape[1])
 
 
 def places(curves: FloatArray, plan: CrowdsPlan) -> Places:

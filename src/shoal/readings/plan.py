@@ -57,7 +57,7 @@ class CrowdsPlan:
     load_clip: float  #: kW
     swing_clip: float  #: kW, root mean square of a curve around its mean
     variance: float  #: of the noise in every entry, in units of the vector
-    expected_w1: float  #: over the mean load, for homes like those it was fitted on (docs/theory.md, section 17)
+    expected_w1: float  #: over the mean load, for homes like those it was fitted on (docs/theory.md, section 16)
     expected_total: float  #: mean absolute error of the horizon's total, relative, without clip bias
 
     @property
@@ -80,7 +80,7 @@ class CrowdsPlan:
     @property
     def entries(self) -> int:
         """Length of the noisy vector."""
-        return self.parts["swing"].stop
+        return int(self.parts["swing"].stop)
 
     @cached_property
     def account(self) -> ReadingsAccount:
@@ -153,7 +153,7 @@ def noisy_crowds_plan(
             it costs accuracy, never privacy.
         method: ``"mean"`` or ``"cells"``; by default what is expected to be the better for so many customers.
         cap_mu: for one release of a series: μ of this release instead of the one that ε and δ would allow. The series
-            is then covered by the (ε, δ) of √Σμ², whose cap was fixed before the first (docs/theory.md, section 17).
+            is then covered by the (ε, δ) of √Σμ², whose cap was fixed before the first (docs/theory.md, section 16).
 
     Returns:
         A frozen plan: cells, clips, weights, noise, and what errors to expect.
@@ -205,7 +205,7 @@ class Layout:
 
 #: What is asked from so many customers times μ on; cuts in typical loads.
 LAYOUTS = {
-    0.0: Layout((0.25, 0.0, 0.60, 0.15)),
+    0.0: Layout((0.20, 0.30, 0.40, 0.10)),
     600.0: Layout((0.30, 0.30, 0.30, 0.10), ratio=1.3),
     2500.0: Layout((0.30, 0.30, 0.30, 0.10), ratio=1.3, cuts=(0.5, 1.65)),
 }

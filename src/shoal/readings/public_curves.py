@@ -31,7 +31,7 @@ def _stored() -> dict[str, Any]:
 def shares() -> FloatArray:
     """(60,) how often each curve occurs; they sum to 1."""
     counts = np.array(_stored()["counts"], dtype=np.float64)
-    return counts / counts.sum()
+    return np.asarray(counts / counts.sum())
 
 
 @cache
