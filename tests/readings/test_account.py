@@ -13,10 +13,10 @@ from shoal.readings.account import ReadingsAccount
 from shoal.readings.noisy import contributions, vector_sum
 
 
-def closed_form(distance: mpmath.mpf, variance: float, epsilon: float) -> mpmath.mpf:
+def closed_form(square: int, variance: float, epsilon: float) -> mpmath.mpf:
     """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with 60 digits."""
     with mpmath.workdps(60):
-        mu = distance / mpmath.sqrt(mpmath.mpf(variance))
+        mu = mpmath.sqrt(mpmath.mpf(square) / mpmath.mpf(variance))
         return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
 
 
@@ -29,7 +29,7 @@ def test_delta_is_the_closed_form_and_never_below_it(customers, epsilon):
     for neighbors, square in squares.items():
         for meters in (1, 2):
             for at in (0.0, epsilon / 2, epsilon, 2 * epsilon):
-                exact = closed_form(meters * mpmath.sqrt(square), account.variance, at)
+                exact = closed_form(meters**2 * square, account.variance, at)
                 stated = plan.delta(at, neighbors, meters)
                 assert mpmath.mpf(stated) >= exact
                 assert stated - float(exact) <= 1e-12
@@ -40,7 +40,7 @@ def test_delta_is_the_closed_form_and_never_below_it(customers, epsilon):
 def test_what_finite_precision_costs_is_stated_and_included():
     account = shoal.noisy_crowds_plan(customers=486, epsilon=1.0).account
     assert 0 < account.precision(1.0) < 1e-20
-    ideal = closed_form(mpmath.sqrt(account.zero_out_square), account.variance, 1.0)
+    ideal = closed_form(account.zero_out_square, account.variance, 1.0)
     assert mpmath.mpf(account.delta(1.0)) >= ideal + mpmath.mpf(account.precision(1.0))
 
 
