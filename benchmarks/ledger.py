@@ -1,4 +1,5 @@
-"""How fast answers leave through the ledger: ``python -m benchmarks ledger``; ``--pairs`` for that part alone.
+"""How fast answers leave through the ledger: ``python -m benchmarks ledger``; ``--pairs 1000 20000`` for that part
+alone, at these sizes.
 
 Answers of 12 entries about one of 13 labels, every pair joined, unequal covariances. A release takes the lock, composes
 everything about the label and its neighbors, draws, writes, and waits until the disk has it. Earlier releases were
@@ -45,7 +46,7 @@ def measured(url: str, earlier: int, kinds: int, everyone: bool) -> tuple[float,
     rng = np.random.default_rng(0)
     tools = [mechanism(seed) for seed in range(kinds)]
     with Ledger.open(url) as ledger:
-        ledger.budget(1.0, 0.999999)
+        ledger.budget(1.0, 0.999999, mode="fixed")
         for number, tool in enumerate(tools):
             n = earlier // kinds
             if n:
@@ -110,7 +111,7 @@ def pairs(entries: int) -> None:
     """One row per thing that is done to a ledger of so many entries, with the processor time it takes."""
     shards = Shards()
     with tempfile.TemporaryDirectory() as folder, Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
-        ledger.budget(1.0, 0.999999)
+        ledger.budget(1.0, 0.999999, mode="fixed")
         tools = [shards.mechanism(number) for number in range(max(entries // SHARD, 1))]
         for tool in tools:
             shards.charge(ledger, tool, 0)
@@ -150,7 +151,7 @@ def charging(url: str) -> None:
         print(f"| {before:,} | {how} | {wall:,.0f} | {cpu:,.0f} | {memory:,.0f} |", flush=True)
 
     with Ledger.open(url) as ledger:
-        ledger.budget(1.0, 0.999999)
+        ledger.budget(1.0, 0.999999, mode="fixed")
         fill = FILLED // SHARD
         for before in (0, fill):
             for number in range(1 if before else 0, before):
@@ -180,7 +181,7 @@ def main() -> None:
     print("## Ledger: pairs\n")
     print("| entries | what | processor time |")
     print("| ---: | --- | ---: |")
-    for entries in (1000, FILLED):
+    for entries in [int(word) for word in sys.argv[1:] if word.isdigit()] or [1000, FILLED]:
         pairs(entries)
     if "--pairs" in sys.argv:
         return

@@ -3,9 +3,9 @@
 Homes: 486 Swiss ones at four origins (skipped when the file is not there), simulated ones (seed 12; settings were fixed
 on seed 11), and London home-days by season of the homes that are not in the public curves, each home-day taken for a
 home. Forecasts: ARMA(6, 5), 15 days, 12 steps, season of a day (London: of a week, half hours). ε = 1, δ = 1/(10
-homes). Figures are W₁ over the mean load (the upper end of ``shoal.readings.error.w1``, about 1 % above the optimum; all
-homes, no sample) and the absolute error of the horizon's total, mean over draws with the 95 % interval of that mean.
-Beside noisy crowds:
+homes). Figures are W₁ over the mean load (the upper end of ``shoal.readings.error.w1``, about 1 % above the optimum;
+all homes, no sample) and the absolute error of the horizon's total, mean over draws with the 95 % interval of that
+mean. Beside noisy crowds:
 
 - one private mean times public curves, and one private mean alone: ``noisy_crowds_plan(method="mean")``;
 - insensitive microaggregation (Soria-Comas et al. 2014): homes in the order of their load, m consecutive ones averaged;

@@ -37,7 +37,7 @@ SETTINGS = ("--order", "2,1", "--horizon", "4", "--crowd", "10", "--samples", "1
 #: three times in a row is given up until the next run.
 PAUSE = 2.0, 6.0
 #: A worker that has a task, by what its command line holds.
-WORKER = {"processes": b"shoal.workers.worker", "ray": b"ray::attempt"}
+WORKER = {"processes": b"multiprocessing.spawn", "ray": b"ray::attempt"}
 
 
 @dataclass

@@ -20,7 +20,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | --- | --- |
 | describe the laws and the neighbors | `GaussianClasses`, `NeighborGraph` |
 | account exactly, compose releases | `privacy_curve`, `edge_deltas`, `epsilon_at`, `renyi_curve`, `tradeoff_curve` |
-| judge the risk | `identification_risk`, `tpr_at_fpr`, `pair_privacy` |
+| judge the risk | `identification_risk`, `tpr_at_fpr` |
 | choose who hides among whom | `crowd_graph`, `NeighborGraph.groups` |
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |
 | release an answer | `Mechanism.release` (cryptographic noise, exact arithmetic), `Mechanism.released_curve` |
@@ -31,12 +31,10 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | any table with labels | `GaussianClasses.fit`, `.checks`, `LabelHider`, `Clip`, `GaussianMixtureClasses` |
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
 | check the claim, describe it | `audit`, `model_guard`, `observed_loss`, `release_card` |
-| show it | `write_report`: one HTML page, for the data owner or public |
-| who is found, what today's rules give | `reidentify`, `price_rule` |
+| who is found in what leaves | `reidentify` |
 | other accountants | `to_pld` (dp_accounting), `to_opendp` |
 | protect the readings themselves | `noisy_crowds_plan`, `noisy_crowds`, `population_error` |
 | let others ask | `serve` |
-| run the paper's experiments | `reproduce_synthetic`, `reproduce_meters` |
 | deterministic queries | `sensitivity`, `analytic_sigma`, `gaussian_delta` |
 | all of it, on a folder | `Run`, or the command `shoal` |
 """

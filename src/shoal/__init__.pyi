@@ -11,8 +11,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.accounting.deterministic import analytic_sigma as analytic_sigma
     from shoal.accounting.deterministic import gaussian_delta as gaussian_delta
     from shoal.accounting.deterministic import sensitivity as sensitivity
-    from shoal.accounting.pairs import PairPrivacy as PairPrivacy
-    from shoal.accounting.pairs import pair_privacy as pair_privacy
     from shoal.accounting.renyi import RenyiCurve as RenyiCurve
     from shoal.accounting.renyi import gaussian_sensitivity as gaussian_sensitivity
     from shoal.accounting.renyi import gaussian_sensitivity_approximation as gaussian_sensitivity_approximation
@@ -32,19 +30,12 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.audits.holdout import observed_loss as observed_loss
     from shoal.audits.verdict import Audit as Audit
     from shoal.card.card import ReleaseCard as ReleaseCard
-    from shoal.card.card import compare_cards as compare_cards
     from shoal.card.card import release_card as release_card
-    from shoal.card.page import write_report as write_report
     from shoal.designs.calibration import calibrate as calibrate
     from shoal.designs.design import Frontier as Frontier
     from shoal.designs.design import design as design
     from shoal.designs.design import frontier as frontier
     from shoal.designs.design import perfect_rho as perfect_rho
-    from shoal.designs.equal_epsilon import EpsilonFrontier as EpsilonFrontier
-    from shoal.designs.equal_epsilon import epsilon_frontier as epsilon_frontier
-    from shoal.designs.reuse import Reuse as Reuse
-    from shoal.designs.reuse import redesigned as redesigned
-    from shoal.designs.reuse import reuse as reuse
     from shoal.errors import BudgetError as BudgetError
     from shoal.errors import CertificationError as CertificationError
     from shoal.errors import InputError as InputError
@@ -85,42 +76,29 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.readings.error import population_error as population_error
     from shoal.readings.plan import CrowdsPlan as CrowdsPlan
     from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
-    from shoal.reproduction.meters_study import MetersStudy as MetersStudy
-    from shoal.reproduction.meters_study import reproduce_meters as reproduce_meters
-    from shoal.reproduction.synthetic_study import SyntheticStudy as SyntheticStudy
-    from shoal.reproduction.synthetic_study import reproduce_synthetic as reproduce_synthetic
     from shoal.runs.config import Config as Config
     from shoal.runs.config import Speed as Speed
-    from shoal.runs.plan import Plan as Plan
-    from shoal.runs.plan import plan as plan
     from shoal.runs.run import Run as Run
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters
     from shoal.runs.worst_figures import WorstCurve as WorstCurve
     from shoal.service.server import serve as serve
     from shoal.sources.meters.arma.fit import fit_arma as fit_arma
-    from shoal.sources.meters.backtest import backtest as backtest
     from shoal.sources.meters.forecast import Forecasts as Forecasts
     from shoal.sources.meters.forecast import forecast as forecast
     from shoal.sources.meters.neighborhoods import LonelyWarning as LonelyWarning
     from shoal.sources.meters.neighborhoods import cluster_graph as cluster_graph
-    from shoal.sources.meters.neighborhoods import column_graph as column_graph
     from shoal.sources.meters.neighborhoods import crowd_graph as crowd_graph
-    from shoal.sources.meters.neighborhoods import distance_graph as distance_graph
-    from shoal.sources.meters.neighborhoods import nearest_graph as nearest_graph
     from shoal.sources.meters.power import power_error as power_error
     from shoal.sources.meters.quality import QualityWarning as QualityWarning
     from shoal.sources.meters.queries import AccountingWarning as AccountingWarning
     from shoal.sources.meters.readings import read_meters as read_meters
     from shoal.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.sources.meters.update import UpdateReport as UpdateReport
     from shoal.sources.meters.update import update_forecasts as update_forecasts
     from shoal.sources.tables.hider import LabelHider as LabelHider
     from shoal.sources.tables.hider import LawWarning as LawWarning
     from shoal.studies.reidentification import Reidentification as Reidentification
     from shoal.studies.reidentification import reidentify as reidentify
-    from shoal.studies.rule import RuleStudy as RuleStudy
-    from shoal.studies.rule import price_rule as price_rule
 
 __version__: str
 __all__: list[str]

@@ -51,7 +51,15 @@ class BudgetError(ShoalError, ValueError):
 
 
 class LedgerError(ShoalError, ValueError):
-    """The ledger cannot be reached, written or trusted."""
+    """The ledger cannot be reached, written or trusted.
+
+    ``reason`` is a word for programs: ``"absent"`` (there is no ledger), ``"busy"`` (another writer holds it),
+    ``"stale"`` (it changed since it was read), ``"full"``, ``"read-only"``, ``"unreachable"``, ``"damaged"``, or empty.
+    """
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class StorageError(ShoalError):

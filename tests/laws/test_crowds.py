@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shoal
 from shoal.errors import InputError
 from shoal.laws import crowds as module
 from shoal.laws.crowds import crowds, means, spread
@@ -164,3 +169,72 @@ def test_means_and_spread() -> None:
     crowd = np.array([0, 0, 1])
     assert means(points, crowd).tolist() == [[1.0, 1.0], [5.0, 5.0]]
     assert spread(points, crowd) == 2.0
+
+
+def contents(
+    points: np.ndarray, found: np.ndarray, curves: np.ndarray
+) -> tuple[Counter[tuple[bytes, ...]], set[bytes]]:
+    """The crowds as multisets of rows, to the last bit, and the bits of their mean curves."""
+    rows = [tuple(sorted(row.tobytes() for row in points[found == c])) for c in range(int(found.max()) + 1)]
+    return Counter(rows), {curve.tobytes() for curve in means(curves, found)}
+
+
+def hold_under_exchanges(points: np.ndarray, size: int, exchanges: int, permutations: int, **more: Any) -> None:
+    """Exchange two members of a crowd, or permute all rows: crowds as sets of values and their means stay."""
+    found = crowds(points, size, **more)
+    before = contents(points, found, points)
+    rng = np.random.default_rng(2)
+    orders = [rng.permutation(len(points)) for _ in range(permutations)]
+    for _ in range(exchanges):
+        i = int(rng.integers(len(points)))
+        j = int(rng.choice(np.flatnonzero((found == found[i]) & (np.arange(len(points)) != i))))
+        order = np.arange(len(points))
+        order[[i, j]] = j, i
+        orders.append(order)
+    for order in orders:
+        moved = {name: np.asarray(value)[order] if np.ndim(value) else value for name, value in more.items()}
+        again = crowds(points[order], size, **moved)
+        assert contents(points[order], again, points[order]) == before
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_crowds_are_a_function_of_the_multiset_of_rows(seed: int) -> None:
+    points = cloud(24 + seed, 3, seed)
+    if seed % 2:  # many ties, and rows that are alike
+        points = np.round(points, 1)
+        points[:6] = points[6:12]
+    hold_under_exchanges(points, 4, 90, 8)
+
+
+def test_so_they_are_with_shares_and_boundaries() -> None:
+    points = np.round(cloud(40, 3, 8), 1)
+    hold_under_exchanges(
+        points, 5, 20, 5, totals=points.sum(axis=1), largest_share=0.4, boundaries=np.repeat(["north", "south"], 20)
+    )
+
+
+def test_so_they_are_for_real_homes() -> None:
+    """Mean kW by hour of 486 homes."""
+    path = Path(__file__).parents[2].parent / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"
+    if not path.exists():
+        pytest.skip("real readings are not at ../shared/data")
+    hours = pl.col("timestamp").dt.hour().alias("hour")
+    table = pl.scan_parquet(path).with_columns(hours).group_by("household", "hour").agg(pl.col("kw").mean()).collect()
+    curves = table.pivot("hour", index="household", values="kw").sort("household").drop("household").to_numpy()
+    hold_under_exchanges(curves.astype(np.float64), 10, 8, 2)
+
+
+def test_rows_with_equal_points_are_told_apart_by_what_is_averaged() -> None:
+    """Crowds by habits: two homes with the same habits and other answers must not change places with their names."""
+    habits = np.repeat([[0.0], [1.0], [5.0]], 4, axis=0)
+    answers = np.random.default_rng(0).random((12, 2))
+    graph = shoal.crowd_graph(answers, size=3, by=habits, labels=[f"h{i}" for i in range(12)])
+    crowd = np.array([next(c for c, group in enumerate(graph.groups) if f"h{i}" in group) for i in range(12)])
+    before = contents(answers, crowd, answers)
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        order = rng.permutation(12)
+        names = [f"h{i}" for i in range(12)]
+        graph = shoal.crowd_graph(answers[order], size=3, by=habits[order], labels=names)
+        crowd = np.array([next(c for c, group in enumerate(graph.groups) if name in group) for name in names])
+        assert contents(answers[order], crowd, answers[order]) == before

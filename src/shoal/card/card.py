@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ from shoal.card.digits import down, nearest, up
 from shoal.card.facts import CROWD, AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards, promised
 from shoal.card.measures import audit_facts, design_facts, fit_facts, ledger_facts
 from shoal.card.promise import HOLDERS
-from shoal.errors import InputError
 
 if TYPE_CHECKING:
     from shoal.audits.guard import ModelGuard
@@ -68,7 +66,7 @@ class ReleaseCard:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the content in canonical JSON."""
+        """SHA-256 of the content in canonical JSON, all of which is printed: it tells nothing beside."""
         return hashlib.sha256(json.dumps(self._content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
     @property
@@ -135,14 +133,10 @@ class ReleaseCard:
             "software": {"name": "shoal", "version": shoal.__version__},
             "mechanism": {
                 "method": self.design.method,
-                "digest": self.design.digest,
                 "notes": list(self.design.notes),
             },
             "guarantee": _guarantee(self.fit, self.design),
-            "graph": {
-                **self.design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
-                "digest": self.design.graph_digest,
-            },
+            "graph": self.design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
             "query": _query(self.design),
             "curve": {
                 "notion": "dp",
@@ -228,50 +222,6 @@ def release_card(
     return ReleaseCard.of(fit, design, release, found, None if guard is None else Guard.like(guard))
 
 
-def compare_cards(cards: Sequence[ReleaseCard]) -> list[dict[str, Any]]:
-    """Cards side by side, best guarantee first; refused unless notion, scope, ε, unit, graph and query are the same.
-
-    Args:
-        cards: at least two, from :func:`release_card` or from runs.
-
-    Returns:
-        One row per card: method, delta, meaningful, rho, rmse, identification, digest.
-
-    >>> import shoal
-    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> mechanisms = [shoal.design(classes, graph, name, epsilon=1.0, rho=16.0) for name in ("white", "center")]
-    >>> [row["method"] for row in shoal.compare_cards([shoal.release_card(one) for one in mechanisms])]
-    ['center', 'white']
-    """
-    if len(cards) < 2:
-        raise InputError("cards must hold at least two cards")
-    same: dict[str, Callable[[ReleaseCard], Any]] = {
-        "notion": lambda c: c.design.notion,
-        "scope": lambda c: c.design.scope,
-        "epsilon": lambda c: c.design.epsilon,
-        "privacy unit": lambda c: c.fit.noun,
-        "graph": lambda c: c.design.graph_digest,
-        "query": lambda c: (c.design.query, c.design.entries),
-        "unit of accuracy": lambda c: c.design.accuracy.unit,
-    }
-    for name, pick in same.items():
-        if any(pick(card) != pick(cards[0]) for card in cards[1:]):
-            raise InputError(f"cards differ in {name}: their figures do not say which is better")
-    return [
-        {
-            "method": card.design.method,
-            "delta": up(card.design.delta),
-            "meaningful": card.meaningful,
-            "rho": up(card.design.accuracy.rho_largest),
-            "rmse": up(card.design.accuracy.rmse),
-            "identification": up(card.design.naming.success_upper, most=1.0),
-            "digest": card.digest,
-        }
-        for card in sorted(cards, key=lambda card: card.design.delta)
-    ]
-
-
 def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
     """The claim at the design's ε; where edges have an ε of their own, at the largest of them."""
     return {
@@ -292,7 +242,7 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "target": design.target,
         "finite_precision": up(design.finite_precision),
         "proved": bool(design.proved),
-        "proof": {"by": design.proved or None, "digest": design.proof or None, "why_not": design.unproved or None},
+        "proof": {"by": design.proved or None, "why_not": design.unproved or None},
         "best_possible_delta": design.best_possible,
     }
 
@@ -370,7 +320,6 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
         "largest": None
         if worst is None
         else worst.part("epsilon", "spent", "budget", "mode") | {"spent": up(worst.spent)},
-        "head": release.head,
     }
 
 

@@ -74,8 +74,7 @@ def gather(card: ReleaseCard, shown: Exhibits | None = None, title: str | None =
         digests=(
             ("software", f"shoal {__version__}"),
             ("card", card.digest),
-            ("mechanism", card.design.digest),
-            ("graph", card.design.graph_digest),
+            *(() if public else (("mechanism", card.design.digest), ("graph", card.design.graph_digest))),
         ),
         summary=tiles(card, public=public),
         sections=tuple(section for section in found if section is not None),

@@ -72,7 +72,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                     if design.scope == "table"
                     else f"Adjacent: the same question asked about a neighboring {unit}; "
                 )
-                + f"{design.edges} neighboring pairs in {design.groups} groups (graph {design.graph_digest[:16]}).",
+                + f"{design.edges} neighboring pairs in {design.groups} groups.",
                 "privacy_parameters": {"epsilon": design.epsilon, "delta": up(design.delta)},
                 "privacy_parameters_description": f"{design.statement}. "
                 + (f"{promise(design.epsilon, upper(design.delta), design.scope)} " if design.meaningful else "")
@@ -91,7 +91,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "post_processing": "Rounding to a grid common to all labels",
                 "composition": "Not counted beyond one release"
                 if release is None
-                else f"Per pair of labels over all releases, {counting}; ledger head {release.head}",
+                else f"Per pair of labels over all releases, {counting}",
             },
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": "Class laws fitted on the labels' own data; not charged"
@@ -99,7 +99,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 else "None stated",
                 "mechanisms": f"{design.method} of shoal {__version__}: affine map and Gaussian noise per label, "
                 f"cryptographic source, exact arithmetic, finite precision{clipped} "
-                f"{upper(design.finite_precision)} of delta included; mechanism {design.digest[:16]}, card "
+                f"{upper(design.finite_precision)} of delta included; card "
                 f"{card.digest[:16]}",
                 "justification": (
                     f"Root mean squared error {upper(accuracy.rmse, SHOWN_DIGITS)} ({accuracy.unit}). "

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shoal.designs.design import Frontier
     from shoal.laws.graph import NeighborGraph
     from shoal.ledger.accounts import Account
-    from shoal.ledger.verification import Verification
+    from shoal.ledger.verify import Verification
     from shoal.mechanism.mechanism import Mechanism
 
 
@@ -30,8 +30,6 @@ class Exhibits:
     frontier: Frontier | None = None
     price: tuple[Plot, ...] = ()  #: what hiding costs
     price_says: tuple[str, ...] = ()
-    equal_epsilon: Plot | None = None  #: errors by method at equal ε, in place of the frontier
-    equal_epsilon_says: tuple[str, ...] = ()
     heading: str = "Released answers"  #: above the traces
     says: tuple[str, ...] = ()
     traces: tuple[Plot, ...] = ()  #: one plot per label

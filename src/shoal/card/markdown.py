@@ -70,7 +70,6 @@ def _sections(card: ReleaseCard) -> Iterator[str]:
         ("", ""),
         [
             ("Software", f"shoal {__version__}"),
-            ("Mechanism", _code(design.digest)),
             ("Card", _code(card.digest)),
             *(("Note", note) for note in design.notes),
         ],
@@ -166,10 +165,7 @@ def _assurance(card: ReleaseCard) -> Iterator[str]:
     if release is None:
         yield "The figures are for one release. No ledger was given: what was released before is not counted."
         return
-    yield (
-        f"Ledger: {counted(release.releases, 'release')} about {counted(release.ledger_labels, card.fit.noun)}, head "
-        f"{_code(release.head)}."
-    )
+    yield f"Ledger: {counted(release.releases, 'release')} about {counted(release.ledger_labels, card.fit.noun)}."
     if release.worst is not None:
         worst = release.worst
         yield f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}, {worst.choice}."

@@ -11,16 +11,10 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from shoal import validation
-from shoal.card.answers import plain_exhibits
 from shoal.card.card import ReleaseCard
 from shoal.card.contents import Contents, gather
 from shoal.card.section import Section, Table
@@ -28,93 +22,12 @@ from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.plaintext import as_html as escape
 from shoal.plaintext import printable
-from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.card.exhibits import AnswerSource, Exhibits
-    from shoal.designs.design import Frontier
-    from shoal.laws.graph import NeighborGraph
-    from shoal.ledger.accounts import Spent
-    from shoal.ledger.verification import Verification
-    from shoal.mechanism.mechanism import Mechanism
+    from shoal.card.exhibits import Exhibits
 
 INTERNAL = "Internal: contains the true answers. For the data owner; do not pass this page on."
 PUBLIC = "Public: holds only what the release card says. No answers, no names."
-
-
-def write_report(
-    path: str | Path,
-    *,
-    mechanism: Mechanism,
-    graph: NeighborGraph,
-    card: ReleaseCard,
-    released: Any,
-    forecasts: AnswerSource | None = None,
-    truth: Any = None,
-    alternatives: Mapping[str, Mechanism] | None = None,
-    frontier: Frontier | None = None,
-    spent: Spent | None = None,
-    verification: Verification | None = None,
-    timings: Mapping[str, float] | None = None,
-    title: str | None = None,
-    public: bool = False,
-) -> Path:
-    """Write the report of a release as one HTML page and return its path.
-
-    The page shows true answers and names of labels: it is for the data owner. ``public=True`` makes one from the card
-    alone, without names, answers or anything else that was computed from the data and not accounted for.
-
-    Args:
-        path: where to write; an existing file is replaced.
-        mechanism: what released the answers.
-        graph: its neighbor graph.
-        card: its release card: every figure that it has is printed as it has it, audit and model guard included.
-        released: (n, k) released answers in label order, in log power for forecasts.
-        forecasts: the forecasts that the answers came from: shows power in kW.
-        truth: (n, k) what came later, in the released unit; NaN where unknown.
-        alternatives: designs of other methods at the same ρ, by name.
-        frontier: result of :func:`shoal.frontier`.
-        spent: result of ``ledger.spent()``.
-        verification: result of ``ledger.verify()``.
-        timings: stage -> seconds.
-        title: heading of the page.
-        public: leave out whatever was not accounted for.
-
-    Returns:
-        The path of the page.
-
-    >>> import shoal
-    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
-    >>> import tempfile
-    >>> card, released = shoal.release_card(mechanism), mechanism.release(classes.means, classes.labels)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = f"{folder}/report.html"
-    ...     shoal.write_report(page, mechanism=mechanism, graph=graph, card=card, released=released).name
-    'report.html'
-    """
-    _same(card, mechanism, graph)
-    values = _like(mechanism, released=released)
-    if truth is not None and forecasts is None:
-        raise InputError("truth is compared with forecasts: give forecasts as well")
-    if public:
-        return write_page(path, card, title=title)
-    if forecasts is None:
-        shown = plain_exhibits(mechanism, values, card.fit.noun)
-    else:
-        shown = forecasts.exhibits(mechanism, values, None if truth is None else _later(mechanism, truth))
-    accounts = () if spent is None else tuple(spent)
-    shown = replace(
-        shown,
-        alternatives=alternatives or {},
-        frontier=frontier,
-        accounts=accounts,
-        n_accounts=len(accounts),
-        verification=verification,
-        timings=timings or {},
-    )
-    return write_page(path, card, shown, title=title)
 
 
 def write_page(
@@ -127,33 +40,6 @@ def write_page(
     except OSError as error:
         raise InputError(f"path: cannot write {target.name}: {error.strerror}") from error
     return target
-
-
-def _same(card: ReleaseCard, mechanism: Mechanism, graph: NeighborGraph) -> None:
-    """Card, mechanism and graph must belong together."""
-    if not isinstance(card, ReleaseCard):
-        raise InputError("card must be what shoal.release_card returns")
-    if card.design.digest != mechanism.digest:
-        raise InputError("card is of another mechanism: make it with shoal.release_card(mechanism, ...)")
-    if graph.labels != mechanism.graph.labels or not np.array_equal(graph.edges, mechanism.graph.edges):
-        raise InputError("graph must be the one that the mechanism was designed for: mechanism.graph")
-
-
-def _like(mechanism: Mechanism, **named: Any) -> FloatArray:
-    ((name, value),) = named.items()
-    values = validation.array(ndim=2, **{name: value})
-    if values.shape != mechanism.classes.means.shape:
-        raise InputError(
-            f"{name} must have shape {mechanism.classes.means.shape}: one row per label, in the mechanism's order"
-        )
-    return values
-
-
-def _later(mechanism: Mechanism, truth: Any) -> FloatArray:
-    """Later values; NaN where there is none."""
-    values = np.array(truth, dtype=np.float64)
-    _like(mechanism, truth=np.where(np.isnan(values), 0.0, values))
-    return values
 
 
 def page(contents: Contents) -> str:

@@ -100,11 +100,8 @@ def _curve(mechanism: Mechanism, grid: list[float]) -> list[Point]:
 
 
 def frontier_section(card: ReleaseCard, shown: Exhibits) -> Section:
-    """δ against the error budget, per method, and the point that was chosen; errors at equal ε."""
+    """δ against the error budget, per method, and the point that was chosen."""
     heading, frontier = "Privacy against accuracy", shown.frontier
-    equal = () if shown.equal_epsilon is None else (shown.equal_epsilon,)
-    if frontier is None and equal:
-        return Section("frontier", heading, shown.equal_epsilon_says, equal)
     if frontier is None:
         return Section(
             "frontier",
@@ -144,7 +141,7 @@ def frontier_section(card: ReleaseCard, shown: Exhibits) -> Section:
                 f"This is a quick look: the time limit ended the search of {cut} of the {len(designs)} points of "
                 f"“{METHODS.get(name, name)}”. Given the time that this release's own design had, they may come lower."
             )
-    return Section("frontier", heading, (*says, *shown.equal_epsilon_says), (plot, *equal))
+    return Section("frontier", heading, tuple(says), (plot,))
 
 
 def _out_of_time(mechanism: Mechanism) -> bool:

@@ -87,8 +87,8 @@ def _protected(fit: FitFacts | None, design: DesignFacts | None) -> list[str]:
         lines.append(f"Released: {asked.released}. The attacker may know {asked.attacker_may_know}.")
     if fit.goes_on:
         lines.append(
-            f"Since the last release: {fit.carried} carried on, {fit.refitted} fitted anew ({fit.drifted} of them had "
-            f"changed), {fit.joined} joined a group, {fit.silent} without anything new or someone to hide among."
+            f"Since the last release: {fit.carried} have new readings, {fit.joined} joined a group, {fit.silent} "
+            "without anything new or someone to hide among."
         )
     if fit.merged_groups:
         lines.append(f"{counted(fit.merged_groups, 'group')} became part of another for good: too few were left of it.")

@@ -10,12 +10,17 @@ left: a member changes to a crowd with room, or two members of different crowds 
 are the exact changes of the spread. What moves cannot reach is tried by taking a few neighboring crowds apart and
 forming as many, or fewer or more, anew from other seeds; the better of old and new stays. Everything is deterministic.
 
+Crowds are a function of the multiset of rows: rows are sorted by value before anything else is done, so that no name
+and no place decides where two rows are alike, and no sum is taken in another order. Permuting the rows permutes the
+numbers of the crowds and nothing else; means (:func:`means`) are exactly rounded sums.
+
 Where no member may have more than a share of its crowd's total, the excess Σ_C max(0, largest − share · total) comes
 first and the spread second: a move may never raise the excess.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -43,9 +48,18 @@ _PASSES = 200
 
 
 def crowds(
-    points: Any, size: int, *, totals: Any = None, largest_share: float | None = None, boundaries: Any = None
+    points: Any,
+    size: int,
+    *,
+    totals: Any = None,
+    largest_share: float | None = None,
+    boundaries: Any = None,
+    beside: Any = None,
 ) -> NDArray[np.int64]:
     """(n,) crowd of each row of (n, d), numbered in order of their first rows; each has size to 2·size − 1 rows.
+
+    Which rows are together depends on their values alone, not on their order: rows that are alike in everything given
+    here can change places without any crowd holding other values.
 
     Args:
         points: (n, d) in the unit in which errors cost.
@@ -53,6 +67,7 @@ def crowds(
         totals: (n,) what each row contributes to its crowd's total; for ``largest_share``.
         largest_share: no row has more than this share of its crowd's total.
         boundaries: (n,) values; rows with different ones are never in one crowd.
+        beside: (n, e) what will be averaged, where that is not ``points``: it orders rows whose points are equal.
 
     >>> crowds([[0.0], [9.0], [1.0], [8.0]], 2).tolist()
     [0, 1, 0, 1]
@@ -69,11 +84,14 @@ def crowds(
             raise InputError(
                 f"largest_share must be at least 1/{2 * size - 1}: crowds have up to {2 * size - 1} members"
             )
-    found = np.empty(len(x), dtype=np.int64)
+    values, border = _borders(len(x), boundaries)
+    order = _by_value(border, x, weights, _beside(len(x), beside))
+    x, weights, border = x[order] + 0.0, weights[order], border[order]
+    formed = np.empty(len(x), dtype=np.int64)
     number = 0
-    for rows in _bounded(len(x), boundaries):
+    for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
         if len(rows) < size:
-            where = "" if boundaries is None else " within one of the boundaries"
+            where = "" if values is None else " within one of the boundaries"
             raise InputError(
                 f"size: a crowd has at least {size} members, and there are only {len(rows)}{where}; choose a smaller "
                 f"size{' or wider boundaries' if where else ', or have more labels'}"
@@ -82,34 +100,58 @@ def crowds(
         for cell in range(int(cells.max()) + 1):
             inside = rows[cells == cell]
             crowd = _formed(x[inside], size, weights[inside], share)
-            found[inside] = number + crowd
+            formed[inside] = number + crowd
             number += int(crowd.max()) + 1
-    _, first, crowd = np.unique(found, return_index=True, return_inverse=True)
+    placed = np.empty(len(x), dtype=np.int64)
+    placed[order] = formed
+    _, first, crowd = np.unique(placed, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[crowd], dtype=np.int64)
 
 
 def spread(points: FloatArray, crowd: NDArray[np.int64]) -> float:
-    """Sum of squared distances of rows from the mean of their crowd."""
-    return float(((points - means(points, crowd)[crowd]) ** 2).sum())
+    """Sum of squared distances of rows from the mean of their crowd, the same for every order of the rows."""
+    return math.fsum(((points - means(points, crowd)[crowd]) ** 2).ravel())
 
 
 def means(points: FloatArray, crowd: NDArray[np.int64]) -> FloatArray:
-    """(crowds, d) mean of each crowd's rows."""
-    sums = np.zeros((int(crowd.max(initial=-1)) + 1, points.shape[1]))
-    np.add.at(sums, crowd, points)
-    return np.asarray(sums / np.bincount(crowd)[:, None])
+    """(crowds, d) mean of each crowd's rows: exactly rounded sums, so that the order of rows changes no bit.
+
+    >>> means(np.array([[0.1], [0.2], [0.3], [7.0]]), np.array([0, 0, 0, 1])).tolist()
+    [[0.19999999999999998], [7.0]]
+    """
+    order = np.argsort(crowd, kind="stable")
+    counts = np.bincount(crowd)
+    ends = np.cumsum(counts).tolist()
+    starts = [0, *ends[:-1]]
+    columns = points[order].T.tolist()
+    sums = [[math.fsum(column[a:b]) for a, b in zip(starts, ends, strict=True)] for column in columns]
+    return np.asarray(np.array(sums, dtype=np.float64).reshape(points.shape[1], len(counts)).T / counts[:, None])
 
 
-def _bounded(n: int, boundaries: Any) -> list[NDArray[np.int64]]:
-    """Rows of each value, ascending."""
+def _borders(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The distinct values of the boundaries, None without any, and the position of each row's among them."""
     if boundaries is None:
-        return [np.arange(n)]
-    values = np.asarray([str(value) for value in boundaries])
-    if len(values) != n:
-        raise InputError(f"boundaries must hold one value per row: expected {n}, got {len(values)}")
-    _, value = np.unique(values, return_inverse=True)
-    order = np.argsort(value, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(value[order])) + 1)
+        return None, np.zeros(n, dtype=np.int64)
+    given = np.asarray([str(value) for value in boundaries])
+    if len(given) != n:
+        raise InputError(f"boundaries must hold one value per row: expected {n}, got {len(given)}")
+    values, border = np.unique(given, return_inverse=True)
+    return values, border.astype(np.int64)
+
+
+def _beside(n: int, beside: Any) -> FloatArray:
+    if beside is None:
+        return np.zeros((n, 0))
+    rows = validation.array(ndim=2, beside=beside)
+    if len(rows) != n:
+        raise InputError(f"beside must have one row per point: expected {n}, got {len(rows)}")
+    return rows
+
+
+def _by_value(border: NDArray[np.int64], x: FloatArray, weights: FloatArray, beside: FloatArray) -> NDArray[np.intp]:
+    """The order of rows by boundary, then entry after entry: rows that are alike throughout are the only ties."""
+    keys = np.concatenate([border[:, None].astype(np.float64), x, weights[:, None], beside], axis=1)
+    return np.lexsort(keys.T[::-1])
 
 
 def _formed(x: FloatArray, size: int, weights: FloatArray, share: float) -> NDArray[np.int64]:

@@ -8,50 +8,57 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
+import re
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
-from urllib.parse import urlsplit
 
 from shoal.errors import InputError, WorkerError
 from shoal.numerics.threads import ONE_THREAD, n_threads
 from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
 from shoal.workers.outcome import TaskError, attempt, settled
-from shoal.workers.versions import differences, version_probe, versions
 
-#: Seconds until a cluster that does not answer is given up, and one whose workers do not.
-CONNECT_SECONDS = 5.0
+#: Seconds until workers of a cluster that do not answer are given up.
 PROBE_SECONDS = 120.0
-#: Bytes of shared memory for a Ray started here; tasks name files, so little travels.
-OBJECT_STORE = 128 * 2**20
-PORT = 10001
-#: Read by Ray when it is imported: no statistics sent, and no log lines of workers in the driver's output.
+#: Settings of a Ray started here: tasks name files, so little travels through its shared memory.
+OWN = {"include_dashboard": False, "object_store_memory": 128 * 2**20}
+#: Read by Ray when it is imported: no statistics sent, no log lines of workers in the driver's output.
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+ADDRESS = re.compile(r"ray://(?:\[[0-9a-fA-F:]+\]|[^\s/:?#\[\]]+)(?::(?P<port>\d{1,5}))?/?")
+PORT = 10001
+INSTALL = "pip install 'shoal[ray]'"
 
 
 class Cluster(Executor):
     """Workers on Ray, checked to run the same software as the driver before they get any work."""
 
     def __init__(self, address: str, cores: int | None = None) -> None:
-        self._address = address
         self._ray = _package()
-        self._mine = not self._ray.is_initialized()
-        self._wanted = cores
+        self._joined = not self._ray.is_initialized()
+        self._cores = cores
+        # On this machine, workers import from where the driver does.
+        paths = {} if address.startswith("ray://") else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._environment = {"env_vars": {**ONE_THREAD, **paths}}
         self._open = True
-        if self._mine:
+        if self._joined:
             # Ray's own convention: RAY_ADDRESS names the cluster to join, or "local" for one of our own.
-            _connect(self._ray, address if address != "ray" else os.environ.get("RAY_ADDRESS") or "auto", cores)
+            place = address if address != "ray" else os.environ.get("RAY_ADDRESS") or "auto"
+            _connect(self._ray, place, cores, self._environment)
         try:
             self.workers = self._places()
-            _refuse_other_versions(worker_versions(self._ray))
+            other = differences(versions(), worker_versions(self._ray))
+            if other:
+                raise InputError(
+                    f"workers: the cluster runs other versions than this machine: {'; '.join(other)}. "
+                    "Results would depend on where they are made: install the same versions everywhere"
+                )
         except BaseException:
             self.close()
             raise
@@ -60,32 +67,32 @@ class Cluster(Executor):
         if not self._open:
             raise RuntimeError("this executor is closed")
         ray, errors = self._ray, self._ray.exceptions
-        again = (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError, errors.ObjectLostError,
-                 errors.LocalRayletDiedError)  # fmt: skip
+        deadly = (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError, errors.ObjectLostError,
+                  errors.LocalRayletDiedError)  # fmt: skip
         self.workers = self._places()
-        ahead = self.workers if self._wanted is not None else 2 * self.workers
-        settings = {} if self._mine else {"runtime_env": _environment(self._address)}
+        ahead = self.workers if self._cores is not None else 2 * self.workers
+        settings = {} if self._joined else {"runtime_env": self._environment}
         remote = ray.remote(num_cpus=1, max_retries=0, **settings)(attempt)
         waiting = iter(range(len(tasks)))
         deaths: Counter[int] = Counter()
         flying: dict[Any, int] = {}
         try:
             while True:
-                while len(flying) < ahead and (index := next(waiting, None)) is not None:
-                    flying[remote.remote(work, tasks[index])] = index
+                while len(flying) < ahead and (position := next(waiting, None)) is not None:
+                    flying[remote.remote(work, tasks[position])] = position
                 if not flying:
                     return
                 (reference,), _ = ray.wait(list(flying), num_returns=1)
-                index = flying.pop(reference)
+                position = flying.pop(reference)
                 try:
                     answer = settled(ray.get(reference))
-                except again:
-                    deaths[index] += 1
-                    if deaths[index] < TRIES:
-                        flying[remote.remote(work, tasks[index])] = index
+                except deadly:
+                    deaths[position] += 1
+                    if deaths[position] < TRIES:
+                        flying[remote.remote(work, tasks[position])] = position
                         continue
                     answer = died(TRIES)
-                yield index, answer
+                yield position, answer
         except errors.RayTaskError as error:
             raise TaskError(f"a task ended with {type(error.cause).__name__} between driver and worker") from None
         except (errors.RayError, ConnectionError) as error:
@@ -99,40 +106,63 @@ class Cluster(Executor):
                         ray.cancel(reference, force=True)
 
     def close(self) -> None:
-        if self._open and self._mine:
+        if self._open and self._joined:
             self._ray.shutdown()
         self._open = False
 
     def _places(self) -> int:
         """Cores of the cluster, or fewer if fewer workers are wanted."""
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 0)))
-        return cores if self._wanted is None else min(cores, self._wanted)
+        return cores if self._cores is None else min(cores, self._cores)
+
+
+def version_probe() -> Callable[[], dict[str, str]]:
+    """A function that reads the versions of the machine it runs on.
+
+    It is defined inside another one, so that it travels as code: a worker without shoal can run it and say so.
+    """
+
+    def versions() -> dict[str, str]:
+        import importlib.metadata
+        import sys
+
+        installed = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+        for name in ("shoal", "numpy", "numba", "polars"):
+            try:
+                installed[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                installed[name] = "missing"
+        return installed
+
+    return versions
+
+
+def versions() -> dict[str, str]:
+    """The versions of shoal, Python and the libraries that results depend on."""
+    return version_probe()()
 
 
 def worker_versions(ray: Any) -> list[dict[str, str]]:
-    """What runs on every machine of the cluster that has cores to offer."""
+    """The versions on every machine of the cluster that has cores to offer."""
     strategy = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
     probe = ray.remote(num_cpus=0, max_retries=TRIES)(version_probe())
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
     if not nodes:
         raise WorkerError("workers: the Ray cluster has no machine with cores; add one and run again")
-    asked = [probe.options(scheduling_strategy=strategy(node_id=node, soft=True)).remote() for node in nodes]
+    probes = [probe.options(scheduling_strategy=strategy(node_id=node, soft=True)).remote() for node in nodes]
     try:
-        found: list[dict[str, str]] = ray.get(asked, timeout=PROBE_SECONDS)
+        answers: list[dict[str, str]] = ray.get(probes, timeout=PROBE_SECONDS)
     except (ray.exceptions.RayError, ConnectionError) as error:
         raise WorkerError(
             f"workers: the Ray cluster does not answer ({type(error).__name__}); check it with `ray status`"
         ) from None
-    return found
+    return answers
 
 
-def _refuse_other_versions(found: list[dict[str, str]]) -> None:
-    other = differences(versions(), found)
-    if other:
-        raise InputError(
-            f"workers: the cluster runs other versions than this machine: {'; '.join(other)}. "
-            "Results would depend on where they are made: install the same versions everywhere"
-        )
+def differences(here: dict[str, str], there: Sequence[dict[str, str]]) -> list[str]:
+    """Name every library that another machine has in another version."""
+    others = {name: sorted({answer.get(name, "missing") for answer in there} - {here[name]}) for name in here}
+    return [f"{name} {here[name]} here, {' and '.join(found)} on workers" for name, found in others.items() if found]
 
 
 def _package() -> Any:
@@ -141,74 +171,30 @@ def _package() -> Any:
     try:
         return import_module("ray")
     except ImportError:
-        raise InputError("workers: ray needs a package that is not installed; pip install 'shoal[ray]'") from None
+        raise InputError(f"workers: ray needs a package that is not installed; {INSTALL}") from None
 
 
-def _environment(address: str) -> dict[str, dict[str, str]]:
-    """One thread per worker; on this machine, workers also import from where the driver does."""
-    paths = {} if address.startswith("ray://") else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return {"env_vars": {**ONE_THREAD, **paths}}
-
-
-def _connect(ray: Any, address: str, cores: int | None) -> None:
+def _connect(ray: Any, address: str, cores: int | None, environment: dict[str, Any]) -> None:
     """Join the cluster at an address; "auto": the one on this machine or else a new one; "local": a new one."""
-    common: dict[str, Any] = {
-        "log_to_driver": False,
-        "logging_level": "ERROR",
-        "runtime_env": _environment(address),
-    }
     if address.startswith("ray://"):
-        host, port = _reachable(address)
-        common["address"] = f"ray://{host}:{port}"
-    else:
-        common["address"] = address
-    if address == "local":
-        common |= {
-            "num_cpus": cores or n_threads(),
-            "include_dashboard": False,
-            "object_store_memory": OBJECT_STORE,
-        }
+        parts = ADDRESS.fullmatch(address)
+        if parts is None or int(parts["port"] or PORT) > 65535:
+            raise InputError("workers: a Ray cluster is named ray://host:port, for example ray://head:10001")
+        if parts["port"] is None:
+            address = f"{address.rstrip('/')}:{PORT}"
+    settings = {"num_cpus": cores or n_threads(), **OWN} if address == "local" else {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ray.init(**common)
-    except ImportError:
-        raise InputError("workers: this Ray cannot join a cluster; pip install 'shoal[ray]'") from None
-    except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+            ray.init(address, log_to_driver=False, logging_level="ERROR", runtime_env=environment, **settings)
+    except (ImportError, ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         if address == "auto" and isinstance(error, ConnectionError):
-            _connect(ray, "local", cores)
+            _connect(ray, "local", cores, environment)
             return
-        text = str(error)
-        if "ersion mismatch" in text:
-            raise InputError(
-                "workers: the cluster runs another version of Ray or Python than this machine; "
-                "install the same versions everywhere"
-            ) from None
-        if "ray[client]" in text:
-            raise InputError("workers: this Ray cannot join a cluster; pip install 'shoal[ray]'") from None
-        if address != "local":
-            raise _unreachable(address) from None
-        raise WorkerError(f"workers: Ray does not start on this machine ({type(error).__name__})") from None
-
-
-def _reachable(address: str) -> tuple[str, int]:
-    """Host and port of an address that answers."""
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port or PORT
-    except ValueError:
-        host, port = None, 0
-    if not host or parts.path not in ("", "/") or parts.query:
-        raise InputError("workers: a Ray cluster is named ray://host:port, for example ray://head:10001")
-    try:
-        socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
-    except OSError:
-        raise _unreachable(address) from None
-    return (f"[{host}]" if ":" in host else host), port
-
-
-def _unreachable(address: str) -> InputError:
-    return InputError(
-        f"workers: no Ray cluster answers at {address}; check host and port (Ray's client server listens on {PORT}) "
-        "and, if the cluster asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN; or use --workers processes"
-    )
+        if address == "local":
+            raise WorkerError(f"workers: Ray does not start on this machine ({type(error).__name__})") from None
+        raise InputError(
+            f"workers: no Ray cluster answers at {address} ({type(error).__name__}); check host and port (Ray's client "
+            f"server listens on {PORT}), that both ends have {INSTALL} with the same versions of Ray and Python, and "
+            "RAY_AUTH_TOKEN if the cluster asks for one; or use --workers processes"
+        ) from None

@@ -1,4 +1,4 @@
-"""One interface for all places where tasks run. A task is a module-level function and one small argument.
+"""One interface for all places where tasks run. A task is a function of a module and one small argument.
 
 The function is pure and the argument names files rather than holding arrays, so that a task can run anywhere, and again
 after its worker has died. Which executor runs it never changes what it returns.
@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import call
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from shoal.errors import InputError
@@ -19,7 +18,7 @@ from shoal.workers.ticks import listening
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-#: A task that has ended this many workers in a row is given up.
+#: A task that has ended this many workers is given up.
 TRIES = 3
 
 
@@ -29,7 +28,7 @@ class Failure:
 
     message: str
     died: bool = False  #: its workers died: nothing is known to be wrong with the task itself
-    unreachable: bool = False  #: what was asked for cannot be had, which concerns more than this task
+    unreachable: bool = False  #: a guarantee that cannot be met, which concerns more than this task
 
 
 class Executor(ABC):
@@ -40,7 +39,7 @@ class Executor(ABC):
 
     @abstractmethod
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
-        """Yield (index of the task, what it returned) as tasks complete, each exactly once.
+        """Yield (position of the task, its result or failure) as tasks end, each exactly once.
 
         A ``ShoalError`` of a task is a ``Failure``, as is a task that ends its worker ``TRIES`` times. A full disk is
         raised, because it concerns every task; so is any other exception, as a ``TaskError``, because it is a bug.
@@ -49,18 +48,21 @@ class Executor(ABC):
     def every(
         self, works: Sequence[Callable[[], Result]], heard: Callable[[float], None] = lambda _: None
     ) -> list[Result]:
-        """What all of them return, in order; the first failure ends it. ``heard`` is told how many are done."""
-        found: dict[int, Result] = {}
-        with listening(lambda share: heard(len(found) + min(share, 1.0))):
-            for number, result in self.run(call, works):
+        """Call all functions and return their results in order; the first failure is raised.
+
+        ``heard`` is called with the number of functions done.
+        """
+        results: dict[int, Result] = {}
+        with listening(lambda share: heard(len(results) + min(share, 1.0))):
+            for position, result in self.run(call, works):
                 if isinstance(result, Failure):
                     raise InputError(result.message)
-                found[number] = result
-                heard(len(found))
-        return [found[number] for number in range(len(works))]
+                results[position] = result
+                heard(len(results))
+        return [results[position] for position in range(len(works))]
 
     def expect(self, shards: int) -> None:
-        """Told how many shards a run has, before its tasks come."""
+        """Prepare for a run of so many shards, before its tasks come."""
         return
 
     @abstractmethod
@@ -70,45 +72,35 @@ class Executor(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def died(times: int) -> Failure:
-    """The failure of a task whose workers die."""
+    """Describe a task whose workers died so many times."""
     text = f"the worker died {times} times on this task; out of memory? Use fewer workers or smaller shards"
     return Failure(text, died=True)
 
 
 def open_executor(workers: str = "auto", cores: int | None = None) -> Executor:
-    """What ``workers`` names: "serial", "processes", "ray", "ray://host:port", or "auto"; ``cores`` tasks at a time.
+    """Open "serial", "processes", "ray", "ray://host:port" or "auto", with ``cores`` tasks at a time.
 
     "auto" is "processes" for a run of several shards where more than one core may be used, otherwise "serial".
     """
     from shoal.numerics.threads import n_threads
     from shoal.validation import count
+    from shoal.workers.processes import Processes
+    from shoal.workers.serial import Auto, Serial
 
     wanted = None if cores is None else count(cores=cores)
     word: Any = workers
-    if not isinstance(word, str):
-        raise InputError("workers must be a word: serial, processes, ray, ray://host:port or auto")
     if word == "serial":
-        from shoal.workers.serial import Serial
-
         return Serial()
     if word in ("auto", "processes"):
-        from shoal.workers.processes import Processes
-
         local = Processes(wanted or n_threads())
-        if word == "processes":
-            return local
-        from shoal.workers.serial import Auto
-
-        return Auto(local)
-    if word == "ray" or word.startswith("ray://"):
+        return local if word == "processes" else Auto(local)
+    if isinstance(word, str) and (word == "ray" or word.startswith("ray://")):
         from shoal.workers.cluster import Cluster
 
         return Cluster(word, wanted)
-    raise InputError("workers must be serial, processes, ray, ray://host:port or auto")
+    raise InputError("workers must be one of: serial, processes, ray, ray://host:port, auto")

@@ -1,4 +1,4 @@
-"""What a task came to, as a value that crosses a process boundary without carrying data it should not.
+"""The outcome of a task, as a value that crosses a process boundary without carrying data it should not.
 
 An exception of a library can quote readings in its text. What leaves a worker is therefore the text of errors that
 shoal raises on purpose, and of all others only the type and the lines of code.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from shoal.errors import ShoalError, StorageError, UnreachableError
 from shoal.workers.executor import Failure
@@ -26,41 +25,27 @@ class TaskError(RuntimeError):
     """A bug in a task: which exception, and where in the code. Its text is left out, since it may hold data."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """``done`` with a value; or the text of what went wrong: for this task, for all tasks, or in the code."""
-
-    kind: Literal["done", "failed", "unreachable", "disk", "bug"]
-    value: Any
-
-
-def attempt(work: Callable[[Task], Any], task: Task) -> Outcome:
-    """Run one task, whatever comes of it."""
+def attempt(work: Callable[[Task], Any], task: Task) -> Any:
+    """Run one task; its result, a ``Failure``, or as a value the exception that ends the run."""
     try:
-        return Outcome("done", work(task))
+        return work(task)
     except StorageError as error:
-        return Outcome("disk", str(error))
-    except UnreachableError as error:
-        return Outcome("unreachable", str(error))
+        return StorageError(str(error))
     except ShoalError as error:
-        return Outcome("failed", str(error))
+        return Failure(str(error), unreachable=isinstance(error, UnreachableError))
     except MemoryError:
-        return Outcome("failed", "the memory is not enough for this task; use fewer workers or smaller shards")
+        return Failure("the memory is not enough for this task; use fewer workers or smaller shards")
     except Exception as error:  # noqa: BLE001 - the boundary: a bug is raised in the driver, by settled()
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return Outcome("disk", "the disk is full; make room and run again, what is finished is kept")
-        return Outcome("bug", described(error))
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+            return StorageError("the disk is full; make room and run again, what is finished is kept")
+        return TaskError(described(error))
 
 
-def settled(outcome: Outcome) -> Any:
-    """In the driver: the value, a ``Failure``, or the exception that ends the run."""
-    if outcome.kind == "done":
-        return outcome.value
-    if outcome.kind in ("failed", "unreachable"):
-        return Failure(outcome.value, unreachable=outcome.kind == "unreachable")
-    if outcome.kind == "disk":
-        raise StorageError(outcome.value)
-    raise TaskError(outcome.value)
+def settled(outcome: Any) -> Any:
+    """In the driver: return the result or ``Failure``, or raise the exception that ends the run."""
+    if isinstance(outcome, StorageError | TaskError):
+        raise outcome
+    return outcome
 
 
 def described(error: BaseException) -> str:

@@ -1,77 +1,34 @@
-"""Tasks in processes of this machine. Each worker has its own socket, so that a death concerns one task only.
+"""Tasks in processes of this machine: a pool of ``concurrent.futures``, and a fresh one whenever a worker has died.
 
-Workers are started afresh rather than forked, because the threads of Numba and Polars do not survive a fork. A worker
-holds one task at a time: never more tasks are under way than there are workers, and when one is killed it is known
-whose task has to be run again.
+Workers are started afresh rather than forked, because the threads of Numba and Polars do not survive a fork. The pool
+does not say whose worker died. All tasks under way then count one death and run again one by one, where every further
+death is their own: a task ends at most ``TRIES`` workers, and no task is given up for what another one did.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import multiprocessing
 import os
 import pickle
-import subprocess
+import signal
 import sys
+import threading
+import types
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection, Pipe, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
-from shoal.errors import WorkerError
 from shoal.numerics.threads import ONE_THREAD
 from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
-from shoal.workers.outcome import settled
-from shoal.workers.worker import READY
+from shoal.workers.outcome import TaskError, attempt, described, settled
 
-#: Workers that may die in a row before one of them has come up.
-STARTS = 10
-BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from shoal.workers.worker import serve; serve(int(sys.argv[2]), int(sys.argv[3]))"
-)
-
-
-class _Worker:
-    """A process, the socket to it, and the task it has."""
-
-    def __init__(self, alive: int) -> None:
-        self.socket, theirs = Pipe()
-        handles = (theirs.fileno(), alive)
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, json.dumps(sys.path), *map(str, handles)],
-                env={**os.environ, **ONE_THREAD},
-                pass_fds=handles,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # standard output belongs to the driver's results
-                process_group=0,  # Ctrl-C is for the driver, which ends its workers
-            )
-        finally:
-            theirs.close()
-        self.ready = False
-        self.task: int | None = None
-
-    def give(self, index: int, message: bytes) -> bool:
-        """Hand over a task; False if the worker is gone."""
-        try:
-            self.socket.send_bytes(message)
-        except OSError:
-            return False
-        self.task = index
-        return True
-
-    def hear(self) -> bytes | None:
-        """What the worker says; None if it has died."""
-        try:
-            return self.socket.recv_bytes()
-        except (EOFError, OSError):
-            return None
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.socket.close()
+#: Seconds after which the driver looks for Ctrl-C, on systems where that does not end a wait.
+LOOK = 0.5
+_NOT_TRAVELING = (pickle.PickleError, AttributeError, ImportError, TypeError, ValueError, EOFError, RecursionError)
 
 
 class Processes(Executor):
@@ -79,88 +36,125 @@ class Processes(Executor):
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._staff: list[_Worker] = []
-        # Workers hold the reading end; the writing end closes with this process, however it ends.
-        self._alive: tuple[int, int] | None = os.pipe()
-        self._running = False
+        self._pool: _Pool | None = None
+        self._open, self._running = True, False
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
-        if self._running or self._alive is None:
+        if self._running or not self._open:
             raise RuntimeError("this executor is closed, or already running tasks")
         if getattr(work, "__module__", "") == "__main__":
             raise TypeError("work must be a function of a module that a worker can import, not of the main script")
         self._running = True
-        ahead, again = iter(range(len(tasks))), deque[int]()
+        waiting, alone = deque(range(len(tasks))), deque[int]()
         deaths: Counter[int] = Counter()
-        left, starts = len(tasks), 0
+        flying: dict[Future[bytes], int] = {}
         answers: list[tuple[int, Any]] = []
         try:
-            while left:
-                self._recruit(min(self.workers, left))
-                self._feed(work, tasks, ahead, again)
-                for answer in answers:  # workers have their next task before the driver handles an answer
-                    left -= 1
-                    yield answer
+            while waiting or alone or flying or answers:
+                if alone and not flying:
+                    flying |= self._sent(work, tasks, alone.popleft())
+                while waiting and not alone and not deaths.keys() & flying.values() and len(flying) < self.workers:
+                    flying |= self._sent(work, tasks, waiting.popleft())
+                yield from answers  # workers have their next task before the driver handles an answer
                 answers = []
-                if not left:
-                    break
-                for worker in self._heard():
-                    message = worker.hear()
-                    index, worker.task = worker.task, None
-                    if message is None:
-                        self._dismiss(worker)
-                        if index is not None:
-                            deaths[index] += 1
-                            if deaths[index] < TRIES:
-                                again.append(index)
-                            else:
-                                answers.append((index, died(TRIES)))
-                        elif not worker.ready:
-                            starts += 1
-                            if starts >= STARTS:
-                                raise WorkerError(f"workers: {STARTS} worker processes in a row did not start")
-                    elif index is not None:
-                        answers.append((index, settled(pickle.loads(message))))
-                    else:
-                        worker.ready, starts = message == READY, 0
+                for future in wait(flying, LOOK, FIRST_COMPLETED).done:
+                    position = flying.pop(future)
+                    try:
+                        answers.append((position, settled(pickle.loads(future.result()))))
+                    except BrokenProcessPool:
+                        self._end()
+                        deaths[position] += 1
+                        if deaths[position] < TRIES:
+                            alone.append(position)
+                        else:
+                            answers.append((position, died(TRIES)))
         finally:
-            for worker in [worker for worker in self._staff if worker.task is not None]:
-                self._dismiss(worker)
+            if flying:
+                self._end()
             self._running = False
 
     def close(self) -> None:
-        for worker in list(self._staff):
-            self._dismiss(worker)
-        if self._alive is not None:
-            for handle in self._alive:
-                os.close(handle)
-            self._alive = None
+        self._open = False
+        self._end()
 
-    def _recruit(self, wanted: int) -> None:
-        """Start workers until there are as many as wanted."""
-        if self._alive is None:
-            raise RuntimeError("this executor is closed")
-        while len(self._staff) < wanted:
-            self._staff.append(_Worker(self._alive[0]))
+    def _sent(self, work: Callable[[Any], Any], tasks: Sequence[Any], position: int) -> dict[Future[bytes], int]:
+        """Hand a task to the pool, or to a fresh one where a worker has died meanwhile."""
+        message = pickle.dumps((work, tasks[position]), pickle.HIGHEST_PROTOCOL)
+        while True:
+            self._pool = self._pool or _Pool(self.workers)
+            with contextlib.suppress(BrokenProcessPool):
+                return {self._pool.submit(_answer, message): position}
+            self._end()
 
-    def _feed(self, work: Callable[[Any], Any], tasks: Sequence[Any], ahead: Iterator[int], again: deque[int]) -> None:
-        """Give every idle worker a task, first those whose worker has died."""
-        for worker in [worker for worker in self._staff if worker.ready and worker.task is None]:
-            index = again.popleft() if again else next(ahead, None)
-            if index is None:
-                return
-            if not worker.give(index, pickle.dumps((work, tasks[index]), pickle.HIGHEST_PROTOCOL)):
-                again.appendleft(index)
-                self._dismiss(worker)
+    def _end(self) -> None:
+        """End the workers at once, whatever they do."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.end()
 
-    def _heard(self) -> list[_Worker]:
-        """Wait until a worker that owes an answer has said something or died."""
-        owing: dict[Connection, _Worker] = {
-            worker.socket: worker for worker in self._staff if worker.task is not None or not worker.ready
-        }
-        return [owing[socket] for socket in wait(list(owing)) if isinstance(socket, Connection)]
 
-    def _dismiss(self, worker: _Worker) -> None:
-        with contextlib.suppress(ValueError):
-            self._staff.remove(worker)
-        worker.end()
+class _Worker(SpawnProcess):
+    """A process that Ctrl-C does not reach and that does not import the driver's main script."""
+
+    def start(self) -> None:
+        main, masked = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if masked else set()
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+            if masked:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Context(SpawnContext):
+    """Starts workers of a pool and remembers them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[_Worker] = []
+
+    def Process(self, *args: Any, **settings: Any) -> _Worker:  # type: ignore[override]
+        self.started.append(_Worker(*args, **settings))
+        return self.started[-1]
+
+
+class _Pool(ProcessPoolExecutor):
+    def __init__(self, workers: int) -> None:
+        self._context = _Context()
+        super().__init__(workers, self._context, _begin)
+
+    def end(self) -> None:
+        for worker in self._context.started:
+            with contextlib.suppress(ValueError):  # closed already
+                worker.kill()
+        self.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin() -> None:
+    """In a new worker, before it loads anything: one thread, no output, an end with the driver, however that dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(ONE_THREAD)
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - standard output belongs to the driver's results
+    os.dup2(sys.stdout.fileno(), 1)
+    threading.Thread(target=_end_with_driver, daemon=True).start()
+
+
+def _end_with_driver() -> None:
+    driver = multiprocessing.parent_process()
+    if driver is not None:
+        driver.join()
+    os._exit(1)
+
+
+def _answer(message: bytes) -> bytes:
+    """The pickled outcome of a pickled (function, argument)."""
+    try:
+        work, task = pickle.loads(message)
+    except _NOT_TRAVELING as error:
+        return pickle.dumps(TaskError(f"a task does not arrive in its worker: {described(error)}"))
+    try:
+        return pickle.dumps(attempt(work, task), pickle.HIGHEST_PROTOCOL)
+    except _NOT_TRAVELING as error:
+        return pickle.dumps(TaskError(f"what a task returns does not travel: {described(error)}"))

@@ -15,10 +15,10 @@ class Serial(Executor):
     workers = 1
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
-        for index in range(len(tasks)):
+        for position in range(len(tasks)):
             with one_library_thread():
-                outcome = attempt(work, tasks[index])
-            yield index, settled(outcome)
+                outcome = attempt(work, tasks[position])
+            yield position, settled(outcome)
 
     def close(self) -> None:
         return
@@ -28,9 +28,7 @@ class Auto(Executor):
     """In this process while a run has one shard, whose start costs nothing; in others once it has more."""
 
     def __init__(self, others: Executor) -> None:
-        self._others = others
-        self._here = Serial()
-        self._many = False
+        self._others, self._here, self._many = others, Serial(), False
         self.workers = others.workers
 
     def expect(self, shards: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
@@ -11,15 +9,18 @@ import pytest
 from shoal.errors import InputError
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.neighborhoods import (
+    AHEAD_WEIGHT,
+    CURVE_WEIGHT,
     LonelyWarning,
+    blend,
     cluster_graph,
     clusters,
-    column_graph,
     crowd_graph,
     day_habits,
-    distance_graph,
     habits,
-    nearest_graph,
+    hourly_habits,
+    hours_ahead,
+    likeness,
 )
 from shoal.sources.meters.simulate import simulate_meters
 
@@ -40,39 +41,10 @@ def test_clusters_are_complete_and_apart(blobs: tuple[np.ndarray, list[str], np.
     assert len(np.unique(clusters(points, 3))) == 3
 
 
-def test_nearest_and_close(blobs: tuple[np.ndarray, list[str], np.ndarray]) -> None:
-    points, labels, member = blobs
-    near = nearest_graph(points, 2, labels=labels)
-    assert (member[near.edges[:, 0]] == member[near.edges[:, 1]]).all()
-    apart = np.sqrt(((points[:, None] - points[None]) ** 2).mean(axis=2))
-    close = distance_graph(points, 6.0, labels=labels)
-    expected = np.argwhere(np.triu(apart <= 6.0, 1))
-    assert np.array_equal(close.edges, expected)
-
-
 def test_lonely_households_are_named_in_a_warning(blobs: tuple[np.ndarray, list[str], np.ndarray]) -> None:
     points, labels, _ = blobs
     with pytest.warns(LonelyWarning, match="1 household"):
         cluster_graph(np.vstack([points, [[100.0] * 4]]), 4, labels=[*labels, "far"])
-
-
-def test_by_column(tmp_path: Path) -> None:
-    table = pl.DataFrame({"household": ["c", "a", "b", "d", "x"], "feeder": ["1", "1", "2", None, "2"]})
-    with pytest.warns(LonelyWarning):
-        graph = column_graph(["a", "b", "c", "d"], table, "feeder")
-    assert graph.edges.tolist() == [[0, 2]]
-    table.write_csv(tmp_path / "homes.csv")
-    with pytest.warns(LonelyWarning):
-        assert column_graph(["a", "b", "c", "d"], tmp_path / "homes.csv", "feeder").edges.tolist() == [[0, 2]]
-    with pytest.raises(InputError, match=r"lacks the column\(s\) \['postcode'\]; found"):
-        column_graph(["a"], table, "postcode")
-    with pytest.raises(InputError, match="no row for 1 of those") as caught:
-        column_graph(["a", "nobody's"], table, "feeder")
-    assert "nobody's" not in str(caught.value)
-    with pytest.raises(InputError, match="occurs twice"):
-        column_graph(["a"], pl.concat([table, table]), "feeder")
-    with pytest.raises(InputError, match=r"gone\.csv"):
-        column_graph(["a"], tmp_path / "gone.csv", "feeder")
 
 
 def test_from_forecasts() -> None:
@@ -81,7 +53,6 @@ def test_from_forecasts() -> None:
     assert by_profile.labels == fc.households
     expected = cluster_graph(fc.log_mean, 2, labels=fc.households)
     assert np.array_equal(cluster_graph(fc, 2, by="forecast").edges, expected.edges)
-    assert nearest_graph(fc, 3).n_labels == 8
     with pytest.raises(InputError, match="by must be one of"):
         cluster_graph(fc, by="name")
     with pytest.raises(InputError, match="n_clusters must not exceed"):
@@ -127,3 +98,40 @@ def test_the_15_15_rule() -> None:
         inside = np.array([totals[name] for name in group])
         assert len(inside) >= 15
         assert inside.max() <= 0.15 * inside.sum()
+
+
+def test_likeness_is_the_stated_blend_of_forecast_and_habits() -> None:
+    readings = simulate_meters(20, 9, seed=2)
+    made = forecast(readings, order=(1, 1), train_days=7, horizon=6, season="day", origin="2024-01-08T18:00")
+    assert made.history is not None
+    roots = np.sqrt(made.history.kw)
+    hour = made.history.timestamps.dt.hour().to_numpy()
+    by_hour = np.stack([roots[:, hour == h].mean(axis=1) for h in range(24)], axis=1)
+    assert hourly_habits(made) == pytest.approx(by_hour, rel=1e-12)
+    ahead = np.unique(made.timestamps.dt.hour().to_numpy())
+    assert hours_ahead(made).tolist() == ahead.tolist()
+    parts = [(1.0, by_hour), (AHEAD_WEIGHT, by_hour[:, ahead]), (CURVE_WEIGHT, np.sqrt(made.power))]
+    expected = np.concatenate([w * x / np.sqrt(x.var(axis=0).sum()) for w, x in parts], axis=1)
+    assert likeness(made) == pytest.approx(expected, rel=1e-12)
+
+
+def test_likeness_is_the_same_to_the_last_bit_in_any_order_and_in_any_shards() -> None:
+    draw = np.random.default_rng(0)
+    readings = simulate_meters(30, 9, seed=3).filter(pl.Series(draw.random(30 * 9 * 96) > 0.02))
+    made = forecast(readings, order=(1, 1), train_days=7, horizon=6, season="day")
+    points = likeness(made)
+    for _ in range(5):
+        order = draw.permutation(30)
+        assert likeness(made.take(order, {})).tobytes() == points[order].tobytes()
+    shards = [made.take(rows, {}) for rows in np.array_split(draw.permutation(30), [1, 9])]
+    place = [made.households.index(name) for shard in shards for name in shard.households]
+    habits_of_all = np.concatenate([hourly_habits(shard) for shard in shards])
+    curves = np.concatenate([shard.power for shard in shards])
+    assert blend(curves, habits_of_all, hours_ahead(made)).tobytes() == points[place].tobytes()
+
+
+def test_likeness_of_homes_that_are_all_alike_or_export() -> None:
+    alike = blend(np.ones((5, 3)), np.ones((5, 24)), np.arange(2))
+    assert (alike == 0).all()
+    export = blend(np.array([[-4.0], [4.0]]), np.array([[-2.0], [2.0]]), np.arange(1))
+    assert export.tolist() == [[-1.0, -AHEAD_WEIGHT, -CURVE_WEIGHT], [1.0, AHEAD_WEIGHT, CURVE_WEIGHT]]

@@ -16,17 +16,14 @@ import numpy as np
 import polars as pl
 
 from shoal.audits.guard import ModelGuard, model_guard
-from shoal.card.book_measures import book_accuracy
 from shoal.card.exhibits import Exhibits
 from shoal.card.facts import Accuracy
-from shoal.designs.parts import part_of
+from shoal.card.measures import accuracy_facts
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
-from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.sources.meters.forecast import Forecasts
-from shoal.sources.meters.neighborhoods import usual
 from shoal.sources.meters.queries import AccountingWarning
 from shoal.sources.meters.traces import power_accuracy
 from shoal.validation import FloatArray, IndexArray
@@ -91,9 +88,6 @@ class ForecastAnswers:
             return self.forecasts.answer(self.query, normals)
         return self.forecasts.answer(self.query, unit=self.answer_unit)
 
-    def lasting(self) -> FloatArray:
-        return usual(self.forecasts)
-
     def questions(self, name: str) -> list[str]:
         return [name] * len(self.labels)
 
@@ -108,10 +102,13 @@ class ForecastAnswers:
         plain = np.where(np.isnan(day), np.nan, day + 0.0).astype("<f8")
         return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
 
-    def accuracy(self, mechanism: Releaser) -> Accuracy:
-        if isinstance(mechanism, Codebook):
-            return book_accuracy(mechanism, self.labels, self.unit)
-        return power_accuracy(part_of(mechanism, self.labels), self.answer_unit)
+    def accuracy(self, mechanism: Releasable) -> Accuracy:
+        if self.answer_unit == "kw":
+            return accuracy_facts(mechanism, self.labels, "kW")
+        return mechanism.by_kind(
+            mechanism=lambda gaussian: power_accuracy(gaussian.part(self.labels)),
+            codebook=lambda book: accuracy_facts(book, self.labels, self.unit),
+        )
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
         return model_guard(
@@ -125,32 +122,28 @@ class ForecastAnswers:
         return off_by(self.truth, self._power(released))
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
-        """household, group, row, step, timestamp, released_kw."""
+        """household, crowd, row, step, timestamp, kw."""
         n, h = released.shape
         return pl.DataFrame(
             {
                 NAMES: pl.Series(self.labels, dtype=pl.String).gather(np.repeat(order, h)),
-                "group": np.repeat(group, h),
+                "crowd": np.repeat(group, h),
                 "row": np.repeat(row, h),
                 "step": np.tile(np.arange(1, h + 1), n),
                 "timestamp": self.forecasts.timestamps.gather(np.tile(np.arange(h), n)),
-                "released_kw": self._power(released)[order].ravel(),
+                "kw": self._power(released)[order].ravel(),
             }
         )
 
     def released(self, path: str | Path) -> FloatArray:
         table = pl.read_parquet(path).filter(pl.col(NAMES).is_in(self.labels))
         order = pl.DataFrame({NAMES: self.labels})
-        values = order.join(table.sort("step"), on=NAMES, how="left", maintain_order="left_right")["released_kw"]
+        values = order.join(table.sort("step"), on=NAMES, how="left", maintain_order="left_right")["kw"]
         return values.to_numpy().reshape(len(self.labels), self.forecasts.horizon)
 
     def exhibits(self, mechanism: Mechanism, released: FloatArray) -> Exhibits:
         truth = self.truth if np.isfinite(self.truth).any() else None
         return self.forecasts.exhibits(mechanism, released, truth, unit="kw")
-
-    def priced(self) -> tuple[FloatArray, FloatArray] | None:
-        in_power = self.query == "point" and self.answer_unit == "kw"
-        return (self.forecasts.power, self.truth) if in_power else None
 
 
 def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:

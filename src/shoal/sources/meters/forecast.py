@@ -18,7 +18,7 @@ from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.notebook import COLORS, axes_or_new, table
 from shoal.sources.meters import queries, window
-from shoal.sources.meters.arma import ArmaModels, FilterState, fit_arma, predict
+from shoal.sources.meters.arma import ArmaModels, fit_arma, predict
 from shoal.sources.meters.checks import LAGS, MEASURES, Checks, check_models
 from shoal.sources.meters.quality import Readings
 from shoal.sources.meters.queries import Predictive
@@ -65,7 +65,6 @@ class Forecasts:
     train_days: int
     recent: FloatArray | None = None  #: (n, steps of a day) readings before the origin, kW; NaN where missing
     history: window.Window | None = None  #: the training window of every household read, those left out included
-    fitted_at: NDArray[np.int64] | None = None  #: (n,) origin of each model's fit, microseconds of the epoch
 
     def __repr__(self) -> str:
         """Sizes only: a printed object must not release readings."""
@@ -199,7 +198,7 @@ class Forecasts:
         reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
         return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
 
-    def facts(self, graph: NeighborGraph) -> FitFacts:
+    def facts(self, graph: NeighborGraph | None) -> FitFacts:
         """What a release card says about these forecasts and who hides among whom."""
         from shoal.sources.meters.traces import facts_of
 
@@ -242,7 +241,7 @@ class Forecasts:
         keep = np.asarray(rows)
         names = tuple(self.households[i] for i in keep)
         checks: dict[str, Any] = {name: getattr(self.checks, name)[keep] for name in MEASURES}
-        whole: dict[str, Any] = {name: getattr(self, name) for name in (*LAWS, "recent", "fitted_at")}
+        whole: dict[str, Any] = {name: getattr(self, name) for name in (*LAWS, "recent")}
         rows_of: dict[str, Any] = {name: None if value is None else value[keep] for name, value in whole.items()}
         return replace(
             self,
@@ -317,78 +316,47 @@ def forecast(
     least = max(10 * (p + q + 1), 4 * max(LAGS, p + q + 2))
     if length < least:
         raise InputError(f"order does not fit: ({p}, {q}) needs {least} training readings, train_days gives {length}")
-    if horizon > length:
-        raise InputError(f"horizon must not exceed the training window of {length} steps")
-
     at = window.place_origin(data, origin)
-    past = window.cut(data, at, -length)
-    rows, profile, x, reasons = prepared(past, season, data.step, floor, train_days)
-
-    models = fit_arma(x, order=(p, q), progress=progress)
-    for i in np.flatnonzero(~models.ok):
-        reasons[past.households[rows[i]]] = f"model not fitted: {models.status[i]}"
-    keep = np.flatnonzero(models.ok)
-    if not len(keep):
-        raise InputError(f"order does not fit: no household's model of order ({p}, {q}) could be estimated")
-    return concluded(
+    return forecast_window(
         data,
-        past,
-        rows[keep],
-        profile.take(keep),
-        models.take(keep),
-        x[keep],
+        window.cut(data, at, -length),
         at=at,
+        order=(p, q),
         horizon=horizon,
+        season=season,
+        floor=floor,
         train_days=train_days,
-        reasons=reasons,
-        fitted_at=np.full(len(keep), at, dtype=np.int64),
+        progress=progress,
     )
 
 
-def prepared(
-    past: window.Window, season: str, step: timedelta, floor: float, train_days: int
-) -> tuple[NDArray[np.int64], Season, FloatArray, dict[str, str]]:
-    """Rows, season and x of the households of a training window that can be modeled; why the others cannot."""
-    length = past.kw.shape[1]
-    reasons = _unfit(past, length, floor, train_days)
-    rows = np.array([i for i, name in enumerate(past.households) if name not in reasons], dtype=np.int64)
-    if not len(rows):
-        seen = int(np.isfinite(past.kw).sum(axis=1).max(initial=0))
-        raise InputError(
-            f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
-            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
-        )
-    phase = phases(past.timestamps, season, step)
-    profile = fit_season(past.kw[rows], phase, period=season, step=step, floor=floor)
-    x = profile.remove(past.kw[rows], phase)
-    varies = np.nanstd(x, axis=1) > FLAT
-    reasons |= {past.households[i]: "no variation beyond the season" for i in rows[~varies]}
-    if not varies.any():
-        raise InputError("readings: no household varies beyond its season in the training window")
-    return rows[varies], profile.take(np.flatnonzero(varies)), x[varies], reasons
-
-
-def concluded(
+def forecast_window(
     data: Readings,
     past: window.Window,
-    rows: NDArray[np.int64],
-    profile: Season,
-    models: ArmaModels,
-    x: FloatArray,
     *,
     at: int,
+    order: tuple[int, int],
     horizon: int,
+    season: str,
+    floor: float,
     train_days: int,
-    reasons: Mapping[str, str],
-    fitted_at: NDArray[np.int64],
-    state: FilterState | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Forecasts:
-    """Forecasts at ``at`` from season, models and x of the households at ``rows`` of the window ``past``.
-
-    ``state`` is what the filter leaves after x; ``fitted_at`` when each model was fitted.
-    """
+    """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and predict from there."""
+    if horizon > past.kw.shape[1]:
+        raise InputError(f"horizon must not exceed the training window of {past.kw.shape[1]} steps")
+    negative = dict(zip(data.quality["household"].to_list(), data.quality["negative"].to_list(), strict=True))
+    reasons = _unfit(past, past.kw.shape[1], floor, train_days, negative)
+    rows, profile, x = _prepared(past, season, data.step, floor, train_days, reasons)
+    models = fit_arma(x, order=order, progress=progress)
+    for i in np.flatnonzero(~models.ok):
+        reasons[past.households[rows[i]]] = f"model not fitted: {models.status[i]}"
+    fitted = np.flatnonzero(models.ok)
+    if not len(fitted):
+        raise InputError(f"order does not fit: no household's model of order {order} could be estimated")
+    rows, profile, models, x = rows[fitted], profile.take(fitted), models.take(fitted), x[fitted]
     names = tuple(past.households[i] for i in rows)
-    ahead = predict(models, x if state is None else state, horizon)
+    ahead = predict(models, x, horizon)
     future = window.stamps(at, data.step, horizon, data.time_zone)
     part = profile.at(phases(future, profile.period, data.step))
     checks = check_models(x, models.ar, models.ma, names)
@@ -409,7 +377,59 @@ def concluded(
         train_days=train_days,
         recent=past.kw[rows][:, -int(timedelta(days=1) / data.step) :],
         history=past,
-        fitted_at=fitted_at,
+    )
+
+
+def _prepared(
+    past: window.Window, season: str, step: timedelta, floor: float, train_days: int, reasons: dict[str, str]
+) -> tuple[NDArray[np.int64], Season, FloatArray]:
+    """Rows, season and x of the households of a training window that can be modeled; adds why others cannot."""
+    length = past.kw.shape[1]
+    rows = np.array([i for i, name in enumerate(past.households) if name not in reasons], dtype=np.int64)
+    if not len(rows):
+        seen = int(np.isfinite(past.kw).sum(axis=1).max(initial=0))
+        raise InputError(
+            f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
+            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
+        )
+    phase = phases(past.timestamps, season, step)
+    profile = fit_season(past.kw[rows], phase, period=season, step=step, floor=floor)
+    x = profile.remove(past.kw[rows], phase)
+    varies = np.nanstd(x, axis=1) > FLAT
+    reasons |= {past.households[i]: "no variation beyond the season" for i in rows[~varies]}
+    if not varies.any():
+        raise InputError("readings: no household varies beyond its season in the training window")
+    return rows[varies], profile.take(np.flatnonzero(varies)), x[varies]
+
+
+def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
+    """Forecasts of one origin and one kind as one, without their training windows."""
+    first = parts[0]
+    names = tuple(name for part in parts for name in part.households)
+    checks: dict[str, Any] = {name: np.concatenate([getattr(part.checks, name) for part in parts]) for name in MEASURES}
+    models = first.models
+    for part in parts[1:]:
+        models = models.followed_by(part.models)
+    season = replace(
+        first.season,
+        profile=np.concatenate([part.season.profile for part in parts]),
+        repeats=np.concatenate([part.season.repeats for part in parts]),
+    )
+    recent = None
+    if all(part.recent is not None for part in parts):
+        recent = np.concatenate([part.recent for part in parts if part.recent is not None])
+    laws: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in LAWS}
+    return replace(
+        first,
+        households=names,
+        season=season,
+        models=models,
+        checks=replace(first.checks, households=names, **checks),
+        quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
+        left_out={},
+        recent=recent,
+        history=None,
+        **laws,
     )
 
 
@@ -424,20 +444,33 @@ def _order(order: Any) -> tuple[int, int]:
     return p, q
 
 
-def _unfit(past: window.Window, length: int, floor: float, train_days: int) -> dict[str, str]:
-    """Households that the training window rules out, with the reason."""
+def _unfit(
+    past: window.Window, length: int, floor: float, train_days: int, negative: Mapping[str, int]
+) -> dict[str, str]:
+    """Households that the training window rules out, with the reason; homes with the same trouble have the same text.
+
+    ``negative`` counts readings below zero, which are missing from the window.
+    """
     seen = np.isfinite(past.kw)
     count = seen.sum(axis=1)
+    least = LEAST_OBSERVED * length
     floored = np.maximum(past.kw, floor)
     flat = np.where(seen, floored, -np.inf).max(axis=1) <= np.where(seen, floored, np.inf).min(axis=1)
     reasons: dict[str, str] = {}
-    for i in np.flatnonzero((count < LEAST_OBSERVED * length) | flat):
-        reasons[past.households[i]] = (
-            "constant in the training window, or below the floor throughout"
-            if count[i] >= LEAST_OBSERVED * length
-            else f"too short a history: {count[i]} of the {length} readings that {train_days} days need "
-            f"(at least {LEAST_OBSERVED:.0%})"
-        )
+    for i in np.flatnonzero((count < least) | flat):
+        name = past.households[i]
+        if count[i] >= least:
+            reasons[name] = "constant in the training window, or below the floor throughout"
+        elif count[i] + negative.get(name, 0) >= least:
+            reasons[name] = (
+                f"below zero too often (export?): fewer than {LEAST_OBSERVED:.0%} of the readings of {train_days} days "
+                "are consumption"
+            )
+        else:
+            reasons[name] = (
+                f"too short a history: fewer than {LEAST_OBSERVED:.0%} of the {length} readings that {train_days} days "
+                "need"
+            )
     return reasons
 
 

@@ -28,7 +28,7 @@ from shoal.sources.meters.window import Window
 
 FORMAT = "shoal forecasts"
 #: Version of the file format; files of another version are refused.
-VERSION = 2
+VERSION = 3
 
 
 def save_forecasts(forecasts: Forecasts, path: str | Path) -> None:
@@ -43,8 +43,6 @@ def save_forecasts(forecasts: Forecasts, path: str | Path) -> None:
     if forecasts.history is not None:
         arrays["history"] = forecasts.history.kw
         arrays["history_timestamps"] = forecasts.history.timestamps.dt.epoch("us").to_numpy()
-    if forecasts.fitted_at is not None:
-        arrays["fitted_at"] = forecasts.fitted_at
     table = io.BytesIO()
     forecasts.quality.write_parquet(table)
     arrays["quality"] = np.frombuffer(table.getvalue(), dtype=np.uint8)
@@ -98,5 +96,4 @@ def _assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Forecasts:
         train_days=header["train_days"],
         recent=arrays.get("recent"),
         history=history,
-        fitted_at=arrays.get("fitted_at"),
     )

@@ -23,18 +23,15 @@ from numpy.typing import NDArray
 from shoal import archive
 from shoal.audits.guard import ModelGuard, model_guard
 from shoal.card.answers import plain_exhibits
-from shoal.card.book_measures import book_accuracy
 from shoal.card.exhibits import Exhibits
 from shoal.card.facts import Accuracy
 from shoal.card.measures import accuracy_facts
-from shoal.designs.parts import part_of
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.clip import Clip
-from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
-from shoal.sources.tables.table_file import GROUP, LABEL, ROW, SOURCE_ROW
+from shoal.mechanism.releasable import Releasable
+from shoal.sources.tables.table_file import CROWD, LABEL, ROW, SOURCE_ROW
 from shoal.validation import FloatArray, IndexArray
 
 if TYPE_CHECKING:
@@ -115,9 +112,6 @@ class ClassTable:
         """The rows, moved into the ellipsoids of their labels where they are clipped."""
         return self.values if self.clip is None else Clip.of(self.laws(), self.clip).apply(self.values, self.owners)
 
-    def lasting(self) -> FloatArray:
-        return self.means
-
     def readings(self) -> tuple[str, ...]:
         """Of the row itself."""
         return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
@@ -131,13 +125,9 @@ class ClassTable:
             found.append(name if seen[i] == 1 else f"{name} row {seen[i]}")
         return found
 
-    def accuracy(self, mechanism: Releaser) -> Accuracy:
+    def accuracy(self, mechanism: Releasable) -> Accuracy:
         """In scaled units; columns have different meanings, so that their mean answer and total say nothing."""
-        if isinstance(mechanism, Codebook):
-            found = book_accuracy(mechanism, self.labels, UNIT)
-        else:
-            found = accuracy_facts(part_of(mechanism, self.labels))
-        return replace(found, unit=UNIT, answers=None, total_error=None)
+        return replace(accuracy_facts(mechanism, self.labels, UNIT), answers=None, total_error=None)
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
         observed = 1 if self.constant else self
@@ -154,7 +144,7 @@ class ClassTable:
         return 0, 0.0
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
-        """source_row, label, group, row and the entries in their own units."""
+        """source_row, label, crowd, row and the entries in their own units."""
         import polars as pl
 
         own = np.ldexp(released[order], -self.exponents)
@@ -162,7 +152,7 @@ class ClassTable:
             {
                 SOURCE_ROW: self.source_row[order],
                 LABEL: pl.Series(self.labels, dtype=pl.String).gather(self.owner[order]),
-                GROUP: group,
+                CROWD: group,
                 ROW: row,
                 **{name: own[:, j] for j, name in enumerate(self.columns)},
             }
@@ -190,9 +180,6 @@ class ClassTable:
                 "one over its weight.",
             ),
         )
-
-    def priced(self) -> tuple[FloatArray, FloatArray] | None:
-        return None
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file without pickle. It holds the rows: guard it like them."""

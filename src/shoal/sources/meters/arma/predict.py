@@ -30,11 +30,6 @@ class FilterState:
         """The states of some series: positions or a mask."""
         return FilterState(self.mean[rows], self.cov[rows])
 
-    def beside(self, other: FilterState, rows: Any, other_rows: Any) -> FilterState:
-        """States of all series, from these at positions ``rows`` and those of ``other`` at ``other_rows``."""
-        order = np.argsort(np.concatenate([rows, other_rows]), kind="stable")
-        return FilterState(np.concatenate([self.mean, other.mean])[order], np.concatenate([self.cov, other.cov])[order])
-
 
 @dataclass(frozen=True)
 class ArmaForecast:

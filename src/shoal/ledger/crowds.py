@@ -1,0 +1,446 @@
+"""Crowds that last: who hides together, from the first release about its members on.
+
+A release without a budget, one row per crowd, tells nobody's row from a neighbor's only as long as *who is averaged
+changes by whole crowds alone* (docs/theory.md, section 10). So the ledger keeps two tables beside the chain and decides
+every change of them, whoever asks:
+
+| table | one row per | holds |
+| --- | --- | --- |
+| members | label | its crowd, its stored (frozen) values, the digest of the value that last entered a row, its block |
+| crowds | crowd | its setting, the period and the row of its last release, how many members, whether it is retired |
+
+A crowd is a fixed set. A retired crowd releases nothing more, and its rest, the members that carry its number as their
+``block``, moves as one into a new crowd with at least m others. The digest of both tables is in the chain, in the entry
+of the release that changed them, and :meth:`Ledger.verify` holds the tables against it.
+
+The digest of a crowd covers its row and its members; the digest of the tables covers the digests of all crowds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlalchemy import select
+
+from shoal.errors import InputError, LedgerError
+from shoal.ledger import journal
+from shoal.ledger.chain import Entry, canonical
+from shoal.ledger.journal import chunks
+from shoal.ledger.questions import word
+from shoal.ledger.schema import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, ENTRIES
+from shoal.ledger.storage import Transaction
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from shoal.laws.graph import NeighborGraph
+
+#: Kind of the entry of a release of lasting crowds.
+KIND = "crowds"
+#: The digest of tables without a crowd.
+NOBODY = hashlib.sha256().hexdigest()
+NOTHING_CHANGED = "Nothing was recorded"
+STALE = f"crowds: somebody else released since they were read; read them again with crowds(). {NOTHING_CHANGED}"
+OTHER_CONTENT = (
+    f"name: a release of other crowds, rows or facts is on record under it; give the new release a name of its own. "
+    f"{NOTHING_CHANGED}"
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A label in its crowd; ``stored`` holds float64 values, ``block`` the number of the retired crowd it came from."""
+
+    label: str
+    crowd: int
+    stored: bytes
+    last: str
+    block: int | None = None
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """What is fixed about a crowd, and its last release; ``row`` holds float64 values."""
+
+    crowd: int
+    setting: str
+    period: str
+    row: bytes
+    homes: int
+    retired: bool = False
+
+    @property
+    def least(self) -> int:
+        """The least number of members, m, as the setting says it."""
+        least = json.loads(self.setting).get("m")
+        if not isinstance(least, int) or isinstance(least, bool) or least < 2:
+            raise InputError("crowds: every setting must state m, a number of at least 2")
+        return least
+
+    @property
+    def release(self) -> tuple[str, bytes]:
+        """What the last release said, and for when."""
+        return self.period, self.row
+
+
+@dataclass(frozen=True)
+class LastingCrowds:
+    """Crowds on record as two frames, and the digest of the whole tables at the time they were read.
+
+    ``members`` has the columns label, crowd, stored, last, block; ``crowds`` has crowd, setting, period, row, homes,
+    retired. ``stored`` and ``row`` are float64 values as bytes (:func:`numpy.frombuffer`).
+    """
+
+    members: pl.DataFrame
+    crowds: pl.DataFrame
+    digest: str
+
+
+def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> LastingCrowds:
+    """The crowds of some labels, each with all its members; or all crowds."""
+    import polars as pl
+
+    if labels is None:
+        numbers: Iterable[int] | None = None
+    else:
+        numbers = {m.crowd for m in members_of(transaction, [str(label) for label in labels]).values()}
+    members = sorted(_members(transaction, CROWD_MEMBERS.c.crowd, numbers), key=lambda m: m.label)
+    crowds = sorted(_crowds(transaction, numbers), key=lambda c: c.crowd)
+    kinds = {"label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64}
+    also = {"setting": pl.String, "period": pl.String, "row": pl.Binary, "homes": pl.Int64, "retired": pl.Boolean}
+    return LastingCrowds(
+        pl.DataFrame({name: [getattr(m, name) for m in members] for name in kinds}, schema=kinds),
+        pl.DataFrame(
+            {name: [getattr(c, name) for c in crowds] for name in ("crowd", *also)}, schema={"crowd": pl.Int64, **also}
+        ),
+        digest(transaction),
+    )
+
+
+def draw_numbers(transaction: Transaction, n: int) -> list[int]:
+    """``n`` numbers from the cryptographic source that no crowd of this ledger has, or was drawn, recorded as drawn.
+
+    They have six digits, and one more whenever a tenth of the numbers with so many digits is in use.
+    """
+    used = {int(row[0]) for row in transaction.rows(select(CROWD_NUMBERS.c.crowd))}
+    low = 10**5
+    while len(used) + n > 9 * low // 10:
+        low *= 10
+    drawn: list[int] = []
+    while len(drawn) < n:
+        number = low + secrets.randbelow(9 * low)
+        if number not in used:
+            used.add(number)
+            drawn.append(number)
+    transaction.insert(CROWD_NUMBERS, *({"crowd": number} for number in drawn))
+    return drawn
+
+
+@dataclass(frozen=True)
+class CrowdsRelease:
+    """A release of lasting crowds as it is asked for: what changes, and what the public table is."""
+
+    name: str
+    members: Mapping[str, Member]
+    crowds: Mapping[int, Crowd]
+    table_digest: str
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        members: pl.DataFrame,
+        crowds: pl.DataFrame,
+        table_digest: str,
+        facts: Mapping[str, Any],
+    ) -> CrowdsRelease:
+        """Check the arguments of :meth:`Ledger.record_crowds`, before anything is locked."""
+        if not isinstance(table_digest, str) or len(table_digest) != 64:
+            raise InputError("table_digest must be the SHA-256 of the public table's bytes, 64 hexadecimal digits")
+        try:
+            plain = dict(facts)
+            if len(canonical(plain)) > 10_000:
+                raise InputError("facts must be small: at most 10,000 characters of JSON")
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError("facts must be a mapping that JSON can hold: texts and finite numbers") from None
+        rows = [Member(**row) for row in _rows(members, "members", Member)]
+        lines = [Crowd(**row) for row in _rows(crowds, "crowds", Crowd)]
+        by_label, by_number = {m.label: m for m in rows}, {c.crowd: c for c in lines}
+        if len(by_label) < len(rows) or len(by_number) < len(lines):
+            raise InputError("members and crowds must hold a label, and a crowd, once")
+        for label in by_label:
+            word(label=label)
+        for crowd in lines:
+            word(period=crowd.period)
+            if not isinstance(_parsed(crowd.setting), dict):
+                raise InputError("crowds: every setting must be a JSON object")
+            _ = crowd.least
+        for values in (*(m.stored for m in rows), *(c.row for c in lines)):
+            if len(values) % 8 or not np.isfinite(np.frombuffer(values, dtype=np.float64)).all():
+                raise InputError("stored and row must be the bytes of finite float64 values")
+        return cls(word(name=name), by_label, by_number, table_digest, plain)
+
+    @property
+    def content(self) -> str:
+        """A digest of everything that is asked for."""
+        total = hashlib.sha256()
+        for label in sorted(self.members):
+            _put(total, *vars(self.members[label]).values())
+        for number in sorted(self.crowds):
+            _put(total, *vars(self.crowds[number]).values())
+        _put(total, self.table_digest, canonical(dict(self.facts)))
+        return total.hexdigest()
+
+
+def recorded(transaction: Transaction, name: str) -> Entry | None:
+    """The entry of the release under a name, where there is one."""
+    return next(iter(journal.fetched(transaction, journal.of_kind(KIND), ENTRIES.c.query_id == name)), None)
+
+
+def record(
+    transaction: Transaction,
+    release: CrowdsRelease,
+    book_digest: str,
+    neighbors: Callable[[Sequence[str]], Mapping[str, Iterable[str]]],
+) -> Entry:
+    """Decide a release and record it, tables and entry; ``neighbors`` gives those on record of some labels."""
+    content = release.content
+    entry = recorded(transaction, release.name)
+    if entry is not None:
+        if entry.content["content"] != content:
+            raise InputError(OTHER_CONTENT)
+        return entry
+    before = digest(transaction)
+    if book_digest != before:
+        raise LedgerError(STALE, reason="stale")
+    on_record = members_of(transaction, list(release.members))
+    around = {m.crowd for m in (*on_record.values(), *release.members.values())} | release.crowds.keys()
+    old = {crowd.crowd: crowd for crowd in _crowds(transaction, around)}
+    everyone = {m.label: m for m in _members(transaction, CROWD_MEMBERS.c.crowd, around)}
+    blocks = {m.block for m in release.members.values() if m.block is not None}
+    everyone |= {m.label: m for m in _members(transaction, CROWD_MEMBERS.c.block, blocks)}
+    after = everyone | dict(release.members)
+    crowds = old | dict(release.crowds)
+    _refuse_crowds(transaction, release, old)
+    _refuse_members(release, everyone, after, old)
+    placed = [m for m in release.members.values() if m.crowd not in old]
+    for label, names in neighbors([m.label for m in placed]).items():
+        places = {after[label].crowd, *(number for number in around if number in old and crowds[number].retired)}
+        if any(name not in after or after[name].crowd not in places for name in names):
+            raise InputError(
+                "members: a label of a new crowd has a neighbor on record, through a mechanism, that is not in the "
+                f"crowd; two that were neighbors stay neighbors. {NOTHING_CHANGED}"
+            )
+    inside: dict[int, list[Member]] = {}
+    for member in after.values():
+        inside.setdefault(member.crowd, []).append(member)
+    transaction.upsert(CROWD_MEMBERS, [vars(m) for m in release.members.values()])
+    touched = sorted(around)
+    transaction.upsert(
+        CROWDS,
+        [vars(crowds[n]) | {"digest": crowd_digest(crowds[n], inside.get(n, []))} for n in touched],
+    )
+    changed = {
+        "query_id": release.name,
+        "content": content,
+        "table": release.table_digest,
+        "facts": dict(release.facts),
+        "before": before,
+        "crowds": digest(transaction),
+    }
+    return journal.append(transaction, KIND, changed)
+
+
+def _refuse_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> None:
+    """Refuse rows of crowds that break a rule; see the module."""
+    new = [number for number in release.crowds if number not in old]
+    drawn = {
+        int(row[0])
+        for part in chunks(new)
+        for row in transaction.rows(select(CROWD_NUMBERS.c.crowd).where(CROWD_NUMBERS.c.crowd.in_(part)))
+    }
+    if not drawn.issuperset(new):
+        raise InputError(
+            f"crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers. {NOTHING_CHANGED}"
+        )
+    for number, crowd in release.crowds.items():
+        known = old.get(number)
+        if known is None:
+            if crowd.retired:
+                raise InputError(f"crowds: a new crowd is retired already. {NOTHING_CHANGED}")
+            continue
+        if _parsed(crowd.setting) != _parsed(known.setting) or crowd.homes != known.homes:
+            raise InputError(
+                f"crowds: a crowd has another setting, or number of homes, than the one on record (m = {known.least}), "
+                f"which holds for its life. {NOTHING_CHANGED}"
+            )
+        if known.retired or crowd.retired:
+            if crowd.release != known.release or not crowd.retired:
+                raise InputError(f"crowds: a retired crowd releases nothing more. {NOTHING_CHANGED}")
+        elif not later(crowd.period, known.period):
+            raise InputError(
+                f"crowds: the period of a crowd is not later than {known.period}, that of its last release. "
+                f"{NOTHING_CHANGED}"
+            )
+
+
+def _refuse_members(
+    release: CrowdsRelease, before: Mapping[str, Member], after: Mapping[str, Member], old: Mapping[int, Crowd]
+) -> None:
+    """Refuse members whose crowd is not a fixed set, or that move other than with their whole block."""
+    retired = {number for number, crowd in (old | dict(release.crowds)).items() if crowd.retired}
+    for member in release.members.values():
+        known = before.get(member.label)
+        if known is not None and member.crowd == known.crowd:
+            if member.stored != known.stored:
+                raise InputError(f"members: stored values are frozen while a crowd lasts. {NOTHING_CHANGED}")
+            if member.block not in (known.block, member.crowd if member.crowd in retired else known.block):
+                raise InputError(
+                    f"members: a block is the number of the label's crowd, once that is retired. {NOTHING_CHANGED}"
+                )
+            continue
+        if member.crowd in old:
+            raise InputError(f"members: a label joins a crowd on record, which is a fixed set. {NOTHING_CHANGED}")
+        if member.crowd not in release.crowds:
+            raise InputError(f"members: the crowd of a label is neither on record nor among crowds. {NOTHING_CHANGED}")
+        if known is None and member.block is not None:
+            raise InputError(f"members: a new label has no block. {NOTHING_CHANGED}")
+        if known is not None and (known.crowd not in retired or member.block != known.crowd):
+            raise InputError(
+                "members: a label leaves a crowd that is not retired, or does not carry its number as its block. "
+                f"{NOTHING_CHANGED}"
+            )
+    places: dict[int, set[int]] = {}
+    for member in after.values():
+        if member.block is not None:
+            places.setdefault(member.block, set()).add(member.crowd)
+    moved = {m.block for m in release.members.values() if m.block is not None}
+    if any(len(places[block]) > 1 for block in moved):
+        raise InputError(f"members: the rest of a retired crowd moves as a whole, into one crowd. {NOTHING_CHANGED}")
+    inside: dict[int, Counter[int | None]] = {number: Counter() for number in release.crowds if number not in old}
+    for member in after.values():
+        if member.crowd in inside:
+            inside[member.crowd][member.block] += 1
+    for number, blocks in inside.items():
+        crowd, size = release.crowds[number], blocks.total()
+        if crowd.homes != size:
+            raise InputError(f"crowds: homes must be the number of members of a crowd. {NOTHING_CHANGED}")
+        others = min([size, *(size - count for block, count in blocks.items() if block is not None)])
+        if others < crowd.least:
+            raise InputError(
+                f"crowds: a crowd has fewer members than its setting's m = {crowd.least}, not counting any rest of a "
+                f"retired crowd. {NOTHING_CHANGED}"
+            )
+
+
+def later(period: str, than: str) -> bool:
+    """Whether a period comes after another: as times where both are ISO times of one kind, else as texts."""
+    try:
+        one, two = datetime.fromisoformat(period), datetime.fromisoformat(than)
+        return one > two
+    except (TypeError, ValueError):  # no times, or only one with an offset
+        return period > than
+
+
+def digest(transaction: Transaction) -> str:
+    """The digest of both tables, by the digests of all crowds."""
+    total = hashlib.sha256()
+    for number, of_crowd in transaction.rows(select(CROWDS.c.crowd, CROWDS.c.digest).order_by(CROWDS.c.crowd)):
+        total.update(f"{number}:{of_crowd}\n".encode())
+    return total.hexdigest()
+
+
+def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
+    """SHA-256 over a crowd and its members."""
+    total = hashlib.sha256()
+    _put(total, *vars(crowd).values())
+    for member in sorted(members, key=lambda m: m.label):
+        _put(total, *vars(member).values())
+    return total.hexdigest()
+
+
+def altered(transaction: Transaction, last: str) -> bool:
+    """Whether the tables are not those whose digest the chain has last."""
+    inside: dict[int, list[Member]] = {}
+    for member in _members(transaction, CROWD_MEMBERS.c.crowd, None):
+        inside.setdefault(member.crowd, []).append(member)
+    known = {int(row[0]): str(row[1]) for row in transaction.rows(select(CROWDS.c.crowd, CROWDS.c.digest))}
+    anew = {c.crowd: crowd_digest(c, inside.get(c.crowd, [])) for c in _crowds(transaction, None)}
+    return anew != known or not inside.keys() <= anew.keys() or digest(transaction) != last
+
+
+def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:
+    """The members on record among some labels."""
+    return {m.label: m for m in _members(transaction, CROWD_MEMBERS.c.label, labels)}
+
+
+def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:
+    """Refuse a graph that does not join a label with a crowd on record to every other member of that crowd."""
+    crowd_of = {label: m.crowd for label, m in members_of(transaction, labels).items()}
+    inside: dict[int, set[str]] = {}
+    for member in _members(transaction, CROWD_MEMBERS.c.crowd, set(crowd_of.values())):
+        inside.setdefault(member.crowd, set()).add(member.label)
+    if any(not inside[crowd] <= {label, *graph.neighbors(label)} for label, crowd in crowd_of.items()):
+        raise InputError(
+            "mechanism: its graph does not join a label to all other members of its crowd on record, so that nothing "
+            "hides it among them; use the crowds of the ledger as the graph. Nothing was released and nothing was "
+            "charged"
+        )
+
+
+def _members(transaction: Transaction, column: Any, values: Iterable[Any] | None) -> Iterator[Member]:
+    table = CROWD_MEMBERS.c
+    query = select(table.label, table.crowd, table.stored, table.last, table.block)
+    for part in [None] if values is None else chunks(values):
+        rows = transaction.rows(query if part is None else query.where(column.in_(part)))
+        for label, crowd, stored, last, block in rows:
+            yield Member(str(label), int(crowd), bytes(stored), str(last), None if block is None else int(block))
+
+
+def _crowds(transaction: Transaction, numbers: Iterable[int] | None) -> Iterator[Crowd]:
+    table = CROWDS.c
+    query = select(table.crowd, table.setting, table.period, table.row, table.homes, table.retired)
+    for part in [None] if numbers is None else chunks(numbers):
+        for row in transaction.rows(query if part is None else query.where(table.crowd.in_(part))):
+            number, setting, period, values, homes, retired = row
+            yield Crowd(int(number), str(setting), str(period), bytes(values), int(homes), bool(retired))
+
+
+def _rows(frame: Any, name: str, kind: type) -> Iterator[dict[str, Any]]:
+    """The rows of a frame, each with the fields of a class and of their types; missing values only in ``block``."""
+    import polars as pl
+
+    fields = list(kind.__annotations__)
+    if not isinstance(frame, pl.DataFrame) or set(frame.columns) != set(fields):
+        raise InputError(f"{name} must be a polars DataFrame with the columns {', '.join(fields)}")
+    types = {"crowd": int, "homes": int, "block": int, "stored": bytes, "row": bytes, "retired": bool}
+    for row in frame.select(fields).iter_rows(named=True):
+        for field, value in row.items():
+            if not isinstance(value, types.get(field, str)) and not (field == "block" and value is None):
+                raise InputError(f"{name}: the column {field} must hold {types.get(field, str).__name__} values")
+        yield row
+
+
+def _parsed(setting: str) -> Any:
+    try:
+        return json.loads(setting)
+    except ValueError:
+        return None
+
+
+def _put(total: Any, *values: Any) -> None:
+    """Add values to a hash, each with its length, so that no two sequences give the same bytes."""
+    for value in values:
+        content = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        total.update(f"{len(content)}:".encode() + content)
