@@ -29,7 +29,8 @@ from shoal.runs.folder import STATE
 from shoal.runs.owner_ledger import Place, at
 from shoal.runs.run import Run
 from shoal.runs.stages.design_stage import bound_of
-from shoal.runs.stages.means_stage import PUBLIC, default_budget
+from shoal.runs.stages.means_stage import PUBLIC
+from shoal.runs.stages.release_stage import default_budget
 from shoal.runs.store import Part
 from shoal.service.allowance import Price
 
