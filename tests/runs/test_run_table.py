@@ -317,7 +317,7 @@ def test_bad_tables_are_refused(case: str, tmp_path: Path) -> None:
         (lambda f: f.with_columns(z=2 * pl.col("x") - pl.col("y")), "is a combination of other columns"),
         (lambda f: f.with_columns(z=pl.col("speaker").str.tail(1).cast(pl.Int64)), "'z' is the same in all rows"),
         (lambda f: f.group_by("speaker").head(2), "too few for laws of 2 columns"),
-        (lambda f: pl.concat([f, f.head(3)]), "3 rows of a label repeat another"),
+        (lambda f: pl.concat([f, f.head(20)]), r"20 of \d+ rows repeat another"),
     ],
     ids=["collinear", "constant within labels", "few rows", "copies"],
 )
