@@ -95,7 +95,7 @@ def test_the_gallery_shows_every_picture_once() -> None:
     assert sorted(shown) == sorted(p.name for p in (ROOT / "docs" / "pictures").iterdir())
 
 
-ROOMS = ["errors", "validation", "files", "plaintext", "archive", "numerics", "workers", "laws", "accounting", "noise",
+ROOMS = ["errors", "validation", "rounding", "files", "plaintext", "archive", "numerics", "workers", "laws", "accounting", "noise",
          "mechanism", "proofs", "designs", "ledger", "audits", "card", "sources", "studies", "runs",
          "service", "cli"]  # fmt: skip
 

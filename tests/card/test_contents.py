@@ -20,7 +20,7 @@ from shoal.card.privacy import BARS, curves, edge_deltas_upper, edges, frontier_
 from shoal.card.section import Section
 from shoal.ledger.accounts import Account
 from shoal.ledger.chain import Head
-from shoal.ledger.verification import Verification
+from shoal.ledger.verify import Verification
 
 
 @pytest.fixture(scope="module")
