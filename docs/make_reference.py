@@ -31,10 +31,9 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | any table with labels | `GaussianClasses.fit`, `.checks`, `LabelHider`, `Clip`, `GaussianMixtureClasses` |
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
 | check the claim, describe it | `audit`, `model_guard`, `observed_loss`, `release_card` |
-| who is found, what today's rules give | `reidentify`, `price_rule` |
+| who is found in what leaves | `reidentify` |
 | other accountants | `to_pld` (dp_accounting), `to_opendp` |
 | let others ask | `serve` |
-| run the paper's experiments | `reproduce_synthetic`, `reproduce_meters` |
 | deterministic queries | `sensitivity`, `analytic_sigma`, `gaussian_delta` |
 | all of it, on a folder | `Run`, or the command `shoal` |
 """

@@ -146,7 +146,7 @@ class FitFacts(Record):
 
 
 @dataclass(frozen=True)
-class Naming(Record):
+class NamingFacts(Record):
     """At most this share of answers is named right within the group, and the share that guessing gets."""
 
     success_upper: float
@@ -247,7 +247,7 @@ class DesignFacts(Record):
     curve: tuple[tuple[float, float], ...]  #: (ε, δ at most)
     renyi: tuple[tuple[float, float | None], ...]  #: (order, divergence at most); None: no finite bound
     tradeoff: tuple[tuple[float, float], ...]  #: (false positive rate, true positive rate at most)
-    naming: Naming
+    naming: NamingFacts
     accuracy: Accuracy
     query: str | None = None
     target: float | None = None  #: δ that was asked for
@@ -322,7 +322,7 @@ class DesignFacts(Record):
 
 
 @dataclass(frozen=True)
-class Spent(Record):
+class SpentFacts(Record):
     """The account with most spent: at its ε, of its budget."""
 
     epsilon: float
@@ -350,7 +350,7 @@ class ReleaseFacts(Record):
     budget_set: bool = False
     releases: int = 0  #: on record, of all times
     ledger_labels: int = 0
-    worst: Spent | None = None
+    worst: SpentFacts | None = None
     later_known: int = 0
     later_absolute: float = 0.0  #: sum of |released − what came later|, in the unit of errors
     ledger_intact: bool | None = None  #: None: not looked at
@@ -500,12 +500,12 @@ def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float
     return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
-def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, float]]) -> Naming:
+def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, float]]) -> NamingFacts:
     weights, naming = [part.labels for part in parts], [part.naming for part in parts]
     if all(part.naming.exact for part in parts):
         guessing = sum(part.groups for part in parts) / sum(weights)
-        return Naming(naming_bound(guessing, curve), guessing)
-    return Naming(
+        return NamingFacts(naming_bound(guessing, curve), guessing)
+    return NamingFacts(
         success_upper=min(_above(_mean((n.success_upper for n in naming), weights)), 1.0),
         guessing=_mean((n.guessing for n in naming), weights),
         exact=False,

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.card.digits import upper
-from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, Record, ReleaseFacts, SpentFacts
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.ledger import Ledger
 from shoal.mechanism.reader import load
@@ -162,7 +162,7 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
         budget_set=budget_set,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=Spent.like(overview.worst[0]) if overview.worst else None,
+        worst=SpentFacts.like(overview.worst[0]) if overview.worst else None,
         later_known=sum(one.later_known for one in told),
         later_absolute=math.fsum(one.later_absolute for one in told),
         shards=len(given),

@@ -406,9 +406,7 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     """Forecasts of one origin and one kind as one, without their training windows."""
     first = parts[0]
     names = tuple(name for part in parts for name in part.households)
-    checks: dict[str, Any] = {
-        name: np.concatenate([getattr(part.checks, name) for part in parts]) for name in MEASURES
-    }
+    checks: dict[str, Any] = {name: np.concatenate([getattr(part.checks, name) for part in parts]) for name in MEASURES}
     models = first.models
     for part in parts[1:]:
         models = models.followed_by(part.models)
