@@ -506,7 +506,7 @@ def shuffle(n: int) -> list[int]:
 
 
 def _write(context: Context, plan: Plan, curves: pl.DataFrame, asked: Sequence[str]) -> None:
-    """Write who is in which crowd, and what each crowd has; whoever has no place is in the first file too, and waits."""
+    """Write who is in which crowd, and what each crowd has; whoever has no place is in the first file, and waits."""
     import polars as pl
 
     names = sorted({*plan.members, *asked})
