@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all lint types kernels check check-slow docs bench clean
+.PHONY: demo test test-all lint types kernels check check-slow docs bench evidence clean
 
 # The package alone, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
 # reader; the rest of it asks for an older numba than ours.
@@ -57,6 +57,12 @@ docs: $(VENV)/package
 bench: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m benchmarks
+
+# What our figures rest on, made again from the real homes in ../shared/data: an hour or two on two cores.
+evidence: $(VENV)/installed
+	$(BIN)/python -m evidence reproduce synthetic
+	$(BIN)/python -m evidence reproduce meters
+	$(BIN)/python -m evidence page --studies swiss
 
 clean:
 	rm -rf $(VENV) out build .pytest_cache .mypy_cache .ruff_cache

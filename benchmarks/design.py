@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shoal
+from evidence.paper.figures import COLORS
+from evidence.paper.synthetic import TOTAL_BUDGETS, four_classes
 from shoal.accounting.curve import round_up
-from shoal.reproduction.figures import COLORS
-from shoal.reproduction.synthetic import TOTAL_BUDGETS, four_classes
 
 Array = NDArray[np.float64]
 

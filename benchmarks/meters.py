@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from evidence.backtest import backtest
 from shoal.sources.meters import window
 from shoal.sources.meters.arma import fit_arma, predict
-from shoal.sources.meters.backtest import backtest
 from shoal.sources.meters.checks import check_models
 from shoal.sources.meters.forecast import Forecasts, forecast
 from shoal.sources.meters.neighborhoods import cluster_graph

@@ -24,7 +24,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | choose who hides among whom | `crowd_graph`, `NeighborGraph.groups` |
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |
 | release an answer | `Mechanism.release` (cryptographic noise, exact arithmetic), `Mechanism.released_curve` |
-| meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `cluster_graph`, `simulate_meters`, `backtest` |
+| meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `cluster_graph`, `simulate_meters` |
 | release within budgets, on record | `Ledger.open`, `.budget`, `.release`, `.cost`, `.spent`, `.verify` |
 | the same at scale | `Ledger.charge`, `.overview`, `mechanism_bound` |
 | budgets for who chooses along the way | `AdaptiveFilter`; `Ledger.budget(mode="adaptive")` |
@@ -32,10 +32,9 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
 | check the claim, describe it | `audit`, `model_guard`, `observed_loss`, `release_card` |
 | show it | `write_report`: one HTML page, for the data owner or public |
-| who is found, what today's rules give | `reidentify`, `price_rule` |
+| who is found in what leaves | `reidentify` |
 | other accountants | `to_pld` (dp_accounting), `to_opendp` |
 | let others ask | `serve` |
-| run the paper's experiments | `reproduce_synthetic`, `reproduce_meters` |
 | deterministic queries | `sensitivity`, `analytic_sigma`, `gaussian_delta` |
 | all of it, on a folder | `Run`, or the command `shoal` |
 """

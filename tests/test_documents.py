@@ -96,7 +96,7 @@ def test_the_gallery_shows_every_picture_once() -> None:
 
 
 ROOMS = ["errors", "validation", "files", "plaintext", "archive", "numerics", "workers", "laws", "accounting", "noise",
-         "mechanism", "proofs", "designs", "ledger", "audits", "card", "sources", "reproduction", "studies", "runs",
+         "mechanism", "proofs", "designs", "ledger", "audits", "card", "sources", "studies", "runs",
          "service", "cli"]  # fmt: skip
 
 

@@ -79,10 +79,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.plaintext import printable as printable
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
-    from shoal.reproduction.meters_study import MetersStudy as MetersStudy
-    from shoal.reproduction.meters_study import reproduce_meters as reproduce_meters
-    from shoal.reproduction.synthetic_study import SyntheticStudy as SyntheticStudy
-    from shoal.reproduction.synthetic_study import reproduce_synthetic as reproduce_synthetic
     from shoal.runs.config import Config as Config
     from shoal.runs.config import Speed as Speed
     from shoal.runs.run import Run as Run
@@ -91,7 +87,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.runs.worst_figures import WorstCurve as WorstCurve
     from shoal.service.server import serve as serve
     from shoal.sources.meters.arma.fit import fit_arma as fit_arma
-    from shoal.sources.meters.backtest import backtest as backtest
     from shoal.sources.meters.forecast import Forecasts as Forecasts
     from shoal.sources.meters.forecast import forecast as forecast
     from shoal.sources.meters.neighborhoods import LonelyWarning as LonelyWarning
@@ -110,8 +105,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.sources.tables.hider import LawWarning as LawWarning
     from shoal.studies.reidentification import Reidentification as Reidentification
     from shoal.studies.reidentification import reidentify as reidentify
-    from shoal.studies.rule import RuleStudy as RuleStudy
-    from shoal.studies.rule import price_rule as price_rule
 
 __version__: str
 __all__: list[str]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,8 +23,7 @@ COMMANDS = dict(reference.commands())
 CONTRACT = {
     "demo", "run", "init", "fit", "design", "release", "audit", "report", "curve", "frontier", "prove",
     "ledger show",
-    "ledger verify", "ledger budget", "reproduce synthetic", "reproduce meters", "serve", "study reidentify",
-    "study rule",
+    "ledger verify", "ledger budget", "attack", "serve",
 }  # fmt: skip
 
 
@@ -149,41 +146,6 @@ def test_ledger_commands(january):
     assert [account["mode"] for account in chosen["accounts"]] == ["adaptive"]
     assert call("ledger", "budget", january, "--mode", "fixed").code == 2
     assert "δ(1)" in call("ledger", "show", january).out
-
-
-@dataclass(frozen=True)
-class Study:
-    seed: int
-
-    def to_dict(self) -> dict[str, float]:
-        return {"seed": self.seed, "delta": math.inf}
-
-    def __str__(self) -> str:
-        return "a table"
-
-
-def test_reproduce_hands_over_and_shows_the_study(monkeypatch, tmp_path, meters):
-    seen = {}
-
-    def synthetic(out, *, seed, quick, progress):
-        seen["synthetic"] = (out, seed, quick)
-        progress("curves", 1, 2)
-        return Study(seed)
-
-    def homes(readings, out, *, quick, seed, progress):
-        seen["meters"] = (None if readings is None else readings.columns, out, quick)
-        return Study(seed)
-
-    monkeypatch.setattr(shoal, "reproduce_synthetic", synthetic, raising=False)
-    monkeypatch.setattr(shoal, "reproduce_meters", homes, raising=False)
-    done = call("reproduce", "synthetic", "--out", tmp_path / "s", "--quick", "--seed", "3", "--json")
-    assert done.json == {"out": str(tmp_path / "s"), "seed": 3, "delta": None}
-    assert "curves: 1 of 2" in done.err
-    assert seen["synthetic"] == (tmp_path / "s", 3, True)
-    assert "a table" in call("reproduce", "meters", "--out", tmp_path / "m").out
-    assert seen["meters"] == (None, tmp_path / "m", False)
-    assert call("reproduce", "meters", meters, "--out", tmp_path / "m").code == 0
-    assert seen["meters"][0] == ["household", "timestamp", "kw"]
 
 
 def test_init_writes_a_file_that_reads_back(tmp_path):

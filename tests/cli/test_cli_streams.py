@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ from calls import call
 import shoal
 from shoal.cli.screen import Outcome, Stages, command
 from shoal.numerics import compiled
-from shoal.reproduction import figures
 from shoal.runs import head_start
 
 EARLY = """
@@ -65,18 +63,6 @@ def test_an_interrupt_while_modules_load_has_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGINT
     assert done.stderr == ""
-
-
-def test_no_figures_without_matplotlib(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacking(name: str, package: str | None = None) -> object:
-        return None if name == "matplotlib" else importlib.util.find_spec(name, package)
-
-    monkeypatch.setattr(figures, "find_spec", lacking)
-    for study in ("synthetic", "meters"):
-        done = call("reproduce", study, "--out", tmp_path / study)
-        assert done.code == 2
-        assert "pip install 'shoal[plot]'" in done.err
-        assert " of " not in done.err.partition("shoal:")[0]  # no progress: nothing was worked on
 
 
 def test_the_first_run_says_that_it_compiles(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

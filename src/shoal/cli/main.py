@@ -18,22 +18,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 ledger = typer.Typer(help="What has been spent, whether the record is intact, what is left.", no_args_is_help=True)
-reproduce = typer.Typer(help="The paper's experiments, its figures, and ours beside them.", no_args_is_help=True)
-study = typer.Typer(help="Who can be found in what leaves, and what today's rules give.", no_args_is_help=True)
 
 for group, functions in (
     (app, (whole.demo, whole.run)),
     (app, (curves.curve, curves.frontier, curves.prove)),
+    (app, (studies.attack,)),
     (app, (desks.serve,)),
     (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
-    (reproduce, (studies.synthetic, studies.meters)),
-    (study, (studies.reidentify, studies.rule)),
 ):
     for function in functions:
         group.command()(function)
 app.add_typer(ledger, name="ledger")
-app.add_typer(reproduce, name="reproduce")
-app.add_typer(study, name="study")
 
 
 def _version(wanted: bool) -> None:

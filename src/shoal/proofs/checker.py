@@ -9,8 +9,13 @@ encloses δ(ε) of every edge that the proof names, on a route of its own:
     ‖y‖²/d_1 = yᵀ(I − tH)⁻¹y. For Im t ≠ 0 the imaginary part of (1/t)I − T is definite, so that no d_j meets the
     negative axis: the product of their principal roots is the root that is wanted. There are no eigenvalues here.
 
-Every edge must be accounted for: laws that are equal, a bound below the stated δ, or an enclosure inside the stated
-one. Exit status 0 and the theorem on standard output; 1 and the reason on standard error.
+A statement is refused unless it is shown to hold. Every test below is written that way round, because a comparison
+with what is not a number is false. Every pair of labels, in every direction, must be accounted for exactly once: by
+laws that are equal, by a bound below the stated δ, or by an enclosure inside the stated one. A proof file holds the
+fields listed in ``PROOF`` and no others, each once, with every double written as ``float.hex`` writes it.
+
+Exit status 0 and the theorem on standard output; 1 and the reason on standard error where the proof is refused; 2 and
+the reason where a file cannot be read.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import sys
 import zipfile
 import zlib
@@ -28,14 +34,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import acb, arb, ctx, fmpq, fmpq_mat
 
+#: Arrays of a file: those that it must hold, and those that it may hold.
 FORMATS = {
-    "shoal mechanism": {
-        "means", "edges", "epsilon", "shift", "noise_cov", "budget", "weights", "history", "variances", "covs",
-        "cov_error", "mean_error", "gain", "mean_grid",
-    },
-    "shoal laws": {"means", "edges", "variances", "covs", "cov_error", "mean_error"},
+    "shoal mechanism": (
+        {"means", "edges", "epsilon", "shift", "noise_cov", "budget", "weights", "history"},
+        {"variances", "covs", "cov_error", "mean_error", "gain", "mean_grid"},
+    ),
+    "shoal laws": ({"means", "edges"}, {"variances", "covs", "cov_error", "mean_error"}),
+}
+VERSION = 1
+#: Fields of a proof, of one enclosure in it by what it was found with, and of a path.
+PROOF = {
+    "format", "version", "digest", "scope", "epsilon", "delta_lower", "delta_upper", "ideal_upper", "finite_precision",
+    "worst_edge", "n_edges", "pairs", "own_graph", "edges", "excluded", "equal", "unsettled", "versions",
 }  # fmt: skip
-VERSIONS = {"shoal mechanism": (1,), "shoal laws": (1,)}
+ENCLOSURE = {"edge", "direction", "by", "lower", "upper"}
+MORE: dict[str, set[str]] = {
+    "apart": set(),
+    "unsettled": set(),
+    "bounded": set(),
+    "gaussian": set(),
+    "chernoff": {"order"},
+    "integral": {"path"},
+}
+PATH = ("center", "scale", "angle", "reach", "level")
 DIRECTIONS = {"answer": ("forward", "backward"), "table": ("table",)}
 SIDES = {"forward": (False,), "backward": (True,), "table": (False, True)}
 #: Bits of the integral; evaluations of the integrand per edge; its relative width that is asked for.
@@ -46,12 +68,21 @@ FAR = 2.0
 #: factor's places and what their residual is worth; the jitter, in k ε.
 FINENESS, VALUES, UNIT, LATTICE, WIDTH, FACTOR_TV, JITTER = 20, 51, 120, 56, 192, 2.0**-142, 4
 EPS = 2.0**-52
-#: What a file may unpack to: so many bytes, or so many times its size.
+#: What a file may unpack to: so many bytes, or so many times its size. Bytes of a proof and of a file of parameters.
 ROOM, RATIO = 1 << 28, 100
+MOST_PROOF, MOST_FILE = 1 << 28, 1 << 30
+#: Characters of a number; answers about each label; answers that one integral is taken over.
+DIGITS, MOST_TIMES, MOST_SIDES = 32, 1_000_000, 64
+#: Of a covariance that is singular: how far, relative to its diagonal, rounding may have left it from being one.
+ROUNDING = 2.0**-30
 
 
 class Refused(Exception):
     """The proof does not hold, or cannot be followed."""
+
+
+class Unreadable(Refused):
+    """A file is damaged, or of another kind."""
 
 
 class Imprecise(Refused):
@@ -61,31 +92,151 @@ class Imprecise(Refused):
 # --------------------------------------------------------------------------------------------------- reading
 
 
+def once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, refused where a name occurs twice in it."""
+    if not len({name for name, _ in members}) == len(members):
+        raise Unreadable("a file names a field twice")
+    return dict(members)
+
+
+def whole(text: str) -> int:
+    if not len(text) <= DIGITS:
+        raise Unreadable("a file holds a number that is too long")
+    return int(text)
+
+
+def decimal(text: str) -> float:
+    if not (len(text) <= DIGITS and math.isfinite(float(text))):
+        raise Unreadable("a file holds a number that is not a double")
+    return float(text)
+
+
+def no_number(text: str) -> Any:
+    raise Unreadable(f"a file holds {text}, which is not a number")
+
+
+def parsed(content: bytes) -> Any:
+    """JSON in which no name occurs twice and every number is finite."""
+    try:
+        return json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=once,
+            parse_int=whole,
+            parse_float=decimal,
+            parse_constant=no_number,
+        )
+    except RecursionError:
+        raise Unreadable("the file is nested too deeply to be read") from None
+    except ValueError:
+        raise Unreadable("the file is not JSON in UTF-8") from None
+
+
+def array(content: bytes) -> Any:
+    """An array of NumPy's format, of doubles or whole numbers, as long as its own header says."""
+    buffer = io.BytesIO(content)
+    version = np.lib.format.read_magic(buffer)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError("an array of another version")
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read_header(buffer)
+    if dtype.str not in ("<f8", "<i8", "<i4") or math.prod(shape) * dtype.itemsize != len(content) - buffer.tell():
+        raise ValueError("an array of another type, or not as long as it says")
+    return np.load(io.BytesIO(content), allow_pickle=False)
+
+
 def read(content: bytes) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Header, arrays and digest of a file whose digest is that of its content."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > max(ROOM, RATIO * len(content)):
+            entries = archive.infolist()
+            if not sum(entry.file_size for entry in entries) <= max(ROOM, RATIO * len(content)):
                 raise ValueError("unpacks to more than it may")
-            header = json.loads(archive.read("header.json"))
-            names = [n for n in archive.namelist() if n.endswith(".npy")]
-            arrays = {n[:-4]: np.load(io.BytesIO(archive.read(n)), allow_pickle=False) for n in names}
+            if not len({entry.filename for entry in entries}) == len(entries):
+                raise ValueError("holds a name twice")
+            header = parsed(archive.read("header.json"))
+            stored = [entry.filename for entry in entries if entry.filename != "header.json"]
+            if not all(name.endswith(".npy") for name in stored):
+                raise ValueError("holds what is not an array")
+            arrays = {name[:-4]: array(archive.read(name)) for name in stored}
     except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError) as error:
-        raise Refused("the file is damaged, or not one of parameters") from error
-    form = header.get("format")
-    if form not in FORMATS or header.get("version") not in VERSIONS[form]:
-        raise Refused("the file is of a format that this checker does not know")
-    if not set(arrays) <= FORMATS[form]:
-        raise Refused("the file holds parameters that this checker does not know")
+        raise Unreadable("the file of parameters is damaged, or not one") from error
+    if not (isinstance(header, dict) and isinstance(header.get("format"), str) and header["format"] in FORMATS):
+        raise Unreadable("the file of parameters is of a format that this checker does not know")
+    if not (type(header.get("version")) is int and header["version"] == VERSION):
+        raise Unreadable("the file of parameters is of a version that this checker does not know")
     stated = header.pop("digest", None)
     total = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         values = np.ascontiguousarray(arrays[name])
         total.update(f"{name}:{values.dtype.str}:{values.shape}:".encode())
         total.update(values.tobytes())
-    if stated != total.hexdigest():
-        raise Refused("the file does not match its digest")
+    if not stated == total.hexdigest():
+        raise Unreadable("the file of parameters does not match its digest")
     return header, arrays, total.hexdigest()
+
+
+def names(value: Any) -> list[str]:
+    """Labels: different strings."""
+    if not (isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)):
+        raise Refused("the labels of the file are not different strings")
+    return value
+
+
+def doubles(arrays: dict[str, Any], name: str, *shapes: tuple[int, ...], least: float = -math.inf) -> None:
+    """Refuse unless an array holds finite doubles, none below ``least``, in one of these shapes."""
+    values = arrays[name]
+    if not (values.dtype == np.float64 and values.shape in shapes and np.isfinite(values).all()):
+        raise Refused(f"the file's {name} are not finite doubles in the shape that they must have")
+    if not (values >= least).all():
+        raise Refused(f"the file's {name} hold a number below {least!r}")
+
+
+def verified(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Refuse unless labels, arrays and counts are those of laws, or of a mechanism."""
+    required, optional = FORMATS[header["format"]]
+    if not (required <= set(arrays) <= required | optional):
+        raise Refused("the file lacks parameters, or holds some that this checker does not know")
+    if not (("variances" in arrays) != ("covs" in arrays) and ("cov_error" in arrays) == ("mean_error" in arrays)):
+        raise Refused("the file holds covariances, or what is not known of them, twice or not at all")
+    means = arrays["means"]
+    if not (means.ndim == 2 and means.shape[0] >= 2 and means.shape[1] >= 1):
+        raise Refused("the file holds means of fewer than two labels")
+    n, k = means.shape
+    if not len(names(header.get("labels"))) == n:
+        raise Refused("the file does not hold one label for each mean")
+    doubles(arrays, "means", (n, k))
+    if "variances" in arrays:
+        doubles(arrays, "variances", (n, k), (1, k), least=0.0)
+    else:
+        doubles(arrays, "covs", (n, k, k), (1, k, k))
+        covs = arrays["covs"]
+        if not ((covs == np.swapaxes(covs, 1, 2)).all() and (np.diagonal(covs, axis1=1, axis2=2) >= 0).all()):
+            raise Refused("the file holds covariances that are not symmetric, or a negative variance")
+    if "cov_error" in arrays:
+        doubles(arrays, "cov_error", (n, k, k), (1, k, k), least=0.0)
+        doubles(arrays, "mean_error", (n, k), least=0.0)
+    edges = arrays["edges"]
+    if not (edges.dtype.kind == "i" and edges.ndim == 2 and edges.shape[1] == 2):
+        raise Refused("the file's graph is not a list of pairs")
+    if header["format"] == "shoal laws":
+        return
+    if not set(names(header.get("graph_labels"))) == set(header["labels"]):
+        raise Refused("the file's graph has other labels than its laws")
+    doubles(arrays, "shift", (n, k), (1, k))
+    doubles(arrays, "noise_cov", (n, k, k), (1, k, k))
+    if not (np.diagonal(arrays["noise_cov"], axis1=1, axis2=2) >= 0).all():
+        raise Refused("the file holds a negative variance of noise")
+    if "gain" in arrays:
+        doubles(arrays, "gain", (n, k, k))
+    if "mean_grid" in arrays:
+        grid = arrays["mean_grid"]
+        if not (grid.dtype == np.int64 and grid.shape == (n, k) and ((grid >= -1074) & (grid <= 1074)).all()):
+            raise Refused("the file's grid of means is not one")
+    times, outside = header.get("times", 1), header.get("outside", 0.0)
+    if not (type(times) is int and 1 <= times <= MOST_TIMES):
+        raise Refused(f"the file is not for 1 to {MOST_TIMES:,} answers about each label")
+    if not (type(outside) is float and 0.0 <= outside <= 1.0):
+        raise Refused("the share of answers outside of the file's bounds is not in [0, 1]")
 
 
 # --------------------------------------------------------------------------------------------------- laws
@@ -114,14 +265,17 @@ class Laws:
     def __init__(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self.arrays = arrays
         self.released = header["format"] == "shoal mechanism"
-        self.times = int(header.get("times", 1)) if self.released else 1
-        self.outside = float(header.get("outside", 0.0)) if self.released else 0.0
+        self.times: int = header.get("times", 1) if self.released else 1
+        self.outside: float = header.get("outside", 0.0) if self.released else 0.0
         self.n, self.k = arrays["means"].shape
         self.kept: dict[int, Law] = {}
         self.jitters: dict[bytes, tuple[Any, Any]] = {}
         noise = arrays.get("noise_cov")
-        self.one_cov = len(self._covs()) == 1 and (
-            noise is None or ("gain" not in arrays and bool((noise == noise[0]).all()))
+        error = arrays.get("cov_error")
+        self.one_cov = (
+            len(self._covs()) == 1
+            and (error is None or len(error) == 1 or not error.any())
+            and (noise is None or ("gain" not in arrays and bool((noise == noise[0]).all())))
         )
 
     def _covs(self) -> Any:
@@ -143,17 +297,18 @@ class Laws:
         cov_radius: Any = None
         mean_radius: Any = None
         if "cov_error" in a:
-            cov_radius = rationals(a["cov_error"][i if len(a["cov_error"]) > 1 else 0])
-            mean_radius = rationals(a["mean_error"][i][:, None])
+            of_cov, of_mean = a["cov_error"][i if len(a["cov_error"]) > 1 else 0], a["mean_error"][i][:, None]
+            cov_radius = rationals(of_cov) if of_cov.any() else None
+            mean_radius = rationals(of_mean) if of_mean.any() else None
         if not self.released:
             return Law(tuple(rational(v) for v in a["means"][i].tolist()), cov, cov_radius, mean_radius)
         if "gain" in a:
             one = fmpq_mat(k, k, [fmpq(int(r == c)) for r in range(k) for c in range(k)])
             kept = one + rationals(a["gain"][i])
             cov = kept * cov * kept.transpose()
-            if cov_radius is not None:
-                size = fmpq_mat(k, k, [abs(v) for v in kept.entries()])
-                cov_radius, mean_radius = size * cov_radius * size.transpose(), size * mean_radius
+            size = fmpq_mat(k, k, [abs(v) for v in kept.entries()])
+            cov_radius = None if cov_radius is None else size * cov_radius * size.transpose()
+            mean_radius = None if mean_radius is None else size * mean_radius
         drawn, radius = self._noise(a["noise_cov"][i if len(a["noise_cov"]) > 1 else 0])
         if radius is not None:
             cov_radius = radius if cov_radius is None else cov_radius + radius
@@ -181,6 +336,8 @@ class Laws:
     def _jittered(self, noise: Any) -> tuple[Any, Any]:
         k, stored = self.k, rationals(noise)
         cov = (stored + stored.transpose()) * fmpq(1, 2)
+        if not is_covariance(cov):
+            raise Refused("the file's noise is not one that can be drawn")
         if any(cov[r, c] != 0 for r in range(k) for c in range(k) if r != c):
             # Correlations minus a multiple of the identity: positive definite, or not, decides.
             with ctx.workprec(400):
@@ -239,7 +396,21 @@ def supports(a: Law, b: Law) -> tuple[Law, Law] | None:
 
 def same(a: Law, b: Law) -> bool:
     exact = all(r is None for r in (a.cov_radius, b.cov_radius, a.mean_radius, b.mean_radius))
-    return exact and a.mean == b.mean and bool(a.cov == b.cov)
+    return exact and a.mean == b.mean and bool(a.cov == b.cov) and is_covariance(a.cov)
+
+
+def is_covariance(cov: Any) -> bool:
+    """Whether a matrix is surely positive definite once ``ROUNDING`` of its diagonal is added to it."""
+    kept = [i for i in range(cov.nrows()) if cov[i, i] != 0]
+    if not all(cov[i, j] == 0 for i in range(cov.nrows()) if i not in kept for j in range(cov.nrows())):
+        return False
+    with ctx.workprec(256):
+        lifted = [[arb(cov[i, j]) * (1 + (arb(ROUNDING) if i == j else 0)) for j in kept] for i in kept]
+        try:
+            cholesky(lifted)
+        except Imprecise:
+            return False
+    return True
 
 
 def ball(value: Any, radius: Any) -> Any:
@@ -299,38 +470,71 @@ def parts(a: Law, b: Law, one_cov: bool) -> Parts:
         for i, (x, y) in enumerate(zip(a.mean, b.mean, strict=True))
     ]
     doubt = None if one_cov else together(a.cov_radius, b.cov_radius)
-    return Parts(balls(a.cov, a.cov_radius), balls(b.cov, b.cov_radius), balls(a.cov - b.cov, doubt), gap)
+    pair = Parts(balls(a.cov, a.cov_radius), balls(b.cov, b.cov_radius), balls(a.cov - b.cov, doubt), gap)
+    return pair if is_known(a, b) else leveled(pair)
+
+
+def is_known(*laws: Law) -> bool:
+    return all(law.cov_radius is None and law.mean_radius is None for law in laws)
+
+
+def leveled(pair: Parts) -> Parts:
+    """W Σ Wᵀ, W Σ' Wᵀ, W (Σ − Σ') Wᵀ and W (μ' − μ) with one matrix W of exact numbers, near the inverse of a factor of
+    Σ'. That changes neither losses nor determinants' ratio, and elimination on what is nearly the identity hardly
+    widens balls. A singular W would show: Σ' is proved positive definite after it."""
+    k = len(pair.gap)
+    factor, _ = cholesky([[v.mid() for v in row] for row in pair.base])
+    columns = [solved(factor, [arb(int(i == j)) for i in range(k)]) for j in range(k)]
+    w = [[columns[j][i].mid() for j in range(i + 1)] for i in range(k)]
+
+    def times(row: list[Any], column: list[Any]) -> Any:
+        return sum((x * y for x, y in zip(row, column[: len(row)], strict=True)), arb(0))
+
+    def seen(matrix: list[list[Any]]) -> list[list[Any]]:
+        half = [[times(row, [line[j] for line in matrix]) for j in range(k)] for row in w]
+        return [[times(w[j], half[i]) for j in range(k)] for i in range(k)]
+
+    return Parts(seen(pair.first), seen(pair.base), seen(pair.diff), [times(row, pair.gap) for row in w])
 
 
 # --------------------------------------------------------------------------------------------------- the integral
 
 
 class Chain(NamedTuple):
-    """Tridiagonal form: diagonal, squares next to it, ‖y‖², ln det Σ/det Σ', and the norm of what was left out."""
+    """Tridiagonal form: diagonal, squares next to it, ‖y‖², ln det Σ/det Σ', and what was left out of H and y."""
 
     diagonal: list[Any]
     squares: list[Any]
     length: Any
     log_ratio: Any
     left: float
+    off: float
 
 
-def chain(pair: Parts) -> Chain:
+def chain(pair: Parts, known: bool) -> Chain:
+    """The form of a pair. Where laws are not known exactly, of the centers of H and y: a turn leaves the norms of what
+    is not known of them as they are."""
     factor, log_base = cholesky(pair.base)
     log_first = cholesky(pair.first)[1]
     k = len(pair.gap)
     half = [solved(factor, [row[j] for row in pair.diff]) for j in range(k)]  # columns of L⁻¹ (Σ − Σ')
     turned = [solved(factor, [half[j][i] for j in range(k)]) for i in range(k)]
     y = solved(factor, pair.gap)
+    n, left, off = k + 1, arb(0), arb(0)
+    if not known:
+        off = sum((v.rad() * v.rad() for v in y), arb(0)).sqrt()
+        left = sum((turned[max(i, j)][min(i, j)].rad() ** 2 for i in range(k) for j in range(k)), arb(0)).sqrt()
+        y = [v.mid() for v in y]
+        turned = [[turned[max(i, j)][min(i, j)].mid() for j in range(k)] for i in range(k)]
     m = [[arb(0), *y]] + [[y[i], *turned[i]] for i in range(k)]
-    n, left = k + 1, arb(0)
     for j in range(n - 2):
         x = [m[i][j] for i in range(j + 1, n)]
         if all(v.is_zero() for v in x[1:]):
             continue
         square = sum((v * v for v in x), arb(0))
         if not square > arb(2) ** -ctx.prec:
-            left += 2 * square.abs_upper().sqrt()
+            size = square.abs_upper().sqrt()
+            left, off = (left, off + size) if j == 0 else (left + 2 * size, off)
             for i in range(j + 2, n):
                 m[i][j] = m[j][i] = arb(0)
             continue
@@ -351,7 +555,7 @@ def chain(pair: Parts) -> Chain:
             m[i][j] = m[j][i] = arb(0)
     squares = [m[i + 1][i] * m[i + 1][i] for i in range(n - 1)]
     diagonal = [m[i][i] for i in range(1, n)]
-    return Chain(diagonal, squares[1:], squares[0], log_first - log_base, up(left))
+    return Chain(diagonal, squares[1:], squares[0], log_first - log_base, up(left), up(off))
 
 
 class Integrand:
@@ -362,7 +566,7 @@ class Integrand:
         half = own.log_ratio / 2
         self.slope = sum((half if side else -half for side in sides), arb(0)) - arb(epsilon)
         self.start = sum((half for side in sides if side), arb(0)) - arb(level)
-        self.rooms = [self._room(-1 - center if side else center) for side in sides] if own.left else []
+        self.rooms = [self._room(-1 - center if side else center) for side in sides] if own.left or own.off else []
         spread = [abs(v).upper() for v in own.diagonal] + [v.abs_upper().sqrt() * 2 for v in own.squares]
         self.reach = up(sum(spread, arb(1)))
         self.size = max(float(abs(v).upper()) for v in own.diagonal)
@@ -373,7 +577,7 @@ class Integrand:
         while most > 1e-12:
             if all(pivot > 0 for pivot in self._pivots(arb(s), arb(most))):
                 return most
-            most /= 2
+            most /= 1.25
         raise Refused("a path starts outside of the strip where the loss has exponential moments")
 
     def _pivots(self, s: Any, less: Any) -> list[Any]:
@@ -413,17 +617,21 @@ class Integrand:
             else:
                 form += part
             doubt = 0.0
-            if own.left:
-                off = t - self.center
-                away = up(abs(off))
-                tilt = float(abs(off.imag).lower()) / away * (1 - 1e-9) if away > 0 else 0.0
-                least = max(self.rooms[number] * tilt, self.rooms[number] - away * self.reach * (1 + 1e-9))
+            if own.left or own.off:
+                gone = t - self.center
+                away = up(abs(gone))
+                tilt = float(abs(gone.imag).lower()) / away * (1 - 1e-9) if away > 0 else 0.0
+                # |1 − sτ| of a real τ is at least |sin arg s|, and near the start what it is there, less the way gone.
+                least = float(abs(s.imag).lower()) / up(abs(s)) * (1 - 1e-9)
+                least = max(least, self.rooms[number] * tilt, self.rooms[number] - away * self.reach * (1 + 1e-9))
                 moved = up(abs(s)) * own.left * (1 + 1e-9)
                 if not moved < 0.5 * least:
                     return None
                 rho = moved / least
-                error += 0.5 * len(own.diagonal) * rho / (1 - rho)
-                doubt = up(own.length.abs_upper()) / least**2 * moved / (1 - rho) * (1 + 1e-9)
+                # The sum of k eigenvalues' moduli is at most √k times the Frobenius norm.
+                error += 0.5 * math.sqrt(len(own.diagonal)) * rho / (1 - rho)
+                size = up(own.length.abs_upper().sqrt())
+                doubt = (size * size / least * moved + (2 * size + own.off) * own.off) / least / (1 - rho) * (1 + 1e-9)
             doubts += doubt
             forms.append((part, doubt))
         error = (error + 0.5 * up(abs(both)) * doubts) * (1 + 1e-9)
@@ -444,11 +652,11 @@ class Integrand:
 def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str, Any], width: float) -> Any:
     """δ(ε) as a ball of about this relative width, along the path that the proof names; any path that starts in the
     strip would do."""
-    center, scale, angle, reach, level = (
-        float.fromhex(path[n]) for n in ("center", "scale", "angle", "reach", "level")
-    )
+    center, scale, angle, reach, level = (double(path[name]) for name in PATH)
     if not (center > 0 and scale > 0 and 0 < angle < 0.75 and reach > 0 and path["bend"] in (1, -1)):
         raise Refused("a path is not one")
+    if not len(sides) <= MOST_SIDES:
+        raise Refused(f"an integral is over more than {MOST_SIDES} answers")
     integrand = Integrand(own, sides, epsilon, center, level)
     for side in sides:
         if not all(pivot > 0 for pivot in integrand._pivots(arb(-1 - arb(center)) if side else arb(center), arb(0))):
@@ -480,7 +688,7 @@ def integral(own: Chain, sides: tuple[bool, ...], epsilon: float, path: dict[str
 def chernoff(pair: Parts, sides: tuple[bool, ...], epsilon: float, order: float) -> Any:
     """e^{K(t) − εt} t^t/(1+t)^(1+t) at t = order > 0, where the mixed covariances are positive definite."""
     t, k = arb(order), len(pair.gap)
-    if not t > 0:
+    if not (t > 0 and t.is_finite()):
         raise Refused("an order is not positive")
     log_first, log_base = cholesky(pair.first)[1], cholesky(pair.base)[1]
     total = -arb(epsilon) * t
@@ -500,6 +708,8 @@ def one_covariance(pair: Parts, times: int, epsilon: float) -> Any:
         raise Refused("two covariances are stated to be equal and are not")
     squares = [v * v for v in solved(cholesky(pair.base)[0], pair.gap)]
     square, ends = sum(squares, arb(0)) * times, []
+    if not square.is_finite():
+        raise Imprecise("the distance between two means is not enclosed")
     for end in (square.lower(), square.upper()):
         mu, at = end.max(arb(0)).sqrt(), arb(epsilon)
         if not mu > 0:
@@ -524,8 +734,10 @@ def bounded(pair: Parts, backward: bool, epsilon: float) -> bool:
 
 
 def up(value: Any) -> float:
-    """A double at or above the upper end of a ball."""
+    """A double at or above the upper end of a ball; infinite where there is none, or where it is not a number."""
     end = arb(value).upper()
+    if not end.is_finite():
+        return math.inf
     found = float(end)
     while math.isfinite(found) and arb(found) < end:
         found = math.nextafter(found, math.inf)
@@ -576,48 +788,131 @@ def precision(laws: Laws, pairs: list[tuple[int, int]], epsilon: list[float], sc
 # --------------------------------------------------------------------------------------------------- all of it
 
 
-def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: float) -> None:
-    """Hold one stated enclosure against an own one."""
-    lower, upper = float.fromhex(one["lower"]), float.fromhex(one["upper"])
-    if not 0 <= lower <= upper <= 1:
-        raise Refused("an enclosure is not one")
-    found = supports(laws[pair[0]], laws[pair[1]])
-    if one["by"] == "apart":
-        if found is not None:
-            raise Refused("two supports are stated to differ and do not")
-        return
-    if found is None:
-        if upper < 1:
-            raise Refused("two supports differ, and a δ below 1 is stated")
-        return
-    if one["by"] == "unsettled":
-        if (lower, upper) != (0.0, 1.0):
+def double(text: Any) -> float:
+    """A finite double that is written as ``float.hex`` writes it."""
+    try:
+        value = float.fromhex(text) if isinstance(text, str) and len(text) <= DIGITS else math.nan
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not (math.isfinite(value) and value.hex() == text):
+        raise Refused("a number of the proof is not a finite double in hexadecimal digits")
+    return value
+
+
+def share(text: Any) -> float:
+    """A double in [0, 1]."""
+    value = double(text)
+    if not 0.0 <= value <= 1.0:
+        raise Refused("an end of the proof is not in [0, 1]")
+    return value
+
+
+def place(value: Any, count: int) -> int:
+    """A position in a list of this length, counted from its start."""
+    if not (type(value) is int and 0 <= value < count):
+        raise Refused("the proof names a position that there is not")
+    return value
+
+
+def rows(value: Any, length: int | None = None) -> list[Any]:
+    if not (isinstance(value, list) and (length is None or len(value) == length)):
+        raise Refused("a field of the proof is not a list, or not one of the length that it must have")
+    return value
+
+
+def fields(value: Any, expected: set[str]) -> dict[str, Any]:
+    if not (isinstance(value, dict) and set(value) == expected):
+        raise Refused("the proof lacks a field, or holds one that this checker does not know")
+    return value
+
+
+class Entry(NamedTuple):
+    """One stated enclosure: lower ≤ δ ≤ upper of a pair in one direction, and by what."""
+
+    row: int
+    direction: str
+    by: str
+    lower: float
+    upper: float
+    order: float
+    path: dict[str, Any]
+
+
+def direction_of(value: Any, scope: str) -> str:
+    if not (isinstance(value, str) and value in DIRECTIONS[scope]):
+        raise Refused("a direction does not belong to the scope")
+    return value
+
+
+def entry_of(value: Any, count: int, scope: str) -> Entry:
+    """An enclosure as the proof states it, refused unless it is one."""
+    by = value.get("by") if isinstance(value, dict) else None
+    if not (isinstance(by, str) and by in MORE):
+        raise Refused("an edge is proved in a way that this checker does not know")
+    stated = fields(value, ENCLOSURE | MORE[by])
+    row, direction = place(stated["edge"], count), direction_of(stated["direction"], scope)
+    lower, upper = share(stated["lower"]), share(stated["upper"])
+    if not lower <= upper:
+        raise Refused("an enclosure is not one: its lower end is above its upper end")
+    path = fields(stated["path"], {*PATH, "bend"}) if by == "integral" else {}
+    if path and type(path["bend"]) is not int:
+        raise Refused("a path is not one")
+    order = double(stated["order"]) if by == "chernoff" else 1.0
+    if not order > 0:
+        raise Refused("an order is not positive")
+    return Entry(row, direction, by, lower, upper, order, path)
+
+
+def exclusion_of(value: Any, count: int, scope: str) -> tuple[int, str, float]:
+    """A pair, a direction and the order of its bound, which is written in decimal digits."""
+    row, direction, text = rows(value, 3)
+    try:
+        order = float(text) if isinstance(text, str) and len(text) <= DIGITS else math.nan
+    except ValueError:
+        order = math.nan
+    if not (math.isfinite(order) and order > 0 and repr(order) == text):
+        raise Refused("an order is not a positive number")
+    return place(row, count), direction_of(direction, scope), order
+
+
+def confirm(laws: Laws, stated: Entry, pair: tuple[int, int], epsilon: float) -> None:
+    """Hold one stated enclosure against an own one; refuse unless that lies inside."""
+    lower, upper = stated.lower, stated.upper
+    if stated.by == "unsettled":
+        if not (lower, upper) == (0.0, 1.0):
             raise Refused("what is not settled is enclosed by [0, 1] only")
         return
-    sides, k = SIDES[one["direction"]] * laws.times, laws.k
-    bits = 256 + 16 * k
-    known = all(law.cov_radius is None and law.mean_radius is None for law in found)
+    common = supports(laws[pair[0]], laws[pair[1]])
+    if stated.by == "apart":
+        if not (common is None and all(is_covariance(laws[i].cov) for i in pair)):
+            raise Refused("two supports are stated to differ and do not")
+        if not (lower, upper) == (1.0, 1.0):
+            raise Refused("two supports differ, and δ is not stated to be 1")
+        return
+    if common is None:
+        raise Refused("two supports differ, and that is not stated")
+    sides = SIDES[stated.direction] * laws.times
+    bits = 256 + 16 * laws.k
+    known = is_known(*common)
     while True:
         try:
             with ctx.workprec(bits):
-                own = parts(*found, laws.one_cov)
-                if one["by"] == "bounded":
-                    if lower > 0 or upper > 0 or len(sides) > 1 or not bounded(own, sides[0], epsilon):
+                own = parts(*common, laws.one_cov)
+                if stated.by == "bounded":
+                    if not ((lower, upper) == (0.0, 0.0) and len(sides) == 1 and bounded(own, sides[0], epsilon)):
                         raise Refused("a loss is not proved to be bounded as stated")
                     return
-                if one["by"] == "chernoff":
-                    if not (chernoff(own, sides, epsilon, float.fromhex(one["order"])) <= arb(upper) and lower == 0):
+                if stated.by == "chernoff":
+                    if not (lower == 0 and chernoff(own, sides, epsilon, stated.order) <= arb(upper)):
                         raise Refused("a bound is not confirmed")
                     return
-                if one["by"] == "gaussian":
+                if stated.by == "gaussian":
                     value = one_covariance(own, len(sides), epsilon)
-                elif one["by"] == "integral":
-                    value = integral(
-                        chain(own), sides, epsilon, one["path"], (upper - lower) / max(upper, 1e-300) / 256
-                    )
                 else:
-                    raise Refused("a proof of an edge is of a kind that this checker does not know")
-            if value.lower() >= arb(lower) and (upper == 1 or value.upper() <= arb(upper)):
+                    width = (upper - lower) / max(upper, 1e-300) / 256
+                    value = integral(chain(own, known), sides, epsilon, stated.path, width)
+            # δ is never below 0 nor above 1, whatever the enclosure leaves open.
+            if (lower == 0 or value.lower() >= arb(lower)) and (upper == 1 or value.upper() <= arb(upper)):
                 return
             if bits > 1024 or value.rel_accuracy_bits() > 40 or not known:
                 raise Refused("an enclosure is not confirmed")
@@ -627,70 +922,178 @@ def confirmed(laws: Laws, one: dict[str, Any], pair: tuple[int, int], epsilon: f
         bits *= 3
 
 
-def check(proof: dict[str, Any], content: bytes) -> str:
-    """The theorem in words; raises Refused where it is not confirmed."""
-    if proof.get("format") != "shoal proof" or proof.get("version") != 1:
-        raise Refused("this is not a proof file that this checker knows")
-    header, arrays, digest = read(content)
-    if digest != proof["digest"]:
-        raise Refused("the proof is about another file")
-    scope = proof["scope"]
-    if scope not in DIRECTIONS:
-        raise Refused("the scope is unknown")
-    labels, laws = header["labels"], Laws(header, arrays)
-    if laws.times < 1 or not 0 <= laws.outside <= 1:
-        raise Refused("the file is of fewer than one answer about each label")
+def excludes(laws: Laws, pair: tuple[int, int], direction: str, epsilon: float, order: float, ideal: float) -> bool:
+    """Whether δ of a pair is surely at most ``ideal``, by Chernoff's bound at this order."""
+    if ideal == 1:
+        return True
+    common = supports(laws[pair[0]], laws[pair[1]])
+    if common is None:
+        return False
+    for bits in (192 + 4 * laws.k, 768 + 16 * laws.k):
+        try:
+            with ctx.workprec(bits):
+                bound = chernoff(parts(*common, laws.one_cov), SIDES[direction] * laws.times, epsilon, order)
+                if bound <= arb(ideal):
+                    return True
+        except Imprecise:
+            continue
+    return False
+
+
+def pairs_of(proof: dict[str, Any], header: dict[str, Any], arrays: dict[str, Any]) -> list[tuple[int, int]]:
+    """The pairs of labels that the theorem is about: different labels, no pair twice, whichever comes first."""
+    labels = header["labels"]
+    if type(proof["own_graph"]) is not bool:
+        raise Refused("the proof does not say whether it is about the file's own graph")
     if proof["own_graph"]:
-        order = header.get("graph_labels", labels)
-        place = {name: i for i, name in enumerate(labels)}
-        pairs = [(place[order[i]], place[order[j]]) for i, j in arrays["edges"].tolist()]
+        if proof["pairs"] is not None:
+            raise Refused("a proof about the file's own graph lists pairs of its own")
+        at = {name: i for i, name in enumerate(labels)}
+        order = [at[name] for name in header.get("graph_labels", labels)]
+        listed = arrays["edges"].tolist()
     else:
-        pairs = [(int(i), int(j)) for i, j in proof["pairs"]]
-    given = proof["epsilon"]
-    epsilon = [float.fromhex(e) for e in (given if isinstance(given, list) else [given] * len(pairs))]
-    if not (len(pairs) == len(epsilon) == proof["n_edges"] > 0):
-        raise Refused("the number of edges does not agree")
+        order = list(range(len(labels)))
+        listed = rows(proof["pairs"])
+    pairs = []
+    for one in listed:
+        i, j = (order[place(end, len(order))] for end in rows(one, 2))
+        if not i != j:
+            raise Refused("a pair is of a label with itself")
+        pairs.append((i, j))
+    if not len({frozenset(pair) for pair in pairs}) == len(pairs):
+        raise Refused("a pair is listed twice")
+    return pairs
+
+
+def worst_pairs(entries: list[Entry], pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The pairs, in the direction stated, whose upper end is the largest; the first pair where all laws are equal."""
+    if not entries:
+        return pairs[:1]
+    top = max((entry.upper, entry.lower) for entry in entries)
+    chosen = [(pairs[e.row], e.direction) for e in entries if (e.upper, e.lower) == top]
+    return [pair[::-1] if direction == "backward" else pair for pair, direction in chosen]
+
+
+def check(proof: Any, content: bytes) -> str:
+    """The theorem in words; raises Refused unless all of it is confirmed."""
+    try:
+        return followed(proof, content)
+    except (ArithmeticError, ValueError, MemoryError) as error:
+        raise Refused(f"the proof cannot be followed ({type(error).__name__})") from error
+
+
+def followed(proof: Any, content: bytes) -> str:
+    """The theorem in words, once everything that it rests on has been verified, from what is cheap to what is not."""
+    if not isinstance(proof, dict):
+        raise Unreadable("the proof is not a JSON object")
+    if not (proof.get("format") == "shoal proof" and type(proof.get("version")) is int and proof["version"] == VERSION):
+        raise Refused("this is not a proof file that this checker knows")
+    fields(proof, PROOF)
+    scope = proof["scope"]
+    if not (isinstance(scope, str) and scope in DIRECTIONS):
+        raise Refused("the scope is unknown")
     lower, ideal, upper, loss = (
-        float.fromhex(proof[name]) for name in ("delta_lower", "ideal_upper", "delta_upper", "finite_precision")
+        share(proof[name]) for name in ("delta_lower", "ideal_upper", "delta_upper", "finite_precision")
     )
-    waiting = {(row, direction) for row in range(len(pairs)) for direction in DIRECTIONS[scope]}
-    for row in proof["equal"]:
-        if not same(laws[pairs[row][0]], laws[pairs[row][1]]):
-            raise Refused("two laws are stated to be equal and are not")
-        waiting -= {(row, direction) for direction in DIRECTIONS[scope]}
-    most, least = 0.0, 0.0
-    for one in proof["edges"]:
-        row = one["edge"]
-        if one["direction"] not in DIRECTIONS[scope]:
-            raise Refused("a direction does not belong to the scope")
-        confirmed(laws, one, pairs[row], epsilon[row])
-        whole = one["by"] in ("apart", "unsettled")
-        waiting -= {(row, d) for d in DIRECTIONS[scope] if whole or d == one["direction"]}
-        most, least = max(most, float.fromhex(one["upper"])), max(least, float.fromhex(one["lower"]))
-    for row, direction, order in proof["excluded"]:
-        if direction not in DIRECTIONS[scope]:
-            raise Refused("a direction does not belong to the scope")
-        found = supports(laws[pairs[row][0]], laws[pairs[row][1]])
-        with ctx.workprec(192 + 4 * laws.k):
-            if ideal < 1 and (
-                found is None
-                or not chernoff(parts(*found, laws.one_cov), SIDES[direction] * laws.times, epsilon[row], float(order))
-                <= arb(ideal)
-            ):
-                raise Refused("an edge is not proved to lie below the stated δ")
-        waiting.discard((row, direction))
-    if waiting:
-        raise Refused(f"{len(waiting)} edge(s) are not accounted for")
-    if ideal < most or lower > least:
-        raise Refused("the stated enclosure does not follow from those of the edges")
-    if laws.released and precision(laws, pairs, epsilon, scope) > loss:
-        raise Refused("finite precision costs more than stated")
-    if upper < 1 and arb(upper) < arb(ideal) + arb(loss):
+    reasons, versions = rows(proof["unsettled"]), proof["versions"]
+    if not all(isinstance(reason, str) for reason in reasons):
+        raise Refused("the reasons why something is not settled are not sentences")
+    if not (isinstance(versions, dict) and all(isinstance(one, str) for one in versions.values())):
+        raise Refused("the versions of the proof are not texts")
+
+    header, arrays, digest = read(content)
+    if not proof["digest"] == digest:
+        raise Refused("the proof is about another file")
+    verified(header, arrays)
+    pairs = pairs_of(proof, header, arrays)
+    if not (type(proof["n_edges"]) is int and proof["n_edges"] == len(pairs) > 0):
+        raise Refused("the number of pairs is not the one stated")
+    given = proof["epsilon"]
+    epsilon = [double(e) for e in (rows(given, len(pairs)) if isinstance(given, list) else [given] * len(pairs))]
+    if not all(e >= 0 for e in epsilon):
+        raise Refused("an ε is negative")
+
+    # What accounts for which pair and direction, before anything is computed.
+    entries = [entry_of(value, len(pairs), scope) for value in rows(proof["edges"])]
+    excluded = [exclusion_of(value, len(pairs), scope) for value in rows(proof["excluded"])]
+    equal = [place(value, len(pairs)) for value in rows(proof["equal"])]
+    settled = [(entry.row, entry.direction) for entry in entries if entry.by not in ("apart", "unsettled")]
+    settled += [(row, direction) for row, direction, _ in excluded]
+    settled += [(row, each) for row in equal for each in DIRECTIONS[scope]]
+    settled += [(entry.row, each) for entry in entries if entry.by == "apart" for each in DIRECTIONS[scope]]
+    if not len(set(settled)) == len(settled):
+        raise Refused("a pair is accounted for twice")
+    unsettled = [(entry.row, each) for entry in entries if entry.by == "unsettled" for each in DIRECTIONS[scope]]
+    missing = len(pairs) * len(DIRECTIONS[scope]) - len({*settled, *unsettled})
+    if not missing == 0:
+        raise Refused(f"{missing} edge(s) are not accounted for")
+    if not bool(reasons) == bool(unsettled):
+        raise Refused("the proof does not say what is not settled, or says so of what is")
+    worst = [[header["labels"][i] for i in pair] for pair in worst_pairs(entries, pairs)]
+    if proof["worst_edge"] not in worst:
+        raise Refused("the pair that is named as the worst does not have the largest end")
+    if not all(entry.upper <= ideal for entry in entries):
+        raise Refused("the stated upper end does not follow from those of the edges")
+    if not lower <= max((entry.lower for entry in entries), default=0.0):
+        raise Refused("the stated lower end does not follow from those of the edges")
+    if not (upper == 1 or Fraction(upper) >= Fraction(ideal) + Fraction(loss)):
         raise Refused("the stated δ lacks what finite precision costs")
-    return (
-        f"confirmed: δ(ε) lies between {lower!r} and {upper!r} at ε = {max(epsilon)!r}"
-        f"{' or less' if len(set(epsilon)) > 1 else ''}, scope {scope}, over {len(pairs)} edge(s); digest {digest}"
+
+    laws = Laws(header, arrays)
+    if not (precision(laws, pairs, epsilon, scope) <= loss if laws.released else loss == 0):
+        raise Refused("finite precision does not cost what is stated")
+    for row in equal:
+        if not same(*(laws[i] for i in pairs[row])):
+            raise Refused("two laws are stated to be equal and are not")
+    for entry in entries:
+        confirm(laws, entry, pairs[entry.row], epsilon[entry.row])
+    for row, direction, order in excluded:
+        if not excludes(laws, pairs[row], direction, epsilon[row], order, ideal):
+            raise Refused("an edge is not proved to lie below the stated δ")
+    return theorem(proof["own_graph"], laws, pairs, epsilon, scope, (lower, upper), digest)
+
+
+def theorem(
+    own_graph: bool,
+    laws: Laws,
+    pairs: list[tuple[int, int]],
+    epsilon: list[float],
+    scope: str,
+    ends: tuple[float, float],
+    digest: str,
+) -> str:
+    """What was confirmed, in one sentence that can be read without the proof."""
+    count = f"{len(pairs)} pair(s) of different labels"
+    where = (
+        f"all {count} of the file's own graph" if own_graph else f"the {count} listed in the proof (not a whole graph)"
     )
+    least, most = min(epsilon), max(epsilon)
+    at = f"ε = {most!r}" if least == most else f"each pair's own ε, from {least!r} to {most!r},"
+    answers = "one answer" if laws.times == 1 else f"all {laws.times} answers"
+    what = f"{answers} about one label" if scope == "answer" else f"a table with {answers} about every label"
+    if laws.released:
+        return (
+            f"confirmed: for {where}, at {at} scope {scope} ({what}), the largest δ is at most {ends[1]!r} "
+            f"for answers as they are released, and at least {ends[0]!r} before rounding; mechanism {digest}"
+        )
+    return (
+        f"confirmed: for {where}, at {at} scope {scope} ({what}), the largest δ lies between {ends[0]!r} "
+        f"and {ends[1]!r}; laws {digest}"
+    )
+
+
+def content_of(name: str, most: int) -> bytes:
+    """The bytes of a file, if there are not too many."""
+    try:
+        with open(name, "rb") as file:
+            if not os.fstat(file.fileno()).st_size <= most:
+                raise Unreadable(f"{os.path.basename(name)} has more than {most:,} bytes")
+            content = file.read(most + 1)
+    except OSError as error:
+        raise Unreadable(f"{os.path.basename(name)} cannot be opened ({error.strerror})") from error
+    if not 0 < len(content) <= most:
+        raise Unreadable(f"{os.path.basename(name)} is empty, or has more than {most:,} bytes")
+    return content
 
 
 def main(arguments: list[str]) -> int:
@@ -698,17 +1101,11 @@ def main(arguments: list[str]) -> int:
         print("usage: python checker.py proof.json mechanism-file", file=sys.stderr)
         return 2
     try:
-        with open(arguments[0], encoding="utf-8") as file:
-            proof = json.load(file)
-        with open(arguments[1], "rb") as file:
-            content = file.read()
-        print(check(proof, content))
+        proof = parsed(content_of(arguments[0], MOST_PROOF))
+        print(check(proof, content_of(arguments[1], MOST_FILE)))
     except Refused as reason:
         print(f"refused: {reason}", file=sys.stderr)
-        return 1
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        print(f"refused: the proof cannot be read ({type(error).__name__})", file=sys.stderr)
-        return 1
+        return 2 if isinstance(reason, Unreadable) else 1
     return 0
 
 

@@ -158,10 +158,12 @@ class Laws:
 
     @property
     def shares_cov(self) -> bool:
+        errors = self.classes.errors
+        shared = self.classes.is_shared and (errors is None or len(errors[0]) == 1 or not errors[0].any())
         if isinstance(self.source, GaussianClasses):
-            return self.source.is_shared
+            return shared
         noise = self.source.noise_cov
-        return self.source.classes.is_shared and self.source.gain is None and bool((noise == noise[0]).all())
+        return shared and self.source.gain is None and bool((noise == noise[0]).all())
 
     def __getitem__(self, i: int) -> Law:
         if i not in self.known:

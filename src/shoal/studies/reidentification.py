@@ -11,7 +11,7 @@ which row of the crowd is. The second is what a certificate bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -83,6 +83,7 @@ class Reidentification:
     by_rows: tuple[Finding, ...]
     by_size: tuple[Finding, ...]
     by_weeks: tuple[Finding, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)  #: reason -> homes that could not be used
 
     @property
     def exceeded(self) -> tuple[Finding, ...]:
@@ -97,6 +98,8 @@ class Reidentification:
             f"{self.homes} homes, {self.days[0]} to {self.days[1]}, {len(self.origins)} origins; chance "
             f"{1 / self.homes:.2%} among all rows, about {1 / self.crowd:.0%} inside a crowd of {self.crowd}."
         )
+        if self.left_out:
+            head += " Left out: " + "; ".join(f"{count} {reason}" for reason, count in self.left_out.items()) + "."
         ends = "inside the crowd | certified | error, kW"
         return "\n\n".join(
             [
@@ -149,7 +152,8 @@ def reidentify(
     """Look for homes in what leaves, before and after protection.
 
     Args:
-        readings: a frame of readings or what :func:`shoal.read_meters` gives; at least five weeks.
+        readings: a frame of readings or what :func:`shoal.read_meters` gives; at least five weeks, of which the last
+            are used. Homes with gaps or without a forecast are left out and counted in ``left_out``.
         crowd: homes of a crowd, at least.
         epsilon: with ``delta``, the guarantee of whoever holds the table, for white noise and for crowds.
         book_epsilon: ε of the codebook, for the table.
@@ -169,41 +173,47 @@ def reidentify(
     (24, ())
     """
     crowd = validation.count(at_least=2, crowd=crowd)
+    origins = validation.count(at_least=2, origins=origins)
     tell = progress or (lambda text, share: None)
     tell("reading weeks", 0.0)
     own = as_readings(readings)
-    names, weeks, starts = _weeks(own)
-    if len(names) < 2 * crowd:
-        raise InputError(f"readings: {len(names)} homes with complete weeks, which is too few for crowds of {crowd}")
-    printed = [fingerprint(week, weekend) for week, weekend in weeks]
-    prints, ends = np.stack([one for one, _ in printed], axis=1), printed[0][1]
     first = -(-train_days // 7)
+    names, weeks, starts, gaps = _weeks(own, max(first, *WEEKS) + origins)
     judged = list(range(max(first, len(weeks) - origins), len(weeks)))
     if len(judged) < 2:
         raise InputError("readings: two origins are needed, after the days of training; give more weeks")
+    incomplete = {f"with less than {OBSERVED:.0%} of the readings": gaps} if gaps else {}
+    _demand(names, crowd, incomplete)
+    reach = [count for count in (1, *WEEKS) if sum(week >= count for week in judged) >= 2]
+    late = [number for number, week in enumerate(judged) if week >= reach[-1]]
 
-    def forecasts(at: Sequence[int], days: int, share: float) -> list[FloatArray]:
+    # Every forecast that anybody makes here: by days of training and week.
+    wanted = [(train_days, week) for week in judged] + [(7, week) for week in judged if train_days > 7]
+    wanted += [(7 * count, judged[n]) for count in reach[1:] if 7 * count < train_days for n in late]
+    made: dict[tuple[int, int], dict[str, FloatArray]] = {}
+    for number, (days, week) in enumerate(wanted):
+        tell(f"forecasting from {days} days", 0.05 + 0.4 * number / len(wanted))
+        fc = forecast(own, order=order, train_days=days, horizon=horizon, season="day", origin=starts[week])
+        made[days, week] = dict(zip(fc.households, fc.power, strict=True))
+    usable = np.array([all(name in power for power in made.values()) for name in names], dtype=bool)
+    left_out = incomplete if usable.all() else {**incomplete, "without a forecast": int((~usable).sum())}
+    names = tuple(name for name, there in zip(names, usable, strict=True) if there)
+    _demand(names, crowd, left_out)
+    printed = [fingerprint(week[usable], weekend) for week, weekend in weeks]
+    prints, ends = np.stack([one for one, _ in printed], axis=1), printed[0][1]
+
+    def forecasts(at: Sequence[int], days: int) -> list[FloatArray]:
         """(homes, k) kW at every origin, learned from so many days before it."""
-        found = []
-        for number, week in enumerate(at):
-            tell(f"forecasting from {days} days", share + 0.2 * number / len(at))
-            made = forecast(own, order=order, train_days=days, horizon=horizon, season="day", origin=starts[week])
-            row = {name: i for i, name in enumerate(made.households)}
-            missing = sum(name not in row for name in names)
-            if missing:
-                raise InputError(f"readings: {missing} home(s) have no forecast at one of the origins; leave them out")
-            found.append(made.power[[row[name] for name in names]])
-        return found
+        return [np.stack([made[days, week][name] for name in names]) for week in at]
 
-    def knowledge(at: Sequence[int], count: int, share: float) -> list[FloatArray]:
+    def knowledge(at: Sequence[int], count: int) -> list[FloatArray]:
         """(homes, f + k) what so many weeks before each origin say: fingerprints, and what one would forecast."""
-        enough = 7 * count >= train_days
-        curve = [power[judged.index(week)] for week in at] if enough else forecasts(at, 7 * count, share)
+        curve = forecasts(at, train_days if 7 * count >= train_days else 7 * count)
         prints_of = [prints[:, week - count : week].mean(axis=1) for week in at]
         return [np.concatenate([one, shown(c)], axis=1) for one, c in zip(prints_of, curve, strict=True)]
 
-    power = forecasts(judged, train_days, 0.05)
-    known = knowledge(judged, 1, 0.25)
+    power = forecasts(judged, train_days)
+    known = knowledge(judged, 1)
     every = releases(names, power, crowd, epsilon, delta, book_epsilon, seed)
     findings, by_rows = _raw(prints, ends, judged, 1, seed, learned)
     for number, release in enumerate(every):
@@ -220,12 +230,10 @@ def reidentify(
         for release in releases(names, power, size, epsilon, delta, book_epsilon, seed, only=ways):
             by_size += [replace(one, crowd=size) for one in _strongest(_attacked(release, known, seed, False)[0])]
     by_weeks = []
-    reach = [count for count in (1, *WEEKS) if sum(week >= count for week in judged) >= 2]
-    late = [number for number, week in enumerate(judged) if week >= reach[-1]]
     for count in reach:
         tell(f"{count} week(s) known", 0.85)
         at = [judged[number] for number in late]
-        more = [known[number] for number in late] if count == 1 else knowledge(at, count, 0.85)
+        more = [known[number] for number in late] if count == 1 else knowledge(at, count)
         found = _raw(prints, ends, at, count, seed, learned)[0]
         by_weeks += _strongest(found)
         for release in every:
@@ -242,13 +250,24 @@ def reidentify(
         tuple(by_rows),
         tuple(by_size),
         tuple(by_weeks),
+        left_out,
     )
 
 
+def _demand(names: Sequence[str], crowd: int, left_out: Mapping[str, int]) -> None:
+    """Refuse what is too small for two crowds."""
+    if len(names) < 2 * crowd:
+        reasons = "".join(f"; {count} {reason}" for reason, count in left_out.items())
+        raise InputError(f"readings: {len(names)} homes can be used, which is too few for crowds of {crowd}{reasons}")
+
+
 def _weeks(
-    own: Readings,
-) -> tuple[tuple[str, ...], list[tuple[FloatArray, NDArray[np.bool_]]], list[datetime]]:
-    """Homes with nearly all readings, their weeks (n, 7, steps a day) with weekends, and when the weeks begin."""
+    own: Readings, most: int
+) -> tuple[tuple[str, ...], list[tuple[FloatArray, NDArray[np.bool_]]], list[datetime], int]:
+    """Homes with nearly all readings of the last ``most`` weeks, and how many have not.
+
+    Weeks are (n, 7, steps a day) with their weekends; last but one come the instants at which they begin.
+    """
     stamps: Any = own.frame["timestamp"]
     begin = stamps.min()
     steps = DAY // own.step
@@ -256,7 +275,9 @@ def _weeks(
     count = (last - begin) // timedelta(days=7)
     if count < 3:
         raise InputError("readings: at least three whole weeks are needed")
-    start = int(stamps.dt.epoch("us").min())
+    begin += timedelta(days=7 * max(count - most, 0))
+    start = int(stamps.dt.epoch("us").min()) + int(timedelta(days=7 * max(count - most, 0)) / timedelta(microseconds=1))
+    count = min(count, most)
     whole = cut(own, start, count * 7 * steps)
     enough = np.isfinite(whole.kw).mean(axis=1) >= OBSERVED
     kw = _filled(whole.kw[enough], steps)
@@ -268,7 +289,7 @@ def _weeks(
         weekend = np.array([day.weekday() >= 5 for day in days])
         found.append((part, weekend))
         starts.append(whole.timestamps[week * 7 * steps])
-    return names, found, starts
+    return names, found, starts, int((~enough).sum())
 
 
 def _filled(kw: FloatArray, steps: int) -> FloatArray:

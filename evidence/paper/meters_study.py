@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evidence.paper import figures
+from evidence.paper.homes import Home, three_homes
+from evidence.paper.lines import CONVENTIONS, Line, Lines, Progress, measure, per_entry
+from evidence.paper.synthetic import TOTAL_BUDGETS
 from shoal import validation
 from shoal.designs.design import design, frontier, perfect_rho
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
-from shoal.reproduction import figures
-from shoal.reproduction.homes import Home, three_homes
-from shoal.reproduction.lines import CONVENTIONS, Line, Lines, Progress, measure, per_entry
-from shoal.reproduction.synthetic import TOTAL_BUDGETS
 from shoal.sources.meters import window
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.neighborhoods import cluster_graph
@@ -92,7 +92,7 @@ class MetersStudy:
         }
 
     def __str__(self) -> str:
-        from shoal.reproduction.meters_text import text
+        from evidence.paper.meters_text import text
 
         return text(self)
 
@@ -101,21 +101,26 @@ def reproduce_meters(
     readings: pl.DataFrame | Readings | None = None,
     out: Path | None = None,
     *,
+    origin: datetime | str | None = None,
+    source: str | None = None,
     quick: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> MetersStudy:
     """The paper's household study: 100 households, 15 days of training, ARMA(6, 5), 12 steps, six clusters.
 
-    The last 12 steps of the readings are the horizon, so that the forecasts can be compared with what came. White
-    noise and the paper's method run at all eight budgets in both readings of ρ; ``center`` too, per entry; the searched
-    methods at four budgets per entry with few steps (``SEARCHED_BUDGETS``, ``ITERATIONS``).
+    The last 12 steps of the readings are the horizon unless an ``origin`` is given, so that the forecasts can be
+    compared with what came. White noise and the paper's method run at all eight budgets in both readings of ρ;
+    ``center`` too, per entry; the searched methods at four budgets per entry with few steps (``SEARCHED_BUDGETS``,
+    ``ITERATIONS``).
 
     Args:
         readings: household, timestamp, kw, as :func:`shoal.read_meters` returns them; of more than 100 households the
             first 100 by name are used. By default 100 simulated households.
         out: folder for figures (PNG), tables (CSV) and everything as JSON. The forecast figure shows readings of
             three homes: treat it like the data.
+        origin: first instant of the horizon.
+        source: what the homes are called in text and figures.
         quick: a few households, budgets and steps: does it run?
         seed: of the simulator, the clusters, the searches and the noise in the figure.
         progress: called with (stage, done, total).
@@ -123,12 +128,12 @@ def reproduce_meters(
     Returns:
         δ by method, budget, notion and query, three homes and the files written; ``print`` shows tables.
 
-    >>> print(shoal.reproduce_meters(quick=True))  # doctest: +SKIP
+    >>> print(reproduce_meters(quick=True))  # doctest: +SKIP
     """
     seed = validation.count(seed=seed, at_least=0)
     if out is not None:
         figures.demand_matplotlib()
-    data, source = _readings(readings, seed, 16 if quick else HOUSEHOLDS)
+    data, name = _readings(readings, seed, 16 if quick else HOUSEHOLDS)
     epsilon = np.array([0.1, 1.0]) if quick else np.array([0.1, 0.4, 0.7, 1.0])
     budgets = TOTAL_BUDGETS[[0, 1]] if quick else TOTAL_BUDGETS
     plan = _plan(budgets, quick)
@@ -139,7 +144,7 @@ def reproduce_meters(
             progress(stage, next(steps), len(plan) + 5)
 
     report("forecasts")
-    forecasts = forecast(data, ORDER, TRAIN_DAYS, HORIZON, SEASON, origin=_origin(data))
+    forecasts = forecast(data, ORDER, TRAIN_DAYS, HORIZON, SEASON, origin=origin or _origin(data))
     graph = cluster_graph(forecasts, min(2 if quick else CLUSTERS, len(forecasts.households)), seed)
     laws, fixed = forecasts.classes("trajectory"), forecasts.classes("point")
     without = forecasts.log_mean - forecasts.season_part
@@ -178,7 +183,7 @@ def reproduce_meters(
             )
     assert first is not None
     study = MetersStudy(
-        source=source,
+        source=source or name,
         n_households=len(forecasts.households),
         cluster_sizes=tuple(sorted(np.bincount(graph.components).tolist(), reverse=True)),
         n_edges=graph.n_edges,
@@ -192,7 +197,7 @@ def reproduce_meters(
     report("done")
     if out is None:
         return study
-    from shoal.reproduction.meters_text import write
+    from evidence.paper.meters_text import write
 
     return replace(study, files=write(study, Path(out)))
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.reproduction.lines import CONVENTIONS, NOTIONS, as_text, edge_curves, per_entry, shown
-from shoal.reproduction.synthetic import TOTAL_BUDGETS, four_classes
-from shoal.reproduction.synthetic_study import METHODS
+from evidence.paper import synthetic_study
+from evidence.paper.lines import CONVENTIONS, NOTIONS, as_text, edge_curves, per_entry, shown
+from evidence.paper.synthetic import TOTAL_BUDGETS, four_classes
+from evidence.paper.synthetic_study import METHODS
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,8 @@ def calls() -> list[tuple[str, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def study(folder: Path, calls: list[tuple[str, int, int]]) -> shoal.SyntheticStudy:
-    return shoal.reproduce_synthetic(folder, quick=True, progress=lambda *call: calls.append(call))
+def study(folder: Path, calls: list[tuple[str, int, int]]) -> synthetic_study.SyntheticStudy:
+    return synthetic_study.reproduce_synthetic(folder, quick=True, progress=lambda *call: calls.append(call))
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
@@ -85,7 +86,7 @@ def test_the_median_is_rounded_to_an_edge_that_exists_on_the_safe_side(study):
 
 
 def test_draws_follow_the_seed(study):
-    other = shoal.reproduce_synthetic(quick=True, seed=1)
+    other = synthetic_study.reproduce_synthetic(quick=True, seed=1)
     np.testing.assert_allclose(other.draws.white_dp[0], study.draws.white_dp[1], rtol=1e-12)
     assert (other.classes.covs == study.classes.covs).all()
     white, paper = study.draws.white_pdp, study.draws.paper_pdp
@@ -132,4 +133,4 @@ def test_a_line_must_be_named_fully(study):
 
 def test_a_bad_seed_is_refused():
     with pytest.raises(shoal.InputError, match="seed"):
-        shoal.reproduce_synthetic(seed=-1)
+        synthetic_study.reproduce_synthetic(seed=-1)

@@ -9,12 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal import validation
-from shoal.designs.design import design, frontier, perfect_rho
-from shoal.laws.classes import GaussianClasses
-from shoal.laws.graph import NeighborGraph
-from shoal.reproduction import figures
-from shoal.reproduction.lines import (
+from evidence.paper import figures
+from evidence.paper.lines import (
     CONVENTIONS,
     NOTION_NAMES,
     NOTIONS,
@@ -27,7 +23,11 @@ from shoal.reproduction.lines import (
     per_entry,
     shown,
 )  # fmt: skip
-from shoal.reproduction.synthetic import TOTAL_BUDGETS, four_classes
+from evidence.paper.synthetic import TOTAL_BUDGETS, four_classes
+from shoal import validation
+from shoal.designs.design import design, frontier, perfect_rho
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
 from shoal.validation import FloatArray
 
 METHODS = ("none", "white", "paper", "covariance", "additive", "transport")
@@ -127,7 +127,7 @@ def reproduce_synthetic(
     Returns:
         δ by method, budget and notion, other draws of the covariances and the files written; ``print`` shows tables.
 
-    >>> print(shoal.reproduce_synthetic(quick=True))  # doctest: +SKIP
+    >>> print(reproduce_synthetic(quick=True))  # doctest: +SKIP
     """
     seed = validation.count(seed=seed, at_least=0)
     if out is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shoal.reproduction.synthetic import TOTAL_BUDGETS
+from evidence.paper.synthetic import TOTAL_BUDGETS
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 import shoal
-from shoal.reproduction import meters_study, stated
-from shoal.reproduction.homes import nmse
-from shoal.reproduction.meters_text import stated_rows
+from evidence.paper import meters_study, stated
+from evidence.paper.homes import nmse
+from evidence.paper.meters_text import stated_rows
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "swiss_residential_15min"
 
@@ -31,8 +31,8 @@ def calls() -> list[tuple[str, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def study(folder: Path, calls: list[tuple[str, int, int]]) -> shoal.MetersStudy:
-    return shoal.reproduce_meters(None, folder, quick=True, progress=lambda *call: calls.append(call))
+def study(folder: Path, calls: list[tuple[str, int, int]]) -> meters_study.MetersStudy:
+    return meters_study.reproduce_meters(None, folder, quick=True, progress=lambda *call: calls.append(call))
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_the_text_warns_about_the_claim(study):
 
 def test_one_household_is_refused():
     with pytest.raises(shoal.InputError, match="at least two households"):
-        shoal.reproduce_meters(shoal.simulate_meters(1, 16), quick=True)
+        meters_study.reproduce_meters(shoal.simulate_meters(1, 16), quick=True)
 
 
 def test_real_readings_when_present():
@@ -171,7 +171,7 @@ def test_real_readings_when_present():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         readings = pl.read_parquet(REAL / "swiss15_clean.parquet")
-        study = shoal.reproduce_meters(readings, quick=True)
+        study = meters_study.reproduce_meters(readings, quick=True)
     assert study.source == "the readings given"
     assert study.n_households == 16
     assert study.lines.at(1.0, query="as_in_paper", method="none", notion="dp") > 0.99

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from evidence.backtest import backtest
+from evidence.homes import SWISS
 from shoal.errors import InputError
-from shoal.sources.meters.backtest import backtest
 from shoal.sources.meters.forecast import forecast
-from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.simulate import simulate_meters
 
 START = datetime(2024, 1, 1)
@@ -66,9 +65,10 @@ def test_a_true_model_is_covered() -> None:
     assert (result.table()["rmse_kw"] < result.table()["naive_rmse_kw"]).all()
 
 
-def test_on_real_readings(real_data: Path) -> None:
+@pytest.mark.skipif(not SWISS.there, reason="the Swiss homes are not here")
+def test_on_real_readings() -> None:
     """Forty homes, daily season: better than seasonal naive, and intervals near what they claim."""
-    data = meter_readings(real_data / "swiss15_clean.parquet")
+    data = SWISS.read()
     some = data.frame["household"].unique().sort().gather_every(12).implode()
     result = backtest(data.frame.filter(pl.col("household").is_in(some)), 4, season="day", order=(2, 1))
     table = result.table()

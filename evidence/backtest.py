@@ -107,7 +107,7 @@ def backtest(
 
     >>> import shoal
     >>> readings = shoal.simulate_meters(4, 10, step_minutes=60)
-    >>> shoal.backtest(readings, 2, order=(1, 1), train_days=7, horizon=3, season="day")
+    >>> backtest(readings, 2, order=(1, 1), train_days=7, horizon=3, season="day")
     Backtest(2 origins, 8 cases, 3 steps)
     """
     for level in levels:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from shoal.reproduction import figures, stated
-from shoal.reproduction.lines import CONVENTIONS, as_text, shown, write_rows
-from shoal.reproduction.meters_study import MetersStudy
+from evidence.paper import figures, stated
+from evidence.paper.lines import CONVENTIONS, as_text, shown, write_rows
+from evidence.paper.meters_study import MetersStudy
 
 #: How the paper's words may be read: (name, query, convention).
 READINGS = tuple(

@@ -1,27 +1,29 @@
-"""Write docs/evidence.json and its pictures from meter data, and the figures of docs/evidence.md from that.
+"""docs/evidence.md: its figures and sentences, made from what is stored in ``results/``.
 
-    python docs/make_evidence.py meters.parquet      runs both studies, some minutes
-    python docs/make_evidence.py                     the page alone, from the stored figures
-
-What is stored are figures over all homes, no home's own.
+``python -m evidence page`` writes the page, ``--studies swiss`` runs both studies anew before, some minutes. What is
+stored are figures over all homes, no home's own.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import shoal
+from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, Cost, Priced, RuleStudy, price_rule
 from shoal.card.digits import percent
 from shoal.studies.attackers import Hits
 from shoal.studies.reidentification import INFORMED, LEARNED, Finding, Reidentification
-from shoal.studies.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, Cost, Priced, RuleStudy
 
-PAGE, FIGURES = (Path(__file__).with_name(f"evidence.{suffix}") for suffix in ("md", "json"))
+#: Called with what is happening and the share that is done.
+Progress = Callable[[str, float], None]
+
+PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
+FIGURES = Path(__file__).parent / "results" / "studies.json"
 
 
 def small() -> dict[str, Any]:
@@ -30,25 +32,24 @@ def small() -> dict[str, Any]:
         shoal.simulate_meters(24, 44, step_minutes=60),
         crowd=6, order=(1, 1), train_days=14, horizon=4, origins=3, learned=False,
     )  # fmt: skip
-    rule = shoal.price_rule(
-        shoal.simulate_meters(40, 21, step_minutes=60), members=[15], days=[1, 30], draws=8, resamples=3
-    )
+    rule = price_rule(shoal.simulate_meters(40, 21, step_minutes=60), members=[15], days=[1, 30], draws=8, resamples=3)
     return {"reidentify": found.to_dict(), "rule": rule.to_dict()}
 
 
-def measured(meters: str) -> dict[str, Any]:
-    """Both studies on a meter file, as their commands make them; pictures go where the pages show them."""
-    readings = shoal.read_meters(meters)
-
-    def tell(text: str, share: float) -> None:
-        print(f"{share:4.0%} {text}", flush=True)
-
+def measured(readings: Any, progress: Progress | None = None) -> dict[str, Any]:
+    """Both studies on meter data, as their commands make them; pictures go where the pages show them."""
     with tempfile.TemporaryDirectory() as folder:
-        shoal.reidentify(readings, progress=tell).save(folder)
-        shoal.price_rule(readings, progress=tell).save(folder)
+        shoal.reidentify(readings, progress=progress).save(folder)
+        price_rule(readings, progress=progress).save(folder)
         for picture in Path(folder).glob("*.png"):
             shutil.copy(picture, PAGE.parent / "pictures" / picture.name)
         return {name: json.loads((Path(folder) / f"{name}.json").read_text()) for name in ("reidentify", "rule")}
+
+
+def store(readings: Any, progress: Progress | None = None) -> None:
+    """Run both studies and store their figures."""
+    figures = {**measured(readings, progress), "small": small()}
+    FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def reidentification(stored: dict[str, Any]) -> Reidentification:
@@ -163,10 +164,3 @@ def page() -> str:
             raise SystemExit(f"docs/evidence.md has no place for {name}")
         text = f"{before}{place}\n{block}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
     return text
-
-
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        figures = {**measured(sys.argv[1]), "small": small()}
-        FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(page(), encoding="utf-8")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evidence.paper.lines import CONVENTIONS, NOTION_NAMES, NOTIONS, Lines
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.notebook import COLORS as CYCLE
-from shoal.reproduction.lines import CONVENTIONS, NOTION_NAMES, NOTIONS, Lines
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.reproduction.homes import Home
+    from evidence.paper.homes import Home
 
 #: One color per method, readable on white and by the color-blind (Okabe & Ito).
 COLORS = {

@@ -30,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
+from evidence.histograms import told_apart, totals
+from evidence.rule_picture import rule_picture
 from shoal import validation
 from shoal.accounting.curve import edge_brackets
 from shoal.accounting.deterministic import analytic_sigma
@@ -38,8 +40,7 @@ from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.sources.meters.window import as_readings, cut
-from shoal.studies.histograms import told_apart, totals
-from shoal.studies.pictures import rule_picture, saved
+from shoal.studies.pictures import saved
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -174,7 +175,7 @@ def price_rule(
 
     >>> import shoal
     >>> readings = shoal.simulate_meters(30, 21, step_minutes=60)
-    >>> study = shoal.price_rule(readings, members=[5], days=[1, 30], draws=4, resamples=2)
+    >>> study = price_rule(readings, members=[5], days=[1, 30], draws=4, resamples=2)
     >>> [row.days for row in study.rows if row.share is None and "independent, weather known" in row.view]
     [1, 30]
     """

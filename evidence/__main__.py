@@ -1,0 +1,154 @@
+"""``python -m evidence``: the paper's experiments, what a rule of today gives, prices on real homes, and the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import shoal
+from evidence import homes
+from shoal.cli.screen import Outcome, command, said
+from shoal.cli.studies import folder_for, tell
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Smaller and in seconds; for a first look.")]
+Seed = Annotated[int, typer.Option(help="Seed of all that is drawn.")]
+Meters = Annotated[str, typer.Argument(metavar="METERS", help="Meter file, or `swiss` or `london`, if at hand.")]
+
+
+@command
+def synthetic(out: Out = Path("out/synthetic"), quick: Quick = False, seed: Seed = 0) -> Outcome:
+    """The paper's synthetic study: four classes, (ε, δ) curves over its eight budgets, our mechanisms in the same axes.
+
+    Examples:
+
+        python -m evidence reproduce synthetic
+
+        python -m evidence reproduce synthetic --out figures --quick
+    """
+    from evidence.paper.synthetic_study import reproduce_synthetic
+
+    return _shown(reproduce_synthetic(folder_for(out), seed=seed, quick=quick, progress=_counted), out)
+
+
+@command
+def meters(
+    file: Annotated[
+        str, typer.Argument(metavar="[METERS]", help="Meter file, `swiss` or `london`; simulated homes without.")
+    ] = "",
+    out: Out = Path("out/meters"),
+    origin: Annotated[str, typer.Option(help="Where the forecasts begin; by default 12 steps before the end.")] = "",
+    quick: Quick = False,
+    seed: Seed = 0,
+) -> Outcome:
+    """The paper's household study: ARMA forecasts of 100 homes in six clusters, on a meter file or on simulated homes.
+
+    Examples:
+
+        python -m evidence reproduce meters
+
+        python -m evidence reproduce meters london --origin 2013-11-20T18:00 --out figures
+    """
+    from evidence.paper.meters_study import reproduce_meters
+
+    readings, source = _read(file) if file else (None, None)
+    study = reproduce_meters(
+        readings, folder_for(out), origin=origin or None, source=source, quick=quick, seed=seed, progress=_counted
+    )
+    return _shown(study, out)
+
+
+@command
+def rule(
+    file: Meters,
+    out: Out = Path("out/rule"),
+    members: Annotated[str, typer.Option(help="Sizes of groups.")] = "5,15,100",
+    share: Annotated[float, typer.Option(help="Largest share of a group's total that one member may have.")] = 0.15,
+    days: Annotated[str, typer.Option(help="Days of totals that are released.")] = "1,30,365",
+    draws: Annotated[int, typer.Option(help="Groups that are drawn.", min=1)] = 100,
+    seed: Seed = 0,
+) -> Outcome:
+    """What a rule of today gives: daily totals of a group, one member exchanged for another, priced exactly.
+
+    Examples:
+
+        python -m evidence rule swiss
+
+        python -m evidence rule meters.parquet --members 15 --share 0.15 --days 1,30,365
+    """
+    from evidence.rule import price_rule
+
+    study = price_rule(
+        _read(file)[0],
+        members=_numbers("members", members),
+        share=share,
+        days=_numbers("days", days),
+        draws=draws,
+        seed=seed,
+        progress=tell,
+    )
+    study.save(folder_for(out))
+    return Outcome({"out": str(out), **study.to_dict()}, f"{study}\n\nTables and picture: {out}")
+
+
+@command
+def page(
+    studies: Annotated[str, typer.Option(help="Run the studies anew on this file first, or on `swiss`; minutes.")] = "",
+) -> Outcome:
+    """Write docs/evidence.md from the stored figures.
+
+    Examples:
+
+        python -m evidence page
+
+        python -m evidence page --studies swiss
+    """
+    from evidence import page as pages
+
+    if studies:
+        pages.store(_read(studies)[0], tell)
+    pages.PAGE.write_text(pages.page(), encoding="utf-8")
+    return Outcome({"page": str(pages.PAGE)}, f"Written: {pages.PAGE}")
+
+
+def _read(file: str) -> tuple[Any, str | None]:
+    """Readings by the name of a data set or a file, and what to call them."""
+    if file in homes.EVERY:
+        return homes.EVERY[file].read(), f"{homes.EVERY[file].name} homes"
+    return shoal.read_meters(file), None
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise shoal.InputError(f"{name} must be whole numbers with commas between them, such as 5,15,100") from None
+
+
+def _shown(study: Any, out: Path) -> Outcome:
+    return Outcome({"out": str(out), **study.to_dict()}, f"{study}\n\nFigures and tables: {out}")
+
+
+def _counted(text: str, done: int, total: int) -> None:
+    said(f"{text}: {done} of {total}")
+
+
+app = typer.Typer(
+    name="evidence",
+    help="What shoal's claims rest on.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+reproduce = typer.Typer(help="The paper's experiments, its figures, and ours beside them.", no_args_is_help=True)
+reproduce.command()(synthetic)
+reproduce.command()(meters)
+app.command()(rule)
+app.command()(page)
+app.add_typer(reproduce, name="reproduce")
+
+if __name__ == "__main__":
+    app(prog_name="python -m evidence")
