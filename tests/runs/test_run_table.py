@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from shoal.runs.regroup import Received
 from small_run import charged, listing
 
 import shoal
 from shoal.card.digits import upper
 from shoal.runs.config import Config
-from shoal.runs.regroup import Received
 from shoal.runs.run import Run
 from shoal.runs.stages import release_stage
 from shoal.runs.stages.fit_stage import crowds_of

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from shoal.runs.regroup import Received
 from small_run import (
     CONFIG,
     GAP,
@@ -37,7 +38,6 @@ from shoal.errors import InputError
 from shoal.ledger.ledger import Ledger
 from shoal.runs.config import Config
 from shoal.runs.jobs import Listing
-from shoal.runs.regroup import Received
 from shoal.runs.run import Run
 from shoal.runs.stages.fit_stage import SHARE, crowds_of
 from shoal.runs.stages.fit_stage import update as fit_update

@@ -82,7 +82,6 @@ def make_blocks(context: Context) -> list[Part]:
 
 def _cut(members: pl.DataFrame, size: int) -> list[pl.DataFrame]:
     """Whole crowds, in order of their numbers, in parts of about so many labels."""
-    import polars as pl
 
     crowds = members.group_by("crowd").len().sort("crowd")
     before = crowds["len"].cum_sum() - crowds["len"]
