@@ -207,7 +207,14 @@ def stage(context: Context) -> Made:
     facts = DesignFacts.merged([part.told(DesignFacts) for part in made])
     strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
     doubt = (f"{DOUBTFUL} of {counted(strange, 'label')} do not look Gaussian",) if strange else ()
-    return Made((DESIGN,), replace(facts, failed=tuple(failed)[:LISTED], notes=(*doubt, *facts.notes)[:LISTED]))
+    facts = replace(facts, failed=tuple(failed)[:LISTED], notes=(*doubt, *facts.notes)[:LISTED], not_gaussian=strange)
+    if facts.doubtful and context.config.clip is None and not context.config.accept_doubtful_law:
+        raise UnreachableError(
+            f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
+            "rests on, so it would hold for a model and not for these rows; nothing is released. Give --accept-doubtful-law "
+            "to release them all the same, or a table with one row per label, which needs no law"
+        )
+    return Made((DESIGN,), facts)
 
 
 def design_job(home: Path, block: Part, config: Config) -> Job:
