@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted, lower, many, nearest, percent, upper
+from shoal.card.digits import counted, many, nearest, percent, upper
 from shoal.validation import FloatArray
 
 #: Crowds that are drawn, those of them that are shown at first, and labels that are listed by name.
@@ -129,10 +129,12 @@ def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars 
     off = np.concatenate([crowd.off for crowd in crowds]) if crowds else np.empty(0)
     if len(off) < 2 or off.max() <= off.min():
         return None
-    edges = np.linspace(0.0, off.max(), BINS + 1)
-    counts = np.histogram(off, edges)[0]
+    unit_step = 10.0 ** np.floor(np.log10(off.max() / BINS))
+    step = next(m * unit_step for m in (1, 2, 5, 10) if m * unit_step * BINS >= off.max())
+    edges = step * np.arange(int(np.ceil(off.max() / step)) + 1)
+    counts = np.histogram(off, [*edges[:-1], np.inf])[0]
     rows = [
-        (f"{lower(a, 2)} to {upper(b, 2)} {unit}", str(int(n)), "")
+        (f"{nearest(a)} to {nearest(b)} {unit}", str(int(n)), "")
         for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
     return bars(f"How far a row is from the {noun}'s own figures", "off by", many(noun), rows)

@@ -16,14 +16,14 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from shoal import __version__
 from shoal.card import pictures
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import counted, many, nearest, percent, upper
 from shoal.card.pictures import CrowdCurves
-from shoal.card.statements import HEADINGS, OWNER, PUBLIC, SHOWN_DIGITS, SUMMARY, Statement
+from shoal.card.statements import HEADINGS, KNOWS, OWNER, PUBLIC, SHOWN_DIGITS, SUMMARY, Statement
 from shoal.plaintext import printable
 
 TITLE = "A release of averages"
@@ -65,9 +65,16 @@ def _environment(autoescape: bool) -> Environment:
         finalize=finalize,
         keep_trailing_newline=True,
     )
+    environment.filters["code"] = _code
     environment.filters["cell"] = lambda value: str(value).replace("|", "\\|")
     environment.globals["headings"] = HEADINGS
     return environment
+
+
+def _code(text: str) -> Markup:
+    """A sentence with what stands between backticks as code."""
+    parts = printable(text).split("`")
+    return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
 
 
 # ------------------------------------------------------------------ texts
@@ -84,6 +91,8 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
             if group
         ]
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
+    if card.kind == "means":
+        parts = [(h, [*lines, KNOWS]) if h == HEADINGS["attack" if card.attack else "hidden"] else (h, lines) for h, lines in parts]
     warnings = [one.sentence for one in every if one.sentence.startswith(("SHARD LEFT OUT", "No meaningful", "The ledger is NOT"))]
     warnings += [one.sentence for one in every if one.key == "audit" and one.figure == "violated"]
     warnings += [one.sentence for one in every if one.key == "model" and one.figure.startswith("rejected")]
@@ -198,7 +207,7 @@ def report(
     if crowds:
         picture = pictures.price_by_label(crowds, unit, noun)
         table = pictures.dearest(crowds, unit)
-        says = [one.sentence for one in _for_owner(every, "cost")]
+        says = [line for one in _for_owner(every, "cost") for line in (one.sentence, *one.more)]
         if table:
             says.append(f"Most is paid by {table[0][0]}: its row is off by {table[0][2]}.")
         columns = (noun, "crowd", "row off by", "own mean")
@@ -213,11 +222,9 @@ def report(
         name, columns_, rows = tables(card)[0]
         if len({row[1] for row in rows}) > 1:
             parts.append(PagePart("curve", name, (), None, columns_, tuple(rows)))
-    if timings:
-        rows = [(name, f"{seconds:.1f} s") for name, seconds in timings.items()]
-        parts.append(PagePart("time", "Time", (), None, ("stage", "took"), tuple(rows)))
     drawn = {"cost", "attack", "course"}
-    groups = [(key, group) for key, group in _grouped(every) if key not in drawn]
+    groups = sorted(((k, group) for k, group in _grouped(every) if k not in drawn), key=lambda item: item[0] != "limits")
+    took = [f"{name} {seconds:.1f} s" for name, seconds in (timings or {}).items()]
     return _page(
         "report.html",
         card,
@@ -230,6 +237,7 @@ def report(
         crowds=pictures.panels(crowds, unit, noun, axis),
         pictures=parts,
         groups=groups,
+        took=", ".join(took),
     )
 
 
@@ -247,6 +255,7 @@ def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") 
         crowds=None,
         pictures=[PagePart(f"table-{i}", name, (), None, columns, tuple(rows)) for i, (name, columns, rows) in enumerate(tables(card))],
         groups=_grouped(card.public),
+        took="",
     )
 
 

@@ -540,17 +540,12 @@ def _own_attack(card: ReleaseCard) -> Statement:
         )  # fmt: skip
         sentence = (
             f"Who knows {attack.knows} {before}names the {noun} in {named}; from this table nobody beats a guess inside "
-            f"the right crowd, {guess}. {KNOWS}"
+            f"the right crowd, {guess}."
         )
     else:
         sentence = f"Who knows {attack.knows} names the {noun} of a held-out one in {named} of cases; a guess gets {guess}."
-    return Statement(
-        "attack",
-        OWNER,
-        f"{named} named",
-        sentence,
-        (f"Tried on the rows of this release, for {counted(attack.labels, noun)}.",),
-    )
+    tried = f"Tried on the rows of this release, for {counted(attack.labels, noun)}."
+    return Statement("attack", OWNER, f"{named} named", sentence, (tried,))
 
 
 def _about(fit: FitFacts, *, public: bool) -> tuple[str, ...]:
