@@ -20,18 +20,17 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | --- | --- |
 | describe the laws and the neighbors | `GaussianClasses`, `NeighborGraph` |
 | account exactly, compose releases | `privacy_curve`, `edge_deltas`, `epsilon_at`, `renyi_curve`, `tradeoff_curve` |
-| judge the risk | `identification_risk`, `tpr_at_fpr`, `pair_privacy` |
+| judge the risk | `identification_risk`, `tpr_at_fpr` |
 | choose who hides among whom | `crowd_graph`, `NeighborGraph.groups` |
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |
 | release an answer | `Mechanism.release` (cryptographic noise, exact arithmetic), `Mechanism.released_curve` |
-| meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `cluster_graph`, `simulate_meters` |
+| meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `cluster_graph`, `simulate_meters`, `backtest` |
 | release within budgets, on record | `Ledger.open`, `.budget`, `.release`, `.cost`, `.spent`, `.verify` |
 | the same at scale | `Ledger.charge`, `.overview`, `mechanism_bound` |
 | budgets for who chooses along the way | `AdaptiveFilter`; `Ledger.budget(mode="adaptive")` |
 | any table with labels | `GaussianClasses.fit`, `.checks`, `LabelHider`, `Clip`, `GaussianMixtureClasses` |
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
 | check the claim, describe it | `audit`, `model_guard`, `observed_loss`, `release_card` |
-| show it | `write_report`: one HTML page, for the data owner or public |
 | who is found in what leaves | `reidentify` |
 | other accountants | `to_pld` (dp_accounting), `to_opendp` |
 | let others ask | `serve` |

@@ -772,7 +772,7 @@ def _log_ratio(a: float, b: float) -> tuple[Any, Any]:
 
 
 def others(seed: int) -> Tally:
-    """Priors, ε for a δ, Rényi divergences, trade-off curves, naming one of two, pairs, GDP: one pair, every figure."""
+    """Priors, ε for a δ, Rényi divergences, trade-off curves, naming one of two, GDP: one pair, every figure."""
     tally, rng = Tally(), np.random.default_rng([17, seed])
     k = int(rng.integers(1, 7))
     half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-1.0, 0.0, k))
@@ -854,13 +854,6 @@ def others(seed: int) -> Tally:
             total = arb(prior[0]) + arb(prior[1])
             tally.at_most("identification_risk", found.success_upper, Enclosure((truth / total).lower(), arb(1)))
 
-    def pairs() -> None:
-        for epsilon in (0.0, mean + std):
-            found = shoal.pair_privacy(classes, graph, "0", "1", epsilon)
-            for back in (False, True):
-                truth = edge.delta(epsilon, reverse=back)
-                tally.at_most(f"pair_privacy ε={epsilon!r}", found.delta_upper[int(back)], truth)
-
     def gaussian() -> None:
         claimed = shoal.gdp(classes, graph)
         if claimed < math.inf:
@@ -870,7 +863,7 @@ def others(seed: int) -> Tally:
 
     for name, call in (
         ("prior", prior_figures), ("epsilon_at", inverse), ("renyi", renyi), ("tradeoff", tradeoff),
-        ("risk", naming), ("pair", pairs), ("gdp", gaussian),
+        ("risk", naming), ("gdp", gaussian),
     ):  # fmt: skip
         tally.attempt(f"{name} size={size!r}", call)
     return tally

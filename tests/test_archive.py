@@ -14,6 +14,8 @@ import pytest
 
 import shoal
 from shoal import archive
+from shoal.card.answers import plain_exhibits
+from shoal.card.page import write_page
 from shoal.errors import InputError
 
 FORM, VERSION = "shoal mechanism", 1
@@ -79,5 +81,5 @@ def test_files_saved_from_python_are_private(tmp_path: Path) -> None:
     mechanism.save(tmp_path / "m")
     shoal.codebook(np.array([[0.0], [1.0]]), graph, epsilon=1.0).save(tmp_path / "b")
     card = shoal.release_card(mechanism)
-    shoal.write_report(tmp_path / "r", mechanism=mechanism, graph=graph, card=card, released=released)
+    write_page(tmp_path / "r", card, plain_exhibits(mechanism, released, card.fit.noun))
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}

@@ -11,8 +11,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.accounting.deterministic import analytic_sigma as analytic_sigma
     from shoal.accounting.deterministic import gaussian_delta as gaussian_delta
     from shoal.accounting.deterministic import sensitivity as sensitivity
-    from shoal.accounting.pairs import PairPrivacy as PairPrivacy
-    from shoal.accounting.pairs import pair_privacy as pair_privacy
     from shoal.accounting.renyi import RenyiCurve as RenyiCurve
     from shoal.accounting.renyi import gaussian_sensitivity as gaussian_sensitivity
     from shoal.accounting.renyi import gaussian_sensitivity_approximation as gaussian_sensitivity_approximation
@@ -32,19 +30,12 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.audits.holdout import observed_loss as observed_loss
     from shoal.audits.verdict import Audit as Audit
     from shoal.card.card import ReleaseCard as ReleaseCard
-    from shoal.card.card import compare_cards as compare_cards
     from shoal.card.card import release_card as release_card
-    from shoal.card.page import write_report as write_report
     from shoal.designs.calibration import calibrate as calibrate
     from shoal.designs.design import Frontier as Frontier
     from shoal.designs.design import design as design
     from shoal.designs.design import frontier as frontier
     from shoal.designs.design import perfect_rho as perfect_rho
-    from shoal.designs.equal_epsilon import EpsilonFrontier as EpsilonFrontier
-    from shoal.designs.equal_epsilon import epsilon_frontier as epsilon_frontier
-    from shoal.designs.reuse import Reuse as Reuse
-    from shoal.designs.reuse import redesigned as redesigned
-    from shoal.designs.reuse import reuse as reuse
     from shoal.errors import BudgetError as BudgetError
     from shoal.errors import CertificationError as CertificationError
     from shoal.errors import InputError as InputError
@@ -91,10 +82,7 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.sources.meters.forecast import forecast as forecast
     from shoal.sources.meters.neighborhoods import LonelyWarning as LonelyWarning
     from shoal.sources.meters.neighborhoods import cluster_graph as cluster_graph
-    from shoal.sources.meters.neighborhoods import column_graph as column_graph
     from shoal.sources.meters.neighborhoods import crowd_graph as crowd_graph
-    from shoal.sources.meters.neighborhoods import distance_graph as distance_graph
-    from shoal.sources.meters.neighborhoods import nearest_graph as nearest_graph
     from shoal.sources.meters.power import power_error as power_error
     from shoal.sources.meters.quality import QualityWarning as QualityWarning
     from shoal.sources.meters.queries import AccountingWarning as AccountingWarning

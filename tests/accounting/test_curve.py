@@ -1,4 +1,4 @@
-"""privacy_curve, edge_deltas, epsilon_at, pair_privacy and priors."""
+"""privacy_curve, edge_deltas, epsilon_at and priors."""
 
 import math
 
@@ -230,31 +230,6 @@ def test_a_prior_can_shift_epsilon_below_zero():
         assert value == pytest.approx(equal_covariance_delta(0.8, shift), rel=1e-11)
     epsilon = shoal.epsilon_at(classes, complete(classes), 1e-3, prior=[0.9, 0.1])
     assert epsilon == pytest.approx(math.log(9) + shoal.epsilon_at(classes, complete(classes), 1e-3), rel=1e-9)
-
-
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
-def test_pairs_beyond_an_edge(epsilon):
-    classes = random_family(5, 2, 11, gap=0.3).with_noise(1.0)
-    line = shoal.NeighborGraph.from_edges(classes.labels, [(i, i + 1) for i in range(4)])
-    for a in range(5):
-        for b in range(5):
-            if a == b:
-                continue
-            found = shoal.pair_privacy(classes, line, a, b, epsilon)
-            own = shoal.edge_deltas(classes, shoal.NeighborGraph(classes.labels, [[min(a, b), max(a, b)]]), epsilon)[0]
-            assert found.delta_upper == pytest.approx(tuple(own if a < b else own[::-1]), rel=1e-9)
-            assert found.hops == abs(a - b)
-            assert found.hop_bound >= max(found.delta_upper)
-    # Three hops at ε/3 each, the j-th weighted by e^{jε/3}, in the worse direction.
-    steps = shoal.edge_deltas(classes, line, epsilon / 3)[:3]
-    growth = np.exp(np.arange(3) * epsilon / 3)
-    expected = min(max(growth @ steps[:, 0], growth @ steps[::-1, 1]), 1.0)
-    assert shoal.pair_privacy(classes, line, 0, 3, epsilon).hop_bound == pytest.approx(expected, rel=1e-9)
-    assert shoal.pair_privacy(classes, line, 1, 1, epsilon).delta_upper == (0.0, 0.0)
-    two = shoal.NeighborGraph.within_groups(classes.labels, [0, 0, 0, 1, 1])
-    apart = shoal.pair_privacy(classes, two, 0, 4, epsilon)
-    assert (apart.hops, apart.hop_bound) == (math.inf, 1.0)
-    assert shoal.pair_privacy(classes, line, 0, 3, epsilon, "pdp").hop_bound == 1.0
 
 
 def test_how_work_is_spread_changes_nothing(monkeypatch):

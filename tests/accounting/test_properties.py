@@ -163,16 +163,6 @@ def test_epsilon_at_is_one_sided(classes, exponent, notion):
 
 
 @few
-@given(families(n=4), st.floats(0.01, 5.0))
-def test_hop_bound_is_above_the_truth(classes, epsilon):
-    line = shoal.NeighborGraph.from_edges(classes.labels, [(0, 1), (1, 2), (2, 3)])
-    for a, b in ((0, 2), (0, 3), (3, 1)):
-        found = shoal.pair_privacy(classes, line, a, b, epsilon)
-        pair = shoal.NeighborGraph.from_edges(classes.labels, [(a, b)])
-        assert found.hop_bound >= np.exp(shoal.edge_brackets(classes, pair, epsilon)[0, :, 1]).max()
-
-
-@few
 @given(families(), st.floats(1e-9, 0.999))
 def test_tradeoff_is_above_chance_and_below_every_epsilon(classes, fpr):
     graph = complete(classes)

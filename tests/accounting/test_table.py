@@ -144,17 +144,6 @@ def test_a_prior_over_labels_is_not_one_over_tables() -> None:
         shoal.privacy_curve(classes, complete(classes), 1.0, scope="tables")
 
 
-def test_strangers_in_a_table_are_exchanged_along_the_path_and_back() -> None:
-    classes = shoal.GaussianClasses([[0.0], [1.0], [2.0]], [[9.0]], labels=["a", "b", "c"])
-    line = shoal.NeighborGraph.from_edges(classes.labels, [("a", "b"), ("b", "c")])
-    found = shoal.pair_privacy(classes, line, "a", "c", 1.0, scope="table")
-    third = float(shoal.edge_deltas(classes, line, 1 / 3, scope="table")[0])
-    assert found.hop_bound == pytest.approx(third * sum(math.exp(j / 3) for j in range(3)), rel=1e-9)
-    worlds, pair = exchanged(classes, 0, 2)
-    assert found.delta_upper == pytest.approx(tuple(shoal.edge_deltas(worlds, pair, 1.0)[0]), rel=1e-9)
-    assert found.hop_bound >= max(found.delta_upper)
-
-
 @pytest.mark.parametrize("k", [1, 2, 3, 8, 20])
 @pytest.mark.parametrize("grade", [0.0, 6.0])
 def test_ball_arithmetic_encloses_hard_tables(k: int, grade: float) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from report_page import write_report
 
 import shoal
 
@@ -70,7 +71,7 @@ def required(release: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def written(release: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole report on disk."""
-    return shoal.write_report(tmp_path_factory.mktemp("report") / "report.html", **release)
+    return write_report(tmp_path_factory.mktemp("report") / "report.html", **release)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from report_page import write_report
+from shoal.ledger.verification import Verification
 
 import shoal
 from shoal.card.card import ReleaseCard
@@ -19,7 +21,6 @@ from shoal.card.privacy import BARS, curves, edge_deltas_upper, edges, frontier_
 from shoal.card.section import Section
 from shoal.ledger.accounts import Account
 from shoal.ledger.chain import Head
-from shoal.ledger.verification import Verification
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +244,7 @@ def test_public_holds_neither_names_nor_answers(release: dict[str, Any]) -> None
 def test_public_does_not_depend_on_what_is_private(release: dict[str, Any], tmp_path: Path) -> None:
     other = release | {"released": release["released"] + 1.0, "truth": release["truth"] * 2, "frontier": None}
     one, two = (
-        shoal.write_report(tmp_path / f"{i}.html", **given, public=True).read_bytes()
+        write_report(tmp_path / f"{i}.html", **given, public=True).read_bytes()
         for i, given in enumerate((release, other))
     )
     assert one == two
@@ -253,34 +254,3 @@ def test_a_part_of_a_release_is_said_to_be_a_part(card: ReleaseCard, shown: Exhi
     contents = gather(card, replace(shown, scope="the hardest of 40 groups"))
     for key in ("curves", "frontier", "edges", "answers", "accuracy"):
         assert any("of the hardest of 40 groups" in sentence for sentence in _section(contents, key).says), key
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"released": np.zeros((3, 2))}, "released must have shape"),
-        ({"truth": np.zeros((3, 2))}, "truth must have shape"),
-        ({"card": 3}, "card must be what shoal.release_card returns"),
-        ({"forecasts": None}, "truth is compared with forecasts"),
-    ],
-)
-def test_refusals(release: dict[str, Any], change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(shoal.InputError, match=message):
-        shoal.write_report(tmp_path / "page.html", **release | change)
-
-
-def test_a_card_of_another_mechanism_is_refused(release: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(shoal.InputError, match="card is of another mechanism"):
-        shoal.write_report(tmp_path / "page.html", **release | {"mechanism": release["alternatives"]["white"]})
-
-
-def test_another_graph_is_refused(release: dict[str, Any], tmp_path: Path) -> None:
-    other = shoal.NeighborGraph.complete(release["graph"].labels)
-    with pytest.raises(shoal.InputError, match="graph must be the one"):
-        shoal.write_report(tmp_path / "page.html", **release | {"graph": other})
-
-
-def test_forecasts_of_others_are_refused(release: dict[str, Any], tmp_path: Path) -> None:
-    fewer = release["forecasts"].take(list(range(29)), {})
-    with pytest.raises(shoal.InputError, match="forecasts must be of the mechanism's labels"):
-        shoal.write_report(tmp_path / "page.html", **release | {"forecasts": fewer})

@@ -18,7 +18,6 @@ from shoal.card.card import ReleaseCard
 from shoal.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, Record, naming_bound
 from shoal.card.measures import audit_facts, design_facts, fit_facts, groups_digest
 from shoal.card.summary import any_law, summary
-from shoal.designs.parts import part_of
 
 GROUPS = (("a", "b", "c"), ("d", "e"), ("f", "g", "h", "i"))
 
@@ -38,7 +37,7 @@ def whole() -> shoal.Mechanism:
 
 @pytest.fixture(scope="module")
 def parts(whole: shoal.Mechanism) -> list[DesignFacts]:
-    return [design_facts(part_of(whole, list(group)), query="point") for group in GROUPS]
+    return [design_facts(whole.part(list(group)), query="point") for group in GROUPS]
 
 
 def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[DesignFacts]) -> None:
@@ -54,7 +53,7 @@ def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[Desig
     assert many.naming.guessing == one.naming.guessing == pytest.approx(1 / 3)
     for name in ("rho_mean", "rho_largest", "rmse", "rmse_largest", "rmse_by_entry", "bias_by_entry", "answer_mean"):
         assert getattr(many.accuracy, name) == pytest.approx(getattr(one.accuracy, name), rel=1e-12), name
-    shards = [fit_facts(part_of(whole, list(group)).graph) for group in GROUPS]
+    shards = [fit_facts(whole.part(list(group)).graph) for group in GROUPS]
     card = ReleaseCard.of(FitFacts.merged(shards), many)
     assert card.statement == ReleaseCard.of(fit_facts(whole.graph), one).statement
     assert card.to_dict()["graph"] == ReleaseCard.of(fit_facts(whole.graph), one).to_dict()["graph"]
@@ -140,7 +139,7 @@ def test_groups_have_one_digest_wherever_they_are(whole: shoal.Mechanism) -> Non
 @pytest.fixture(scope="module")
 def attacked(whole: shoal.Mechanism) -> list[AuditFacts]:
     return [
-        replace(audit_facts(shoal.audit(part_of(whole, list(group)), n_samples=200, seed=1)), of_groups=3, rule="all")
+        replace(audit_facts(shoal.audit(whole.part(list(group)), n_samples=200, seed=1)), of_groups=3, rule="all")
         for group in GROUPS
     ]
 

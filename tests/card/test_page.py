@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from page_cases import NASTY, hostile
+from report_page import write_report
 
 import shoal
 
@@ -78,7 +79,7 @@ def test_the_policy_allows_exactly_this_script(read: Reader) -> None:
 
 
 def test_hostile_text_is_escaped(tmp_path: Path) -> None:
-    text = shoal.write_report(tmp_path / "hostile.html", **hostile()).read_text(encoding="utf-8")
+    text = write_report(tmp_path / "hostile.html", **hostile()).read_text(encoding="utf-8")
     reader = Reader()
     reader.feed(text)
     assert reader.open == []
@@ -90,7 +91,7 @@ def test_hostile_text_is_escaped(tmp_path: Path) -> None:
 
 def test_the_banner_says_whom_the_page_is_for(text: str, release: dict[str, Any], tmp_path: Path) -> None:
     assert "Internal: contains the true answers" in text
-    public = shoal.write_report(tmp_path / "public.html", **release, public=True).read_text(encoding="utf-8")
+    public = write_report(tmp_path / "public.html", **release, public=True).read_text(encoding="utf-8")
     assert "Internal" not in public
     assert "Public: holds only what the release card says" in public
     assert not any(name in public for name in release["graph"].labels)
@@ -106,14 +107,14 @@ def test_the_guarantee_on_the_page_is_the_card_s(text: str, release: dict[str, A
 def test_no_meaningful_guarantee_is_printed(release: dict[str, Any], required: dict[str, Any], tmp_path: Path) -> None:
     weak = release["alternatives"]["white"]
     changed = required | {"mechanism": weak, "card": shoal.release_card(weak)}
-    text = shoal.write_report(tmp_path / "weak.html", **changed).read_text(encoding="utf-8")
+    text = write_report(tmp_path / "weak.html", **changed).read_text(encoding="utf-8")
     assert '<p class="verdict bad">No meaningful guarantee</p>' in text
 
 
 def test_the_same_release_gives_the_same_page(written: Path, release: dict[str, Any], tmp_path: Path) -> None:
-    assert shoal.write_report(tmp_path / "again.html", **release).read_bytes() == written.read_bytes()
+    assert write_report(tmp_path / "again.html", **release).read_bytes() == written.read_bytes()
 
 
 def test_a_path_that_cannot_be_written_is_refused(required: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(shoal.InputError, match=r"path: cannot write report\.html"):
-        shoal.write_report(tmp_path / "missing" / "report.html", **required)
+        write_report(tmp_path / "missing" / "report.html", **required)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from page_cases import NASTY, hostile
-
-import shoal
+from report_page import write_report
 
 By = pytest.importorskip("selenium.webdriver.common.by").By
 ActionChains = pytest.importorskip("selenium.webdriver").ActionChains
@@ -180,7 +179,7 @@ def test_another_home_can_be_chosen(opened: Callable[..., Any], release: dict[st
 
 
 def test_a_hostile_name_stays_text(opened: Callable[..., Any], tmp_path: Path) -> None:
-    page = opened(path=shoal.write_report(tmp_path / "hostile.html", **hostile()))
+    page = opened(path=write_report(tmp_path / "hostile.html", **hostile()))
     assert NASTY in [option.text for option in Select(page.find_element(By.CSS_SELECTOR, "#answers select")).options]
     assert page.find_elements(By.TAG_NAME, "img") == []
     assert page.title == NASTY
@@ -204,7 +203,7 @@ def test_dark_and_light(opened: Callable[..., Any]) -> None:
 def test_nothing_reaches_beyond_the_screen(
     opened: Callable[..., Any], written: Path, tmp_path: Path, size: tuple[int, int], wide_names: bool
 ) -> None:
-    path = shoal.write_report(tmp_path / "hostile.html", **hostile()) if wide_names else written
+    path = write_report(tmp_path / "hostile.html", **hostile()) if wide_names else written
     page = opened(size, path=path)
     page.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
     assert page.execute_script("return document.documentElement.scrollWidth") <= size[0]
@@ -227,7 +226,7 @@ def test_screenshots(opened: Callable[..., Any], pictures: Path) -> None:
 
 
 def test_a_report_of_little_loads_too(opened: Callable[..., Any], required: dict[str, Any], tmp_path: Path) -> None:
-    page = opened(path=shoal.write_report(tmp_path / "little.html", **required))
+    page = opened(path=write_report(tmp_path / "little.html", **required))
     assert page.get_log("browser") == []
     assert "shoal.audit" in page.find_element(By.ID, "attack").text
     assert "shoal.Ledger" in page.find_element(By.ID, "ledger").text

@@ -11,6 +11,7 @@ import mpmath
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from report_page import write_report
 from scipy.special import ndtr
 
 import shoal
@@ -99,7 +100,7 @@ def test_the_summary_says_the_sentence(mechanism: shoal.Mechanism) -> None:
 def test_the_page_says_the_sentence(mechanism: shoal.Mechanism, tmp_path: Path, public: bool) -> None:
     card = shoal.release_card(mechanism)
     released = mechanism.release(mechanism.classes.means, list(mechanism.classes.labels))
-    path = shoal.write_report(
+    path = write_report(
         tmp_path / "page.html", mechanism=mechanism, graph=mechanism.graph, card=card, released=released, public=public
     )
     claim = card.to_dict()["guarantee"]

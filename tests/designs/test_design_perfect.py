@@ -9,6 +9,7 @@ from design_cases import family, random_covs, trial
 
 import shoal
 from shoal import GaussianClasses, NeighborGraph
+from shoal.designs import barycenter
 
 EXACT = {"tol_gap_rel": 1e-10, "tol_gap_abs": 1e-10, "tol_feas": 1e-10}
 
@@ -101,3 +102,19 @@ def test_center_of_constants_is_perfect_at_its_price() -> None:
         assert above.curve(1.0).delta_upper < 1e-300
         assert above.certificate.delta_upper < 1e-20
         assert shoal.design(classes, graph, "center", 1.0, price * (1 - 1e-6)).certificate.delta == 1.0
+
+
+def test_entries_without_variance_do_not_stall_the_barycenter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants of every label leave the fixed point as it is; their rounding once kept it from ever being reached."""
+    rng = np.random.default_rng(0)
+    varying = np.setdiff1d(np.arange(30), [0, 15, 22])
+    inside = np.ix_(np.arange(6), varying, varying)
+    covs, means = np.zeros((6, 30, 30)), rng.normal(size=(6, 30))
+    covs[inside] = random_covs(rng, 6, 27)
+    turns, turned = [], barycenter._turned
+    monkeypatch.setattr(barycenter, "_turned", lambda *given: turns.append(1) or turned(*given))
+    whole = barycenter.mean_center(means, covs)
+    part = barycenter.mean_center(means[:, varying], covs[inside])
+    assert len(turns) < 200  # 27 and 27; it was 2,001
+    np.testing.assert_allclose(whole.cov[np.ix_(varying, varying)], part.cov, rtol=1e-9, atol=1e-12)
+    assert np.trace(whole.cov) == pytest.approx(np.trace(part.cov), rel=1e-12)

@@ -50,7 +50,7 @@ def test_shared_and_diagonal_covariances_are_not_materialized():
 def test_deterministic_has_no_variance():
     classes = shoal.GaussianClasses.deterministic([[1.0, 2.0], [3.0, 4.0]])
     assert not classes.covs.any()
-    assert np.isinf(classes.condition).all()
+    assert np.isinf(classes.condition_number).all()
 
 
 def test_tiny_asymmetry_is_repaired():
@@ -63,7 +63,7 @@ def test_tiny_asymmetry_is_repaired():
 def test_rounding_below_zero_is_rank_deficiency():
     direction = np.array([[1.0], [1.0 / 3.0]])
     classes = shoal.GaussianClasses([[0.0, 0.0]], [direction @ direction.T])
-    assert np.isinf(classes.condition[0])
+    assert np.isinf(classes.condition_number[0])
 
 
 def test_factors_reproduce_the_covariances():
@@ -73,7 +73,9 @@ def test_factors_reproduce_the_covariances():
     rebuilt = classes.cholesky @ classes.cholesky.transpose(0, 2, 1)
     assert np.allclose(rebuilt / np.outer(scale, scale), covs, rtol=1e-13)
     # The condition number is that of the correlations: units do not matter.
-    assert np.allclose(classes.condition, shoal.GaussianClasses(np.zeros((3, 4)), covs).condition, rtol=1e-6)
+    assert np.allclose(
+        classes.condition_number, shoal.GaussianClasses(np.zeros((3, 4)), covs).condition_number, rtol=1e-6
+    )
 
 
 def test_take_keeps_the_form_and_the_order():
@@ -136,3 +138,54 @@ def test_repr_says_what_it_is_and_no_data():
     text = repr(shoal.GaussianClasses([[123.456]], [[[789.0]]], ["alice"]))
     assert "1 labels" in text
     assert not any(secret in text for secret in ("123", "789", "alice"))
+
+
+def test_conditioning_is_the_closed_form() -> None:
+    """Against the inverse of the precision matrix: Σ = (Λ_ff)⁻¹, μ = μ_f − Λ_ff⁻¹ Λ_fo (x − μ_o)."""
+    rng = np.random.default_rng(4)
+    roots = rng.standard_normal((3, 5, 7))
+    classes = shoal.GaussianClasses(
+        rng.standard_normal((3, 5)), roots @ np.swapaxes(roots, 1, 2), labels=["a", "b", "c"]
+    )
+    at, others = [3, 0], [1, 2, 4]
+    values = rng.standard_normal((3, 2))
+    after = classes.condition(values, at)
+    assert after.labels == classes.labels
+    for i in range(3):
+        precision = np.linalg.inv(classes.covs[i])
+        cov = np.linalg.inv(precision[np.ix_(others, others)])
+        mean = classes.means[i, others] - cov @ precision[np.ix_(others, at)] @ (values[i] - classes.means[i, at])
+        assert after.covs[i] == pytest.approx(cov, rel=1e-9, abs=1e-12)
+        assert after.means[i] == pytest.approx(mean, rel=1e-9, abs=1e-12)
+
+
+def test_conditioning_step_by_step_is_conditioning_at_once() -> None:
+    cov = 0.7 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6)))  # an AR(1) of unit variance
+    classes = shoal.GaussianClasses(np.zeros((2, 6)), cov)
+    both = classes.condition([1.0, -2.0], [0, 1])
+    again = classes.condition([1.0], [0]).condition([-2.0], [0])
+    assert again.means == pytest.approx(both.means, abs=1e-12)
+    assert again.covs == pytest.approx(both.covs, abs=1e-12)
+    assert both.means[0] == pytest.approx(-2.0 * 0.7 ** np.arange(1, 5), abs=1e-12)  # only the last value counts
+    assert both.covs[0, 0, 0] == pytest.approx(1 - 0.49, abs=1e-12)
+    apart = shoal.GaussianClasses.diagonal([[1.0, 2.0]], [1.0, 3.0]).condition([5.0], [0])
+    assert (apart.means.tolist(), apart.covs.tolist()) == ([[2.0]], [[[3.0]]])
+
+
+@pytest.mark.parametrize(
+    ("observed", "at", "message"),
+    [
+        ([1.0], [], "at must hold between 1 and 1 positions"),
+        ([1.0, 2.0], [0, 1], "at must hold between 1 and 1 positions"),
+        ([1.0], [2], "positions between 0 and 1"),
+        ([1.0], [0.5], "at must hold between 1 and 1 positions"),
+        ([1.0, 2.0], [0], "observed must have shape"),
+        ([np.nan], [0], "observed must be finite"),
+    ],
+)
+def test_conditioning_refuses(observed: list[float], at: list[float], message: str) -> None:
+    classes = shoal.GaussianClasses([[0.0, 0.0]], [[1.0, 0.5], [0.5, 1.0]])
+    with pytest.raises(shoal.InputError, match=message):
+        classes.condition(observed, at)
+    with pytest.raises(shoal.InputError, match="fixed by the others, or do not vary"):
+        shoal.GaussianClasses.deterministic([[0.0, 1.0]]).condition([0.0], [0])

@@ -171,7 +171,9 @@ def test_means_and_spread() -> None:
     assert spread(points, crowd) == 2.0
 
 
-def contents(points: np.ndarray, found: np.ndarray, curves: np.ndarray) -> tuple[Counter[tuple[bytes, ...]], set[bytes]]:
+def contents(
+    points: np.ndarray, found: np.ndarray, curves: np.ndarray
+) -> tuple[Counter[tuple[bytes, ...]], set[bytes]]:
     """The crowds as multisets of rows, to the last bit, and the bits of their mean curves."""
     rows = [tuple(sorted(row.tobytes() for row in points[found == c])) for c in range(int(found.max()) + 1)]
     return Counter(rows), {curve.tobytes() for curve in means(curves, found)}

@@ -41,7 +41,7 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def ledger(url: str) -> Iterator[Ledger]:
-    """An open ledger on either system, with a budget that the tests' releases fit in."""
+    """An open ledger on either system, with a budget, fixed in advance, that the tests' releases fit in."""
     with Ledger.open(url, timeout=20) as opened:
-        opened.budget(epsilon=1.0, delta=0.01)
+        opened.budget(epsilon=1.0, delta=0.01, mode="fixed")
         yield opened

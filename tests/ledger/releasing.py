@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from shoal import GaussianClasses, Mechanism, NeighborGraph, design
+from shoal.ledger.composition import NOTHING, Charges
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,3 +62,11 @@ def exchanged(families: list[GaussianClasses], about: list[int], opposite: list[
                 covs[world] += [full[law]] * times
     blocks = [block_diag(*parts) for parts in covs]
     return GaussianClasses(np.array([np.concatenate(parts) for parts in means]), np.array(blocks), ["one", "two"])
+
+
+def charges(uses: list[tuple[str, float, int]]) -> Charges:
+    """Charges of mechanisms, each with the total variation of one use and how often it was used."""
+    total = NOTHING
+    for digest, tv, times in uses:
+        total = total.plus(digest, tv, times)
+    return total

@@ -1,4 +1,4 @@
-"""Budgets for labels, groups and analysts; releases made elsewhere; what a release would cost."""
+"""Budgets for labels and analysts; what a release would cost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import pytest
 from releasing import answer, exchanged, point, trajectory
 
 import shoal
-from shoal import BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph
+from shoal import BudgetError, InputError, Ledger, NeighborGraph
+from shoal.ledger import journal
 from shoal.ledger.budgets import Limit
+from shoal.ledger.registry import Registry
+from shoal.ledger.state import State
 
 
 def ask(
@@ -80,13 +83,12 @@ def test_who_was_left_out_has_nothing_that_day(ledger: Ledger) -> None:
         joint = exchanged([laws], [counts[a]], [counts[b]])
         exact = shoal.edge_brackets(joint, NeighborGraph.complete(joint.labels), 1.0)[0]
         for name, other in ((a, b), (b, a)):
-            limit = Limit("", 1.0, 0.5, (name,), (name,), against=(other,))
-            with ledger._storage.reading() as transaction:
-                books = ledger._books
-                found = books.account(books.tallies(transaction), limit, books.lookup(transaction))
-            assert np.log(found.spent) == pytest.approx(exact[:, 0].max(), abs=1e-9)
-            assert np.log(found.spent) >= exact[:, 1].max()
-            assert found.releases == counts[name]
+            limit = Limit("", 1.0, 0.5, name, against=(other,), mode="fixed")
+            with ledger.storage.reading() as transaction:
+                account = ledger._accountant.account(ledger._accountant.state(transaction), limit)
+            assert np.log(account.spent) == pytest.approx(exact[:, 0].max(), abs=1e-9)
+            assert np.log(account.spent) >= exact[:, 1].max()
+            assert account.releases == counts[name]
     assert ledger.verify()
 
 
@@ -147,43 +149,6 @@ def test_a_label_of_its_own_budget(ledger: Ledger) -> None:
     assert few >= 1
 
 
-def test_a_group_counts_all_its_members_as_one(ledger: Ledger) -> None:
-    mechanism = point()
-    ledger.budget(1.0, 0.002, group="feeder", members=["h0", "h1"])
-    ask(ledger, mechanism, "h0", "a")
-    ask(ledger, mechanism, "h1", "a")
-    ask(ledger, mechanism, "h2", "a")  # no member
-    (feeder,) = (a for a in ledger.spent() if a.name == "group feeder")
-    # Edges of h0 or h1: all three. Both members' answers as if about one of them, and the neighbor's own.
-    deltas = shoal.edge_brackets([mechanism] * 3, mechanism.graph, 1.0)
-    assert feeder.spent == pytest.approx(np.exp(deltas[:, :, 2].max()), rel=1e-12)
-    assert feeder.releases == 2
-    made, error = 0, None
-    for i in range(200):
-        try:
-            ask(ledger, mechanism, f"h{i % 2}", f"more {i}")
-            made += 1
-        except BudgetError as refused:
-            error = refused
-            break
-    assert error is not None
-    assert error.limit == "group feeder"
-    assert ledger.spent()["h0"].spent < 0.002
-    assert until_refused(ledger, mechanism, "h2")[1].limit == "group feeder"  # no member, but it tells members apart
-    assert ledger.verify()
-    exact = shoal.edge_brackets([mechanism] * (2 * (made + 3)), mechanism.graph, 1.0)[:, :, 2].max()
-    assert np.exp(exact) > 0.002
-
-
-def test_a_group_belongs_to_one_graph(ledger: Ledger) -> None:
-    here, there = point(), point(prefix="flat")
-    ledger.budget(1.0, 0.01, group="mixed", members=["h0", "flat0"])
-    for mechanism, label in ((here, "h0"), (there, "flat0")):
-        with pytest.raises(InputError, match="one graph"):
-            ask(ledger, mechanism, label, "a")
-    ask(ledger, here, "h1", "a")
-
-
 def test_an_analyst_is_charged_for_what_they_are_shown(ledger: Ledger) -> None:
     mechanism = point()
     ledger.budget(1.0, 0.001, analyst="eve")
@@ -227,11 +192,10 @@ def test_what_anyone_may_see_counts_for_every_analyst(ledger: Ledger) -> None:
     assert ledger.spent(analyst="eve")["h0"].releases == 2
     ask(ledger, mechanism, "h0", "bob's", "eve")
     assert ledger.spent(analyst="eve")["h0"].releases == 2
-    ledger.declare("h0", mechanism, times=3)
-    assert ledger.spent(analyst="eve")["h0"].releases == 5
-    ledger.declare("h0", mechanism, analyst="bob")
-    assert ledger.spent(analyst="eve")["h0"].releases == 5
-    assert ledger.spent()["h0"].releases == 6
+    assert ledger.spent()["h0"].releases == 2
+    ledger.budget(1.0, 0.005, analyst="bob")
+    assert ledger.spent(analyst="bob")["h0"].releases == 3  # counted twice: shown to bob, and later to anyone
+    assert ledger.verify()
 
 
 def test_cost_writes_nothing_and_tells_the_truth(ledger: Ledger) -> None:
@@ -262,66 +226,15 @@ def test_cost_writes_nothing_and_tells_the_truth(ledger: Ledger) -> None:
     assert made > 0
 
 
-def test_declared_releases_count_exactly(ledger: Ledger) -> None:
-    mechanism, other = point(), point(rho=3.0)
-    laws = GaussianClasses(mechanism.classes.means, 4.0 * np.eye(2), mechanism.classes.labels)
-    ask(ledger, mechanism, "h0", "a")
-    ledger.declare("h0", other, times=2)
-    ledger.declare("h0", laws, graph=mechanism.graph, note="letter of 3 May")
-    together = [mechanism.output, other.output, other.output, laws]
-    exact = np.exp(shoal.edge_brackets(together, mechanism.graph, 1.0)[:2, :, 2].max())
-    assert ledger.spent()["h0"].spent == pytest.approx(exact, rel=1e-11)
-    assert ledger.spent()["h0"].releases == 4
-    assert ledger.verify()
-
-
-def test_declared_claims_add_up(ledger: Ledger) -> None:
-    mechanism = point()
-    with pytest.raises(InputError, match="register"):
-        ledger.declare("h0", epsilon=0.25, delta=1e-4)
-    ask(ledger, mechanism, "h0", "a")
-    ledger.declare("h0", epsilon=0.25, delta=1e-4, times=2)
-    exact = np.exp(shoal.edge_brackets(mechanism, mechanism.graph, 0.5)[:2, :, 2].max())
-    spent = ledger.spent()["h0"].spent
-    assert spent == pytest.approx(2e-4 + exact, rel=1e-12)
-    assert spent >= 2e-4 + exact
-    assert ledger.spent("h1")["h1"].spent == pytest.approx(2e-4, rel=1e-9)  # the claims are about a pair of h1 as well
-    ledger.declare("h1", epsilon=0.5, delta=1e-4)  # with those about h0 all of ε; h0's own release has none of it left
-    rest = np.exp(shoal.edge_brackets(mechanism, mechanism.graph, 0.0)[0, :, 2].max())
-    assert ledger.spent()["h1"].spent == pytest.approx(3e-4 + rest, rel=1e-12)
-    assert ledger.spent()["h1"].pair == ("h1", "h0")
-    ledger.declare("h1", epsilon=1e-9, delta=0.0)
-    assert ledger.spent()["h1"].spent == 1.0  # more than all of ε
-    with pytest.raises(BudgetError) as refused:
-        ask(ledger, mechanism, "h1", "a")
-    assert refused.value.remaining == 0.0
-    report = ledger.verify()
-    assert report
-    assert any("label h1 is overdrawn" in note for note in report.notes)
-
-
-def test_bad_declarations_and_budgets(ledger: Ledger) -> None:
+def test_bad_budgets(ledger: Ledger) -> None:
     mechanism = point()
     ledger.register(mechanism)
     head = ledger.head
     wrong = [
-        lambda: ledger.declare("h0"),
-        lambda: ledger.declare("h0", epsilon=1.0),
-        lambda: ledger.declare("h0", mechanism, epsilon=1.0, delta=0.0),
-        lambda: ledger.declare("nobody", mechanism),
-        lambda: ledger.declare("h0", mechanism, times=0),
-        lambda: ledger.declare("h0", epsilon=-1.0, delta=0.0),
-        lambda: ledger.declare("h0", epsilon=1.0, delta=1.5),
-        lambda: ledger.declare("h0", mechanism.output, graph=mechanism.graph),
-        lambda: ledger.declare("h0", mechanism.classes),
-        lambda: ledger.declare("h0", mechanism.classes, graph=NeighborGraph.complete(["h0", "h1"])),
         lambda: ledger.budget(-1.0, 0.1),
         lambda: ledger.budget(1.0, 1.0),
         lambda: ledger.budget(1.0, float("nan")),
         lambda: ledger.budget(1.0, 0.1, label="h0", analyst="eve"),
-        lambda: ledger.budget(1.0, 0.1, group="g"),
-        lambda: ledger.budget(1.0, 0.1, members=["h0"]),
-        lambda: ledger.budget(1.0, 0.1, group="g", members=[]),
         lambda: ledger.budget(1.0, 0.1, label=[]),
         lambda: ledger.budget(1.0, 0.1, analyst=""),
     ]
@@ -350,8 +263,8 @@ def test_spent_reads_well_and_rounds_to_the_safe_side(ledger: Ledger) -> None:
     assert ledger.spent("h0")["h0"].releases == 0
 
 
-def test_what_is_remembered_is_what_is_on_record(ledger: Ledger, url: str) -> None:
-    """Two writers in turns, batches that are undone, declarations and showings: never another figure than afresh."""
+def test_the_index_is_what_the_chain_says(ledger: Ledger, url: str) -> None:
+    """Two writers in turns, batches that are undone, and showings: never another state than that of a replay."""
     mechanism = point()
     labels = list(mechanism.graph.labels)
     ledger.budget(1.0, 0.9)
@@ -360,10 +273,14 @@ def test_what_is_remembered_is_what_is_on_record(ledger: Ledger, url: str) -> No
     for label in labels:
         ask(ledger, point(rho=2.0), label, "taken")
 
-    def charges(opened: Ledger) -> list[object]:
-        with opened._storage.reading() as transaction:
-            tallies = opened._books.tallies(transaction)
-            return [tallies.of(label, analyst) for label in labels for analyst in (None, "ann")]
+    def charges(opened: Ledger, replayed: bool = False) -> list[object]:
+        with opened.storage.reading() as transaction:
+            state = opened._accountant.state(transaction)
+            if replayed:
+                state = State(transaction, Registry(), replayed=True)
+                for entry, _ in journal.entries(transaction):
+                    state.apply(entry)
+            return [state.charges(label, analyst) for label in labels for analyst in (None, "ann")]
 
     with Ledger.open(url) as other:
         for step in range(40):
@@ -374,9 +291,7 @@ def test_what_is_remembered_is_what_is_on_record(ledger: Ledger, url: str) -> No
                 two = [answer(mechanism, label)] * 2
                 with pytest.raises(InputError, match="another question"):
                     writer.release_many(mechanism, two, [label] * 2, query_ids=[str(step), "taken"])
-            elif act == 1:
-                writer.declare(label, mechanism, times=2)
-            elif act == 2:
+            elif act <= 2:
                 ask(writer, mechanism, "h0", "common", (None, "ann", "bob")[step % 3])
             elif act == 3:
                 true = np.array([answer(mechanism, name) for name in labels])
@@ -384,7 +299,14 @@ def test_what_is_remembered_is_what_is_on_record(ledger: Ledger, url: str) -> No
                 writer.charge(mechanism, true, drawn, labels, query_ids=f"table {step}", analyst="ann")
             else:
                 ask(writer, mechanism, label, step, "bob")
-            fresh = charges(Ledger(ledger._storage))
+            fresh = charges(Ledger(ledger.storage), replayed=True)
             assert charges(ledger) == fresh
             assert charges(other) == fresh
+        assert ledger.verify()
+        before = charges(ledger)
+        with ledger.storage.writing() as transaction:
+            transaction.run("UPDATE totals SET times = times + 1")
+        assert "rebuild" in ledger.verify().problem
+        ledger.rebuild()
+        assert charges(ledger) == before
         assert ledger.verify()

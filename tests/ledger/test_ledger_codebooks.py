@@ -18,7 +18,7 @@ BOOK = shoal.codebook(ANSWERS, GRAPH, epsilon=1.0)
 
 def opened(tmp_path: Path, epsilon: float = 1.0, delta: float = 1e-6) -> Any:
     ledger = shoal.Ledger.open(f"sqlite:///{tmp_path}/ledger.db")
-    ledger.budget(epsilon=epsilon, delta=delta)
+    ledger.budget(epsilon=epsilon, delta=delta, mode="fixed")
     return ledger
 
 

@@ -16,11 +16,10 @@ from releasing import answer, benchmark, point
 
 import shoal
 from shoal import BudgetError, Ledger, Mechanism
-from shoal.ledger import charging
-from shoal.ledger import ledger as ledger_module
+from shoal.ledger import decide
 from shoal.ledger.journal import Journal
+from shoal.ledger.state import State
 from shoal.ledger.storage import Transaction
-from shoal.ledger.tallies import Tallies
 
 #: Kills per database; the full count is ``SHOAL_KILLS=1000``.
 KILLS = int(os.environ.get("SHOAL_KILLS", "25"))
@@ -132,7 +131,14 @@ def test_an_open_ledger_survives_a_fork(ledger: Ledger, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("instant", "charged"),
-    [("locked", False), ("drawn", False), ("inserted", False), ("appended", False), ("committed", True)],
+    [
+        ("locked", False),
+        ("drawn", False),
+        ("inserted", False),
+        ("appended", False),
+        ("indexed", False),
+        ("committed", True),
+    ],
 )
 def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charged: bool, tmp_path: Path) -> None:
     mechanism = point()
@@ -155,20 +161,22 @@ def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charg
     def work() -> None:
         own = Ledger.open(url)
         if instant == "locked":
-            ledger_module.charged = die  # type: ignore[assignment]
+            decide.charged = die  # type: ignore[assignment]
         elif instant == "drawn":
-            after(charging, "_drawn")
+            after(decide, "_drawn")
         elif instant == "inserted":
             run = Transaction.run
 
-            def stop(self: Any, statement: str, **parameters: Any) -> None:
-                if statement.startswith("UPDATE head"):
+            def stop(self: Any, statement: Any, **parameters: Any) -> None:
+                if str(statement).startswith("UPDATE head"):
                     die()
                 run(self, statement, **parameters)
 
             Transaction.run = stop  # type: ignore[method-assign]
         elif instant == "appended":
-            after(Journal, "extend")
+            after(Journal, "write")
+        elif instant == "indexed":
+            after(State, "write")
         else:
             after(Ledger, "release_many")
         shown = own.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
@@ -196,8 +204,8 @@ def test_killed_while_charging(ledger: Ledger, url: str, instant: str, charged: 
 
     def work() -> None:
         own = Ledger.open(url)
-        owner: Any = {"decided": Tallies, "inserted": Transaction, "committed": Ledger}[instant]
-        name = {"decided": "add", "inserted": "run_many", "committed": "charge"}[instant]
+        owner: Any = {"decided": State, "inserted": Transaction, "committed": Ledger}[instant]
+        name = {"decided": "apply", "inserted": "insert", "committed": "charge"}[instant]
         original, calls = getattr(owner, name), []
 
         def wrapped(*args: Any, **kwargs: Any) -> None:

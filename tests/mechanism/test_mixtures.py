@@ -109,3 +109,10 @@ def test_refusals():
         family.delta(shoal.NeighborGraph.complete(["x", "y"]), 1.0)
     with pytest.raises(shoal.InputError, match="at least 6 rows of every label"):
         shoal.GaussianMixtureClasses.fit(np.eye(4, 2), ["a", "a", "b", "b"])
+
+
+@pytest.mark.parametrize("weights", [[math.nan, 1.0], [math.nan, math.nan], [math.inf, 1.0], [-0.5, 1.0], [0.4, 1.0]])
+def test_weights_that_are_none_are_refused(weights: list[float]) -> None:
+    laws = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]])
+    with pytest.raises(shoal.InputError, match="weights must be numbers"):
+        shoal.GaussianMixtureClasses(("a", "b"), np.array(weights), laws, np.arange(2))

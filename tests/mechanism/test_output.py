@@ -119,7 +119,7 @@ def test_constants_that_meet_are_released_with_exactly_equal_laws(method: str, s
     assert means == means[:5] * 6, "in what is released"
 
 
-def test_the_grid_survives_files_groups_and_reuse(tmp_path: Any) -> None:
+def test_the_grid_survives_files_and_groups(tmp_path: Any) -> None:
     rng = np.random.default_rng(8)
     classes = shoal.GaussianClasses.deterministic(rng.normal(size=(6, 3)))
     graph = shoal.NeighborGraph.within_groups(classes.labels, [0, 0, 0, 1, 1, 1])
@@ -128,11 +128,8 @@ def test_the_grid_survives_files_groups_and_reuse(tmp_path: Any) -> None:
     again = shoal.Mechanism.load(tmp_path / "m")
     assert again.digest == mechanism.digest
     assert (again.output.means == mechanism.output.means).all()
-    moved = shoal.GaussianClasses.deterministic(classes.means + 0.01 * rng.normal(size=(6, 3)))
-    kept = shoal.reuse(mechanism, moved, delta=1e-20, rho_tolerance=0.5)
-    made = kept.mechanism or shoal.redesigned(kept)
-    assert made.curve(0.0).delta_upper == 0.0
-    assert_covered(made)
+    assert again.part(classes.labels[:3]).curve(0.0).delta_upper == 0.0
+    assert_covered(again)
 
 
 @pytest.mark.parametrize("method", ["center", "additive", "transport"])
@@ -173,3 +170,14 @@ def test_an_error_of_the_class_means_is_mapped_as_the_answers_are() -> None:
     means = truly.output.means + (gain @ (moved - exact.means)[:, :, None])[:, :, 0]
     released = shoal.GaussianClasses(means, truly.output.covs, exact.labels)
     assert mechanism.curve(0.1).delta_upper >= shoal.privacy_curve(released, graph, 0.1).delta
+
+
+def test_a_mechanism_file_without_edges_is_read_and_certifies_nothing(tmp_path: Any) -> None:
+    classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]])
+    mechanism = shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", 1.0, 16.0)
+    mechanism.part(["0"]).save(tmp_path / "m")
+    again = shoal.Mechanism.load(tmp_path / "m")
+    for figure in (lambda: again.certificate, lambda: again.certified("table"), lambda: again.curve(1.0)):
+        with pytest.raises(shoal.InputError, match="graph has no edges"):
+            figure()
+    assert again.facts()["delta"] is None

@@ -113,11 +113,6 @@ def test_pandas_frames_give_what_polars_frames_give() -> None:
     options = {"order": (1, 0), "train_days": 4, "season": "day", "horizon": 4}
     same, other = shoal.forecast(readings, **options), shoal.forecast(readings.to_pandas(), **options)
     assert (same.log_mean == other.log_mean).all()
-    homes = pandas.DataFrame({"household": ["H0000", "H0001", "H0002"], "feeder": ["x", "y", "x"]})
-    with pytest.warns(UserWarning, match="no neighbor"):
-        graph = shoal.column_graph(other, homes, "feeder")
-    assert graph.has_edge("H0000", "H0002")
-    assert graph.n_edges == 1
     mixed = pandas.DataFrame({"household": ["a", "secret"], "timestamp": [1, "secret"], "kw": [1.0, 2.0]})
     with pytest.raises(shoal.InputError, match="a column mixes") as refused:
         shoal.forecast(mixed)

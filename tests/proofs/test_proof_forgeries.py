@@ -91,7 +91,9 @@ def test_the_theorem_says_what_it_is_about() -> None:
     assert "each pair's own ε, from 0.5 to 1.5" in checked(CASES["ε per pair"])
 
 
-def test_the_command_says_in_one_sentence_what_it_cannot_read(tmp_path: Path) -> None:
+def test_the_command_says_in_one_sentence_what_it_cannot_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     case = CASES["white noise"]
     good, parameters, damaged = tmp_path / "proof.json", tmp_path / "m.shoal", tmp_path / "damaged.shoal"
     good.write_text(case.proof)
@@ -107,9 +109,10 @@ def test_the_command_says_in_one_sentence_what_it_cannot_read(tmp_path: Path) ->
         file.truncate(1 << 30)  # takes no room on the disk
     commands = [(str(tmp_path / name), str(parameters)) for name in (*wrong, "huge.json", "absent.json", ".")]
     for command in (*commands, (str(good), str(damaged)), (str(good), str(good)), (str(good), str(tmp_path))):
-        done = subprocess.run([sys.executable, checker.__file__, *command], capture_output=True, text=True)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-        assert done.stderr.startswith("refused: ")
+        assert checker.main(list(command)) == 2
+        told = capsys.readouterr()
+        assert (told.out, told.err.count("\n")) == ("", 1), told.err
+        assert told.err.startswith("refused: ")
     done = subprocess.run(
         [sys.executable, "-m", "shoal.proofs.checker", good, parameters], capture_output=True, text=True
     )

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_run import CONFIG, assert_released_as_charged, charged, digests, go, listing, mechanisms
+from small_run import CHARGED, assert_released_as_charged, charged, digests, go, listing, mechanisms
 
 import shoal
 from shoal.workers.executor import open_executor
 
-SIXTY = replace(CONFIG, audit_groups=100, audit_samples=100, crowd=5, cell=10, shard_size=60)
+SIXTY = replace(CHARGED, crowd=8, shard_size=60)
 WAYS = {
     "one shard": (60, "serial"),
     "six shards": (10, "serial"),
@@ -57,14 +57,13 @@ def groups(run: shoal.Run) -> set[frozenset[str]]:
 
 def certificates(run: shoal.Run) -> dict[frozenset[str], float]:
     """Ideal δ at the design's ε of each group, from the mechanism that releases it."""
-    from shoal.designs.parts import part_of
 
     found = {}
     for mechanism in mechanisms(run.path):
         labels, component = mechanism.graph.labels, mechanism.graph.components
         for c in set(component.tolist()):
             members = [labels[i] for i in np.flatnonzero(component == c)]
-            found[frozenset(members)] = part_of(mechanism, members).certificate.delta_upper
+            found[frozenset(members)] = mechanism.part(members).certificate.delta_upper
     return found
 
 

@@ -21,6 +21,7 @@ from shoal.accounting.releases import EdgeSource, Prior, Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.numerics.threads import Progress, map_blocks
+from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 #: Notion -> code of the kernels.
@@ -69,7 +70,7 @@ class PrivacyCurve:
 
     def __repr__(self) -> str:
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
-        shown = ", ".join(f"δ({e:g}) ≤ {round_up(d):.4g}" for e, d in list(zip(eps, delta, strict=True))[:4])
+        shown = ", ".join(f"δ({e:g}) ≤ {upper(d)}" for e, d in list(zip(eps, delta, strict=True))[:4])
         return f"PrivacyCurve({self.notion}: {shown}{', …' if len(eps) > 4 else ''})"
 
     def _repr_html_(self) -> str:
@@ -77,7 +78,7 @@ class PrivacyCurve:
 
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
         worst = [self.worst_edge] if np.ndim(self.epsilon) == 0 else self.worst_edge
-        rows = [(f"{e:g}", f"{round_up(d):.4g}", f"{a} → {b}") for e, d, (a, b) in zip(eps, delta, worst, strict=True)]
+        rows = [(f"{e:g}", f"{upper(d)}", f"{a} → {b}") for e, d, (a, b) in zip(eps, delta, worst, strict=True)]
         return table(f"Privacy curve ({self.notion})", ("ε", "δ, at most", "worst edge"), rows)
 
     def plot(self, axes: Any = None, *, label: str = "") -> Any:
@@ -491,13 +492,17 @@ def exp_down(log_value: FloatArray) -> FloatArray:
         return np.asarray(np.nextafter(np.exp(log_value) * (1 - 4 * EPS), 0.0))
 
 
+def falling(epsilon: Any, ends: Any) -> FloatArray:
+    """Upper ends of δ, or of ln δ, at each ε, each replaced by that of a smaller ε where that is less.
+
+    δ(ε) does not rise with ε, so an upper end at a smaller ε is one here too. What finite precision adds does rise.
+    """
+    order = np.argsort(np.asarray(epsilon, dtype=np.float64), kind="stable")
+    least = np.array(ends, dtype=np.float64)
+    least[order] = np.minimum.accumulate(least[order])
+    return least
+
+
 def round_up(value: float, digits: int = 4) -> float:
-    """A positive number rounded up to some significant digits, for display."""
-    if value <= 0 or not math.isfinite(value):
-        return value
-    exponent = math.floor(math.log10(value)) - digits + 1
-    if exponent < -300:
-        return value * 1.001  # too small for its digits to be scaled exactly
-    scale = 10.0**exponent
-    rounded = math.ceil(value / scale) * scale
-    return rounded if rounded >= value else math.nextafter(rounded, math.inf)
+    """The number that :func:`shoal.rounding.upper` prints."""
+    return float(upper(value, digits)) if math.isfinite(value) else value

@@ -153,12 +153,12 @@ def _diagonal(classes: GaussianClasses, pairs: NDArray[np.intp]) -> EdgeSpectra:
 
 def _full(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
     """Whitened with the better conditioned law of the two; where that was the first, the edge is turned around."""
-    condition = np.broadcast_to(classes.condition, len(classes.means))
+    condition = np.broadcast_to(classes.condition_number, len(classes.means))
     first = condition[pairs[:, 0]] < condition[pairs[:, 1]]
     ends = np.where(first[:, None], pairs[:, ::-1], pairs)
     result = EdgeSpectra.empty(len(pairs), classes.n_dims)
     (_precise_block if precise else _fast_block)(
-        classes.cholesky, classes.stored_covs, classes.means, classes.condition, ends,
+        classes.cholesky, classes.stored_covs, classes.means, classes.condition_number, ends,
         result.lam, result.g, result.w, result.lam_error, result.w_error,
     )  # fmt: skip
     turned = np.flatnonzero(first)

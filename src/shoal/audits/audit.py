@@ -38,7 +38,7 @@ from shoal.audits.findings import HOLDS, Finding
 from shoal.audits.naming import name_answers, name_rows
 from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
 from shoal.audits.replay import Repeats, share_identical
-from shoal.audits.residuals import Laws
+from shoal.audits.residuals import ResidualLaws
 from shoal.audits.verdict import Audit, Replay
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
@@ -46,6 +46,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import Releasable
 from shoal.validation import FloatArray, IndexArray
 
 #: Edges looked at. Of more, half are those with the largest claimed δ and half are drawn at random.
@@ -84,7 +85,7 @@ def audit(
 
 
 def audit(
-    mechanism: Mechanism | Codebook,
+    mechanism: Releasable,
     graph: NeighborGraph | None = None,
     *,
     scope: str | None = None,
@@ -142,8 +143,33 @@ def audit(
     >>> shoal.audit(mechanism, scope="table", n_samples=2000, release=seeded).scope
     'table'
     """
-    if isinstance(mechanism, Codebook):
-        return audit_book(mechanism, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
+
+    def of_laws(laws: Mechanism) -> Audit | BookAudit:
+        drawn = (answers, releases, release, repeats, repeated)
+        return _audited(laws, graph, scope, n_samples, confidence, epsilon, *drawn, seed, progress)
+
+    def of_draws(book: Codebook) -> Audit | BookAudit:
+        return audit_book(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
+
+    return mechanism.by_kind(mechanism=of_laws, codebook=of_draws)
+
+
+def _audited(
+    mechanism: Mechanism,
+    graph: NeighborGraph | None,
+    scope: str | None,
+    n_samples: int,
+    confidence: float,
+    epsilon: Any,
+    answers: Any,
+    releases: Any,
+    release: trials.Release | None,
+    repeats: int,
+    repeated: Any,
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+) -> Audit:
+    """The audit of a mechanism with Gaussian output laws."""
     graph = mechanism.graph if graph is None else graph
     scope = mechanism.scope if scope is None else validation.choice(list(SCOPES), scope=scope)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
@@ -268,7 +294,7 @@ def _judge(
     edge_promise = edge_promises(mechanism.output, pairs, epsilons, scope)
     stated = edge_promise if scope == claimed else edge_promises(mechanism.output, pairs, epsilons, claimed)
     promise = _promises(mechanism, certificate.delta_upper, epsilons, stated)
-    claim = Laws.of(mechanism.output)
+    claim = ResidualLaws.of(mechanism.output)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
     own = [claim.log_density(i, z) for i, z in enumerate(residuals)]
 

@@ -147,6 +147,8 @@ def audit_book(
     n_samples = validation.count(n_samples=n_samples, at_least=10)
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     error, rng = 1.0 - confidence, np.random.default_rng(seed)
+    if book.epsilon is None:
+        raise InputError("book: nothing is certified here, so there is no claim to hold draws against")
     groups = [group for group in book.groups if len(group.members) > 1]
     n_labels = sum(len(group.members) for group in groups)
     each = 1.0 - LAWS * error / max(n_labels, 1)

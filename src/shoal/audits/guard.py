@@ -23,7 +23,7 @@ import numpy as np
 from scipy import linalg, stats
 
 from shoal import validation
-from shoal.accounting.curve import round_up, worst_over_edges
+from shoal.accounting.curve import worst_over_edges
 from shoal.accounting.releases import Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
@@ -32,6 +32,7 @@ from shoal.mechanism.certificate import with_loss
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.matrices import RANK_TOLERANCE, ranks
+from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99)
@@ -77,20 +78,19 @@ class ModelGuard:
 
     def __repr__(self) -> str:
         return (
-            f"ModelGuard(promised δ ≤ {round_up(self.promise):.4g}, "
-            f"δ ≤ {round_up(self.delta_at_confidence):.4g} for {100 * self.confidence:.6g}% of the plausible models)"
+            f"ModelGuard(promised δ ≤ {upper(self.promise)}, "
+            f"δ ≤ {upper(self.delta_at_confidence)} for {100 * self.confidence:.6g}% of the plausible models)"
         )
 
     def __str__(self) -> str:
         lines = [
-            f"promised: δ ≤ {round_up(self.promise):.4g} ({self.notion})",
-            f"over plausible models: δ ≤ {round_up(self.delta_at_confidence):.4g} for {100 * self.confidence:.6g}% of "
-            "them; "
-            + ", ".join(f"{100 * level:.6g}%: {round_up(delta):.4g}" for level, delta in self.quantiles.items()),
-            f"noise alone: δ ≤ {round_up(self.noise_alone):.4g}",
+            f"promised: δ ≤ {upper(self.promise)} ({self.notion})",
+            f"over plausible models: δ ≤ {upper(self.delta_at_confidence)} for {100 * self.confidence:.6g}% of "
+            "them; " + ", ".join(f"{100 * level:.6g}%: {upper(delta)}" for level, delta in self.quantiles.items()),
+            f"noise alone: δ ≤ {upper(self.noise_alone)}",
         ]
         if self.answers_delta is not None:
-            lines.append(f"with the answers given, as constants: δ ≤ {round_up(self.answers_delta):.4g}")
+            lines.append(f"with the answers given, as constants: δ ≤ {upper(self.answers_delta)}")
         lines += [f"worst edge {a} → {b} in {share:.0%} of them" for (a, b), share in self.worst_edges[:3]]
         return "\n".join([*lines, *self.statements])
 

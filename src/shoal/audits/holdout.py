@@ -15,16 +15,16 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting import tails
-from shoal.accounting.curve import round_up
 from shoal.accounting.releases import Releases
 from shoal.accounting.risk import bernstein_interval
 from shoal.audits import trials
 from shoal.audits.audit import edge_promises
-from shoal.audits.residuals import Laws
-from shoal.audits.verdict import SHOWN, round_down
+from shoal.audits.residuals import ResidualLaws
+from shoal.audits.verdict import SHOWN
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
+from shoal.rounding import lower, upper
 from shoal.validation import FloatArray, IndexArray
 
 
@@ -54,24 +54,24 @@ class ObservedLoss:
 
     def __repr__(self) -> str:
         return (
-            f"ObservedLoss({self.verdict}: δ observed {round_up(self.pooled):.4g} on average, "
-            f"promised {round_up(self.pooled_promise):.4g}, {sum(self.n_answers)} held-out answers)"
+            f"ObservedLoss({self.verdict}: δ observed {upper(self.pooled)} on average, "
+            f"promised {upper(self.pooled_promise)}, {sum(self.n_answers)} held-out answers)"
         )
 
     def __str__(self) -> str:
         lines = [
             f"held-out answers: {self.verdict}, at confidence {self.confidence:g}, {sum(self.n_answers)} answers",
-            f"on average: δ observed {round_up(self.pooled):.4g}, at least {round_down(self.pooled_lower):.4g}, "
-            f"promised {round_up(self.pooled_promise):.4g}",
+            f"on average: δ observed {upper(self.pooled)}, at least {lower(self.pooled_lower)}, "
+            f"promised {upper(self.pooled_promise)}",
             f"{'from → to':<24}{'δ observed':>12}{'at least':>12}{'promised':>12}{'Pr(L>ε)':>12}{'promised':>12}",
         ]
         for flat in np.argsort(-self.delta, axis=None, kind="stable")[:SHOWN]:
             e, d = np.unravel_index(int(flat), self.delta.shape)
             a, b = self.edges[e] if d == 0 else self.edges[e][::-1]
             lines.append(
-                f"{a + ' → ' + b:<24}{round_up(float(self.delta[e, d])):>12.4g}"
-                f"{round_down(float(self.delta_lower[e, d])):>12.4g}{round_up(float(self.delta_promise[e, d])):>12.4g}"
-                f"{round_up(float(self.exceeded[e, d])):>12.4g}{round_up(float(self.exceeded_promise[e, d])):>12.4g}"
+                f"{a + ' → ' + b:<24}{upper(float(self.delta[e, d])):>12}"
+                f"{lower(float(self.delta_lower[e, d])):>12}{upper(float(self.delta_promise[e, d])):>12}"
+                f"{upper(float(self.exceeded[e, d])):>12}{upper(float(self.exceeded_promise[e, d])):>12}"
             )
         return "\n".join(lines)
 
@@ -133,7 +133,7 @@ def observed_loss(
         raise InputError("answers must hold at least one held-out answer for every label")
     chosen = mechanism.release if release is None else release
     released = trials.release_all(chosen, [np.repeat(q, draws, axis=0) for q in held_out], output.labels)
-    exceeded, hockey = _losses(Laws.of(output), released, pairs, cut, draws)
+    exceeded, hockey = _losses(ResidualLaws.of(output), released, pairs, cut, draws)
     error = (1.0 - confidence) / 2
     shape = (len(pairs), 2)
     at = np.full((len(pairs), 1), cut)
@@ -165,7 +165,7 @@ def observed_loss(
 
 
 def _losses(
-    claim: Laws, released: list[FloatArray], pairs: IndexArray, cut: float, draws: int
+    claim: ResidualLaws, released: list[FloatArray], pairs: IndexArray, cut: float, draws: int
 ) -> tuple[list[FloatArray], list[FloatArray]]:
     """Per directed edge, in the order of (n_edges, 2): (m,) averages over draws of {L > ε} and of (1 − e^{ε − L})₊."""
     own = [claim.log_densities(i, y) for i, y in enumerate(released)]

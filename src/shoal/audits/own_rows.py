@@ -40,7 +40,7 @@ def attack_means(
     sought = np.flatnonzero(np.isfinite(known).all(axis=1))
     if len(sought) > most:
         sought = np.sort(np.random.default_rng(seed).choice(sought, most, replace=False))
-    if len(sought) < 2 or len(values) < 2:  # noqa: PLR2004
+    if len(sought) < 2 or len(values) < 2:
         return None
     first = np.unique(crowd, return_index=True)[1]
     table, numbers = rows[first], crowd[first]
@@ -69,7 +69,7 @@ def attack_rows(
         inside = crowd == number
         x, y = values[inside], labels[inside]
         counts = np.unique(y, return_counts=True)[1]
-        if len(counts) < 2 or counts.min() < FOLDS or total + len(y) > ROWS:  # noqa: PLR2004
+        if len(counts) < 2 or counts.min() < FOLDS or total + len(y) > ROWS:
             continue
         folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
         model = HistGradientBoostingClassifier(max_iter=ROUNDS, early_stopping=False, random_state=seed)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from shoal.accounting.curve import round_up
 from shoal.audits.findings import HOLDS, Finding
+from shoal.rounding import lower, upper
 from shoal.validation import FloatArray
 
 #: Findings and edges that a printed summary shows.
@@ -110,8 +109,8 @@ class Audit:
 
     def __repr__(self) -> str:
         return (
-            f"Audit({self.verdict}, {HOLDS[self.scope]}: δ ≥ {round_down(self.delta_lower.max()):.4g} proved, "
-            f"δ ≤ {round_up(float(self.promise[0])):.4g} promised, {self.n_samples} answers per label)"
+            f"Audit({self.verdict}, {HOLDS[self.scope]}: δ ≥ {lower(self.delta_lower.max())} proved, "
+            f"δ ≤ {upper(float(self.promise[0]))} promised, {self.n_samples} answers per label)"
         )
 
     def __str__(self) -> str:
@@ -119,9 +118,9 @@ class Audit:
             f"audit: {self.verdict}, at confidence {self.confidence:g}, {self.n_samples} released answers per label "
             f"({self.source})",
             f"attackers hold {HOLDS[self.scope]}; the promise is to whoever holds {HOLDS[self.promised_scope]}",
-            f"promised: δ ≤ {round_up(float(self.promise[0])):.4g} ({self.notion}) at the design's ε",
-            f"proved:   δ ≥ {round_down(float(self.delta_lower.max())):.4g}, "
-            f"ε ≥ {round_down(float(self.epsilon_lower.max())):.4g} at the promised δ",
+            f"promised: δ ≤ {upper(float(self.promise[0]))} ({self.notion}) at the design's ε",
+            f"proved:   δ ≥ {lower(float(self.delta_lower.max()))}, "
+            f"ε ≥ {lower(float(self.epsilon_lower.max()))} at the promised δ",
             f"would have seen: {_detectable(self.detectable_delta)}, or {self.detectable_shortage:.2%} too little "
             "variance in all answers; less may pass unseen",
         ]
@@ -133,21 +132,21 @@ class Audit:
             e, d = np.unravel_index(int(flat), self.delta_lower.shape)
             a, b = self.edges[e] if d == 0 else self.edges[e][::-1]
             lines.append(
-                f"{f'{a} {arrow} {b}':<24}{self.epsilon[e, 0]:>8.3g}{round_down(float(self.delta_lower[e, d])):>12.4g}"
-                f"{round_up(float(self.edge_promise[e, d, 0])):>12.4g}"
-                f"{round_down(float(self.epsilon_lower[e, d])):>12.4g}"
+                f"{f'{a} {arrow} {b}':<24}{self.epsilon[e, 0]:>8.3g}{lower(float(self.delta_lower[e, d])):>12}"
+                f"{upper(float(self.edge_promise[e, d, 0])):>12}"
+                f"{lower(float(self.epsilon_lower[e, d])):>12}"
             )
         for one in self.namings:
             lines.append(
                 f"naming labels ({one.attack}): right in {one.accuracy:.3g} of {one.n_answers} answers "
                 f"[{one.accuracy_lower:.3g}, {one.accuracy_upper:.3g}], promised at most "
-                f"{round_up(one.promise_upper):.3g}, guessing {one.guessing:.3g}"
+                f"{upper(one.promise_upper, 3)}, guessing {one.guessing:.3g}"
             )
         if self.replay is not None:
             proved, allowed = float(self.replay.delta_lower.max()), float(self.replay.promise.max())
             lines.append(
-                f"{self.replay.times} releases of one {self.scope}: δ ≥ {round_down(proved):.4g} proved, "
-                f"δ ≤ {round_up(allowed):.4g} promised"
+                f"{self.replay.times} releases of one {self.scope}: δ ≥ {lower(proved)} proved, "
+                f"δ ≤ {upper(allowed)} promised"
                 + (", repeats are answered from storage" if self.replay.identical == 1.0 else "")
             )
         for title, found in (("violated", self.violations), ("differs, harmless", self.mismatches)):
@@ -189,16 +188,5 @@ class Audit:
         }
 
 
-def round_down(value: float, digits: int = 4) -> float:
-    """A number rounded down to some significant digits, for display of lower bounds."""
-    if value <= 0 or not math.isfinite(value):
-        return value
-    scale = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    rounded = math.floor(value / scale) * scale
-    return rounded if rounded <= value else math.nextafter(rounded, -math.inf)
-
-
 def _detectable(delta: float) -> str:
-    return (
-        "no violation of δ (the promise is too weak to break)" if delta >= 1.0 else f"a true δ of {round_up(delta):.4g}"
-    )
+    return "no violation of δ (the promise is too weak to break)" if delta >= 1.0 else f"a true δ of {upper(delta)}"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 
 from shoal.audits.book_audit import BookAudit
-from shoal.card.facts import Accuracy, AuditFacts, DesignFacts, Found, Named, Naming, naming_bound, tpr_bound
-from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, OWN, errors, group_sizes, groups_digest, hiding
+from shoal.card.facts import Accuracy, AuditFacts, DesignFacts, Found, Named, NamingFacts, naming_bound, tpr_bound
+from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, group_sizes, groups_digest, hiding
+from shoal.errors import InputError
+from shoal.mechanism.certificate import Certificate
 from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.odds import probabilities
-from shoal.numerics.matrices import EPS
 
 METHOD = "codebook"
 
@@ -22,8 +19,9 @@ def book_facts(
 ) -> DesignFacts:
     """What a codebook promises and costs; ``accuracy`` is that of the labels that are released."""
     sizes = group_sizes(book.graph)
-    certificate, other = book.certificate, book.certified("answer" if book.scope == "table" else "table")
-    grid = np.unique([*EPSILONS, book.epsilon, 2 * book.epsilon])
+    epsilon, certificate = promised(book)
+    other = book.certified("answer" if book.scope == "table" else "table")
+    grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
     deltas = np.minimum.accumulate(book.curve(grid).delta_upper)
     curve = tuple(zip(grid.tolist(), deltas.tolist(), strict=True))
     rows = 2.0 if book.scope == "table" else 1.0  # divergences of both rows add
@@ -31,8 +29,8 @@ def book_facts(
     curves = [len(group.curves) for group in book.groups if len(group.members) > 1]
     return DesignFacts(
         method=METHOD,
-        epsilon=book.epsilon,
-        epsilons=(book.epsilon,),
+        epsilon=epsilon,
+        epsilons=(epsilon,),
         delta=certificate.delta_upper,
         log_delta=None if certificate.delta_upper == 0 else certificate.log_delta_upper,
         notion="dp",
@@ -46,7 +44,7 @@ def book_facts(
         curve=curve,
         renyi=tuple((order, rows * book.divergence(order)) for order in ORDERS),
         tradeoff=tuple((rate, tpr_bound(rate, curve)) for rate in FALSE_ALARMS),
-        naming=Naming(naming_bound(guessing, curve), guessing),
+        naming=NamingFacts(naming_bound(guessing, curve), guessing),
         accuracy=accuracy,
         query=query,
         target=target,
@@ -63,32 +61,11 @@ def book_facts(
     )
 
 
-def book_accuracy(book: Codebook, labels: Sequence[str], unit: str = OWN) -> Accuracy:
-    """Errors of what may be drawn for some labels, expected; the interval holds everything that may be."""
-    squares, biases, rows = [], [], []
-    low, high = (np.full(book.answers.shape[1], end) for end in (math.inf, -math.inf))
-    for label in labels:
-        group, row = book.place(label)
-        rows.append(int(group.members[row]))
-        off = group.curves - book.answers[rows[-1]]
-        odds = probabilities(group.counts[row])[:, None]
-        squares.append((odds * off**2).sum(axis=0) * (1 + 64 * EPS))
-        biases.append((odds * off).sum(axis=0))
-        there = odds[:, 0] > 0
-        low, high = np.minimum(low, off[there].min(axis=0)), np.maximum(high, off[there].max(axis=0))
-    group_of = np.zeros(len(book.answers), dtype=np.int64)
-    for number, group in enumerate(book.groups):
-        group_of[group.members] = number
-    return errors(
-        book.rho[rows],
-        np.array(squares),
-        np.array(biases),
-        book.answers[rows],
-        group_of[rows],
-        unit=unit,
-        interval=(low, high),
-        coverage=1.0,
-    )
+def promised(book: Codebook) -> tuple[float, Certificate]:
+    """The ε of a codebook and its certificate, refused where it certifies nothing."""
+    if book.epsilon is None or book.certificate is None:
+        raise InputError("book: nothing is certified here: rows are means over crowds, without ε and δ")
+    return book.epsilon, book.certificate
 
 
 def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
@@ -102,7 +79,7 @@ def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
         source="draws of the codebook itself",
         groups=groups,
         labels=audit.n_labels,
-        curve=((book.epsilon, 0.0, book.certified(audit.scope).delta_upper),),
+        curve=((promised(book)[0], 0.0, book.certified(audit.scope).delta_upper),),
         detectable_delta=1.0,
         detectable_shortage=1.0,
         scope=audit.scope,

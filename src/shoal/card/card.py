@@ -36,7 +36,6 @@ from shoal.card.facts import (
 from shoal.card.measures import audit_facts, design_facts, fit_facts, ledger_facts
 from shoal.card.promise import HOLDERS
 from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, price, statements
-from shoal.errors import InputError
 
 if TYPE_CHECKING:
     from shoal.audits.guard import ModelGuard

@@ -93,7 +93,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "post_processing": "Rounding to a grid common to all labels",
                 "composition": "Not counted beyond one release"
                 if release is None
-                else f"Per pair of labels over all releases, {counting}; ledger head {release.head}",
+                else f"Per pair of labels over all releases, {counting}",
             },
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": "Class laws fitted on the labels' own data; not charged"

@@ -22,8 +22,8 @@ from typing import Any, Self, TypeVar
 
 from shoal.accounting.risk import named_in_group
 from shoal.card.assumptions import question
-from shoal.card.digits import upper
 from shoal.errors import InputError
+from shoal.rounding import upper
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
 MEANINGLESS = 1e-2
@@ -186,7 +186,7 @@ class FitFacts(Record):
     about: tuple[str, ...] = ()  #: sentences on what the answers are
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries
-    checks: ModelChecks | None = merging(_known, None)
+    checks: ModelChecks | None = merging(_known, None)  # noqa: RUF009
     fitted_on_private_data: bool | None = True
     later_known: int = merging(sum, 0)  #: entries whose true value came later
     later_absolute: float = merging(math.fsum, 0.0)  #: sum of |true answer − what came|, in the unit of errors
@@ -212,7 +212,7 @@ class FitFacts(Record):
 
 
 @dataclass(frozen=True)
-class Naming(Record):
+class NamingFacts(Record):
     """At most this share of answers is named right within the crowd, and the share that guessing gets."""
 
     success_upper: float
@@ -297,8 +297,8 @@ class DesignFacts(Record):
     curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
     renyi: tuple[tuple[float, float | None], ...] = merging(lambda curves: _worst_divergence(curves))  #: by order
     tradeoff: tuple[tuple[float, float], ...] = merging_parts(lambda parts: _tradeoff_together(parts))  #: (fpr, tpr ≤)
-    naming: Naming = merging_parts(lambda parts: _naming_together(parts))
-    accuracy: Accuracy = merging(_records)
+    naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
+    accuracy: Accuracy = merging(_records)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
     all_alike: bool = merging(all, False)  #: what is released is the crowd's answer, up to a trace of noise
@@ -308,7 +308,6 @@ class DesignFacts(Record):
     digest: str = merging(lambda digests: together(digests), "")  #: of the mechanism
     graph_digest: str = merging(lambda digests: together(digests), "")  #: of who hides among whom
     notes: tuple[str, ...] = merging(_distinct, ())
-    decisions: tuple[tuple[str, int], ...] = merging(lambda counts: tuple(sorted(tallied(counts).items())), ())
     failed: tuple[Lost, ...] = merging(_joined, ())
     proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
     unproved: str = merging_parts(
@@ -356,7 +355,7 @@ class DesignFacts(Record):
 
 
 @dataclass(frozen=True)
-class Spent(Record):
+class SpentFacts(Record):
     """The account with most spent: at its ε, of its budget."""
 
     epsilon: float
@@ -384,7 +383,7 @@ class ReleaseFacts(Record):
     budget_set: bool = False
     releases: int = 0  #: on record, of all times
     ledger_labels: int = 0
-    worst: Spent | None = None
+    worst: SpentFacts | None = None
     later_known: int = 0
     later_absolute: float = 0.0  #: sum of |released − what came later|, in the unit of errors
     ledger_intact: bool | None = None  #: None: not looked at
@@ -496,10 +495,11 @@ class AuditFacts(Record):
     violations: int = merging(sum, 0)
     mismatches: int = merging(sum, 0)
     findings: tuple[Found, ...] = merging(
-        lambda every: tuple(sorted((f for part in every for f in part), key=lambda f: not f.lessens_privacy)[:LISTED]), ()
+        lambda every: tuple(sorted((f for part in every for f in part), key=lambda f: not f.lessens_privacy)[:LISTED]),
+        (),
     )
-    named: Named | None = merging(_known, None)
-    guard: Guard | None = merging(_known, None)
+    named: Named | None = merging(_known, None)  # noqa: RUF009
+    guard: Guard | None = merging(_known, None)  # noqa: RUF009
     equal_noise_delta: float | None = merging(_largest_known, None)  #: what equal noise of this error would leave there
 
     @property
@@ -557,12 +557,12 @@ def _tradeoff_together(parts: Sequence[DesignFacts]) -> tuple[tuple[float, float
     return tuple((rate, tpr_bound(rate, curve)) for rate, _ in parts[0].tradeoff)
 
 
-def _naming_together(parts: Sequence[DesignFacts]) -> Naming:
+def _naming_together(parts: Sequence[DesignFacts]) -> NamingFacts:
     weights, naming = [part.labels for part in parts], [part.naming for part in parts]
     if all(part.naming.exact for part in parts):
         guessing = sum(part.groups for part in parts) / sum(weights)
-        return Naming(naming_bound(guessing, _worst_at([part.curve for part in parts])), guessing)
-    return Naming(
+        return NamingFacts(naming_bound(guessing, _worst_at([part.curve for part in parts])), guessing)
+    return NamingFacts(
         success_upper=min(_above(_mean((n.success_upper for n in naming), weights)), 1.0),
         guessing=_mean((n.guessing for n in naming), weights),
         exact=False,
@@ -591,10 +591,6 @@ def _above(value: float) -> float:
     return math.nextafter(value * (1 + 2**-50), math.inf) if value > 0 else value
 
 
-
-
-
-
 def _worst_at(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[float, float], ...]:
     """The largest value at each place that all curves have."""
     known = [dict(curve) for curve in curves]
@@ -606,7 +602,6 @@ def _worst_divergence(curves: Sequence[Sequence[tuple[float, float | None]]]) ->
     known = [{order: math.inf if value is None else value for order, value in curve} for curve in curves]
     worst = _worst_at([tuple(one.items()) for one in known])
     return tuple((order, value if math.isfinite(value) else None) for order, value in worst)
-
 
 
 def _plain(value: Any) -> Any:

@@ -31,9 +31,9 @@ from shoal.card.facts import (
     Found,
     Guard,
     Named,
-    Naming,
+    NamingFacts,
     ReleaseFacts,
-    Spent,
+    SpentFacts,
     naming_bound,
     together,
     tpr_bound,
@@ -42,6 +42,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.certificate import UNTRIED
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import COVERAGE, Releasable
 from shoal.proofs.proof import proved
 from shoal.validation import FloatArray
 
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1)
-#: Coverage of the interval of a released entry around the true one.
-COVERAGE = 0.9
 #: Largest standard deviation of a released entry that counts as a trace of noise.
 ALIKE = 1e-2
 OWN = "the answer's own"
@@ -87,7 +86,6 @@ def design_facts(
     query: str | None = None,
     target: float | None = None,
     accuracy: Accuracy | None = None,
-    decisions: Sequence[tuple[str, int]] = (),
     thorough: bool = False,
     seed: int = 0,
 ) -> DesignFacts:
@@ -98,7 +96,6 @@ def design_facts(
         query: how the answers come about, a key of :data:`shoal.card.assumptions.QUESTIONS`; None for another kind.
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
-        decisions: what became of the groups of an earlier design.
         thorough: search every edge for the best test, and sample how often a label can be named. Otherwise both are
             bounded from δ(ε) alone: little work, and the figures of several mechanisms together do not depend on how
             labels are spread over them.
@@ -141,18 +138,27 @@ def design_facts(
         digest=mechanism.digest,
         graph_digest=groups_digest(graph),
         notes=tuple(mechanism.notes)[:LISTED],
-        decisions=tuple(decisions),
         proved="ball arithmetic" if certificate.proved else "",
         unproved=certificate.unproved,
         proof=certificate.proof,
     )
 
 
-def accuracy_facts(mechanism: Mechanism) -> Accuracy:
-    """Errors of released answers in the answer's own unit."""
-    n, k = mechanism.classes.means.shape
-    mean, var = np.broadcast_to(mechanism.bias, (n, k)), error_variance(mechanism)
-    return accuracy_of(mechanism, mean**2 + var, mean, unit=OWN, answers=mechanism.classes.means)
+def accuracy_facts(mechanism: Releasable, labels: Sequence[str] | None = None, unit: str = OWN) -> Accuracy:
+    """Errors of released answers about these labels, all by default; ``unit`` is what the answers are in."""
+    names = mechanism.labels if labels is None else labels
+    off = mechanism.errors(labels)
+    found = errors(
+        off.rho,
+        off.squares,
+        off.biases,
+        mechanism.classes.means[[mechanism.position(name) for name in names]],
+        mechanism.graph.components_of(names).astype(np.int64),
+        unit=unit,
+        interval=off.interval,
+        coverage=off.coverage,
+    )
+    return replace(found, grid=tuple(float(step) for step in off.grid), noise_alone=off.noise_alone)
 
 
 def accuracy_of(
@@ -168,7 +174,7 @@ def accuracy_of(
 
     With ``ratio`` the design speaks of logarithms, and the interval is of released over true values.
     """
-    mean, var = np.broadcast_to(mechanism.bias, squares.shape), error_variance(mechanism)
+    mean, var = np.broadcast_to(mechanism.bias, squares.shape), mechanism.error_variance
     reach = float(ndtri(0.5 + COVERAGE / 2)) * np.sqrt(var)
     low, high = (mean - reach).min(axis=0), (mean + reach).max(axis=0)
     if ratio:
@@ -247,16 +253,6 @@ def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np
     return float(np.where(np.isnan(found), np.inf, found).max())
 
 
-def error_variance(mechanism: Mechanism) -> FloatArray:
-    """(n, k) variance of released minus true answer: diag(G Σ Gᵀ + N)."""
-    n, k = mechanism.classes.means.shape
-    var = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
-    if mechanism.gain is not None:
-        moved = mechanism.gain @ np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
-        var = var + np.einsum("nij,nij->ni", moved, np.broadcast_to(mechanism.gain, (n, k, k)))
-    return np.maximum(var, 0.0)
-
-
 def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
     """What an audit came to, in a size that does not grow with the number of labels."""
     proved = audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)
@@ -297,7 +293,7 @@ def ledger_facts(ledger: Ledger, *, labels: int) -> ReleaseFacts:
         head=str(ledger.head),
         releases=spent.releases,
         ledger_labels=len(spent.by_label),
-        worst=None if worst is None else Spent.like(worst),
+        worst=None if worst is None else SpentFacts.like(worst),
     )
 
 
@@ -380,14 +376,14 @@ def _tradeoff(
 
 def _naming(
     mechanism: Mechanism, curve: Sequence[tuple[float, float]], sizes: NDArray[np.int64], seed: int | None
-) -> Naming:
+) -> NamingFacts:
     complete = int((sizes * (sizes - 1) // 2).sum()) == mechanism.graph.n_edges
     if complete and (seed is None or mechanism.times > 1):  # sampling is of one answer about each label
         guessing = len(sizes) / mechanism.graph.n_labels
-        return Naming(naming_bound(guessing, curve), guessing)
+        return NamingFacts(naming_bound(guessing, curve), guessing)
     found = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
     rows = int(sizes.max()) if mechanism.scope == "table" else 1
-    return Naming(
+    return NamingFacts(
         success_upper=min(math.nextafter(found.success_upper + rows * mechanism.finite_precision_tv, math.inf), 1.0),
         guessing=found.prior_success,
         exact=bool(found.exact),

@@ -148,7 +148,9 @@ def dearest(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, st
         for name, off, values in zip(crowd.names, crowd.off, crowd.values, strict=True)
     ]
     rows.sort(key=lambda row: (-row[0], row[1]))
-    return [(name, str(number), f"{upper(off)} {unit}", f"{nearest(own)} {unit}") for off, name, number, own in rows[:MOST]]
+    return [
+        (name, str(number), f"{upper(off)} {unit}", f"{nearest(own)} {unit}") for off, name, number, own in rows[:MOST]
+    ]
 
 
 def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> Crowds | None:
@@ -165,8 +167,8 @@ def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> Cr
     missing = sum(len(crowd.names) for crowd in rest) - len(others)
     released = "thick the row that is released" if len(ordered[0].released) == 1 else "blue what is released about them"
     words = (
-        f"{counted(len(ordered), 'crowd')}: thin the members' own figures, which stay here, {released}. Each has its own "
-        f"scale. The search finds every {noun}"
+        f"{counted(len(ordered), 'crowd')}: thin the members' own figures, which stay here, {released}. Each has its "
+        f"own scale. The search finds every {noun}"
         + (f" but {missing}, whom released.csv has." if missing else " of them.")
     )
     return Crowds(

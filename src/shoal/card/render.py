@@ -92,8 +92,15 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
         ]
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
     if card.kind == "means":
-        parts = [(h, [*lines, KNOWS]) if h == HEADINGS["attack" if card.attack else "hidden"] else (h, lines) for h, lines in parts]
-    warnings = [one.sentence for one in every if one.sentence.startswith(("SHARD LEFT OUT", "No meaningful", "The ledger is NOT"))]
+        parts = [
+            (h, [*lines, KNOWS]) if h == HEADINGS["attack" if card.attack else "hidden"] else (h, lines)
+            for h, lines in parts
+        ]
+    warnings = [
+        one.sentence
+        for one in every
+        if one.sentence.startswith(("SHARD LEFT OUT", "No meaningful", "The ledger is NOT"))
+    ]
     warnings += [one.sentence for one in every if one.key == "audit" and one.figure == "violated"]
     warnings += [one.sentence for one in every if one.key == "model" and one.figure.startswith("rejected")]
     return [*parts, ("Mind", warnings)] if warnings else parts
@@ -109,12 +116,16 @@ def _for_owner(every: Iterable[Statement], key: str) -> list[Statement]:
 def markdown(card: ReleaseCard) -> str:
     """The card as a page of Markdown."""
     headline = card.statement if card.meaningful else "No meaningful guarantee"
-    return _environment(False).get_template("card.md").render(
-        card=card,
-        version=__version__,
-        headline=headline[:1].upper() + headline[1:],
-        groups=_grouped(card.public),
-        tables=tables(card),
+    return (
+        _environment(False)
+        .get_template("card.md")
+        .render(
+            card=card,
+            version=__version__,
+            headline=headline[:1].upper() + headline[1:],
+            groups=_grouped(card.public),
+            tables=tables(card),
+        )
     )
 
 
@@ -175,7 +186,13 @@ def tables(card: ReleaseCard) -> list[tuple[str, tuple[str, ...], list[tuple[str
         ):
             within = (f"{nearest(ends[0], 2)} … {upper(ends[1], SHOWN_DIGITS)}",) if found.noise_alone else ()
             rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
-        made.append(("Errors by " + card.fit.entry, (card.fit.entry, "rmse", "bias", *([off] if found.noise_alone else [])), rows))
+        made.append(
+            (
+                "Errors by " + card.fit.entry,
+                (card.fit.entry, "rmse", "bias", *([off] if found.noise_alone else [])),
+                rows,
+            )
+        )
     return made
 
 
@@ -223,7 +240,9 @@ def report(
         if len({row[1] for row in rows}) > 1:
             parts.append(PagePart("curve", name, (), None, columns_, tuple(rows)))
     drawn = {"cost", "attack", "course"}
-    groups = sorted(((k, group) for k, group in _grouped(every) if k not in drawn), key=lambda item: item[0] != "limits")
+    groups = sorted(
+        ((k, group) for k, group in _grouped(every) if k not in drawn), key=lambda item: item[0] != "limits"
+    )
     took = [f"{name} {seconds:.1f} s" for name, seconds in (timings or {}).items()]
     return _page(
         "report.html",
@@ -253,7 +272,10 @@ def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") 
         first=_first(card.public, owner=False),
         noun=card.fit.noun,
         crowds=None,
-        pictures=[PagePart(f"table-{i}", name, (), None, columns, tuple(rows)) for i, (name, columns, rows) in enumerate(tables(card))],
+        pictures=[
+            PagePart(f"table-{i}", name, (), None, columns, tuple(rows))
+            for i, (name, columns, rows) in enumerate(tables(card))
+        ],
         groups=_grouped(card.public),
         took="",
     )
@@ -269,7 +291,9 @@ def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str
         "Which rules were kept?": ("rules",),
         "What may be done with the table?": ("use",),
     }
-    questions = [(question, [one for key in keys for one in _for_owner(every, key)]) for question, keys in asked.items()]
+    questions = [
+        (question, [one for key in keys for one in _for_owner(every, key)]) for question, keys in asked.items()
+    ]
     return _page(
         "board.html",
         card,
@@ -298,8 +322,8 @@ def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, mad
         return {"key": key, "heading": heading, "lines": lines, "statements": of, "tables": figures}
 
     data = [
-        f"{counted(fit.labels, noun)} in {counted(fit.groups, 'crowd')}; personal data of the {many(noun)}, held by the "
-        "data owner.",
+        f"{counted(fit.labels, noun)} in {counted(fit.groups, 'crowd')}; personal data of the {many(noun)}, held by "
+        "the data owner.",
         *(line for line in fit.about),
     ]
     singling = "A row belongs to a whole crowd; no row and no other part of what leaves is about one of its members."
@@ -307,7 +331,9 @@ def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, mad
         singling = f"Which {noun} a row is about is hidden by the mechanism, within the bound below."
     chapters = [
         chapter("Data", *data, of=said("missing")),
-        chapter("Purpose", purpose or "To be stated by the data owner: `shoal explain DIR --purpose TEXT` writes it here."),
+        chapter(
+            "Purpose", purpose or "To be stated by the data owner: `shoal explain DIR --purpose TEXT` writes it here."
+        ),
         chapter("Technique", of=said("technique", "rules", "guarantee")),
         chapter("Singling out", singling, of=said("hidden")),
         chapter("Linkability", of=[*said("attack"), *limits[1:2], *limits[3:]]),
@@ -315,13 +341,19 @@ def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, mad
         chapter("Residual risk", of=[*limits[2:3], *said("model", "course")]),
         chapter(
             "Evidence",
-            f"Release card {card.digest}, made by shoal {__version__}; public/SHA256SUMS has the checksums of what left.",
+            f"Release card {card.digest}, made by shoal {__version__}; public/SHA256SUMS has checksums of what left.",
             of=said("cost", "audit", "spent"),
             figures=tables(card),
         ),
     ]
     return _page(
-        "annex.html", card, title=title, banner=NAMELESS, internal=False, about=_about(card, made, owner=False), chapters=chapters
+        "annex.html",
+        card,
+        title=title,
+        banner=NAMELESS,
+        internal=False,
+        about=_about(card, made, owner=False),
+        chapters=chapters,
     )
 
 
@@ -346,8 +378,8 @@ def _page(template: str, card: ReleaseCard, *, title: str | None, **given: Any) 
         title=TITLE if title is None else str(title),
         version=__version__,
         policy=_policy(script, style),
-        script=Markup(script),  # noqa: S704  (a file of this package)
-        style=Markup(style),  # noqa: S704
+        script=Markup(script),
+        style=Markup(style),
         **{"body_class": "", **given},
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """What may be said about a release, sentence by sentence. A fact is phrased once, here; renderers choose and order.
 
-A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure that
-can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.card.digits`, to
+A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
+that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.card.digits`, to
 the safe side; a ratio is rounded as a ratio.
 
 There are three kinds of release. *means*: rows are averages over a crowd, no noise and no Greek; aggregation with a
@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING
 
 from shoal.card.assumptions import question
 from shoal.card.digits import counted, lower, many, nearest, percent, upper
-from shoal.card.facts import CROWD, MEANINGLESS, Accuracy, AuditFacts, DesignFacts, FitFacts, Named, lost_shards, promised
+from shoal.card.facts import (
+    CROWD,
+    MEANINGLESS,
+    Accuracy,
+    AuditFacts,
+    DesignFacts,
+    FitFacts,
+    Named,
+    lost_shards,
+    promised,
+)
 from shoal.card.promise import HOLDERS, promise
 from shoal.plaintext import printable
 
@@ -129,7 +139,8 @@ def price(card: ReleaseCard) -> float | None:
 
 def _of_means(card: ReleaseCard) -> Iterator[Statement]:
     fit, release, noun = card.fit, card.release, card.fit.noun
-    crowds = f"{counted(fit.labels, noun)} in {counted(fit.groups, 'crowd')} of {sizes(fit.smallest_group, fit.largest_group)}"
+    span = sizes(fit.smallest_group, fit.largest_group)
+    crowds = f"{counted(fit.labels, noun)} in {counted(fit.groups, 'crowd')} of {span}"
     yield Statement(
         "hidden",
         PUBLIC,
@@ -181,7 +192,9 @@ def _of_means(card: ReleaseCard) -> Iterator[Statement]:
         return
     lines = []
     if release.repeated:
-        lines.append(f"{counted(release.repeated, 'row')} repeated from the release before, for lack of news (`news` is false).")
+        lines.append(
+            f"{counted(release.repeated, 'row')} repeated from the release before, for lack of news (`news` is false)."
+        )
     yield Statement(
         "spent",
         PUBLIC,
@@ -189,7 +202,9 @@ def _of_means(card: ReleaseCard) -> Iterator[Statement]:
         f"{counted(release.crowds, 'row')} about {release.period}." if release.period else "",
         tuple(lines),
     )
-    recorded = f"{counted(release.recorded_before, 'row')} had been released for this period before: they are those of the record."
+    recorded = (
+        f"{counted(release.recorded_before, 'row')} released for this period before: they are those of the record."
+    )
     yield Statement(
         "spent",
         OWNER,
@@ -289,7 +304,11 @@ def _naming_bound(design: DesignFacts, noun: str) -> str:
 def _guarantee(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
     noun = card.fit.noun
     if not design.meaningful:
-        why = f"δ is above {MEANINGLESS:g}" if question(design.query).sound else "its accounting does not match what is released"
+        why = (
+            f"δ is above {MEANINGLESS:g}"
+            if question(design.query).sound
+            else "its accounting does not match what is released"
+        )
         yield Statement(
             "guarantee",
             PUBLIC,
@@ -343,13 +362,14 @@ def any_law(design: DesignFacts) -> tuple[str, ...]:
 def _model(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
     """What the guarantee rests on; model checks only where it rests on a model."""
     fit, checks = card.fit, card.fit.checks
-    if card.doubtful:
+    if design.not_gaussian:
         yield Statement(
             "model",
             PUBLIC,
             f"rejected for {design.not_gaussian} of {design.labels}",
-            f"The rows of {design.not_gaussian} of {counted(design.labels, fit.noun)} do not follow the Gaussian law that the "
-            "guarantee rests on: take its figures as those of a model, not of these rows.",
+            f"THE LAW IS DOUBTFUL: the rows of {design.not_gaussian} of {counted(design.labels, fit.noun)} do not look "
+            "Gaussian. The promise rests on Gaussian laws; who knows what the rows look like instead may tell more "
+            "than it says.",
         )
     if fit.fitted_on_private_data:
         yield Statement(
@@ -444,9 +464,7 @@ def _ledger(card: ReleaseCard) -> Iterator[Statement]:
             "spent", OWNER, "", "The ledger had no budget; this one was set. `shoal ledger budget` changes it."
         )
     if release.ledger_intact is False:
-        yield Statement(
-            "spent", OWNER, "NOT intact", "The ledger is NOT intact: `shoal ledger verify` says where."
-        )
+        yield Statement("spent", OWNER, "NOT intact", "The ledger is NOT intact: `shoal ledger verify` says where.")
 
 
 # ------------------------------------------------------------------ the readings' promise
@@ -485,7 +503,10 @@ def _of_readings(card: ReleaseCard) -> Iterator[Statement]:
         _about(card.fit, public=True),
     )
     yield Statement(
-        "limits", PUBLIC, "what holds for all", f"What holds for all {many(noun)} together may be learned; that is its use."
+        "limits",
+        PUBLIC,
+        "what holds for all",
+        f"What holds for all {many(noun)} together may be learned; that is its use.",
     )
 
 
@@ -512,8 +533,8 @@ def _cost(card: ReleaseCard, accuracy: Accuracy | None) -> Iterator[Statement]:
         if ratio is not None and before is not None:
             figure = f"{upper(ratio, max(digits, 3))} times"
             sentences.append(
-                f"Against what came later, a row is off by {upper(after, digits)} kW: {figure} the error of unprotected "
-                f"figures, {nearest(before, digits)} kW."
+                f"Against what came later, a row is off by {upper(after, digits)} kW: {figure} the error of "
+                f"unprotected figures, {nearest(before, digits)} kW."
             )
         if accuracy is not None:
             unit = f" {accuracy.unit}" if len(accuracy.unit) <= 6 else f" ({accuracy.unit})"
@@ -526,7 +547,9 @@ def _cost(card: ReleaseCard, accuracy: Accuracy | None) -> Iterator[Statement]:
             if not public and accuracy.answer_mean is not None and card.kind == "means" and accuracy.unit == "kW":
                 more.append(f"Figures average {nearest(accuracy.answer_mean)} kW.")
             if accuracy.total_error is not None and card.kind == "certified":
-                more.append(f"The total of a crowd at a step is off by at most {percent(accuracy.total_error)} (root mean square).")
+                more.append(
+                    f"The total of a crowd at a step is off by at most {percent(accuracy.total_error)}, root mean square."
+                )
         yield Statement("cost", audience, figure, "".join(sentences[:1]), (*sentences[1:], *more))
 
 
@@ -539,11 +562,13 @@ def _own_attack(card: ReleaseCard) -> Statement:
             f"finds its row in {percent(attack.before, 'lower')} of cases without protection, and here "
         )  # fmt: skip
         sentence = (
-            f"Who knows {attack.knows} {before}names the {noun} in {named}; from this table nobody beats a guess inside "
-            f"the right crowd, {guess}."
+            f"Who knows {attack.knows} {before}names the {noun} in {named}; from this table nobody beats a guess "
+            f"inside the right crowd, {guess}."
         )
     else:
-        sentence = f"Who knows {attack.knows} names the {noun} of a held-out one in {named} of cases; a guess gets {guess}."
+        sentence = (
+            f"Who knows {attack.knows} names the {noun} of a held-out one in {named} of cases; a guess gets {guess}."
+        )
     tried = f"Tried on the rows of this release, for {counted(attack.labels, noun)}."
     return Statement("attack", OWNER, f"{named} named", sentence, (tried,))
 
@@ -569,7 +594,10 @@ def _of_everybody(card: ReleaseCard) -> Iterator[Statement]:
         )
     if fit.newcomers and card.kind == "certified":
         yield Statement(
-            "missing", PUBLIC, "", f"{counted(fit.newcomers, fit.noun)} new, without a crowd yet: nothing was released about them."
+            "missing",
+            PUBLIC,
+            "",
+            f"{counted(fit.newcomers, fit.noun)} new, without a crowd yet: nothing was released about them.",
         )
     for lost in lost_shards(fit, card.design, card.release):
         yield Statement(

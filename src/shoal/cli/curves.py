@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 import shoal
+from shoal.accounting.curve import falling
 from shoal.cli import options
-from shoal.cli.screen import Outcome, command, up
+from shoal.cli.screen import Outcome, command
+from shoal.rounding import lower, upper
 
 
 @command
@@ -32,20 +34,20 @@ def curve(
     if target.is_dir():
         going = shoal.Run.open(target)
         worst = going.curve(grid, notion)
-        upper, edges, method = list(worst.delta_upper), [list(edge) for edge in worst.worst_edge], going.config.way
+        ends, edges, method = worst.delta_upper, [list(edge) for edge in worst.worst_edge], going.config.way
     else:
         mechanism = shoal.Mechanism.load(target)
-        found = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
-        upper, edges = [float(value) for value in found.delta_upper], [list(edge) for edge in found.worst_edge]
-        method = mechanism.method
+        whole = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
+        ends, edges, method = whole.delta_upper, [list(edge) for edge in whole.worst_edge], mechanism.method
+    deltas = falling(grid, ends).tolist()
     lines = [f"{'ε':>8}  {'δ at most':>11}  worst pair ({notion})"]
-    lines += [f"{e:>8.4g}  {up(d):>11}  {a} against {b}" for e, d, (a, b) in zip(grid, upper, edges, strict=True)]
+    lines += [f"{e:>8.4g}  {upper(d):>11}  {a} against {b}" for e, d, (a, b) in zip(grid, deltas, edges, strict=True)]
     content = {
         "method": method,
         "notion": notion,
         "of": "what is released" if notion == "dp" else "the ideal law, before rounding",
         "epsilon": grid,
-        "delta_upper": upper,
+        "delta_upper": deltas,
         "worst_edge": edges,
     }
     return Outcome(content, "\n".join(lines))
@@ -74,7 +76,7 @@ def frontier(
     found = going.frontier(budgets, methods, epsilon=at, search=search)
     lines = [f"δ at ε = {at:g}, at most", f"{'ρ':>10}" + "".join(f"{name:>14}" for name in methods)]
     for i, budget in enumerate(sorted(budgets)):
-        lines.append(f"{budget:>10.4g}" + "".join(f"{up(found[name][i]):>14}" for name in methods))
+        lines.append(f"{budget:>10.4g}" + "".join(f"{upper(found[name][i]):>14}" for name in methods))
     return Outcome({"epsilon": at, "rho": sorted(budgets), "delta_upper": found}, "\n".join(lines))
 
 
@@ -107,7 +109,7 @@ def prove(
     lines = [f"{'mechanism':<20}  {'pairs':>7}  {'δ at least':>11}  {'δ at most':>11}  worst pair ({worst.scope})"]
     for name, proof in found.items():
         a, b = proof.worst_edge
-        ends = f"{proof.delta_lower:>11.4g}  {up(proof.delta_upper):>11}"
+        ends = f"{lower(proof.delta_lower):>11}  {upper(proof.delta_upper):>11}"
         lines.append(f"{name[:20]:<20}  {proof.n_edges:>7}  {ends}  {a} against {b}")
         lines += [f"  not settled: {reason}" for reason in proof.unsettled]
     lines.append(f"Proofs are in {where}.")

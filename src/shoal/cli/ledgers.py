@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 import shoal
-from shoal.cli.screen import Outcome, command, counted, up
+from shoal.cli.screen import Outcome, command, counted
+from shoal.rounding import upper
 
 Target = Annotated[
     str | None,
@@ -107,7 +108,7 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
     content = {"releases": whole.releases, "labels": whole.labels, "largest_share": whole.largest_share}
     lines = [
         f"{counted(whole.releases, 'release')} about {counted(whole.labels, 'household')}; most spent first; at most "
-        f"{up(whole.largest_share)} of any budget is spent"
+        f"{upper(whole.largest_share)} of any budget is spent"
     ]
     if whole.without_budget:
         lines.append(f"{counted(whole.without_budget, 'household')} without a budget")

@@ -22,7 +22,6 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Context
 from types import TracebackType
 from typing import Annotated, Any, TextIO, TypeVar
 
@@ -177,11 +176,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return value if not isinstance(value, float) or math.isfinite(value) else None
-
-
-def up(value: float, digits: int = 4) -> str:
-    """A number of at least 0 rounded up to some significant digits."""
-    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(value)):.{digits}g}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -41,7 +41,7 @@ class Center:
 def transport_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 1e-8) -> Center:
     """Minimax Bures–Wasserstein center of the laws N(means[i], covs[i])."""
     n = len(means)
-    roots = square_root(covs)
+    roots = _roots(covs)
     factor = np.mean(roots, axis=0)
     shared = len(roots) == 1
 
@@ -63,7 +63,7 @@ def mean_center(means: FloatArray, covs: FloatArray) -> Center:
 
     For constants it is their mean, which keeps their sum.
     """
-    roots = square_root(covs)
+    roots = _roots(covs)
     shared = len(roots) == 1
     factor, turned = (
         (roots[0], roots) if shared else _barycenter(roots, np.full(len(roots), 1 / len(roots)), roots.mean(axis=0))
@@ -71,6 +71,19 @@ def mean_center(means: FloatArray, covs: FloatArray) -> Center:
     mean = means.mean(axis=0)
     costs = ((means - mean) ** 2).sum(axis=1) + ((factor - turned) ** 2).sum(axis=(1, 2))
     return _center(mean, roots, factor, np.asarray(costs), 0.0)
+
+
+def _roots(covs: FloatArray) -> FloatArray:
+    """Σ_X^{1/2}, exactly zero in entries that are constants of every label.
+
+    Eigenvectors would mix those entries and leave 1e-8 there, which every rotation turns elsewhere: no fixed point.
+    """
+    varying = np.flatnonzero(np.diagonal(covs, axis1=1, axis2=2).any(axis=0))
+    roots = np.zeros_like(covs)
+    if len(varying):
+        inside = np.ix_(np.arange(len(covs)), varying, varying)
+        roots[inside] = square_root(covs[inside])
+    return roots
 
 
 def _center(mean: FloatArray, roots: FloatArray, factor: FloatArray, costs: FloatArray, lower: float) -> Center:

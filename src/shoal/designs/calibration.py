@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shoal import validation
-from shoal.accounting.curve import round_up
 from shoal.designs.design import design, perfect_rho
 from shoal.designs.methods import METHODS
-from shoal.designs.parts import joined, part_of
+from shoal.designs.parts import joined
 from shoal.designs.problem import Problem
 from shoal.errors import UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
 from shoal.proofs.proof import proved
+from shoal.rounding import upper
 
 #: Paid on top of the price of perfection, for the sliver of noise that covers rounding.
 MARGIN = 1e-7
@@ -110,7 +110,7 @@ def calibrate(
     for number, members in enumerate(groups):
         now = time.monotonic()
         part = problem.part(members)
-        warm = None if start is None else part_of(start, part.original.labels)
+        warm = None if start is None else start.part(part.original.labels)
         group = _Group(
             part,
             method,
@@ -143,7 +143,7 @@ def attained(mechanism: Mechanism, delta: float) -> Mechanism:
     """The mechanism, if its certificate meets ``delta``."""
     if mechanism.certificate.delta_upper > delta:
         raise UnreachableError(
-            f"delta: method {mechanism.method!r} reaches {round_up(mechanism.certificate.delta_upper):.4g} at this "
+            f"delta: method {mechanism.method!r} reaches {upper(mechanism.certificate.delta_upper)} at this "
             "epsilon, not the delta asked for; ask for a larger delta or epsilon"
         )
     return mechanism
@@ -202,7 +202,7 @@ class _Group:
                 return bare
             if self.method == "none":
                 raise UnreachableError(
-                    f"method 'none' gives delta = {round_up(bare.certificate.delta_upper):.4g} at this epsilon, not "
+                    f"method 'none' gives delta = {upper(bare.certificate.delta_upper)} at this epsilon, not "
                     "the delta asked for; choose a method that adds noise"
                 )
         earlier = () if warm is None else (warm,)
@@ -248,7 +248,7 @@ class _Group:
             if len(floors) == FLOORS:
                 raise UnreachableError(
                     f"delta lies below what finite precision costs a release of method {self.method!r}, about "
-                    f"{round_up(min(floors)):.1g}; ask for a larger delta"
+                    f"{upper(min(floors), 1)}; ask for a larger delta"
                 )
             budget *= 2.0
         raise UnreachableError(

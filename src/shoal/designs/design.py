@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.accounting.curve import round_up
 from shoal.designs.barycenter import additive_center, mean_center, transport_center
 from shoal.designs.descent import Report, Settings
 from shoal.designs.floors import lower_bound
@@ -25,6 +24,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.numerics.matrices import square_root
 from shoal.numerics.notebook import axes_or_new, draw_deltas, table
+from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 
@@ -103,7 +103,7 @@ def design(
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
     problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
     settings = replace(_settings(problem, seed, time_limit, iterations, progress), interruptible=interruptible)
-    starts = [start] if isinstance(start, Mechanism) else list(start or [])
+    starts = [] if start is None else list(start) if isinstance(start, Sequence) else [start]
     return _solve(problem, method, settings, [as_moves(problem, m) for m in starts])
 
 
@@ -231,7 +231,7 @@ class Frontier:
         return f"Frontier({', '.join(self.delta)}; {len(self.rho)} budgets)"
 
     def _repr_html_(self) -> str:
-        columns = [[f"{round_up(float(d)):.4g}" for d in found] for found in self.delta_upper.values()]
+        columns = [[f"{upper(float(d))}" for d in found] for found in self.delta_upper.values()]
         rows = [(f"{r:.4g}", *cells) for r, *cells in zip(self.rho, *columns, strict=True)]
         return table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
 

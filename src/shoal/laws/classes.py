@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.checks import LawChecks
-from shoal.laws.estimates import Fitted, estimate
+from shoal.laws.estimates import FittedLaws, estimate
 from shoal.numerics.matrices import EPS, RANK_TOLERANCE, correlation, exact_sum, square_root
 from shoal.validation import FloatArray, IndexArray
 
@@ -273,7 +273,7 @@ class GaussianClasses:
         return np.asarray(np.linalg.eigvalsh(correlation(self._stored_covs)), dtype=np.float64)
 
     @cached_property
-    def condition(self) -> FloatArray:
+    def condition_number(self) -> FloatArray:
         """(n or 1,) condition number of each correlation matrix; inf where Σ_X is singular."""
         if self.is_diagonal:
             return np.where((self.stored_variances > 0).all(axis=1), 1.0, np.inf)
@@ -286,7 +286,7 @@ class GaussianClasses:
     @cached_property
     def cholesky(self) -> FloatArray:
         """(n or 1, k, k) lower factors of the non-singular covariances; zero matrices for singular ones."""
-        full_rank = np.isfinite(self.condition)
+        full_rank = np.isfinite(self.condition_number)
         factors = np.zeros_like(self.stored_covs)
         if full_rank.any():
             # Factor the correlation matrix: scaling each entry to unit variance keeps graded covariances exact.
@@ -309,7 +309,7 @@ class GaussianClasses:
     # ------------------------------------------------------------------ estimated from samples
 
     #: What the laws were estimated from; None where they were stated.
-    fitted: Fitted | None = None
+    fitted: FittedLaws | None = None
 
     @property
     def counts(self) -> FloatArray:
@@ -344,7 +344,7 @@ class GaussianClasses:
         return self._fitted.counts[chosen], self._fitted.degrees[chosen], self.covs[chosen]
 
     @property
-    def _fitted(self) -> Fitted:
+    def _fitted(self) -> FittedLaws:
         if self.fitted is None:
             raise InputError("these laws were stated, not estimated from samples: use GaussianClasses.fit")
         return self.fitted
@@ -385,7 +385,7 @@ class GaussianClasses:
         cov_error, mean_error = np.broadcast_to(self.errors[0], (n, k, k)), self.errors[1]
         still = np.broadcast_to(self.stored_variances, (n, k)) == 0
         touched = still & (mean_error + cov_error.sum(axis=2) > 0)
-        factors, condition = np.broadcast_to(self.cholesky, (n, k, k)), np.broadcast_to(self.condition, (n,))
+        factors, condition = np.broadcast_to(self.cholesky, (n, k, k)), np.broadcast_to(self.condition_number, (n,))
         exact = ~(cov_error.any(axis=(1, 2)) | mean_error.any(axis=1))
         unknown = ~(np.isfinite(cov_error).all(axis=(1, 2)) & np.isfinite(mean_error).all(axis=1))
         cov_error, mean_error = (np.where(np.isfinite(e), e, 0.0) for e in (cov_error, mean_error))
@@ -397,7 +397,7 @@ class GaussianClasses:
         for i in np.flatnonzero(narrow & still.any(axis=1)):
             moving = np.flatnonzero(~still[i])
             part = self.restricted(np.array([i]), moving)
-            if len(moving) and part.condition[0] * k * EPS < FACTORED:
+            if len(moving) and part.condition_number[0] * k * EPS < FACTORED:
                 inverse[i] = 0.0
                 inverse[np.ix_([i], moving, moving)] = np.abs(np.linalg.inv(part.cholesky))
                 whole = whole | (np.arange(n) == i)
@@ -449,6 +449,54 @@ class GaussianClasses:
             return result
         cov_error, mean_error = self.errors
         return result.doubted(cov_error if len(cov_error) == 1 else cov_error[positions], mean_error[positions])
+
+    def condition(self, observed: Any, at: Any) -> GaussianClasses:
+        """The law of the other entries given these: a Gaussian-process forecast from any means and covariances.
+
+        With o the entries at ``at`` and f all others,
+
+            μ = μ_f + Σ_fo Σ_o⁻¹ (x − μ_o),     Σ = Σ_f − Σ_fo Σ_o⁻¹ Σ_of
+
+        (Rasmussen & Williams 2006, equation 2.19), by a Cholesky factor of Σ_o, never by an inverse.
+
+        Args:
+            observed: x, (n, m) with a row for each label, or (m,) for all of them.
+            at: the m positions of the observed entries, each once, not all entries.
+
+        Returns:
+            The family of the other entries, in their order, with the same labels.
+
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses([[0.0, 0.0]], [[1.0, 0.8], [0.8, 1.0]], labels=["a"])
+        >>> after = classes.condition([2.0], at=[0])
+        >>> after.means.round(12).tolist(), after.covs.round(12).tolist()
+        ([[1.6]], [[[0.36]]])
+        """
+        places = np.asarray(at)
+        k = self.n_dims
+        if places.dtype.kind not in "iu" or places.ndim != 1 or not 0 < len(places) < k:
+            raise InputError(f"at must hold between 1 and {k - 1} positions of entries, as whole numbers")
+        if places.min() < 0 or places.max() >= k or len(np.unique(places)) != len(places):
+            raise InputError(f"at must hold positions between 0 and {k - 1}, each once")
+        values = validation.array(ndim=(1, 2), observed=observed)
+        if values.shape not in ((len(places),), (self.n_classes, len(places))):
+            raise InputError(f"observed must have shape ({len(places)},) or ({self.n_classes}, {len(places)})")
+        others = np.setdiff1d(np.arange(k), places)
+        covs = self.stored_covs
+        seen, across = covs[:, places[:, None], places], covs[:, others[:, None], places]
+        if not np.isfinite(self.restricted(np.arange(self.n_classes), places).condition_number).all():
+            raise InputError(
+                "at: some of these entries are fixed by the others, or do not vary; leave those out of what is observed"
+            )
+        factor = np.linalg.cholesky(seen)
+        weighted = np.linalg.solve(factor, np.swapaxes(across, 1, 2))  # L⁻¹ Σ_of
+        away = np.linalg.solve(
+            factor, np.broadcast_to(values - self.means[:, places], (self.n_classes, len(places)))[:, :, None]
+        )
+        means = self.means[:, others] + (np.swapaxes(weighted, 1, 2) @ away)[:, :, 0]
+        left = covs[:, others[:, None], others] - np.swapaxes(weighted, 1, 2) @ weighted
+        left = 0.5 * (left + np.swapaxes(left, 1, 2))
+        return GaussianClasses(means, left[0] if len(left) == 1 else left, self.labels)
 
     def with_noise(self, noise_cov: Any, noise_mean: Any = 0.0) -> GaussianClasses:
         """The laws after adding one independent Gaussian noise, the same for every label.

@@ -10,9 +10,9 @@ left: a member changes to a crowd with room, or two members of different crowds 
 are the exact changes of the spread. What moves cannot reach is tried by taking a few neighboring crowds apart and
 forming as many, or fewer or more, anew from other seeds; the better of old and new stays. Everything is deterministic.
 
-Crowds are a function of the multiset of rows: rows are sorted by value before anything else is done, so that no name and
-no place decides where two rows are alike, and no sum is taken in another order. Permuting the rows permutes the numbers
-of the crowds and nothing else; means (:func:`means`) are exactly rounded sums.
+Crowds are a function of the multiset of rows: rows are sorted by value before anything else is done, so that no name
+and no place decides where two rows are alike, and no sum is taken in another order. Permuting the rows permutes the
+numbers of the crowds and nothing else; means (:func:`means`) are exactly rounded sums.
 
 Where no member may have more than a share of its crowd's total, the excess Σ_C max(0, largest − share · total) comes
 first and the spread second: a move may never raise the excess.

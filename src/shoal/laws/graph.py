@@ -100,13 +100,16 @@ class NeighborGraph:
         """
         if len(groups) != len(labels):
             raise InputError(f"groups must hold one entry per label: expected {len(labels)}, got {len(groups)}")
-        _, member_of = np.unique(np.asarray([str(g) for g in groups]), return_inverse=True)
-        order = np.argsort(member_of, kind="stable")
-        starts = np.flatnonzero(np.diff(member_of[order], prepend=-1))
+        numbers: dict[str, int] = {}
+        member_of = np.array([numbers.setdefault(str(group), len(numbers)) for group in groups], dtype=np.int64)
+        order = np.argsort(member_of, kind="stable").astype(np.int32)
+        sizes = np.bincount(member_of, minlength=len(numbers))
+        starts = np.cumsum(sizes) - sizes
         blocks = [np.empty((0, 2), dtype=np.int32)]
-        for members in np.split(order, starts[1:]):
-            i, j = np.triu_indices(len(members), k=1)
-            blocks.append(np.stack([members[i], members[j]], axis=1).astype(np.int32))
+        for size in np.unique(sizes).tolist():  # all groups of a size together
+            members = order[starts[sizes == size][:, None] + np.arange(size)]
+            pairs = np.stack(np.triu_indices(size, k=1), axis=1)
+            blocks.append(members[:, pairs].reshape(-1, 2))
         return cls(labels, np.concatenate(blocks))
 
     @classmethod

@@ -112,7 +112,7 @@ def split(classes: GaussianClasses) -> Supports:
     """Group the labels by support."""
     n, k = classes.means.shape
     everything = np.arange(n)
-    if (classes.condition * (DOUBTFUL * k * EPS) < 1).all():
+    if (classes.condition_number * (DOUBTFUL * k * EPS) < 1).all():
         whole = Family(everything, classes, np.arange(k))
         zeros = np.zeros(n, dtype=np.intp)
         return Supports((whole,), zeros, everything, zeros)
@@ -151,7 +151,7 @@ def _families(classes: GaussianClasses, labels: IndexArray, moving: IndexArray) 
     part = classes.restricted(labels, moving)
     if part.is_diagonal:
         return [(labels, Family(labels, part, moving))]
-    certain = part.condition * (DOUBTFUL * len(moving) * EPS) < 1
+    certain = part.condition_number * (DOUBTFUL * len(moving) * EPS) < 1
     forms = [None if sure else form(cov) for sure, cov in zip(certain, part.stored_covs, strict=True)]
     whole = np.array([sure or (f is not None and not f.null) for sure, f in zip(certain, forms, strict=True)])
     spaces: list[tuple[Form, list[int]]] = []
@@ -192,6 +192,6 @@ def _family(
     """All labels on one support, and their family: those whose law of the pivots (None: all) can be whitened."""
     chosen = np.arange(len(moving)) if pivots is None else pivots
     inside = part if pivots is None and len(rows) == len(labels) else part.restricted(rows, chosen)
-    able = np.flatnonzero(np.broadcast_to(np.isfinite(inside.condition), (len(rows),)))
+    able = np.flatnonzero(np.broadcast_to(np.isfinite(inside.condition_number), (len(rows),)))
     laws = inside if len(able) == len(rows) else inside.take(able) if len(able) else None
     return labels[rows], Family(labels[rows[able]], laws, moving[chosen], spread)

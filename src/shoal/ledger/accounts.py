@@ -1,31 +1,39 @@
-"""What budgets have been spent, for people to read."""
+"""What has been spent of budgets: composed, bounded, and told to people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Context
 from typing import Any
 
 import numpy as np
+from sqlalchemy import select
 
 from shoal.accounting.curve import round_up
-from shoal.errors import InputError
-from shoal.ledger.budgets import Limit
-from shoal.ledger.composition import NOTHING, Charges, Composer, Lookup, Side, Star
-from shoal.ledger.ties import Tie
+from shoal.ledger import journal
+from shoal.ledger.bounds import pair_bound
+from shoal.ledger.budgets import Budgets, Limit
+from shoal.ledger.composition import Composer, LabelAccount, PairAccount
+from shoal.ledger.recent import Recent
+from shoal.ledger.registry import Registry
+from shoal.ledger.schema import ENTRIES
+from shoal.ledger.state import State
+from shoal.ledger.storage import Transaction
+from shoal.mechanism.reader import Releaser
 
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
+_LAST_BUDGET = select(ENTRIES.c.hash).where(journal.of_kind("budget")).order_by(ENTRIES.c.seq.desc()).limit(1)
 
 
 @dataclass(frozen=True)
 class Account:
     """What has been spent of one budget by the worst pair it is held against; δ's are upper ends at the budget's ε.
 
-    ``releases`` are those about the label or the members of the group; ``pair`` is the worst pair, None where nothing
-    but claims or finite precision counts. ``mode`` says what the budget holds for: ``"fixed"``, a series fixed in
-    advance, whose composed δ is what is spent; or ``"adaptive"``, any way of choosing, and what is spent is what the
-    budget's filter counts, which is within the budget exactly if it is at most δ.
+    ``releases`` are those about the label; ``pair`` is the worst pair, None where nothing was released. ``mode`` says
+    what the budget holds for: ``"fixed"``, a series fixed in advance, whose composed δ is what is spent; or
+    ``"adaptive"``, any way of choosing, and what is spent is what the budget's filter counts, which is within the
+    budget exactly if it is at most δ.
     """
 
     name: str
@@ -53,10 +61,14 @@ class Account:
 
 @dataclass(frozen=True)
 class Spent:
-    """Accounts of labels, groups or an analyst; iterate, or ask for one by its label."""
+    """Accounts of labels, or of what an analyst was shown about them; iterate, or ask for one by its label."""
 
-    accounts: tuple[Account, ...]
     by_label: Mapping[str, Account]
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """All accounts."""
+        return tuple(self.by_label.values())
 
     @property
     def largest(self) -> Account | None:
@@ -70,7 +82,7 @@ class Spent:
 
     @property
     def releases(self) -> int:
-        """Releases about all labels together, those made elsewhere included."""
+        """Releases about all labels together."""
         return sum(a.releases for a in self.by_label.values())
 
     def __getitem__(self, label: Any) -> Account:
@@ -112,52 +124,75 @@ def round_down(value: float) -> float:
     return float(_FOUR_DIGITS.create_decimal(value)) if value > 0 else 0.0
 
 
-def stars(
-    limit: Limit,
-    charged: Callable[[str], Charges],
-    ties: Callable[[str], Sequence[Tie]],
-    cut: Callable[[Charges, frozenset[str]], Charges],
-    *,
-    pairs: bool = True,
-) -> Iterator[Star]:
-    """The pairs that a limit is held against, label by label.
+class Accountant:
+    """Tells what accounts have spent. What it remembers between calls could be computed again; nothing rests on it."""
 
-    ``ties`` gives a label's neighbors by the graphs that join them, ``cut`` the part of some charges that was made
-    through mechanisms of these graphs, equal ones as one object. Without ``pairs`` nothing that was released about a
-    neighbor counts.
-    """
-    about = charged(limit.counted[0])
-    for name in limit.counted[1:]:
-        about = about.joined(charged(name))
-    for label in limit.at:
-        sides: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
-        for number, tie in enumerate(ties(label)):
-            own = cut(about, tie.graphs)
-            for name in tie.names:
-                if limit.against is None or name in limit.against:
-                    opposite = cut(charged(name), tie.graphs) if pairs else NOTHING
-                    sides.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
-        found = (Side(own, other, tuple(names), key[0]) for key, (own, other, names) in sides.items())
-        yield Star(label, about.releases, tuple(found) or (Side(about, NOTHING, ()),))
+    def __init__(self, composer: Composer | None = None) -> None:
+        self.registry = Registry()
+        self.composer = Composer() if composer is None else composer
+        self._uppers: Recent[float] = Recent(16 * 2**20)
+        self._budgets: tuple[str, Budgets] = ("", Budgets())
 
+    def state(self, transaction: Transaction) -> State:
+        """The state of the ledger as its index has it."""
+        state = State(transaction, self.registry)
+        last = transaction.value(_LAST_BUDGET)
+        if last is not None:
+            known, state.budgets = self._budgets
+            if known != last:  # a hash stands for everything up to its entry
+                state.budgets = Budgets()
+                for entry in journal.fetched(transaction, journal.of_kind("budget")):
+                    state.apply(entry)
+                self._budgets = (str(last), state.budgets)
+        return state
 
-def account(composer: Composer, held: Sequence[Star], limit: Limit, lookup: Lookup) -> Account:
-    """What the pairs that a limit is held against have spent: the worst of them."""
-    grid = np.array([limit.epsilon])
-    found = []
-    for star in held:
-        sides = [[side for side in star.sides if limit.filters(side.span) == chosen] for chosen in (False, True)]
-        if sides[0]:
-            found.append(composer.curve(replace(star, sides=tuple(sides[0])), grid, lookup))
-        if sides[1]:
-            found.append(composer.filtered(replace(star, sides=tuple(sides[1])), limit.rule, lookup))
-    worst = max(found, key=lambda one: float(one.delta_upper[0]))
-    spent = float(worst.delta_upper[0])
-    mode = "adaptive" if any(limit.adaptive(side.span) for star in held for side in star.sides) else "fixed"
-    return Account(limit.name, limit.epsilon, limit.delta, spent, held[0].releases, worst.worst_edge[0], mode)
+    def prepared(self, mechanism: Releaser, labels: Iterable[str] = ()) -> Releaser:
+        """A trusted copy of a mechanism, with all that can be computed before anything is locked."""
+        own = self.registry.trusted(mechanism)
+        own.prepare()
+        for label in labels:
+            self.composer.prepare(own, label)
+        return own
 
+    def account(self, state: State, limit: Limit) -> Account:
+        """What has been spent of a limit, composed exactly: by the worst pair it is held against."""
+        return self._composed(state, limit, state.account(limit))
 
-def one_graph(limit: Limit, graphs: Callable[[str], frozenset[str]]) -> None:
-    """Refuse a group whose members were never in one graph: what was released about one means nothing for another."""
-    if len(limit.counted) > 1 and not frozenset.intersection(*(graphs(label) for label in limit.counted)):
-        raise InputError(f"{limit.name}: all members of a group must belong to one graph; set it anew without others")
+    def exceeding(self, state: State, limit: Limit, headroom: float) -> float | None:
+        """What has been spent of a limit where it is more than the limit allows, with ``headroom``; None within it.
+
+        What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
+        """
+        account = state.account(limit)
+        allowed = [self.upper(state, pair, limit) * (1 + headroom) <= limit.delta for pair in account.pairs]
+        if all(allowed):
+            return None
+        undecided = tuple(pair for pair, within in zip(account.pairs, allowed, strict=True) if not within)
+        spent = self._composed(state, limit, replace(account, pairs=undecided)).spent
+        return spent if spent * (1 + headroom) > limit.delta else None
+
+    def upper(self, state: State, pair: PairAccount, limit: Limit) -> float:
+        """What the bounds of mechanisms say about a pair; 1 where they say nothing.
+
+        They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
+        """
+        key = (pair.about.bare, pair.opposite.bare, limit.epsilon, limit.delta if limit.filters(pair.span) else None)
+        upper = self._uppers.get(key)  # still a bound if more points have become known since
+        if upper is None:
+            upper = pair_bound(pair, limit, state.bound)
+            if upper < 1.0:
+                self._uppers.put(key, upper, 1000)
+        return upper
+
+    def _composed(self, state: State, limit: Limit, account: LabelAccount) -> Account:
+        curves = []
+        for filtered in (False, True):
+            pairs = tuple(pair for pair in account.pairs if limit.filters(pair.span) == filtered)
+            if pairs and filtered:
+                curves.append(self.composer.filtered(replace(account, pairs=pairs), limit.rule, state.mechanism))
+            elif pairs:
+                grid = np.array([limit.epsilon])
+                curves.append(self.composer.curve(replace(account, pairs=pairs), grid, state.mechanism))
+        worst = max(curves, key=lambda curve: float(curve.delta_upper[0]))
+        spent = float(worst.delta_upper[0])
+        return Account(limit.name, limit.epsilon, limit.delta, spent, account.releases, worst.worst_edge[0], limit.mode)

@@ -8,12 +8,12 @@ about either label of a pair
     δ(ε) ≤ Σ δᵢ(εᵢ)                                       whenever Σ εᵢ ≤ ε,
     δ(ε) ≤ e^{t (Σ Dᵢ − ε)} t^t / (1 + t)^{1+t}           for every order 1 + t > 1.
 
-The first is the rule for claims (:mod:`shoal.ledger.composition`) applied to every use; at εᵢ = 0 total variations
-add. Two uses of one mechanism, one about each label, may be taken together as a table: its δ is below the sum of the
-two at half of ε each. For the second, divergences of independent releases add, E[e^{tL}] = e^{t D}, and
+The first: where P₁ ≤ e^{ε₁} Q₁ but for a part of mass δ₁, that part aside the rest is held at ε − ε₁; at εᵢ = 0 total
+variations add. Two uses of one mechanism, one about each label, may be taken together as a table: its δ is below the
+sum of the two at half of ε each. For the second, divergences of independent releases add, E[e^{tL}] = e^{t D}, and
 (1 − e^{ε−L})₊ ≤ c e^{t(L−ε)} with c = max over x > 0 of (1 − e^{−x}) e^{−tx} = t^t / (1 + t)^{1+t}
-(compare Canonne, Kamath & Steinke 2020). The least of all these is taken; claims and finite precision are added as the
-exact composition adds them.
+(compare Canonne, Kamath & Steinke 2020). The least of all these is taken; finite precision is added as the exact
+composition adds it.
 
 Where the filter of a budget is asked instead (:mod:`shoal.accounting.filters`), the same divergences are summed at its
 orders, and each use whose δ is 0 from some ε on has a loss of at most that.
@@ -37,7 +37,7 @@ from shoal.accounting.filters import ORDERS, SLACK, FilterRule
 from shoal.accounting.renyi import renyi_curve
 from shoal.errors import CertificationError, InputError
 from shoal.ledger.budgets import Limit
-from shoal.ledger.composition import Charges, Side, covered
+from shoal.ledger.composition import Charges, PairAccount, covered
 from shoal.mechanism.atoms import sum_up
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.reader import Releaser
@@ -77,7 +77,7 @@ class MechanismBound:
         _numbers("divergence_upper", self.divergence_upper, 0.0, math.inf)
         _numbers("table_epsilons", self.table_epsilons, 0.0, math.inf)
         _numbers("table_upper", self.table_upper, 0.0, 1.0)
-        if any(len(getattr(self, one)) != len(getattr(self, two)) for one, two in POINTS.values()):
+        if any(len(getattr(self, at)) != len(getattr(self, upper)) for at, upper in POINTS.values()):
             raise InputError("bounds must hold one upper end per epsilon, order and epsilon of a table")
 
     def delta_at(self, epsilon: Fraction | float) -> float:
@@ -178,9 +178,6 @@ def fits(spent: float, budget: float) -> bool:
 def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf) -> float:
     """An upper bound of the composed δ(ε) of any pair with these charges; 1 where too little is known."""
     together = about.joined(opposite)
-    left = Fraction(epsilon) - together.claimed_epsilon
-    if left < 0:
-        return 1.0
     here, there = dict(about.used), dict(opposite.used)
     uses = []
     units: list[tuple[Callable[[Fraction | float], float], int]] = []
@@ -192,16 +189,15 @@ def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf
         tables = min(here.get(digest, 0), there.get(digest, 0))
         units += [(bound.table_at, tables)] if tables else []
         units += [(bound.delta_at, times - 2 * tables)] if times > 2 * tables else []
-    most = min(_shared(units, left), _moments(uses, left)) if uses else 0.0
-    return covered(together.claimed_epsilon, together.claimed_delta, together.tv, epsilon, most)
+    most = min(_shared(units, Fraction(epsilon)), _moments(uses, epsilon)) if uses else 0.0
+    return covered(together.tv, epsilon, most)
 
 
 def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: BoundOf) -> float:
     """An upper bound of what a filter counts for any pair with these charges; 1 where too little is known."""
     together = about.joined(opposite)
-    claimed = covered(Fraction(0), together.claimed_delta, together.tv, rule.epsilon, 0.0)
     sums = np.zeros(len(rule.orders))
-    largest = together.claimed_epsilon
+    largest = Fraction(0)
     for digest, times in together.used:
         bound = bound_of(digest)
         if bound is None:
@@ -209,15 +205,15 @@ def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: Boun
         known = dict(bound.points("renyi"))
         sums += times * np.array([known.get(order, math.inf) for order in rule.orders])
         largest += times * Fraction(min((e for e, d in bound.points("delta") if d == 0.0), default=10**9))
-    sums = (sums + float(together.claimed_epsilon)) * (1 + SLACK)
-    return float(rule.spent(sums, largest=sum_up(largest), aside=claimed))
+    aside = covered(together.tv, rule.epsilon, 0.0)
+    return float(rule.spent(sums * (1 + SLACK), largest=sum_up(largest), aside=aside))
 
 
-def pair_bound(side: Side, limit: Limit, bound_of: BoundOf) -> float:
-    """An upper bound of what the pairs of a side have spent of a limit, by its mode."""
-    if limit.filters(side.span):
-        return filtered(side.about, side.opposite, limit.rule, bound_of)
-    return bounded(side.about, side.opposite, limit.epsilon, bound_of)
+def pair_bound(pair: PairAccount, limit: Limit, bound_of: BoundOf) -> float:
+    """An upper bound of what a pair has spent of a limit, by its mode."""
+    if limit.filters(pair.span):
+        return filtered(pair.about, pair.opposite, limit.rule, bound_of)
+    return bounded(pair.about, pair.opposite, limit.epsilon, bound_of)
 
 
 def _deltas(mechanism: Releaser, epsilons: Sequence[float], scope: str) -> dict[float, float]:
@@ -226,10 +222,10 @@ def _deltas(mechanism: Releaser, epsilons: Sequence[float], scope: str) -> dict[
     try:
         if isinstance(mechanism, Codebook):
             return dict(zip(epsilons, mechanism.curve(epsilons, scope).delta_upper.tolist(), strict=True))
-        found = privacy_curve(mechanism.output, mechanism.graph, np.array(epsilons), scope=scope).delta_upper
+        delta = privacy_curve(mechanism.output, mechanism.graph, np.array(epsilons), scope=scope).delta_upper
     except CertificationError:
-        found = np.ones(len(epsilons))
-    return {e: float(d) for e, d in zip(epsilons, found, strict=True)}
+        delta = np.ones(len(epsilons))
+    return {e: float(d) for e, d in zip(epsilons, delta, strict=True)}
 
 
 def _least(points: Sequence[tuple[float, float]], epsilon: Fraction | float) -> float:
@@ -246,11 +242,10 @@ def _shared(units: list[tuple[Callable[[Fraction | float], float], int]], left: 
     return min(sum_up(min(options)), 1.0)
 
 
-def _moments(uses: list[tuple[MechanismBound, int]], left: Fraction) -> float:
+def _moments(uses: list[tuple[MechanismBound, int]], epsilon: float) -> float:
     """The least e^{t (Σ D − ε)} t^t / (1 + t)^{1+t} over the orders that every bound has."""
     known = [dict(bound.points("renyi")) for bound, _ in uses]
     best = 1.0
-    epsilon = float(left)
     for order in set(known[0]).intersection(*known[1:]):
         t = order - 1.0
         total = math.fsum(times * points[order] for points, (_, times) in zip(known, uses, strict=True))

@@ -8,27 +8,24 @@ only be less. Where single answers go to people who do not share them, it is the
 | --- | --- |
 | all | every pair of a label, for every label that has no budget of its own |
 | label | the same for a named label |
-| group | every pair of a member, whatever was released about any member counted as if about this one |
 | analyst | every pair, as far as the analyst was shown what was released |
 
 A pair is within the budgets of both its labels, so a release about one of them may be refused because the other's
-budget is spent. The group's reading is the cautious one: an observer is granted that all the answers belong to one
-unknown member. All members must belong to one graph. Whatever was released to nobody in particular counts for every
-analyst. A later budget with the same scope and name replaces the earlier one; every budget that applies must hold.
+budget is spent. Whatever was released to nobody in particular counts for every analyst; an answer that was shown to
+some analysts and later to anyone counts for those twice. A later budget with the same scope and name replaces the
+earlier one; every budget that applies must hold.
 
 Each has a mode, which says for what way of choosing it is a guarantee:
 
 | mode | what it is |
 | --- | --- |
-| fixed | a series that was fixed in advance, or redesigned without looking at answers: exact composition |
 | adaptive | every mechanism may be chosen in the light of earlier answers: a filter (:mod:`shoal.accounting.filters`) |
-| not said | adaptive for an analyst's budget; for others it depends on the first release about the pair |
+| fixed | a series that was fixed in advance, or redesigned without looking at answers: exact composition |
 
-Where it is not said, a pair whose first release is to a named analyst, or comes after analysts got budgets, is taken to
-be adaptive; else to be a series fixed in advance, and a release to a named analyst is refused until a mode is said. The
-first batch of an adaptive account, one transaction, is a series fixed in advance. Said once, a mode stays until another
-is. It is part of what is promised: it is set without looking at answers, and there is no way back from adaptive to
-fixed once something was released (docs/theory.md, section 15).
+Adaptive holds unless fixed is asked for: exact composition lets through up to 1.6 times as much to who chooses by
+answers. The first batch of an adaptive account, one transaction, is a series fixed in advance. Said once, a mode stays
+until another is. It is part of what is promised: it is set without looking at answers, and there is no way back from
+adaptive to fixed once something was released (docs/theory.md, section 15).
 """
 
 from __future__ import annotations
@@ -44,126 +41,85 @@ from shoal.errors import InputError
 from shoal.ledger.composition import Span
 from shoal.ledger.questions import word
 
-SCOPES = ("all", "label", "group", "analyst")
-MODES = ("fixed", "adaptive")
-#: How much the modes imply: what holds for any way of choosing holds for one.
-_STRENGTH = {"fixed": 0, None: 1, "adaptive": 2}
+#: The mode that holds where none is named comes first.
+MODES = ("adaptive", "fixed")
 
 
 @dataclass(frozen=True)
 class Budget:
-    """δ at most ``delta`` at ``epsilon``, in the ``mode`` that was said, if any."""
+    """δ at most ``delta`` at ``epsilon``, for the way of choosing that ``mode`` names."""
 
     epsilon: float
     delta: float
-    members: tuple[str, ...] = ()
-    mode: str | None = None
+    mode: str = "adaptive"
 
     def implies(self, other: Budget) -> bool:
-        """Whether what is within this budget is within the other."""
-        stronger = _STRENGTH[self.mode] >= _STRENGTH[other.mode]
+        """Whether what is within this budget is within the other: what holds for any way of choosing holds for one."""
+        stronger = self.mode == other.mode or self.mode == "adaptive"
         return stronger and self.epsilon <= other.epsilon and self.delta <= other.delta
-
-    @cached_property
-    def inside(self) -> frozenset[str]:
-        """The members, to be looked up."""
-        return frozenset(self.members)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One budget as it applies to some pairs.
+    """One budget as it applies to the pairs of ``label`` with all its neighbors, or with those ``against`` names.
 
-    They are the pairs of each of ``at`` with all its neighbors, or with those ``against`` names. Releases about any of
-    the ``counted`` labels count as if they were about the one of ``at``.
+    With an ``analyst``, only what that analyst was shown counts.
     """
 
     name: str
     epsilon: float
     delta: float
-    counted: tuple[str, ...]
-    at: tuple[str, ...]
+    label: str
     analyst: str | None = None
     against: tuple[str, ...] | None = None
-    mode: str | None = None
-    #: The entry with the first budget of an analyst, 0 where there is none.
-    since: int = 0
+    mode: str = "adaptive"
 
     @cached_property
     def rule(self) -> FilterRule:
         """The filter of the budget."""
         return FilterRule(self.epsilon, self.delta)
 
-    def adaptive(self, span: Span | None) -> bool:
-        """Whether the limit is to hold for every way of choosing, for pairs of which releases were made in ``span``."""
-        if self.mode is not None or span is None:
-            return self.mode == "adaptive" or (self.mode is None and self.since > 0)
-        return span.named == span.first or 0 < self.since < span.first
-
     def filters(self, span: Span | None) -> bool:
         """Whether a filter decides: what was made in one batch was fixed in advance in any mode."""
-        return self.mode != "fixed" and span is not None and span.first < span.last and self.adaptive(span)
-
-    def closed(self, span: Span | None) -> bool:
-        """Whether an analyst is named in what would be a series fixed in advance, though nobody said that it was."""
-        return self.mode is None and span is not None and span.named > 0 and not self.adaptive(span)
+        return self.mode == "adaptive" and span is not None and span.first < span.last
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """All budgets in force; ``since`` is the entry with the first budget of an analyst, 0 where there is none."""
+    """All budgets in force."""
 
     every: Budget | None = None
     labels: Mapping[str, Budget] = field(default_factory=dict)
-    groups: Mapping[str, Budget] = field(default_factory=dict)
     analysts: Mapping[str, Budget] = field(default_factory=dict)
-    since: int = 0
 
-    def after(self, content: Mapping[str, Any], seq: int) -> Budgets:
-        """The budgets in force once the entry ``seq`` is recorded."""
-        members = tuple(content.get("members", ()))
-        budget = Budget(float(content["epsilon"]), float(content["delta"]), members)
+    def after(self, content: Mapping[str, Any]) -> Budgets:
+        """The budgets in force once an entry with this content is recorded."""
         scope, names = content["scope"], content.get("names", ())
 
-        def new(name: str | None) -> Budget:
-            return replace(budget, mode=content.get("mode") or self.mode(scope, name, members))
+        def budget(name: str | None) -> Budget:
+            mode = content.get("mode") or self.mode(scope, name)
+            return Budget(float(content["epsilon"]), float(content["delta"]), validation.choice(MODES, mode=mode))
 
-        found = {name: new(name) for name in names}
         if scope == "label":
-            return replace(self, labels={**self.labels, **found})
-        if scope == "group":
-            return replace(self, groups={**self.groups, **found})
+            return replace(self, labels={**self.labels, **{name: budget(name) for name in names}})
         if scope == "analyst":
-            return replace(self, analysts={**self.analysts, **found}, since=self.since or seq)
-        return replace(self, every=new(None))
+            return replace(self, analysts={**self.analysts, **{name: budget(name) for name in names}})
+        return replace(self, every=budget(None))
 
-    def mode(self, scope: str, name: str | None, members: Sequence[str] = ()) -> str | None:
-        """The mode that holds so far for what a budget is about; a new group has the strictest of its members'."""
-        before = {"label": self.labels, "group": self.groups, "analyst": self.analysts}.get(scope, {}).get(name or "")
-        if before is not None:
-            return before.mode
-        if scope == "analyst":
-            return "adaptive"
-        held = [self.labels.get(member, self.every) for member in members] if scope == "group" else [self.every]
-        modes = {None if budget is None else budget.mode for budget in held}
-        return "adaptive" if "adaptive" in modes else None if None in modes else "fixed"
+    def mode(self, scope: str, name: str | None) -> str:
+        """The mode that holds so far for what a budget is about."""
+        before = {"label": self.labels, "analyst": self.analysts}.get(scope, {}).get(name or "")
+        if before is None and scope != "analyst":
+            before = self.every
+        return "adaptive" if before is None else before.mode
 
-    def was_chosen(self, content: Mapping[str, Any], label: str, span: Span) -> bool:
-        """Whether releases about a label in ``span``, which a new budget counts, may have been chosen by answers."""
-        scope, names = content["scope"], content.get("names", ())
-        name = None if scope == "all" else label if scope == "label" else names[0]
-        if scope == "analyst" and names[0] not in self.analysts:
-            scope, name = "label", label  # until now the labels' budgets were all there was
-        mode = self.mode(scope, name, content.get("members", ()))
-        return Limit("", 0.0, 0.0, (), (), mode=mode, since=self.since).adaptive(span)
-
-    def _limit(self, name: str, budget: Budget, counted: tuple[str, ...], at: tuple[str, ...], **where: Any) -> Limit:
-        return Limit(name, budget.epsilon, budget.delta, counted, at, mode=budget.mode, since=self.since, **where)
+    def _limit(self, name: str, budget: Budget, label: str, **where: Any) -> Limit:
+        return Limit(name, budget.epsilon, budget.delta, label, mode=budget.mode, **where)
 
     def of_label(self, label: str) -> Limit | None:
         """The label's own budget, or the common one: for all its pairs."""
         budget = self.labels.get(label, self.every)
-        return None if budget is None else self._limit(f"label {label}", budget, (label,), (label,))
+        return None if budget is None else self._limit(f"label {label}", budget, label)
 
     def of_neighbors(self, label: str, around: Sequence[str]) -> Iterator[Limit]:
         """Budgets of a label's neighbors for their pairs with it, as far as the label's own does not imply them."""
@@ -171,28 +127,13 @@ class Budgets:
         for name in around if self.labels else ():
             budget = self.labels.get(name, self.every)
             if budget is not None and budget is not own and not (own is not None and own.implies(budget)):
-                yield self._limit(f"label {name}", budget, (label,), (label,), against=(name,))
-
-    def of_groups(self) -> Iterator[Limit]:
-        """Budgets of all groups, for all pairs of their members."""
-        for name, budget in self.groups.items():
-            yield self._limit(f"group {name}", budget, budget.members, budget.members)
-
-    def of_groups_with(self, label: str, around: Sequence[str]) -> Iterator[Limit]:
-        """Budgets of the groups that a label belongs to; for its pairs with members, of those it is next to."""
-        for name, budget in self.groups.items():
-            at: tuple[str, ...] = budget.members
-            against = None
-            if label not in budget.inside:
-                at, against = tuple(other for other in around if other in budget.inside), (label,)
-            if at:
-                yield self._limit(f"group {name}", budget, budget.members, at, against=against)
+                yield self._limit(f"label {name}", budget, label, against=(name,))
 
     def of_analysts(self, label: str, analyst: str | None) -> Iterator[Limit]:
         """The analyst's budget, or, where none is named and so all may see the answer, every analyst's."""
         for name, budget in self.analysts.items():
             if analyst is None or analyst == name:
-                yield self._limit(f"analyst {name} about {label}", budget, (label,), (label,), analyst=name)
+                yield self._limit(f"analyst {name} about {label}", budget, label, analyst=name)
 
     def limits(self, label: str, analyst: str | None, around: Sequence[str]) -> list[Limit]:
         """Everything that a release about ``label`` to ``analyst`` must stay within; ``around`` are its neighbors."""
@@ -200,24 +141,16 @@ class Budgets:
         return [
             *([] if own is None else [own]),
             *self.of_neighbors(label, around),
-            *self.of_groups_with(label, around),
             *self.of_analysts(label, analyst),
         ]
 
     def cover(self, label: str) -> bool:
-        """Whether a label has a budget: its own, the common one or that of a group it belongs to."""
-        return self.of_label(label) is not None or any(label in group.inside for group in self.groups.values())
+        """Whether a label has a budget: its own or the common one."""
+        return self.every is not None or label in self.labels
 
 
 def as_entry(
-    epsilon: float,
-    delta: float,
-    label: Any,
-    group: str | None,
-    members: Sequence[Any] | None,
-    analyst: str | None,
-    mode: str | None,
-    plan: str | None,
+    epsilon: float, delta: float, label: Any, analyst: str | None, mode: str | None, plan: str | None
 ) -> dict[str, Any]:
     """A budget as the ledger records it."""
     content: dict[str, Any] = {
@@ -225,25 +158,20 @@ def as_entry(
         "delta": validation.probability(delta=delta, below_one=True),
     }
     if mode is not None:
-        content["mode"] = validation.choice(list(MODES), mode=mode)
+        content["mode"] = validation.choice(MODES, mode=mode)
     if plan is not None:
         if mode != "fixed":
             raise InputError("plan: what is planned belongs to mode='fixed'")
         content["plan"] = word(plan=plan)
-    if sum(x is not None for x in (label, group, analyst)) > 1:
-        raise InputError("budget: give one of label, group and analyst, or none for every label")
-    if (group is None) != (members is None):
-        raise InputError("members must be given together with group")
+    if label is not None and analyst is not None:
+        raise InputError("budget: give a label or an analyst, or neither for every label")
     if label is not None:
         names = [label] if isinstance(label, (str, int)) else list(label)
         content |= {"scope": "label", "names": sorted({word(label=str(name)) for name in names})}
-    elif group is not None and members is not None:
-        inside = sorted({word(members=str(name)) for name in members})
-        content |= {"scope": "group", "names": [word(group=group)], "members": inside}
+        if not names:
+            raise InputError("label must name at least one label")
     elif analyst is not None:
         content |= {"scope": "analyst", "names": [word(analyst=analyst)]}
     else:
         content |= {"scope": "all"}
-    if not content.get("names", True) or not content.get("members", True):
-        raise InputError("label and members must name at least one label")
     return content

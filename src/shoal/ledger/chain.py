@@ -21,7 +21,7 @@ FORMAT = "shoal ledger 1"
 START = "0" * 64
 
 #: Parts of a payload that are columns as well, so that the database can look them up.
-COLUMNS = ("label", "query_id", "analyst", "mechanism", "answer", "release", "times", "tv", "readings", "batch")
+COLUMNS = ("label", "query_id", "analyst", "mechanism", "answer", "release", "readings", "batch")
 
 
 @dataclass(frozen=True)

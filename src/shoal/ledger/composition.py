@@ -3,25 +3,17 @@
 The account of a pair of neighbors counts what was released about either of them: with the two exchanged, releases about
 the one are drawn from the other's laws and the other way round (:mod:`shoal.accounting.incident`). An account of one
 label alone would miss what the neighbor's answers tell about who is who. A label has not spent less than any pair it
-belongs to. A release counts for a pair if its mechanism has their edge (:mod:`shoal.ledger.ties`). A label that was
+belongs to. A release counts for a pair if its mechanism has their edge (:mod:`shoal.ledger.state`). A label that was
 left out on a day has no release that day, and nothing counts for it; that it is missing is not an answer, and no δ
 covers it.
 
-Three parts add up for a pair (all as upper ends, rounded up), each over the releases about both labels:
+Two parts add up for a pair (as upper ends, rounded up), each over the releases about both labels:
 
-    δ(ε) ≤ δ₀ + δ_exact(ε − ε₀) + (1 + e^ε) Σ τ
+    δ(ε) ≤ δ_exact(ε) + (1 + e^ε) Σ τ
 
 *Exact part.* Mechanisms draw independently given the labels, so their losses add and the contour integral of the
 stacked spectra is the composed δ (docs/theory.md, section 5). Beside codebooks, whose losses are discrete, it is the
 mean of that δ at ε less their loss (section 11.3).
-
-*Claims* (ε₀, δ₀), the sums over releases of which only an (εᵢ, δᵢ) is known. Let P₁, Q₁ be the laws of the claimed
-release in the two worlds and P₂, Q₂ those of the rest. With M = min(P₁, e^{ε₀} Q₁), the claim says that P₁ − M has
-mass at most δ₀. Since Q₁ ≥ e^{−ε₀} M,
-
-    ∫∫ (P₁P₂ − e^ε Q₁Q₂)₊ ≤ ∫∫ (P₁ − M) P₂ + ∫∫ (M P₂ − e^{ε−ε₀} M Q₂)₊ ≤ δ₀ + δ_exact(ε − ε₀),
-
-and by induction for several. Where ε₀ > ε nothing is claimed to be left: δ = 1.
 
 *Finite precision.* If what is released differs from the ideal law by at most τ in total variation, in either world,
 then P(E) ≤ e^ε (Q(E) + τ) + δ + τ; total variation adds over releases. Of the pairs of a label that are compared, the
@@ -38,11 +30,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -67,23 +57,19 @@ Lookup = Callable[[str], Releaser]
 
 @dataclass(frozen=True)
 class Span:
-    """When charges were made: the first and the last batch, and the first that ``named`` an analyst (0: none did)."""
+    """When charges were made: the first and the last batch."""
 
     first: int
     last: int
-    named: int = 0
 
     def joined(self, other: Span | None) -> Span:
-        """Both together."""
-        if other is None:
-            return self
-        named = min((n for n in (self.named, other.named) if n), default=0)
-        return Span(min(self.first, other.first), max(self.last, other.last), named)
+        """The span of two sets of charges together."""
+        return self if other is None else Span(min(self.first, other.first), max(self.last, other.last))
 
 
 @dataclass(frozen=True)
 class Charges:
-    """What counts against one account: how often each mechanism was used, and what is known of releases elsewhere.
+    """What counts against one account: how often each mechanism was used.
 
     ``tvs`` holds the total variation of all uses of each mechanism in ``used``, in the same order. ``span`` says when;
     nothing that is composed depends on it.
@@ -91,37 +77,7 @@ class Charges:
 
     used: tuple[tuple[str, int], ...] = ()
     tvs: tuple[float, ...] = ()
-    claimed_epsilon: Fraction = Fraction(0)
-    claimed_delta: Fraction = Fraction(0)
-    claims: int = 0
     span: Span | None = None
-
-    def __hash__(self) -> int:
-        """Quick: fractions are left out, which equal charges have equal."""
-        return hash((self.used, self.tvs, self.claims))
-
-    @classmethod
-    def of(
-        cls,
-        used: Iterable[tuple[str, float, int]],
-        claims: Iterable[tuple[float, float, int]] = (),
-        span: Span | None = None,
-    ) -> Charges:
-        """From (mechanism, total variation, times) and (ε, δ, times)."""
-        counts: dict[str, int] = {}
-        terms: dict[str, list[float]] = {}
-        for digest, tv, times in used:
-            counts[digest] = counts.get(digest, 0) + times
-            terms.setdefault(digest, []).append(tv * times)
-        total = [Fraction(0), Fraction(0)]
-        number = 0
-        for epsilon, delta, times in claims:
-            total[0] += times * Fraction(epsilon)
-            total[1] += times * Fraction(delta)
-            number += times
-        order = sorted(counts)
-        tvs = tuple(_up(math.fsum(terms[digest])) for digest in order)
-        return cls(tuple((digest, counts[digest]) for digest in order), tvs, total[0], total[1], number, span)
 
     @property
     def tv(self) -> float:
@@ -130,47 +86,42 @@ class Charges:
 
     @property
     def releases(self) -> int:
-        """How many releases are counted, those elsewhere included."""
-        return sum(times for _, times in self.used) + self.claims
+        """How many releases are counted."""
+        return sum(times for _, times in self.used)
 
     @cached_property
     def bare(self) -> Charges:
-        """All that what they cost depends on: the same at no time."""
+        """The same charges without their time: all that their cost depends on."""
         return self if self.span is None else replace(self, span=None)
 
     def plus(self, mechanism: str, tv: float, times: int = 1, span: Span | None = None) -> Charges:
-        """The same with another use of a mechanism."""
-        return self.joined(Charges(((mechanism, times),), (_up(tv * times),), span=span))
+        """These charges and further uses of a mechanism, each with a total variation of ``tv``."""
+        return self.joined(Charges(((mechanism, times),), (_up(tv * times),), span))
 
     def joined(self, other: Charges) -> Charges:
-        """Both together."""
-        if not (self.used or self.claims):
+        """These charges and others."""
+        if not self.used:
             return other
-        if not (other.used or other.claims):
+        if not other.used:
             return self
         both = {digest: (times, tv) for (digest, times), tv in zip(self.used, self.tvs, strict=True)}
         for (digest, times), tv in zip(other.used, other.tvs, strict=True):
             before = both.get(digest, (0, 0.0))
-            both[digest] = (before[0] + times, _sum(before[1], tv))
+            both[digest] = (before[0] + times, sum_tv(before[1], tv))
         order = sorted(both)
         return Charges(
             tuple((digest, both[digest][0]) for digest in order),
             tuple(both[digest][1] for digest in order),
-            self.claimed_epsilon + other.claimed_epsilon if other.claims else self.claimed_epsilon,
-            self.claimed_delta + other.claimed_delta if other.claims else self.claimed_delta,
-            self.claims + other.claims,
             other.span if self.span is None else self.span.joined(other.span),
         )
 
-    def through(self, kept: Callable[[str], bool]) -> Charges:
-        """What counts of them where only some mechanisms do; claims, of which no mechanism is known, always count."""
-        stay = [kept(digest) for digest, _ in self.used]
+    def through(self, counts: Callable[[str], bool]) -> Charges:
+        """The part of the charges whose mechanisms count."""
+        stay = [counts(digest) for digest, _ in self.used]
         if all(stay):
             return self
         used, tvs = tuple(itertools.compress(self.used, stay)), tuple(itertools.compress(self.tvs, stay))
-        if not used and not self.claims:
-            return NOTHING
-        return replace(self, used=used, tvs=tvs)
+        return replace(self, used=used, tvs=tvs) if used else NOTHING
 
 
 #: Charges of a label that nothing was released about.
@@ -178,10 +129,10 @@ NOTHING = Charges()
 
 
 @dataclass(frozen=True)
-class Side:
+class PairAccount:
     """Neighbors of a label for which the same counts: of what was released ``about`` the label, and about each of them.
 
-    Sides with the same number ``tie`` are joined to the label by the same mechanisms: those that count, and maybe more.
+    Those with the same number ``tie`` are joined to the label by the same mechanisms: those that count, and maybe more.
     """
 
     about: Charges
@@ -196,15 +147,15 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Star:
-    """What counts for the pairs of a label, side by side, and how many ``releases`` were made about the label itself.
+class LabelAccount:
+    """What counts for the pairs of a label, and how many ``releases`` were made about the label itself.
 
-    A label without neighbors has one side without names.
+    A label without neighbors has one pair account without names.
     """
 
     label: str
     releases: int
-    sides: tuple[Side, ...]
+    pairs: tuple[PairAccount, ...]
 
 
 @dataclass(frozen=True)
@@ -228,77 +179,72 @@ class Composer:
     def __init__(self) -> None:
         self._spectra: Recent[tuple[list[str], EdgeSpectra]] = Recent(256 * 2**20)
 
-    def curve(self, star: Star, epsilons: FloatArray, mechanisms: Lookup) -> Composed:
-        """The composed δ of the worst pair of ``star``."""
-        found = [self._alike(star, sides, np.asarray(epsilons), mechanisms) for sides in _comparable(star)]
-        at = np.argmax([part.delta_upper for part in found], axis=0)
+    def curve(self, account: LabelAccount, epsilons: FloatArray, mechanisms: Lookup) -> Composed:
+        """The composed δ of the worst pair of ``account``."""
+        parts = [self._alike(account, pairs, np.asarray(epsilons), mechanisms) for pairs in _comparable(account)]
+        at = np.argmax([part.delta_upper for part in parts], axis=0)
         every = np.arange(len(epsilons))
         return Composed(
             epsilon=np.asarray(epsilons),
-            delta=np.array([part.delta for part in found])[at, every],
-            delta_upper=np.array([part.delta_upper for part in found])[at, every],
-            worst_edge=tuple(found[i].worst_edge[j] for i, j in zip(at, every, strict=True)),
-            releases=star.releases,
+            delta=np.array([part.delta for part in parts])[at, every],
+            delta_upper=np.array([part.delta_upper for part in parts])[at, every],
+            worst_edge=tuple(parts[i].worst_edge[j] for i, j in zip(at, every, strict=True)),
+            releases=account.releases,
         )
 
     def prepare(self, mechanism: Releaser, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if self._spectra.get((mechanism.digest, label)) is None:
-            once = Charges.of([(mechanism.digest, 0.0, 1)])
-            star = Star(label, 1, (Side(once, once, tuple(mechanism.graph.neighbors(label))),))
-            self.curve(star, np.ones(1), lambda _: mechanism)
+            once = Charges(((mechanism.digest, 1),), (0.0,))
+            account = LabelAccount(label, 1, (PairAccount(once, once, tuple(mechanism.graph.neighbors(label))),))
+            self.curve(account, np.ones(1), lambda _: mechanism)
 
-    def _alike(self, star: Star, sides: list[Side], epsilons: FloatArray, mechanisms: Lookup) -> Composed:
+    def _alike(
+        self, account: LabelAccount, pairs: list[PairAccount], epsilons: FloatArray, mechanisms: Lookup
+    ) -> Composed:
         """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""
-        claimed_epsilon, claimed_delta = _claims(sides[0])
-        tv = max(_sum(side.about.tv, side.opposite.tv) for side in sides)
-        left = [Fraction(float(e)) - claimed_epsilon for e in epsilons]
+        tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
         value, upper = np.zeros(len(epsilons)), np.zeros(len(epsilons))
         worst: list[tuple[str, str] | None] = [None] * len(epsilons)
-        gaussian, counted = self._laid(star.label, sides, mechanisms)
+        gaussian, counted = self._laid(account.label, pairs, mechanisms)
         edges = list(range(len(gaussian.labels) - 1))
         if edges and (gaussian.parts or counted):
-            shifted = np.array([max(-sum_up(-x), 0.0) for x in left])
             if not counted:
-                found = gaussian.curve(shifted, edges)
-                value, upper, worst = found.delta, found.delta_upper, list(found.worst_edge)
+                curve = gaussian.curve(epsilons, edges)
+                value, upper, worst = curve.delta, curve.delta_upper, list(curve.worst_edge)
             else:
-                upper, worst = _beside_books(gaussian, counted, shifted, edges)
+                upper, worst = _beside_books(gaussian, counted, epsilons, edges)
                 value = upper
-        claimed = sum_up(claimed_delta)
         precision = np.array([_imprecise(tv, float(e)) for e in epsilons])
-        nothing_left = np.array([x < 0 for x in left])
-        sums = (claimed_epsilon, claimed_delta, tv)
         return Composed(
             epsilon=epsilons,
-            delta=np.where(nothing_left, 1.0, np.minimum(value + claimed + precision, 1.0)),
-            delta_upper=np.array([covered(*sums, float(e), float(u)) for e, u in zip(epsilons, upper, strict=True)]),
+            delta=np.minimum(value + precision, 1.0),
+            delta_upper=np.array([covered(tv, float(e), float(u)) for e, u in zip(epsilons, upper, strict=True)]),
             worst_edge=tuple(worst),
-            releases=star.releases,
+            releases=account.releases,
         )
 
-    def filtered(self, star: Star, rule: FilterRule, mechanisms: Lookup) -> Composed:
-        """How much of δ the filter of a budget counts for the worst pair of ``star``, in its worse direction."""
+    def filtered(self, account: LabelAccount, rule: FilterRule, mechanisms: Lookup) -> Composed:
+        """How much of δ the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
         best, worst = -1.0, None
         orders = np.array(rule.orders)
-        for sides in _comparable(star):
-            claimed, claimed_delta = _claims(sides[0])
-            tv = max(_sum(side.about.tv, side.opposite.tv) for side in sides)
-            aside = covered(Fraction(0), claimed_delta, tv, rule.epsilon, 0.0)
-            gaussian, books = self._laid(star.label, sides, mechanisms)
+        for pairs in _comparable(account):
+            tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
+            aside = covered(tv, rule.epsilon, 0.0)
+            gaussian, books = self._laid(account.label, pairs, mechanisms)
             label, *names = gaussian.labels
-            pairs = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
+            edges = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
             sums = np.zeros((max(len(names), 1), 2, len(orders)))
             exact = np.full(sums.shape[:2], math.inf)
-            largest = np.full(len(sums), sum_up(claimed))
+            largest = np.zeros(len(sums))
             if names and gaussian.parts:
-                sums = upper_divergences(gaussian, pairs, orders)
-                equal = equal_covariances(gaussian.spectra(pairs))
+                sums = upper_divergences(gaussian, edges, orders)
+                equal = equal_covariances(gaussian.spectra(edges))
                 largest[(gaussian.about + gaussian.opposite).any(axis=0)] = math.inf
                 drawn = sum((about + opposite for _, about, opposite in books), np.zeros(len(names)))
-                rows = np.flatnonzero(equal & (drawn == 0)) if claimed == 0 else ()
+                rows = np.flatnonzero(equal & (drawn == 0))
                 if len(rows):
-                    exact[rows] = gaussian_deltas(gaussian, pairs[rows], rule.epsilon)
+                    exact[rows] = gaussian_deltas(gaussian, edges[rows], rule.epsilon)
             for j, other in enumerate(names if books else ()):
                 for direction, (one, two) in enumerate(((label, other), (other, label))):
                     losses = [
@@ -311,27 +257,27 @@ class Composer:
                         sums[j, direction] += book_divergence(losses, orders)
                 bounds = (book.answer_epsilon for book, *uses in books for times in uses for _ in range(int(times[j])))
                 largest[j] = sum_up(float(largest[j]), *bounds) if math.isfinite(largest[j]) else math.inf
-            sums = (sums + sum_up(claimed)) * (1 + 4 * EPS)
+            sums = sums * (1 + 4 * EPS)
             spent = rule.spent(sums, gaussian=exact, largest=largest[:, None], aside=aside)
             at = np.unravel_index(int(np.argmax(spent)), spent.shape)
             if spent[at] > best:
                 best, worst = float(spent[at]), None
                 if names and (gaussian.parts or books):
                     worst = (label, names[at[0]]) if at[1] == 0 else (names[at[0]], label)
-        found = np.array([best])
-        return Composed(np.array([rule.epsilon]), found, found, (worst,), star.releases)
+        most = np.array([best])
+        return Composed(np.array([rule.epsilon]), most, most, (worst,), account.releases)
 
     def _laid(
-        self, label: str, sides: list[Side], mechanisms: Lookup
+        self, label: str, pairs: list[PairAccount], mechanisms: Lookup
     ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
         """What was released about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
-        used = sorted({digest for side in sides for one in (side.about, side.opposite) for digest, _ in one.used})
-        neighbors = sorted(name for side in sides for name in side.names)
+        used = sorted({digest for pair in pairs for one in (pair.about, pair.opposite) for digest, _ in one.used})
+        neighbors = sorted(name for pair in pairs for name in pair.names)
         row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
         about, opposite = np.zeros((2, len(used), len(neighbors)))
-        for side in sides:
-            at = [column[name] for name in side.names]
-            for counts, charged in ((about, side.about), (opposite, side.opposite)):
+        for pair in pairs:
+            at = [column[name] for name in pair.names]
+            for counts, charged in ((about, pair.about), (opposite, pair.opposite)):
                 for digest, times in charged.used:
                     counts[row[digest], at] = times
         books = [isinstance(mechanisms(digest), Codebook) for digest in used]
@@ -355,11 +301,11 @@ class Composer:
                 every = sorted(mechanisms(digest).graph.neighbors(label))
                 kept = every, incident_spectra(self._laws(digest, mechanisms), label, every)
                 self._spectra.put((digest, label), kept, 6 * kept[1].lam.nbytes)
-            every, found = kept
+            every, spectra_of = kept
             if every == neighbors:
-                return found
+                return spectra_of
             place = {name: i for i, name in enumerate(every)}
-            return found.take(np.array([place[name] for name in neighbors], dtype=np.intp))
+            return spectra_of.take(np.array([place[name] for name in neighbors], dtype=np.intp))
 
         return spectra
 
@@ -392,36 +338,24 @@ def _beside_books(
                     for book, about, opposite in books
                 ]
             )
-            found = deltas(loss, source, (0, j + 1), direction, epsilons)
-            for e in np.flatnonzero(found > upper):
-                upper[e], worst[e] = found[e], (one, two)
+            delta = deltas(loss, source, (0, j + 1), direction, epsilons)
+            for e in np.flatnonzero(delta > upper):
+                upper[e], worst[e] = delta[e], (one, two)
     return upper, worst
 
 
-def _comparable(star: Star) -> list[list[Side]]:
-    """The sides by the mechanisms that join them and by what is claimed of the pair's releases together."""
-    found: dict[tuple[int, Fraction, Fraction], list[Side]] = {}
-    for side in star.sides:
-        found.setdefault((side.tie, *_claims(side)), []).append(side)
-    return list(found.values())
+def _comparable(account: LabelAccount) -> list[list[PairAccount]]:
+    """The pair accounts by the mechanisms that join them."""
+    alike: dict[int, list[PairAccount]] = {}
+    for pair in account.pairs:
+        alike.setdefault(pair.tie, []).append(pair)
+    return list(alike.values())
 
 
-def _claims(side: Side) -> tuple[Fraction, Fraction]:
-    about, opposite = side.about, side.opposite
-    return about.claimed_epsilon + opposite.claimed_epsilon, about.claimed_delta + opposite.claimed_delta
-
-
-def covered(claimed_epsilon: Fraction, claimed_delta: Fraction, tv: float, epsilon: float, together: float) -> float:
-    """δ₀ + ``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε − ε₀."""
-    if Fraction(epsilon) < claimed_epsilon:
-        return 1.0
-    added = sum_up(claimed_delta) + _imprecise(tv, epsilon)
+def covered(tv: float, epsilon: float, together: float) -> float:
+    """``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε."""
+    added = _imprecise(tv, epsilon)
     return min(_up(_up(added) + together) if added > 0 else together, 1.0)
-
-
-def claim(content: Mapping[str, Any]) -> tuple[float, float, int]:
-    """(ε, δ, times) of a declared release of which only these are known."""
-    return float(content["epsilon"]), float(content["delta"]), int(content["times"])
 
 
 def _imprecise(tv: float, epsilon: float) -> float:
@@ -430,7 +364,8 @@ def _imprecise(tv: float, epsilon: float) -> float:
     return _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
 
 
-def _sum(one: float, two: float) -> float:
+def sum_tv(one: float, two: float) -> float:
+    """The sum of two total variations, rounded up."""
     return _up(one + two) if one and two else one + two
 
 

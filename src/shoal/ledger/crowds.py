@@ -33,9 +33,10 @@ from sqlalchemy import select
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
 from shoal.ledger.chain import Entry, canonical
+from shoal.ledger.journal import chunks
 from shoal.ledger.questions import word
-from shoal.ledger.schema import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS
-from shoal.ledger.storage import CHUNK, Transaction
+from shoal.ledger.schema import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, ENTRIES
+from shoal.ledger.storage import Transaction
 
 if TYPE_CHECKING:
     import polars as pl
@@ -139,7 +140,7 @@ def draw_numbers(transaction: Transaction, n: int) -> list[int]:
         if number not in used:
             used.add(number)
             drawn.append(number)
-    transaction.insert("crowd_numbers", *({"crowd": number} for number in drawn))
+    transaction.insert(CROWD_NUMBERS, *({"crowd": number} for number in drawn))
     return drawn
 
 
@@ -204,8 +205,7 @@ class CrowdsRelease:
 
 def recorded(transaction: Transaction, name: str) -> Entry | None:
     """The entry of the release under a name, where there is one."""
-    which = f"WHERE kind = '{KIND}' AND query_id = :name"
-    return next(iter(journal.fetched(transaction, which, name=name)), None)
+    return next(iter(journal.fetched(transaction, journal.of_kind(KIND), ENTRIES.c.query_id == name)), None)
 
 
 def record(
@@ -259,10 +259,7 @@ def record(
         "before": before,
         "crowds": digest(transaction),
     }
-    journal.Journal(transaction).append(KIND, changed)
-    entry = recorded(transaction, release.name)
-    assert entry is not None
-    return entry
+    return journal.append(transaction, KIND, changed)
 
 
 def _refuse_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> None:
@@ -270,7 +267,7 @@ def _refuse_crowds(transaction: Transaction, release: CrowdsRelease, old: Mappin
     new = [number for number in release.crowds if number not in old]
     drawn = {
         int(row[0])
-        for part in _chunks(new)
+        for part in chunks(new)
         for row in transaction.rows(select(CROWD_NUMBERS.c.crowd).where(CROWD_NUMBERS.c.crowd.in_(part)))
     }
     if not drawn.issuperset(new):
@@ -405,7 +402,7 @@ def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequenc
 def _members(transaction: Transaction, column: Any, values: Iterable[Any] | None) -> Iterator[Member]:
     table = CROWD_MEMBERS.c
     query = select(table.label, table.crowd, table.stored, table.last, table.block)
-    for part in [None] if values is None else _chunks(values):
+    for part in [None] if values is None else chunks(values):
         rows = transaction.rows(query if part is None else query.where(column.in_(part)))
         for label, crowd, stored, last, block in rows:
             yield Member(str(label), int(crowd), bytes(stored), str(last), None if block is None else int(block))
@@ -414,16 +411,10 @@ def _members(transaction: Transaction, column: Any, values: Iterable[Any] | None
 def _crowds(transaction: Transaction, numbers: Iterable[int] | None) -> Iterator[Crowd]:
     table = CROWDS.c
     query = select(table.crowd, table.setting, table.period, table.row, table.homes, table.retired)
-    for part in [None] if numbers is None else _chunks(numbers):
+    for part in [None] if numbers is None else chunks(numbers):
         for row in transaction.rows(query if part is None else query.where(table.crowd.in_(part))):
             number, setting, period, values, homes, retired = row
             yield Crowd(int(number), str(setting), str(period), bytes(values), int(homes), bool(retired))
-
-
-def _chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
-    every = list(values)
-    for start in range(0, len(every), CHUNK):
-        yield every[start : start + CHUNK]
 
 
 def _rows(frame: Any, name: str, kind: type) -> Iterator[dict[str, Any]]:

@@ -19,31 +19,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sqlalchemy import delete, insert, or_, select
 
 import shoal
 from shoal import validation
 from shoal.errors import InputError, LedgerError
-from shoal.laws.classes import GaussianClasses
-from shoal.laws.graph import NeighborGraph
 from shoal.ledger import crowds as lasting
-from shoal.ledger import journal, schema
-from shoal.ledger.accounts import Cost, Spent
-from shoal.ledger.books import APART, NO_BUDGET, Books, limits_on
-from shoal.ledger.bounds import MechanismBound, fits
+from shoal.ledger import decide, journal, schema
+from shoal.ledger.accounts import Accountant, Cost, Spent
+from shoal.ledger.bounds import MechanismBound
 from shoal.ledger.budgets import Budget, Budgets, Limit, as_entry
 from shoal.ledger.chain import Entry, Head
-from shoal.ledger.charging import OTHER_QUESTION, bound_for, charged, refuse_seen, released_values, was_shown
 from shoal.ledger.composition import Composed
 from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
-from shoal.ledger.declared import as_mechanism, declaration
 from shoal.ledger.journal import Journal
 from shoal.ledger.overview import Overview, overviewed
 from shoal.ledger.questions import keyed, known_label, known_labels, questions, repeated, word
-from shoal.ledger.renewals import renewed
+from shoal.ledger.schema import ENTRIES, GRAPH_LABELS, META, TOTALS
+from shoal.ledger.state import State
 from shoal.ledger.storage import Storage, Transaction
-from shoal.ledger.tallies import Coming
-from shoal.ledger.verification import Verification, verified
-from shoal.mechanism.codebook import Codebook
+from shoal.ledger.verify import Verification, verified
 from shoal.mechanism.reader import Releaser
 from shoal.validation import FloatArray
 
@@ -56,11 +51,11 @@ class Ledger:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._books = Books()
+        self._accountant = Accountant()
         with storage.reading() as transaction:
-            self._key = bytes.fromhex(transaction.value("SELECT value FROM meta WHERE name = 'answer_key'") or "")
+            self._key = bytes.fromhex(_meta(transaction, "answer_key") or "")
         if not self._key:
-            raise LedgerError("ledger: the database lacks a part of a ledger; restore a backup")
+            raise LedgerError("ledger: the database lacks a part of a ledger; restore a backup", reason="damaged")
 
     @classmethod
     def open(cls, url: str | Path, *, create: bool = True, timeout: float = 30.0) -> Ledger:
@@ -84,13 +79,13 @@ class Ledger:
         storage = Storage.open(url, validation.positive(timeout=timeout))
         try:
             with storage.reading() as transaction:
-                version = schema.version(transaction)
-            if version == 0 and not create:
-                raise LedgerError("ledger: there is none in this database, and create is False")
-            if version < schema.NEWEST:
-                with storage.writing(migrating=True) as transaction:
-                    if schema.migrate(transaction) == 0:
-                        _found(transaction)
+                exists = schema.exists(transaction)
+            if not exists and not create:
+                raise LedgerError("ledger: there is none in this database, and create is False", reason="absent")
+            if not exists:
+                with storage.writing(creating=True) as transaction:
+                    if not schema.exists(transaction):  # another process may have made it meanwhile
+                        _create(transaction)
             return cls(storage)
         except LedgerError:
             storage.close()
@@ -124,8 +119,6 @@ class Ledger:
         delta: float,
         *,
         label: Any = None,
-        group: str | None = None,
-        members: Sequence[Any] | None = None,
         analyst: str | None = None,
         mode: str | None = None,
         plan: str | None = None,
@@ -137,14 +130,11 @@ class Ledger:
 
         Args:
             label: a label or a list of labels, which then have a budget of their own instead of the common one.
-            group: a name for ``members``; what is released about any of them counts as if about each of them.
-            members: the labels of ``group``.
             analyst: what this analyst is shown about a label, for every label.
-            mode: ``"fixed"`` for a series that is fixed in advance, whose exact composition counts; ``"adaptive"`` for
-                releases that may be chosen in the light of earlier answers, by a filter that holds for any choice and
-                lets through somewhat less. Not said, it stays what it was; at first an analyst's budget is adaptive,
-                and others are fixed as long as releases are to nobody in particular (docs/howto.md). Set it without
-                looking at answers, ``"fixed"`` before the first.
+            mode: ``"adaptive"``, which holds unless another is asked for: releases may be chosen in the light of
+                earlier answers, and a filter that holds for any choice decides. ``"fixed"`` for a series that is fixed
+                in advance, whose exact composition counts and lets through somewhat more. Not said, a mode stays what
+                it was. Set it without looking at answers, ``"fixed"`` before the first.
             plan: a sentence on what is fixed in advance, kept on record.
 
         >>> import tempfile
@@ -159,11 +149,11 @@ class Ledger:
         ...     before, ledger.cost(mechanism, "a").allowed
         (True, False)
         """
-        content = as_entry(epsilon, delta, label, group, members, analyst, mode, plan)
+        content = as_entry(epsilon, delta, label, analyst, mode, plan)
         with self._storage.writing() as transaction:
             if mode == "fixed":
-                self._books.refuse_fixed(transaction, content)
-            Journal(transaction).append("budget", content)
+                decide.refuse_fixed(self._accountant.state(transaction), content)
+            journal.append(transaction, "budget", content)
 
     def ensure_budget(self, labels: Sequence[Any], epsilon: float, delta: float) -> bool:
         """Set a common budget if some of the labels have none; looking and setting are one transaction.
@@ -174,24 +164,23 @@ class Ledger:
         Returns:
             Whether the budget was set.
         """
-        content = as_entry(epsilon, delta, None, None, None, None, None, None) | {"default": True}
+        content = as_entry(epsilon, delta, None, None, None, None) | {"default": True}
         with self._storage.writing() as transaction:
-            budgets = self._books.in_force(transaction)
-            missing = any(not budgets.cover(str(label)) for label in labels)
-            if not missing and not self._books.stricter(transaction, Budget(content["epsilon"], content["delta"])):
+            state = self._accountant.state(transaction)
+            missing = any(not state.budgets.cover(str(label)) for label in labels)
+            if not missing and not decide.is_stricter(state, Budget(content["epsilon"], content["delta"])):
                 return False
-            Journal(transaction).append("budget", content)
+            journal.append(transaction, "budget", content)
             return True
 
     def spent(self, label: Any = None, analyst: str | None = None) -> Spent:
-        """What has been spent: δ at the budget's ε for a label or every label and group, or by one analyst.
+        """What has been spent: δ at the budget's ε for a label or every label, or by one analyst.
 
         An account of a label is that of the worst pair it belongs to: what was released about the neighbor counts too.
 
         Returns:
-            One account per label and group, or per label for an analyst: the δ spent at the budget's ε, an upper end,
-            what remains, and the worst pair. Labels that nothing was released about are listed if they have a budget of
-            their own.
+            One account per label: the δ spent at the budget's ε, an upper end, what remains, and the worst pair. Labels
+            that nothing was released about are listed if they have a budget of their own.
 
         >>> import tempfile
         >>> import shoal
@@ -206,29 +195,18 @@ class Ledger:
         (1, ('a', 'b'), True)
         """
         with self._storage.reading() as transaction:
-            budgets = self._books.in_force(transaction)
+            state = self._accountant.state(transaction)
+            budgets = state.budgets
             if budgets == Budgets():
-                raise InputError(NO_BUDGET)
-            names = [str(label)] if label is not None else _labels(transaction, budgets)
-            if analyst is not None:
-                if analyst not in budgets.analysts:
-                    raise InputError("analyst has no budget of their own; set one with budget(..., analyst=...)")
-                found = [(name, limit) for name in names for limit in budgets.of_analysts(name, analyst)]
-                groups: list[Limit] = []
-            else:
-                own = [(name, budgets.of_label(name)) for name in names]
-                found = [(name, limit) for name, limit in own if limit is not None]
-                groups = [limit for limit in budgets.of_groups() if label is None or str(label) in limit.counted]
-            lookup, tallies = self._books.lookup(transaction), self._books.tallies(transaction)
-            by_label = {name: self._books.account(tallies, limit, lookup) for name, limit in found}
-            rest = [self._books.account(tallies, limit, lookup) for limit in groups]
-            return Spent((*by_label.values(), *rest), by_label)
-
-    def unlimited(self, labels: Sequence[Any]) -> tuple[str, ...]:
-        """The labels that no budget is in force for, neither their own nor a common one nor that of a group."""
-        with self._storage.reading() as transaction:
-            budgets = self._books.in_force(transaction)
-        return tuple(name for name in map(str, labels) if not budgets.cover(name))
+                raise InputError(decide.NO_BUDGET)
+            if analyst is not None and analyst not in budgets.analysts:
+                raise InputError("analyst has no budget of their own; set one with budget(..., analyst=...)")
+            accounts = {}
+            for name in decide.labels_with_account(state, label):
+                limit = budgets.of_label(name) if analyst is None else next(budgets.of_analysts(name, analyst))
+                if limit is not None:
+                    accounts[name] = self._accountant.account(state, limit)
+            return Spent(accounts)
 
     def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> Composed:
         """The composed δ(ε) of the worst pair of a label, or of what an analyst was shown about its pairs.
@@ -238,9 +216,9 @@ class Ledger:
         grid, _ = validation.grid(epsilon=epsilon)
         name = str(label)
         with self._storage.reading() as transaction:
-            limit = Limit("", 0.0, 0.0, (name,), (name,), analyst)
-            (star,) = self._books.tallies(transaction).stars(limit)
-            return self._books.composer.curve(star, grid, self._books.lookup(transaction))
+            state = self._accountant.state(transaction)
+            account = state.account(Limit("", 0.0, 0.0, name, analyst))
+            return self._accountant.composer.curve(account, grid, state.mechanism)
 
     def overview(self, exact: int = 5) -> Overview:
         """The whole ledger in a few numbers, in bounded memory however many labels there are.
@@ -251,7 +229,7 @@ class Ledger:
         """
         number = validation.count(exact=exact)
         with self._storage.reading() as transaction:
-            return overviewed(self._books, transaction, number)
+            return overviewed(self._accountant, transaction, number)
 
     # ------------------------------------------------------------------ releases
 
@@ -307,9 +285,9 @@ class Ledger:
     ) -> FloatArray:
         """Release (m, k) answers in one transaction, all or none of them."""
         asked = questions(mechanism, answers, labels, query_ids, analyst, self._key)
-        own = self._books.prepared(mechanism, {question.label for question in asked})
+        own = self._accountant.prepared(mechanism, {question.label for question in asked})
         with self._storage.writing() as transaction:
-            return charged(self._books, transaction, own, asked)
+            return decide.charged(self._accountant, transaction, own, asked)
 
     def charge(
         self,
@@ -367,87 +345,33 @@ class Ledger:
 
         What it returns there may be shown once that transaction is committed. Everything else is as in :meth:`charge`.
         """
-        books = self._books
-        own = books.registry.trusted(mechanism)
+        accountant = self._accountant
+        own = accountant.registry.trusted(mechanism)
         asked = questions(own, answers, labels, repeated(query_ids, len(labels)), analyst, self._key, readings)
-        values = released_values(own, drawn, len(asked))
+        values = decide.released_values(own, drawn, len(asked))
         with self._storage.reading() as transaction:
-            bound = bound_for(books, transaction, own, asked, bounds)
-        return lambda transaction: charged(books, transaction, own, asked, values, bound, series)
-
-    def renew(
-        self,
-        book: Codebook | bytes,
-        labels: Sequence[Any],
-        *,
-        query_ids: str | Sequence[str],
-        analyst: str | None = None,
-    ) -> list[FloatArray | None]:
-        """The day's answers for labels whose draw is kept, free of charge: their curves in a codebook that goes on.
-
-        Whoever drew from a codebook that ``book`` continues (:meth:`Codebook.followed`) gets that draw's curve of
-        today, which tells nothing new about whose it is (docs/theory.md, section 11.4). It is recorded as a renewal of
-        the release that was charged. A question on record gets its recorded answer.
-
-        Args:
-            book: the codebook of the day, or the content of its file.
-            labels: whom the answers are about.
-            query_ids: one name per answer, or one for all.
-            analyst: who is shown the answers; None means anyone. Draws that were shown to others only are not renewed.
-
-        Returns:
-            One answer per label, None where no draw is kept: that one is to be drawn, and charged.
-
-        >>> import tempfile
-        >>> import shoal
-        >>> monday = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=1.0)
-        >>> tuesday = monday.renewed([[3.0], [2.0]])
-        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
-        ...     ledger.budget(2.0, 0.0)
-        ...     first = ledger.release_many(monday, monday.answers, ["a", "b"], query_ids=["monday", "monday"])
-        ...     renewed = ledger.renew(tuesday, ["a", "b"], query_ids="tuesday")
-        ...     ledger.spent("a").largest.releases, [one is None for one in renewed]
-        (1, [False, False])
-        """
-        own = self._books.registry.trusted(book)
-        if not isinstance(own, Codebook):
-            raise InputError("book must be a Codebook: only draws are kept")
-        ids = repeated(query_ids, len(labels))
-        asked = [(name, word(query_id=query_id)) for name, query_id in zip(known_labels(own, labels), ids, strict=True)]
-        who = None if analyst is None else word(analyst=analyst)
-        with self._storage.writing() as transaction:
-            return renewed(self._books, transaction, Journal(transaction), own, asked, who)
+            bound = decide.bound_for(accountant, transaction, own, asked, bounds)
+        return lambda transaction: decide.charged(accountant, transaction, own, asked, values, bound, series)
 
     def refuse_seen(self, labels: Sequence[Any], readings: Sequence[str], series: str) -> None:
         """Raise if an answer about a label was released from the same readings, under a name outside of ``series``."""
         pairs = [(str(label), keyed(self._key, one)) for label, one in zip(labels, readings, strict=True)]
         with self._storage.reading() as transaction:
-            refuse_seen(transaction, pairs, series)
+            decide.refuse_seen(transaction, pairs, series)
 
     def refuse_apart(self, mechanisms: Iterable[Releaser]) -> None:
         """Raise if the mechanisms of one table could not be used together, before the first of them is.
 
-        Their graphs must not lack neighbors that are on record, and of two neighbors on record both are in one of them.
+        Each must join every label to all its neighbors on record, in mechanisms and in crowds, and in those before it.
         """
-        books, place, gone = self._books, dict[str, int](), list[tuple[str, str]]()
         with self._storage.reading() as transaction:
-            for number, mechanism in enumerate(mechanisms):
-                books.registry.compatible(transaction, mechanism)
-                place |= dict.fromkeys(mechanism.graph.labels, number)
-                tallies = books.tallies(transaction, mechanism)
-                for label in mechanism.graph.labels:
-                    around = tallies.neighbors(label)
-                    gone += [(label, name) for name in around if name not in mechanism.graph]
-        if any(name in place for _, name in gone):
-            raise InputError(APART)
+            decide.refuse_apart(self._accountant.state(transaction), mechanisms)
 
     def has(self, name: str) -> bool:
         """Whether anything was released under a name, or under one that begins with it and a space."""
         with self._storage.reading() as transaction:
-            found = transaction.one(
-                "SELECT 1 FROM entries WHERE query_id = :name OR query_id LIKE :more", name=name, more=f"{name} %"
-            )
-        return found is not None
+            named = or_(ENTRIES.c.query_id == name, ENTRIES.c.query_id.startswith(f"{name} ", autoescape=True))
+            return transaction.one(select(ENTRIES.c.seq).where(named).limit(1)) is not None
 
     def recorded(
         self, labels: Sequence[Any], query_ids: str | Sequence[str], *, analyst: str | None = None
@@ -462,8 +386,8 @@ class Ledger:
             raise InputError(f"query_ids must hold one name per label: expected {len(labels)}")
         asked = [(word(label=str(label)), word(query_id=query_id)) for label, query_id in zip(labels, ids, strict=True)]
         with self._storage.reading() as transaction:
-            found = journal.recorded_many(transaction, asked)
-            shown = {name: entry for name, entry in found.items() if was_shown(transaction, entry, analyst)}
+            answers = journal.recorded(transaction, asked)
+            shown = {name: entry for name, entry in answers.items() if decide.was_shown(transaction, entry, analyst)}
         return [np.array(shown[name].content["released"]) if name in shown else None for name in asked]
 
     def cost(
@@ -501,80 +425,19 @@ class Ledger:
         if not names:
             raise InputError("label must name at least one label")
         times = validation.count(times=times)
-        mechanism = self._books.prepared(mechanism, names)
+        own = self._accountant.prepared(mechanism, names)
         with self._storage.reading() as transaction:
-            self._books.registry.compatible(transaction, mechanism)
-            budgets, tallies = self._books.in_force(transaction), self._books.tallies(transaction, mechanism)
-            lookup = self._books.lookup(transaction, mechanism)
-            fresh, unseen, limits = set(), set(), []
-            for name in names:
-                held = limits_on(budgets, tallies, name, analyst)
-                entry = None if query_id is None else journal.recorded(transaction, name, query_id)
-                if entry is not None and entry.content["mechanism"] != mechanism.digest:
-                    raise InputError(OTHER_QUESTION)
-                if entry is None:
-                    fresh.add(name)
-                elif not was_shown(transaction, entry, analyst):
-                    unseen.add(name)  # the label was charged, the analyst was not
-                    held = [limit for limit in held if limit.analyst is not None]
-                limits.append((name, held))
-            if not fresh and not unseen:
-                before = tuple(self._books.account(tallies, limit, lookup) for _, held in limits for limit in held)
-                return Cost(True, True, before, before)
-            counted = [limit for name, held in limits if name in fresh or name in unseen for limit in held]
-            uses = (mechanism.digest, mechanism.finite_precision_tv)
-
-            named = analyst is not None
-
-            def extra(shown_to: str | None) -> dict[str, Coming]:
-                seen = {} if shown_to is None else dict.fromkeys(unseen, (*uses, 1, named))
-                return seen | dict.fromkeys(fresh, (*uses, times, named))
-
-            before = tuple(self._books.account(tallies, limit, lookup) for limit in counted)
-            after = tuple(self._books.account(tallies, limit, lookup, extra) for limit in counted)
-            spans = [(one, side.span) for one in counted for star in tallies.stars(one, extra) for side in star.sides]
-            closed = any(limit.closed(span) for limit, span in spans)
-            return Cost(not closed and all(fits(a.spent, a.budget) for a in after), False, before, after)
+            return decide.cost(self._accountant, transaction, own, names, query_id, analyst, times)
 
     def register(self, mechanism: Releaser) -> None:
         """Record a mechanism and its graph without releasing anything."""
         known_label(mechanism, mechanism.graph.labels[0])
-        own = self._books.prepared(mechanism)
+        own = self._accountant.prepared(mechanism)
         with self._storage.writing() as transaction:
-            self._books.registry.admit(transaction, Journal(transaction), own)
-
-    def declare(
-        self,
-        label: Any,
-        released: Releaser | GaussianClasses | None = None,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        times: int = 1,
-        analyst: str | None = None,
-        graph: NeighborGraph | None = None,
-        note: str = "",
-    ) -> None:
-        """Count releases made elsewhere, even if that overdraws a budget: they have happened.
-
-        Args:
-            label: whom they were about.
-            released: the mechanism, or the laws of what was released (with ``graph``): composed exactly.
-            epsilon: together with ``delta``, all that is known of them: (ε, δ)-DP between the label and each neighbor.
-            delta: see ``epsilon``.
-            times: how many independent ones.
-            analyst: who was shown them; None means anyone.
-            note: free text for the record.
-        """
-        own = None if released is None else self._books.prepared(as_mechanism(released, graph))
-        content = declaration(label, own, epsilon, delta, times, analyst, note)
-        with self._storage.writing() as transaction:
-            writer = Journal(transaction)
-            if own is not None:
-                self._books.registry.admit(transaction, writer, own)
-            elif transaction.one("SELECT 1 FROM members WHERE label = :label", label=content["label"]) is None:
-                raise InputError("label is not known to this ledger yet: register() a mechanism that has it first")
-            writer.append("declared", content)
+            writer, state = Journal(transaction), self._accountant.state(transaction)
+            decide.admit(state, writer, own, own.graph.labels)
+            writer.write()
+            state.write()
 
     # ------------------------------------------------------------------ crowds that last
 
@@ -638,10 +501,11 @@ class Ledger:
         """
         release = CrowdsRelease.of(name, members, crowds, table_digest, facts)
         with self._storage.writing() as transaction:
-            around = self._books.tallies(transaction).neighbors
+            state = self._accountant.state(transaction)
 
             def neighbors(labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
-                return {label: around(label) for label in labels}
+                state.read(labels)
+                return {label: state.neighbors(label) for label in labels}
 
             return lasting.record(transaction, release, book_digest, neighbors)
 
@@ -656,19 +520,29 @@ class Ledger:
     def identity(self) -> str:
         """The name that this ledger was given when it was made."""
         with self._storage.reading() as transaction:
-            return str(transaction.value("SELECT value FROM meta WHERE name = 'ledger'"))
+            return str(_meta(transaction, "ledger"))
 
     def contains(self, head: Head | str) -> bool:
         """Whether the chain still has the entry that a head seals; :meth:`verify` checks the whole chain."""
         seal = Head.parse(head)
         with self._storage.reading() as transaction:
-            return bool(transaction.value("SELECT hash FROM entries WHERE seq = :seq", seq=seal.seq) == seal.hash)
+            return bool(transaction.value(select(ENTRIES.c.hash).where(ENTRIES.c.seq == seal.seq)) == seal.hash)
 
     @property
     def head(self) -> Head:
         """The seal on all entries so far. Kept elsewhere, it shows even a chain that was rewritten as a whole."""
         with self._storage.reading() as transaction:
             return journal.head(transaction)
+
+    def rebuild(self) -> None:
+        """Write the index of the chain anew, from the first entry on; :meth:`verify` says where it is wrong."""
+        with self._storage.writing() as transaction:
+            state = State(transaction, self._accountant.registry, replayed=True)
+            for entry, _ in journal.entries(transaction):
+                state.apply(entry)
+            for table in (GRAPH_LABELS, TOTALS):
+                transaction.run(delete(table))
+            state.write()
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, in order."""
@@ -697,26 +571,19 @@ class Ledger:
         """
         seal = None if head is None else Head.parse(head)
         with self._storage.reading() as transaction:
-            return verified(transaction, self._books.composer, seal)
+            return verified(transaction, self._accountant.composer, seal)
 
 
-def _found(transaction: Transaction) -> None:
-    """The first entry of a new ledger."""
-    key = secrets.token_bytes(32)
-    identity = str(uuid.uuid4())
-    transaction.insert("meta", {"name": "ledger", "value": identity}, {"name": "answer_key", "value": key.hex()})
-    content = {
-        "ledger": identity,
-        "key": hashlib.sha256(key).hexdigest(),
-        "shoal": shoal.__version__,
-        "accounts": schema.ACCOUNTS,
-    }
+def _meta(transaction: Transaction, name: str) -> str | None:
+    value = transaction.value(select(META.c.value).where(META.c.name == name))
+    return None if value is None else str(value)
+
+
+def _create(transaction: Transaction) -> None:
+    """Make the tables and the first entry of a new ledger."""
+    schema.create(transaction)
+    key, identity = secrets.token_bytes(32), str(uuid.uuid4())
+    for name, value in (("ledger", identity), ("answer_key", key.hex())):
+        transaction.run(insert(META).values(name=name, value=value))
+    content = {"ledger": identity, "key": hashlib.sha256(key).hexdigest(), "shoal": shoal.__version__}
     journal.begin(transaction, content)
-
-
-def _labels(transaction: Transaction, budgets: Budgets) -> list[str]:
-    """Labels that something was released about, and those with a budget of their own: a neighbor may have spent it."""
-    rows = transaction.rows(
-        "SELECT DISTINCT label FROM entries WHERE kind IN ('release', 'declared') AND label IS NOT NULL"
-    )
-    return sorted({str(row[0]) for row in rows} | set(budgets.labels))

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.ledger.chain import Entry, told
-from shoal.ledger.journal import Journal, fetched
+from sqlalchemy import select
+
+from shoal.ledger.chain import Entry
+from shoal.ledger.journal import append, fetched, of_kind
+from shoal.ledger.schema import ENTRIES
 from shoal.ledger.storage import Transaction
 
 KINDS = ("grant", "revoked", "receipt")
@@ -22,24 +25,22 @@ KINDS = ("grant", "revoked", "receipt")
 
 def noted(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entry:
     """Append a note and return it as recorded."""
-    Journal(transaction).append(kind, content)
-    return fetched(transaction, "ORDER BY seq DESC LIMIT 1")[0]
+    return append(transaction, kind, content)
 
 
 def receipt(transaction: Transaction, analyst: str, question: str) -> Entry | None:
     """The receipt of an analyst for a question, where there is one."""
-    which = "WHERE kind = 'receipt' AND analyst = :analyst AND query_id = :question"
-    return next(iter(fetched(transaction, which, analyst=analyst, question=question)), None)
+    which = (of_kind("receipt"), ENTRIES.c.analyst == analyst, ENTRIES.c.query_id == question)
+    return next(iter(fetched(transaction, *which)), None)
 
 
 def receipts(transaction: Transaction, analyst: str | None = None) -> list[Entry]:
     """All receipts in order, or those of an analyst."""
-    mine = "" if analyst is None else "AND analyst = :analyst"
-    return fetched(transaction, f"WHERE kind = 'receipt' {mine} ORDER BY seq", **told(analyst=analyst))
+    mine = () if analyst is None else (ENTRIES.c.analyst == analyst,)
+    return fetched(transaction, of_kind("receipt"), *mine)
 
 
 def hashes(transaction: Transaction, after: int) -> list[str]:
     """The hashes of the entries after number ``after``, in order."""
-    return [
-        str(row[0]) for row in transaction.rows("SELECT hash FROM entries WHERE seq > :after ORDER BY seq", after=after)
-    ]
+    query = select(ENTRIES.c.hash).where(ENTRIES.c.seq > after).order_by(ENTRIES.c.seq)
+    return [str(row[0]) for row in transaction.rows(query)]

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from sqlalchemy import exists, func, select
 
 from shoal.accounting.curve import round_up
-from shoal.ledger import journal
-from shoal.ledger.accounts import Account
-from shoal.ledger.books import Books
+from shoal.ledger import crowds, journal
+from shoal.ledger.accounts import Account, Accountant
 from shoal.ledger.bounds import mechanism_bound, pair_bound
 from shoal.ledger.budgets import Limit
-from shoal.ledger.composition import Side, Star
+from shoal.ledger.composition import PairAccount
+from shoal.ledger.schema import ENTRIES, GRAPH_LABELS
+from shoal.ledger.state import State
 from shoal.ledger.storage import CHUNK, Transaction
-from shoal.ledger.tallies import Tallies
 
 
 @dataclass(frozen=True)
 class Overview:
-    """Counts, and the largest share of a budget that may have been spent by any label or group.
+    """Counts, and the largest share of a budget that may have been spent by any label.
 
     ``largest_share`` is certain from above: no account has used more of its budget than that (above 1: overdrawn).
     ``worst`` are accounts composed exactly, the largest share first. Budgets of analysts are not looked at.
@@ -49,68 +50,60 @@ class Overview:
         return "\n".join([*lines, *(f"  {account}" for account in self.worst)])
 
 
-def overviewed(books: Books, transaction: Transaction, exact: int) -> Overview:
+def overviewed(accountant: Accountant, transaction: Transaction, exact: int) -> Overview:
     """Walk all labels, graph by graph; judge them by bounds, and the ``exact`` worst by composition."""
-    budgets = books.in_force(transaction)
+    budgets = accountant.state(transaction).budgets
     labels = releases = without = 0
     top: list[tuple[float, str, Limit]] = []
     # The largest bound of an account that is not among the worst, which stays all that is known of it.
     rest = 0.0
-
-    def judge(tallies: Tallies, limit: Limit, held: Iterable[Star]) -> None:
-        nonlocal rest
-        upper = max(_upper(books, tallies, star, limit) for star in held)
-        item = (_share(upper, limit), limit.name, limit)
-        if len(top) < exact:
-            heapq.heappush(top, item)
-        else:
-            rest = max(rest, heapq.heappushpop(top, item)[0])
-
-    for tallies, names, whole in _groups(books, transaction):
+    for state, names, whole in _crowds(accountant, transaction):
         # Where the same was released about everyone, as in tables, all pairs are alike and need no looking for.
-        alike = whole and len({id(tallies.of(name)) for name in names}) == 1
+        alike = whole and len({id(state.charges(name)) for name in names}) == 1
         for name in names:
-            about = tallies.of(name)
+            about = state.charges(name)
             labels += about.releases > 0
             releases += about.releases
             limit = budgets.of_label(name)
             if limit is None:
                 without += about.releases > 0
             elif about.releases or name in budgets.labels:
-                star = Star(name, about.releases, (Side(about, about, ()),))
-                judge(tallies, limit, [star] if alike else tallies.stars(limit))
-    every = books.tallies(transaction)
-    for limit in budgets.of_groups():
-        judge(every, limit, every.stars(limit))
-    lookup = books.lookup(transaction)
-    worst = []
-    for _, _, limit in top:
-        worst.append((books.account(every, limit, lookup), limit))
+                pairs = (PairAccount(about, about, ()),) if alike else state.account(limit).pairs
+                upper = max(_upper(accountant, state, pair, limit) for pair in pairs)
+                item = (_share(upper, limit), limit.name, limit)
+                if len(top) < exact:
+                    heapq.heappush(top, item)
+                else:
+                    rest = max(rest, heapq.heappushpop(top, item)[0])
+    state = accountant.state(transaction)
+    worst = [(accountant.account(state, limit), limit) for _, _, limit in top]
     worst.sort(key=lambda pair: (-_share(pair[0].spent, pair[1]), pair[1].name))
+    mechanisms, released = (
+        int(transaction.value(select(func.count()).select_from(ENTRIES).where(journal.of_kind(kind))))
+        for kind in ("mechanism", crowds.KIND)
+    )
     return Overview(
         entries=journal.head(transaction).seq,
         labels=labels,
         releases=releases,
-        mechanisms=int(transaction.value("SELECT COUNT(*) FROM mechanisms") or 0),
+        mechanisms=mechanisms,
         without_budget=without,
         largest_share=max([rest, *(_share(account.spent, limit) for account, limit in worst)]),
         worst=tuple(account for account, _ in worst),
-        crowd_releases=int(transaction.value("SELECT COUNT(*) FROM entries WHERE kind = 'crowds'") or 0),
+        crowd_releases=released,
     )
 
 
-def _groups(books: Books, transaction: Transaction) -> Iterator[tuple[Tallies, list[str], bool]]:
-    """All labels by connected component of the first graph that holds them, with their charges, read for many at once.
+def _crowds(accountant: Accountant, transaction: Transaction) -> Iterator[tuple[State, list[str], bool]]:
+    """All labels by connected component of the first graph that holds them, read for many at once.
 
     Told with them is whether they are a whole component whose labels are in no other graph.
     """
-    for (digest,) in transaction.rows("SELECT DISTINCT graph FROM members ORDER BY graph"):
-        graph = books.registry.graph(transaction, str(digest))
-        rows = transaction.rows(
-            "SELECT label FROM members WHERE graph = :graph AND NOT EXISTS (SELECT 1 FROM members AS other "
-            "WHERE other.label = members.label AND other.graph < :graph)",
-            graph=str(digest),
-        )
+    other = GRAPH_LABELS.alias()
+    for (digest,) in transaction.rows(select(GRAPH_LABELS.c.graph).distinct().order_by(GRAPH_LABELS.c.graph)):
+        graph = accountant.registry.graph(transaction, str(digest))
+        earlier = exists().where(other.c.label == GRAPH_LABELS.c.label, other.c.graph < str(digest))
+        rows = transaction.rows(select(GRAPH_LABELS.c.label).where(GRAPH_LABELS.c.graph == str(digest), ~earlier))
         sizes = np.bincount(graph.components)
         parts: dict[int, list[str]] = {}
         for (label,) in rows:
@@ -119,13 +112,11 @@ def _groups(books: Books, transaction: Transaction) -> Iterator[tuple[Tallies, l
         for number, part in enumerate(parts.items(), 1):
             block.append(part)
             if number == len(parts) or sum(len(names) for _, names in block) >= CHUNK:
-                tallies = books.tallies(transaction)
-                every = [name for _, names in block for name in names]
-                tallies.place(every)
-                tallies.read(every)
+                state = accountant.state(transaction)
+                state.read(name for _, names in block for name in names)
                 for component, names in block:
-                    alone = all(len(tallies.graphs(name)) == 1 for name in names)
-                    yield tallies, names, alone and 1 < len(names) == sizes[component]
+                    alone = all(len(state.of(name).graphs) == 1 for name in names)
+                    yield state, names, alone and 1 < len(names) == sizes[component]
                 block = []
 
 
@@ -136,19 +127,12 @@ def _share(spent: float, limit: Limit) -> float:
     return float("inf") if spent > 0 else 0.0
 
 
-def _upper(books: Books, tallies: Tallies, star: Star, limit: Limit) -> float:
-    """The bound on a label's pairs; bounds that were never stored, or not for this ε, are made for the occasion."""
-    registry, transaction = books.registry, tallies.transaction
-    found = 0.0
-    for side in star.sides:
-        upper = books.upper(tallies, side, limit)
-        missing = False
-        for digest, _ in side.about.joined(side.opposite).used if upper > limit.delta else ():
-            known = registry.bound(transaction, digest)
-            if known is None or limit.epsilon not in known.epsilons or limit.epsilon not in known.table_epsilons:
-                registry.remember(mechanism_bound(registry.mechanism(transaction, digest), limit.epsilon))
-                missing = True
-        if missing:
-            upper = pair_bound(side, limit, lambda digest: registry.bound(transaction, digest))
-        found = max(found, upper)
-    return found
+def _upper(accountant: Accountant, state: State, pair: PairAccount, limit: Limit) -> float:
+    """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
+    registry, upper, missing = accountant.registry, accountant.upper(state, pair, limit), False
+    for digest, _ in pair.about.joined(pair.opposite).used if upper > limit.delta else ():
+        known = state.bound(digest)
+        if known is None or limit.epsilon not in known.epsilons or limit.epsilon not in known.table_epsilons:
+            registry.remember(mechanism_bound(state.mechanism(digest), limit.epsilon))
+            missing = True
+    return pair_bound(pair, limit, state.bound) if missing else upper

@@ -1,34 +1,27 @@
 """Mechanisms and graphs that the ledger knows.
 
 A mechanism is stored once, as its file, under its digest: what was spent can be recomputed from the database alone, and
-answers are drawn by the mechanism as recorded. Graphs may grow from one mechanism to the next, and labels may leave;
-neighbors that are both there remain neighbors (:mod:`shoal.ledger.ties`).
+answers are drawn by the mechanism as recorded.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
-import numpy as np
+from sqlalchemy import func, select
 
 from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
 from shoal.ledger.bounds import POINTS, MechanismBound
-from shoal.ledger.journal import Journal
-from shoal.ledger.questions import word
 from shoal.ledger.recent import Recent
-from shoal.ledger.storage import CHUNK, Transaction
-from shoal.ledger.ties import changes
+from shoal.ledger.schema import BOUNDS, MECHANISMS
+from shoal.ledger.storage import Transaction
 from shoal.mechanism import reader as mechanism_reader
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.reader import Releaser
 
-OUTGROWN = (
-    "mechanism: some of its labels have become neighbors since it was recorded, and it does not hide them among each "
-    "other; design it anew with the neighbors as they are now"
-)
+MISSING = "ledger: a mechanism that was used is missing; run verify() and restore a backup"
 
 
 def graph_digest(graph: NeighborGraph) -> str:
@@ -60,14 +53,24 @@ class Registry:
 
     def mechanism(self, transaction: Transaction, digest: str) -> Releaser:
         """A recorded mechanism, its digest derived anew when it is read."""
-        found = self._known.get(digest)
-        if found is None:
-            content = transaction.value("SELECT content FROM mechanisms WHERE digest = :digest", digest=digest)
+        mechanism = self._known.get(digest)
+        if mechanism is None:
+            content = transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
             if content is None:
-                raise LedgerError("ledger: a mechanism that was used is missing; run verify() and restore a backup")
-            found = restored(bytes(content), digest)
-            self._known.put(digest, found, _size(found))
-        return found
+                raise LedgerError(MISSING, reason="damaged")
+            mechanism = restored(bytes(content), digest)
+            self.know(mechanism)
+        return mechanism
+
+    def know(self, mechanism: Releaser, graph: str | None = None) -> None:
+        """Keep a mechanism in memory, and its graph under the digest of that."""
+        self._known.put(mechanism.digest, mechanism, _size(mechanism))
+        if graph is not None:
+            self._graphs.put(graph, mechanism.graph, mechanism.graph.edges.nbytes + 100 * mechanism.graph.n_labels)
+
+    def has(self, transaction: Transaction, digest: str) -> bool:
+        """Whether a mechanism is on record."""
+        return transaction.one(select(MECHANISMS.c.digest).where(MECHANISMS.c.digest == digest)) is not None
 
     def trusted(self, mechanism: Releaser | bytes) -> Releaser:
         """A copy that is what its digest says: arrays of the caller's own object can change under our hands.
@@ -83,44 +86,43 @@ class Registry:
             content = mechanism
         else:
             raise InputError("mechanism must be a Mechanism or a Codebook, as design, calibrate and codebook return it")
-        found = mechanism_reader.from_bytes(content, "mechanism")
-        if isinstance(mechanism, Releaser) and found.digest != mechanism.digest:
+        copy = mechanism_reader.from_bytes(content, "mechanism")
+        if isinstance(mechanism, Releaser) and copy.digest != mechanism.digest:
             raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
-        self._known.put(found.digest, found, _size(found))
-        self._contents.put(found.digest, content, len(content))
-        return found
+        self.know(copy)
+        self._contents.put(copy.digest, content, len(content))
+        return copy
 
-    def graph_name(self, transaction: Transaction, mechanism: Releaser | str) -> str:
-        """The digest of the graph of a mechanism, which is on record or given."""
-        digest = mechanism if isinstance(mechanism, str) else mechanism.digest
-        found = self._names.get(digest)
-        if found is None:
-            stored = transaction.value("SELECT graph FROM graphs WHERE mechanism = :digest", digest=digest)
-            if stored is None and isinstance(mechanism, str):
-                raise LedgerError("ledger: the graph of a mechanism is missing; run verify() and restore a backup")
-            found = graph_digest(mechanism.graph) if isinstance(mechanism, Releaser) and stored is None else str(stored)
-            self._names.put(digest, found, 200)
-        return found
+    def graph_name(self, transaction: Transaction, digest: str) -> str:
+        """The digest of the graph of a recorded mechanism."""
+        name = self._names.get(digest)
+        if name is None:
+            name = transaction.value(select(MECHANISMS.c.graph).where(MECHANISMS.c.digest == digest))
+            if name is None:
+                raise LedgerError(MISSING, reason="damaged")
+            self._names.put(digest, str(name), 200)
+        return str(name)
 
-    def graph(self, transaction: Transaction, digest: str) -> NeighborGraph:
-        """A recorded graph, from a mechanism that was recorded with it."""
-        found = self._graphs.get(digest)
-        if found is None:
-            named = transaction.value("SELECT MIN(mechanism) FROM graphs WHERE graph = :digest", digest=digest)
-            if named is None:
-                raise LedgerError("ledger: the graph of a label is missing; run verify() and restore a backup")
-            found = self.mechanism(transaction, str(named)).graph
-            self._graphs.put(digest, found, found.edges.nbytes + 100 * found.n_labels)
-        return found
+    def graph(self, transaction: Transaction, name: str) -> NeighborGraph:
+        """A recorded graph by its digest, from a mechanism that was recorded with it."""
+        graph = self._graphs.get(name)
+        if graph is None:
+            digest = transaction.value(select(func.min(MECHANISMS.c.digest)).where(MECHANISMS.c.graph == name))
+            if digest is None:
+                raise LedgerError(MISSING, reason="damaged")
+            mechanism = self.mechanism(transaction, str(digest))
+            self.know(mechanism, name)
+            graph = mechanism.graph
+        return graph
 
     def bound(self, transaction: Transaction, digest: str) -> MechanismBound | None:
         """What is known of a mechanism's cost at a few points; None where nothing is stored."""
-        found = self._bounds.get(digest)
-        if found is None:
-            found = stored_bound(transaction, digest)
-            if found is not None:
-                self.remember(found)
-        return found
+        bound = self._bounds.get(digest)
+        if bound is None:
+            bound = stored_bound(transaction, digest)
+            if bound is not None:
+                self.remember(bound)
+        return bound
 
     def remember(self, bound: MechanismBound) -> None:
         """Keep a bound in memory, with the points known before."""
@@ -136,7 +138,7 @@ class Registry:
         self.remember(bound)
         old = {kind: dict(stored.points(kind)) if stored is not None else {} for kind in POINTS}
         transaction.insert(
-            "bounds",
+            BOUNDS,
             *(
                 {"mechanism": bound.digest, "kind": kind, "point": point, "value": value}
                 for kind in POINTS
@@ -145,59 +147,18 @@ class Registry:
             ),
         )
 
-    def admit(self, transaction: Transaction, journal: Journal, mechanism: Releaser) -> None:
-        """Record a mechanism at its first use, and its graph where it is new; refuse one that may not be used."""
-        outgrown = self.compatible(transaction, mechanism)
-        digest, graph = mechanism.digest, self.graph_name(transaction, mechanism)
-        if transaction.one("SELECT 1 FROM graphs WHERE mechanism = :digest", digest=digest) is not None:
-            return
-        if transaction.one("SELECT 1 FROM graphs WHERE graph = :graph", graph=graph) is None:
-            for name in mechanism.graph.labels:
-                word(label=name)
-            journal.append("graph", {"graph": graph, "labels": mechanism.graph.n_labels})
-            transaction.insert("members", *({"label": name, "graph": graph} for name in mechanism.graph.labels))
-            transaction.insert("outgrown", *({"graph": name} for name in outgrown))
+    def store(self, transaction: Transaction, mechanism: Releaser, graph: str) -> dict[str, Any]:
+        """Store a mechanism's file; returns the content of the entry that records it."""
+        digest = mechanism.digest
         content = self._contents.get(digest) or mechanism.to_bytes()
-        transaction.insert("mechanisms", {"digest": digest, "content": content})
-        named = {"mechanism": digest, "graph": graph}
-        transaction.insert("graphs", named)
-        journal.append("mechanism", named | {"content": hashlib.sha256(content).hexdigest()})
-
-    def compatible(self, transaction: Transaction, mechanism: Releaser) -> list[str]:
-        """Refuse a graph that lacks an edge on record between two of its labels.
-
-        Returns the recorded graphs that lack an edge which this one has between two of theirs: with its first use they
-        may not be used any more.
-        """
-        graph = self.graph_name(transaction, mechanism)
-        if transaction.one("SELECT 1 FROM outgrown WHERE graph = :graph", graph=graph) is not None:
-            raise InputError(OUTGROWN)
-        if transaction.one("SELECT 1 FROM graphs WHERE graph = :graph", graph=graph) is not None:
-            return []
-        labels = mechanism.graph.labels
-        related: set[str] = set()
-        for start in range(0, len(labels), CHUNK):
-            rows = transaction.rows(
-                f"SELECT DISTINCT graph FROM members WHERE label IN ({transaction.listed('labels')})",
-                labels=json.dumps(labels[start : start + CHUNK]),
-            )
-            related.update(str(row[0]) for row in rows)
-        found = {name: changes(mechanism.graph, self.graph(transaction, name)) for name in sorted(related)}
-        lost = np.unique(np.concatenate([change.lost for change in found.values()])).size if found else 0
-        if lost:
-            raise InputError(
-                f"mechanism: its graph lost neighbors: {lost} pair(s) of its labels are neighbors on record in this "
-                "ledger and are not in it. Labels may leave, and new ones join, but two that stay remain neighbors: "
-                "keep the groups of the earlier release"
-            )
-        known = {str(row[0]) for row in transaction.rows("SELECT graph FROM outgrown")} if found else set()
-        return [name for name, change in found.items() if change.gained and name not in known]
+        transaction.insert(MECHANISMS, {"digest": digest, "graph": graph, "content": content})
+        return {"mechanism": digest, "graph": graph, "content": hashlib.sha256(content).hexdigest()}
 
 
 def stored_bound(transaction: Transaction, digest: str) -> MechanismBound | None:
     """The bound of a mechanism as the database has it; one that makes no sense is refused."""
     points: dict[str, dict[float, float]] = {kind: {} for kind in POINTS}
-    rows = transaction.rows("SELECT kind, point, value FROM bounds WHERE mechanism = :digest", digest=digest)
+    rows = transaction.rows(select(BOUNDS.c.kind, BOUNDS.c.point, BOUNDS.c.value).where(BOUNDS.c.mechanism == digest))
     try:
         for kind, point, value in rows:
             points[kind][float(point)] = float(value)

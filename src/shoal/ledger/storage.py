@@ -1,7 +1,7 @@
 """Transactions on SQLite or PostgreSQL: one writer at a time, durable when they end well, gone when they do not.
 
 SQLite writes ahead (WAL: readers never wait for a writer) with ``synchronous=EXTRA``, and a writer takes the write lock
-at once with BEGIN IMMEDIATE. PostgreSQL writers lock the ledger's head row (an advisory lock while migrating);
+at once with BEGIN IMMEDIATE. PostgreSQL writers lock the ledger's head row (an advisory lock while tables are made);
 ``synchronous_commit`` is turned on if the server has it off. Transactions are spelled out here rather than left to a
 library, because everything rests on where they begin and end.
 """
@@ -9,6 +9,7 @@ library, because everything rests on where they begin and end.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import time
@@ -17,16 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from sqlalchemy import text
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import JSON, cast, create_engine, event, func, select, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from shoal.errors import InputError, LedgerError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Executable, MetaData, Table
+    from sqlalchemy import Executable, Select, Table
     from sqlalchemy.engine import URL, Connection, Engine
 
-#: Key of the advisory lock that serializes migrations on PostgreSQL ("shoal" in ASCII).
+#: Key of the advisory lock under which tables are made on PostgreSQL ("shoal" in ASCII).
 ADVISORY = 0x73686F616C
 #: Rows fetched at a time when walking the chain.
 CHUNK = 500
@@ -50,26 +52,24 @@ ABSENT = {
     r'database ".*" does not exist': "the server has no such database; create it or check its name in the url",
     r'role ".*" does not exist': "the server knows no such user; check the user in the url",
 }
-#: A named parameter as statements here spell it.
-_NAMED = re.compile(r":(\w+)")
 
 
 class Transaction:
     """Statements inside one transaction; parameters are named, ``:label``."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
         self.postgres = connection.dialect.name == "postgresql"
         #: The entry that would be, or was, the first of this transaction; known once somebody asked.
         self.first: int | None = None
 
     def rows(self, statement: str | Executable, **parameters: Any) -> Sequence[Any]:
         """All rows of a query."""
-        return self._connection.execute(_executable(statement), parameters).fetchall()
+        return self.connection.execute(_executable(statement), parameters).fetchall()
 
     def one(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first row, or None."""
-        return self._connection.execute(_executable(statement), parameters).first()
+        return self.connection.execute(_executable(statement), parameters).first()
 
     def value(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first column of the first row, or None."""
@@ -78,44 +78,30 @@ class Transaction:
 
     def run(self, statement: str | Executable, **parameters: Any) -> None:
         """Execute a statement that returns no rows."""
-        self._connection.execute(_executable(statement), parameters)
+        self.connection.execute(_executable(statement), parameters)
+
+    def pairs(self, values: Sequence[tuple[str, str]]) -> Select[Any]:
+        """A query whose rows are pairs of texts, for ``IN``: by an index, where SQLite would scan for written pairs."""
+        if self.postgres:
+            pair = func.json_array_elements(cast(values, JSON)).table_valued("value").c.value
+            return select(pair.op("->>")(0), pair.op("->>")(1))
+        pair = func.json_each(json.dumps(values)).table_valued("value").c.value
+        return select(func.json_extract(pair, "$[0]"), func.json_extract(pair, "$[1]"))
+
+    def insert(self, table: Table | str, *rows: Mapping[str, Any], otherwise: str = "") -> None:
+        """Add rows with the same columns to a table, handed to the driver as they are."""
+        if rows:
+            names = list(rows[0])
+            places = ", ".join(f"%({name})s" if self.postgres else f":{name}" for name in names)
+            statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places}) {otherwise}"
+            self.connection.exec_driver_sql(statement, list(rows))
 
     def upsert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows to a table, or replace those with the same primary key."""
-        if not rows:
-            return
-        insert = postgresql.insert(table) if self.postgres else sqlite.insert(table)
-        keys = [column.name for column in table.primary_key]
-        rest = {name: insert.excluded[name] for name in rows[0] if name not in keys}
-        self._connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=rest), list(rows))
-
-    def create(self, metadata: MetaData) -> None:
-        """Create the tables that are missing."""
-        metadata.create_all(self._connection)
-
-    def run_many(self, statement: str, parameters: Sequence[Mapping[str, Any]]) -> None:
-        """One statement for many rows, handed to the driver as it is: a row costs no more than the driver takes."""
-        if parameters:
-            spelled = _NAMED.sub(r"%(\1)s", statement) if self.postgres else statement
-            self._connection.exec_driver_sql(spelled, parameters)
-
-    def insert(self, table: str, *rows: Mapping[str, Any], otherwise: str = "") -> None:
-        """Add rows with the same columns to a table."""
-        names = list(rows[0]) if rows else []
-        places = ", ".join(f":{name}" for name in names)
-        self.run_many(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places}) {otherwise}", list(rows))
-
-    def listed(self, name: str) -> str:
-        """A query whose rows are the texts of a JSON array, the parameter ``name``: for IN, whatever their number."""
-        if self.postgres:
-            return f"SELECT json_array_elements_text(CAST(:{name} AS json))"
-        return f"SELECT value FROM json_each(:{name})"
-
-    def listed_pairs(self, name: str) -> str:
-        """The same for a JSON array of arrays of two."""
-        if self.postgres:
-            return f"SELECT value->>0, value->>1 FROM json_array_elements(CAST(:{name} AS json))"
-        return f"SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:{name})"
+        if rows:
+            keys = [column.name for column in table.primary_key]
+            rest = ", ".join(f"{name} = excluded.{name}" for name in rows[0] if name not in keys)
+            self.insert(table, *rows, otherwise=f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {rest}")
 
 
 def _executable(statement: str | Executable) -> Executable:
@@ -134,11 +120,6 @@ class Storage:
     @classmethod
     def open(cls, url: str | Path, timeout: float) -> Storage:
         """Connect; a new SQLite file is created readable by its owner only."""
-        try:
-            from sqlalchemy.engine import make_url
-            from sqlalchemy.exc import ArgumentError
-        except ImportError:
-            raise InputError("the ledger needs SQLAlchemy, which is missing here: pip install sqlalchemy") from None
         try:
             address = make_url(f"sqlite:///{url}" if isinstance(url, Path) else str(url))
         except (ArgumentError, ValueError):  # a port that is no number
@@ -159,14 +140,14 @@ class Storage:
             yield transaction
 
     @contextlib.contextmanager
-    def writing(self, *, migrating: bool = False, chain: bool = True) -> Iterator[Transaction]:
+    def writing(self, *, creating: bool = False, chain: bool = True) -> Iterator[Transaction]:
         """The only writer until the block ends; committed durably if it ends well, undone if it raises.
 
         Without ``chain``, for tables beside the chain: PostgreSQL then lets several write at once.
         """
         undone = "Nothing was recorded by this step; what was recorded before stands"
         with self._transaction("BEGIN" if self.postgres else "BEGIN IMMEDIATE", undone) as transaction:
-            if self.postgres and migrating:
+            if self.postgres and creating:
                 transaction.run("SELECT pg_advisory_xact_lock(:key)", key=ADVISORY)
             elif self.postgres and chain:
                 transaction.run("SELECT seq FROM head WHERE only_row = 1 FOR UPDATE")
@@ -175,8 +156,6 @@ class Storage:
     @contextlib.contextmanager
     def _transaction(self, begin: str, undone: str) -> Iterator[Transaction]:
         """``undone`` says what became of it where it does not come to its end."""
-        from sqlalchemy.exc import SQLAlchemyError
-
         if os.getpid() != self._process:
             # A connection must not be shared across a fork, nor closed by the child.
             self._inherited.append(self._engine.pool)
@@ -211,31 +190,28 @@ def _explained(error: Exception, after: str = "") -> LedgerError:
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None) or type(error).__name__
     if code == "SQLITE_FULL" or code == "53100":
-        told = "the disk is full"
+        reason, words = "full", "the disk is full"
     elif code in ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"):
-        told = "another writer held the ledger for too long; try again"
+        reason, words = "busy", "another writer held the ledger for too long; try again"
     elif str(code).startswith("SQLITE_READONLY") or code == "25006":
-        told = "the ledger is read-only"
+        reason, words = "read-only", "the ledger is read-only"
     elif code in ("SQLITE_CORRUPT", "SQLITE_NOTADB") or str(code).startswith("XX"):
-        told = "the file is damaged, or is not a ledger"
+        reason, words = "damaged", "the file is damaged, or is not a ledger"
     elif str(code).startswith(("SQLITE_CANTOPEN", "08", "57", "28", "3D")) or code == "OperationalError":
-        told = "the database cannot be reached or does not work" + _away(str(original))
+        reason, words = "unreachable", "the database cannot be reached or does not work" + _away(str(original))
     else:
-        told = "the database refused a statement"
-    return LedgerError(f"ledger: {told} ({code})" + (f". {after}" if after else ""))
+        reason, words = "", "the database refused a statement"
+    return LedgerError(f"ledger: {words} ({code})" + (f". {after}" if after else ""), reason=reason)
 
 
 def _away(said: str) -> str:
     """Why there is no connection, in our words: a colon and a sentence, or nothing where it is not known."""
-    found = next((why for words, why in AWAY.items() if words in said), None)
-    found = found or next((why for words, why in ABSENT.items() if re.search(words, said)), None)
-    return f": {found}" if found else ""
+    why = next((why for words, why in AWAY.items() if words in said), None)
+    why = why or next((why for words, why in ABSENT.items() if re.search(words, said)), None)
+    return f": {why}" if why else ""
 
 
 def _sqlite(address: URL, timeout: float) -> Engine:
-    from sqlalchemy import create_engine, event
-    from sqlalchemy.exc import SQLAlchemyError
-
     if not address.database or address.database == ":memory:":
         raise InputError("url must name a file: a ledger in memory would be forgotten, and with it what was spent")
     if not address.database.startswith("file:"):
@@ -263,9 +239,9 @@ def _sqlite(address: URL, timeout: float) -> Engine:
         except SQLAlchemyError as error:
             explained = _explained(error)
             # Several processes may be turning a new file to write-ahead at once; a read-only file keeps its mode.
-            if "read-only" in str(explained):
+            if explained.reason == "read-only":
                 return engine
-            if "try again" not in str(explained) or time.monotonic() > deadline:
+            if explained.reason != "busy" or time.monotonic() > deadline:
                 raise explained from None
             time.sleep(0.01)
 
@@ -283,8 +259,6 @@ def _as_it_lies(address: URL, file: Path) -> URL:
 
 
 def _postgres(address: URL, timeout: float) -> Engine:
-    from sqlalchemy import create_engine, event
-
     try:
         import psycopg  # noqa: F401
     except ImportError:

@@ -71,7 +71,10 @@ class LossAtoms:
         bits = min(self.bits, other.bits)
         one, two = self._coarser(bits), other._coarser(bits)
         steps = (one.steps[:, None] + two.steps[None, :]).ravel()
-        odds = (one.probabilities[:, None] * two.probabilities[None, :]).ravel() * (1 + EPS)
+        with np.errstate(under="ignore"):
+            odds = (one.probabilities[:, None] * two.probabilities[None, :]).ravel() * (1 + EPS)
+        # Products that doubles hold with few digits, or not at all, are rounded up by a step.
+        odds = np.where(odds < 1e-290, np.nextafter(odds, 1.0), odds)
         return _merged(steps, odds, sum_up(self.largest, other.largest), bits)
 
     def times(self, count: int) -> LossAtoms:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.accounting.curve import PrivacyCurve, exp_up, round_up
+from shoal.accounting.curve import PrivacyCurve, exp_up, falling
+from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 #: Why a certificate is not proved, before anybody tried.
@@ -71,7 +72,7 @@ class Certificate:
             kind = f"{kind}, once rounded; designed for {self.notion}"
         holds = "whole table" if self.scope == "table" else "one answer"
         proved = "; proved" if self.proved else ""
-        return f"δ ≤ {round_up(self.delta_upper):.4g} ({kind}; {holds}{proved}), worst for {a} against {b}"
+        return f"δ ≤ {upper(self.delta_upper)} ({kind}; {holds}{proved}), worst for {a} against {b}"
 
 
 def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float]:
@@ -85,12 +86,16 @@ def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float
 
 
 def released(ideal: PrivacyCurve, losses: FloatArray) -> PrivacyCurve:
-    """The ideal curve with the finite-precision loss at each ε in its upper ends; nothing is known from below."""
+    """The ideal curve with the finite-precision loss at each ε in its upper ends; nothing is known from below.
+
+    The loss rises with ε, and δ does not: what holds at a smaller ε of the curve holds here.
+    """
     scalar = np.ndim(ideal.epsilon) == 0
     logs, uppers = np.atleast_1d(ideal.log_delta_upper), np.atleast_1d(ideal.delta_upper)
     ends = [with_loss(float(a), float(b), float(c)) for a, b, c in zip(logs, uppers, losses, strict=True)]
-    log_upper: Any = np.array([end[0] for end in ends])
-    upper: Any = np.array([end[1] for end in ends])
+    grid = np.atleast_1d(ideal.epsilon)
+    log_upper: Any = falling(grid, [end[0] for end in ends])
+    upper: Any = falling(grid, [end[1] for end in ends])
     lower: Any = np.zeros(len(ends))
     if scalar:
         log_upper, upper, lower = float(log_upper[0]), float(upper[0]), 0.0

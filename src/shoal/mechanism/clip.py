@@ -20,7 +20,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from shoal import validation
-from shoal.accounting.curve import edge_brackets, exp_up, round_up
+from shoal.accounting.curve import edge_brackets, exp_up
 from shoal.accounting.deterministic import gaussian_delta
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
@@ -29,6 +29,7 @@ from shoal.laws.supports import RankWarning
 from shoal.mechanism.mechanism import Mechanism
 from shoal.noise.precision import edge_loss
 from shoal.numerics.matrices import EPS, correlation, square_root
+from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 #: Share of a Gaussian law that its ellipsoid holds, by default.
@@ -145,10 +146,8 @@ class AssumptionFree:
     modelled: float | None
 
     def __str__(self) -> str:
-        beside = "" if self.modelled is None else f"; δ ≤ {round_up(self.modelled):.4g} if the class laws are true"
-        return (
-            f"δ ≤ {round_up(self.delta_upper):.4g} at ε = {self.epsilon:g} whatever the law of clipped answers{beside}"
-        )
+        beside = "" if self.modelled is None else f"; δ ≤ {upper(self.modelled)} if the class laws are true"
+        return f"δ ≤ {upper(self.delta_upper)} at ε = {self.epsilon:g} whatever the law of clipped answers{beside}"
 
 
 def assumption_free(

@@ -4,6 +4,9 @@ For constants q_1 … q_n of a complete group: curve c_y with probability N_iy /
 all i, j, y. δ = 0, nothing is assumed about the data, and what is drawn is exactly what is promised. No ε-private
 mechanism of any kind has a mean squared error below ``lower_bound`` (docs/theory.md, section 11).
 
+A codebook of one curve per crowd, the exactly rounded mean of its members (:meth:`Codebook.of_means`), draws nothing:
+all rows of a crowd are the same numbers. That is aggregation with a least crowd; it has no ε, no δ and no certificate.
+
 The curves are convex combinations of the members' answers. What a codebook hides is whose answer it is; the file holds
 the answers and must be guarded like the data they came from.
 """
@@ -11,20 +14,21 @@ the answers and must be guarded like the data they came from.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal import archive, validation
-from shoal.accounting.curve import PrivacyCurve, round_up
+from shoal.accounting.curve import PrivacyCurve
 from shoal.accounting.releases import SCOPES
 from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
+from shoal.laws.crowds import means
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism import codebook_file
 from shoal.mechanism.atoms import LossAtoms
@@ -42,9 +46,14 @@ from shoal.mechanism.odds import (
     refined,
 )
 from shoal.mechanism.program import best_columns, center_alone
+from shoal.mechanism.releasable import ReleaseErrors, T, described
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import table
+from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
+
+if TYPE_CHECKING:
+    from shoal.mechanism.mechanism import Mechanism
 
 OBJECTIVES = ("mean", "worst")
 #: Beyond this ε nothing is hidden, and linear programs over columns of 1 and e^−ε are too ill-scaled for doubles.
@@ -93,26 +102,99 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """A frozen codebook for every label of a graph. Made by :func:`shoal.codebook`."""
+    """A frozen codebook for every label of a graph. Made by :func:`shoal.codebook`, or by :meth:`of_means`.
+
+    ``epsilon`` is None where nothing is certified: one curve per crowd.
+    """
 
     graph: NeighborGraph
     answers: FloatArray
-    epsilon: float
+    epsilon: float | None
     scope: str
     objective: str
     weights: FloatArray
     groups: tuple[Group, ...]
 
-    # ------------------------------------------------------------------ what it does
+    @classmethod
+    def of_means(cls, answers: Any, graph: NeighborGraph, *, labels: Sequence[Any] | None = None) -> Codebook:
+        """One curve per crowd, the exactly rounded mean of its members' answers; nothing is drawn, nothing certified.
+
+        The curves are functions of the multiset of a crowd's answers: exchanging members changes no bit of them.
+
+        Args:
+            answers: (n, k) true answers, one row per label.
+            graph: the crowds: complete inside each, as :func:`shoal.crowd_graph` makes it.
+            labels: the label of each row; the graph's own order by default.
+
+        Returns:
+            A codebook with ``epsilon`` and ``certificate`` None.
+
+        >>> import shoal
+        >>> graph = shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], [0, 0, 1, 1])
+        >>> book = shoal.Codebook.of_means([[0.0], [1.0], [5.0], [7.0]], graph)
+        >>> book.release(["a", "b", "d"]).tolist(), book.certificate
+        ([[0.5], [0.5], [6.0]], None)
+        """
+        if not isinstance(graph, NeighborGraph):
+            raise InputError("graph must be a NeighborGraph")
+        rows = _checked_answers(answers, graph.n_labels)
+        if labels is not None:
+            rows = rows[_order(validation.labels(len(rows), labels), graph)]
+        crowds = _complete_groups(graph)
+        number = np.empty(len(rows), dtype=np.int64)
+        number[np.concatenate(crowds)] = np.repeat(np.arange(len(crowds)), [len(members) for members in crowds])
+        curves, weights = means(rows, number), np.ones(len(rows))
+        for array in (rows, curves, weights):
+            array.flags.writeable = False
+        alike = {n: _all_alike(n) for n in {len(members) for members in crowds}}
+        groups = tuple(Group(members, *alike[len(members)], curves[c : c + 1], 0.0) for c, members in enumerate(crowds))
+        return cls(graph, rows, None, "table", "mean", weights, groups)
+
+    # ------------------------------------------------------------------ what it is about
 
     @property
     def labels(self) -> tuple[str, ...]:
+        """Whom it can answer about, in the order of the graph."""
         return self.graph.labels
 
     @property
+    def n_dims(self) -> int:
+        """Entries of an answer."""
+        return int(self.answers.shape[1])
+
+    @property
+    def constant(self) -> bool:
+        """True: a codebook is made for constants."""
+        return True
+
+    @property
+    def times(self) -> int:
+        """One answer about each label."""
+        return 1
+
+    @property
+    def output(self) -> None:
+        """None: what is released has finitely many values, see :meth:`losses`."""
+        return None
+
+    @property
     def answer_epsilon(self) -> float:
-        """The ε of one answer: half of ``epsilon`` where that is about a table."""
+        """The ε of one answer: half of ``epsilon`` where that is about a table, 0 where all get the same curve."""
+        if self.epsilon is None:
+            return 0.0
         return self.epsilon if self.scope == "answer" else self.epsilon / 2.0
+
+    def facts(self) -> dict[str, Any]:
+        """Plain figures of the codebook, as JSON: for the owner."""
+        method = "codebook" if self.epsilon is not None else "crowd means"
+        most = max((len(group.curves) for group in self.groups), default=0)
+        return described(self, method) | {"epsilon": self.epsilon, "most_curves": most}
+
+    def by_kind(self, *, mechanism: Callable[[Mechanism], T], codebook: Callable[[Codebook], T]) -> T:
+        """The result of ``codebook`` for this."""
+        return codebook(self)
+
+    # ------------------------------------------------------------------ what it does
 
     @cached_property
     def rho(self) -> FloatArray:
@@ -188,11 +270,11 @@ class Codebook:
         group, row = self.place(label)
         return drawn(group.counts[row])
 
-    def release(self, label: Any) -> FloatArray:
+    def release(self, answers: Any, labels: Any = None, /) -> FloatArray:
         """One of the curves, drawn exactly with the stored probabilities from a cryptographic source; no seed.
 
-        A sequence of labels gets one answer each. The same label asked twice is two releases: keep the answer, or
-        :meth:`draw` once.
+        ``release(label)``, or ``release(answers, labels)`` as a mechanism has it: the answers are not looked at. A
+        sequence of labels gets one answer each. The same label asked twice is two releases: keep the answer.
 
         Returns:
             (k,), or (m, k) for m labels.
@@ -205,11 +287,16 @@ class Codebook:
         >>> book.release(["a", "b"]).shape
         (2, 1)
         """
-        if isinstance(label, (list, tuple, np.ndarray)):
-            places = [self.place(one) for one in label]  # refuses before anything is drawn
-            rows = [group.curves[drawn(group.counts[row])] for group, row in places]
-            return np.array(rows).reshape(len(rows), self.answers.shape[1])
-        return np.array(self.curves(label)[self.draw(label)])
+        asked = answers if labels is None else labels
+        if not (isinstance(asked, (list, tuple, np.ndarray)) and np.ndim(asked) > 0):
+            return np.array(self.curves(asked)[self.draw(asked)])
+        places = [self._placed(label) for label in asked]  # refuses before anything is drawn
+        released = self._first_curves[[number for number, _ in places]]
+        for i, (number, row) in enumerate(places):
+            group = self.groups[number]
+            if len(group.curves) > 1:
+                released[i] = group.curves[drawn(group.counts[row])]
+        return released
 
     def renewed(self, answers: Any) -> Codebook:
         """The same sets and probabilities with the curves of other answers: each is the same mixture of its members'.
@@ -325,12 +412,22 @@ class Codebook:
     def _curves(self) -> set[bytes]:
         return {curve.tobytes() for group in self.groups for curve in group.curves}
 
+    @cached_property
+    def _first_curves(self) -> FloatArray:
+        """(groups, k) the first curve of each group: its only one, where nothing is drawn."""
+        return np.array([group.curves[0] for group in self.groups]).reshape(len(self.groups), self.n_dims)
+
     def place(self, label: Any) -> tuple[Group, int]:
         """The group of a label and its row there."""
+        number, row = self._placed(label)
+        return self.groups[number], row
+
+    def _placed(self, label: Any) -> tuple[int, int]:
+        """The number of a label's group and its row there."""
         place = self._places.get(str(label))
         if place is None:
             raise InputError("label is not one of this codebook's labels")
-        return self.groups[place[0]], place[1]
+        return place
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
@@ -340,16 +437,48 @@ class Codebook:
             for row, member in enumerate(group.members)
         }
 
-    def part(self, position: int) -> Codebook:
-        """The codebook of the group that the label at a position belongs to."""
-        group = next(one for one in self.groups if position in one.members)
-        names = [self.labels[i] for i in group.members]
+    def part(self, labels: Sequence[str]) -> Codebook:
+        """The codebook of some of its groups, given by all of their labels, in this order."""
+        rows = np.array([self.position(name) for name in labels], dtype=np.intp)
+        place = np.full(len(self.labels), -1, dtype=np.intp)
+        place[rows] = np.arange(len(rows))
+        numbers = sorted({self._placed(name)[0] for name in labels})
+        groups = tuple(replace(self.groups[c], members=place[self.groups[c].members]) for c in numbers)
+        if sum(len(group.members) for group in groups) != len(rows) or any(min(g.members) < 0 for g in groups):
+            raise InputError("labels must be those of whole groups: a curve is about all members of its group")
+        number = np.empty(len(rows), dtype=np.int64)
+        for c, group in enumerate(groups):
+            number[group.members] = c
         return replace(
             self,
-            graph=NeighborGraph.complete(names),
-            answers=self.answers[group.members],
-            weights=self.weights[group.members],
-            groups=(replace(group, members=np.arange(len(names), dtype=np.intp)),),
+            graph=NeighborGraph.within_groups(labels, number.tolist()),
+            answers=self.answers[rows],
+            weights=self.weights[rows],
+            groups=groups,
+        )
+
+    def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
+        """Expected errors of what may be drawn for these labels, all by default; the interval holds every draw."""
+        names = self.labels if labels is None else labels
+        places = [self._placed(name) for name in names]
+        rows = np.array([self.groups[number].members[row] for number, row in places], dtype=np.intp)
+        here = self.answers[rows]
+        off = self._first_curves[[number for number, _ in places]] - here
+        squares, biases, low, high = off**2, off.copy(), off.copy(), off.copy()
+        for i, (number, row) in enumerate(places):
+            group = self.groups[number]
+            if len(group.curves) > 1:
+                away, odds = group.curves - here[i], probabilities(group.counts[row])[:, None]
+                squares[i], biases[i] = (odds * away**2).sum(axis=0), (odds * away).sum(axis=0)
+                low[i], high[i] = away.min(axis=0), away.max(axis=0)
+        return ReleaseErrors(
+            rho=self.rho[rows],
+            squares=squares * (1 + 64 * EPS),
+            biases=biases,
+            interval=(low.min(axis=0), high.max(axis=0)),
+            coverage=1.0,
+            grid=np.zeros(self.n_dims),
+            noise_alone=False,
         )
 
     # ------------------------------------------------------------------ how private it is
@@ -414,6 +543,7 @@ class Codebook:
         moments = [
             LossAtoms.of(ours, theirs, self.answer_epsilon).log_moment(t)
             for group in self.groups
+            if len(group.curves) > 1
             for i, ours in enumerate(group.counts)
             for j, theirs in enumerate(group.counts)
             if i != j
@@ -425,13 +555,19 @@ class Codebook:
         """Nothing: what is drawn is exactly what is promised."""
         return 0.0
 
+    def released_curve(self, epsilon: Any, *, scope: str | None = None) -> PrivacyCurve:
+        """The same as :meth:`curve`: what is drawn is exactly what is promised."""
+        return self.curve(epsilon, scope)
+
     @cached_property
-    def certificate(self) -> Certificate:
-        """δ = 0 at ``epsilon``, for the scope that it was made for."""
-        return self.certified(self.scope)
+    def certificate(self) -> Certificate | None:
+        """δ = 0 at ``epsilon``, for the scope that it was made for; None for crowd means, which certify nothing."""
+        return None if self.epsilon is None else self.certified(self.scope)
 
     def certified(self, scope: str) -> Certificate:
         """The certificate at ``epsilon`` for one scope or the other; a codebook has no cost of finite precision."""
+        if self.epsilon is None:
+            raise InputError("nothing is certified here: rows are means over crowds, without ε and δ")
         return Certificate.of(self.curve(self.epsilon, scope), 0.0, 0.0)
 
     # ------------------------------------------------------------------ files
@@ -473,15 +609,16 @@ class Codebook:
 
     def __repr__(self) -> str:
         n, k = self.answers.shape
-        return f"Codebook({n} labels, {k} entries, ε = {self.epsilon:g})"
+        kind = "means of crowds" if self.epsilon is None else f"ε = {self.epsilon:g}"
+        return f"Codebook({n} labels, {k} entries, {kind})"
 
     def _repr_html_(self) -> str:
         sizes = [len(group.curves) for group in self.groups]
         rows = [
             ("labels, entries", f"{self.answers.shape[0]}, {self.answers.shape[1]}"),
-            (f"ε ({self.scope}), with δ = 0", f"{self.epsilon:g}"),
+            (f"ε ({self.scope}), with δ = 0", "none: means of crowds" if self.epsilon is None else f"{self.epsilon:g}"),
             ("groups, curves in the largest", f"{len(sizes)}, {max(sizes, default=0)}"),
-            ("mean ρ, at most", f"{round_up(self.mean_rho):.4g}"),
+            ("mean ρ, at most", f"{upper(self.mean_rho)}"),
             (f"least possible, {self.objective}", f"{self.lower_bound:.4g}"),
         ]
         return table("Codebook", (), rows)
@@ -572,6 +709,13 @@ def _group(
     return book if gained >= least_gain else center
 
 
+def _all_alike(n: int) -> tuple[Counts, FloatArray]:
+    """(n, 1) counts and (1, n) shares of a crowd whose only curve is the mean of its n members."""
+    counts, shares = np.full((n, 1), WHOLE, dtype=np.int64), np.full((1, n), 1.0 / n)
+    counts.flags.writeable = shares.flags.writeable = False
+    return counts, shares
+
+
 def _center(members: IndexArray, weights: FloatArray) -> Group:
     """A group's own curve alone, the same for all; the curve itself comes with answers."""
     share = weights[members] / math.fsum(weights[members])
@@ -581,6 +725,8 @@ def _center(members: IndexArray, weights: FloatArray) -> Group:
 
 def _worst(group: Group, epsilon: float, scope: str) -> tuple[float, int, int]:
     """(δ, i, j) of the pair with the largest δ, δ rounded to the nearest double after exact sums."""
+    if len(group.curves) == 1:
+        return 0.0, int(group.members[0]), int(group.members[1])
     factor = exp_floor(epsilon)
     counts = group.counts.astype(object)
     best, where = -1, (0, 1)

@@ -6,14 +6,16 @@ whatever its digest says.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal import archive
 from shoal.errors import InputError
+from shoal.laws.crowds import means
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.odds import holds
+from shoal.mechanism.odds import WHOLE, holds
 
 if TYPE_CHECKING:
     from shoal.mechanism.codebook import Codebook
@@ -92,12 +94,31 @@ def _fields(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
 
 def _possible(found: dict[str, Any]) -> bool:
     """Whether shapes and signs are those of a codebook, and its odds keep its ε."""
-    graph: NeighborGraph = found["graph"]
-    answers, weights, groups = found["answers"], found["weights"], found["groups"]
     epsilon = found["epsilon"]
-    if not (isinstance(epsilon, float) and 0.0 < epsilon < np.inf and found["scope"] in ("answer", "table")):
+    if found["scope"] not in ("answer", "table"):
+        return False
+    if epsilon is None:
+        return _means(found)
+    if not (isinstance(epsilon, float) and 0.0 < epsilon < np.inf):
         return False
     each = epsilon if found["scope"] == "answer" else epsilon / 2.0
+    return _holds(found, lambda group: holds(group["counts"], each))
+
+
+def _means(found: dict[str, Any]) -> bool:
+    """Whether every group has one curve for all: the exactly rounded mean of its members."""
+    if not _holds(found, lambda group: group["counts"].shape[1] == 1 and bool((group["counts"] == WHOLE).all())):
+        return False
+    number = np.empty(len(found["answers"]), dtype=np.int64)
+    for c, group in enumerate(found["groups"]):
+        number[group["members"]] = c
+    return np.array_equal(means(found["answers"], number), np.concatenate([g["curves"] for g in found["groups"]]))
+
+
+def _holds(found: dict[str, Any], kept: Callable[[dict[str, Any]], bool]) -> bool:
+    """Whether shapes and signs are those of a codebook, and every group keeps what it promises."""
+    graph: NeighborGraph = found["graph"]
+    answers, weights, groups = found["answers"], found["weights"], found["groups"]
     members = np.concatenate([group["members"] for group in groups])
     joined = graph.components
     return (
@@ -113,7 +134,7 @@ def _possible(found: dict[str, Any]) -> bool:
             group["curves"].dtype == group["shares"].dtype == np.float64
             and group["curves"].shape == (group["counts"].shape[1], answers.shape[1])
             and bool(np.isfinite(group["curves"]).all() and np.isfinite(group["shares"]).all())
-            and holds(group["counts"], each)
+            and kept(group)
             and 0.0 <= group["lower_bound"] < np.inf
             for group in groups
         )

@@ -19,7 +19,8 @@ from shoal.accounting.curve import edge_brackets
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import Releasable, releasable
 from shoal.validation import FloatArray
 
 #: Above what was computed here, so that it is above what other routes to the same δ find as well.
@@ -29,7 +30,7 @@ SUMS = 1e-12
 
 
 def to_pld(
-    mechanism: Releaser,
+    mechanism: Releasable,
     *,
     scope: str = "answer",
     interval: float = 1e-3,
@@ -63,8 +64,7 @@ def to_pld(
         distribution: Any = import_module("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     except ImportError:
         raise InputError("to_pld needs dp_accounting: pip install dp-accounting") from None
-    if not isinstance(mechanism, Releaser):
-        raise InputError("mechanism must be a Mechanism or a Codebook")
+    releasable(mechanism=mechanism)
     interval, largest = validation.positive(interval=interval), validation.positive(largest=largest)
     count = int(np.ceil(largest / interval))
     if count > 1_000_000:
@@ -85,7 +85,7 @@ def to_pld(
     return distribution(dotted)
 
 
-def to_opendp(mechanism: Releaser, answers: Any) -> Any:
+def to_opendp(mechanism: Releasable, answers: Any) -> Any:
     """A mechanism as a measurement of OpenDP: a label in, its released answer out, with the privacy profile as map.
 
     The input metric is discrete: d_in = 1 is one label for another, so every pair of labels must be one of neighbors.
@@ -111,23 +111,19 @@ def to_opendp(mechanism: Releaser, answers: Any) -> Any:
     from opendp.metrics import discrete_distance
     from opendp.mod import enable_features
 
-    if not isinstance(mechanism, Releaser):
-        raise InputError("mechanism must be a Mechanism or a Codebook")
-    labels = mechanism.classes.labels
+    labels = releasable(mechanism=mechanism).labels
     n = len(labels)
     if mechanism.graph.n_edges != n * (n - 1) // 2:
         raise InputError("mechanism: OpenDP's metric knows no groups; export each group of a graph by itself")
     values = validation.array(ndim=2, answers=answers)
-    if values.shape != (n, mechanism.classes.n_dims):
-        raise InputError(f"answers must have shape {(n, mechanism.classes.n_dims)}: one row per label")
+    if values.shape != (n, mechanism.n_dims):
+        raise InputError(f"answers must have shape {(n, mechanism.n_dims)}: one row per label")
     enable_features("contrib", "honest-but-curious")
     place = {label: i for i, label in enumerate(labels)}
 
     def released(label: str) -> list[float]:
         if label not in place:
             raise InputError("label is not one of the mechanism's")
-        if isinstance(mechanism, Codebook):
-            return [float(value) for value in mechanism.release(label)]
         return [float(value) for value in mechanism.release(values[place[label]], label)]
 
     def profile(d_in: int) -> Any:
@@ -142,7 +138,7 @@ def to_opendp(mechanism: Releaser, answers: Any) -> Any:
     )
 
 
-def _profile(mechanism: Releaser, epsilon: FloatArray, scope: str) -> FloatArray:
+def _profile(mechanism: Releasable, epsilon: FloatArray, scope: str) -> FloatArray:
     """δ(ε) of what is released, finite precision included, as upper ends."""
     curve = np.asarray(mechanism.curve(epsilon, scope=scope).delta_upper, dtype=np.float64)
     rows = 1.0 if scope == "answer" else 2.0
@@ -165,11 +161,19 @@ def _convex(x: FloatArray, y: FloatArray) -> FloatArray:
     return np.minimum(found, y)
 
 
-def _losses_below(mechanism: Releaser, scope: str, interval: float, count: int) -> dict[int, float]:
+def _losses_below(mechanism: Releasable, scope: str, interval: float, count: int) -> dict[int, float]:
     """Step -> probability of the losses of the worst pair, rounded down; what is left out adds nothing to δ."""
     a, b = mechanism.curve(0.0, scope=scope).worst_edge
-    if isinstance(mechanism, Codebook):
-        return _book_losses_below(mechanism, a, b, scope, interval, count)
+    return mechanism.by_kind(
+        mechanism=lambda gaussian: _law_losses_below(gaussian, a, b, scope, interval, count),
+        codebook=lambda book: _book_losses_below(book, a, b, scope, interval, count),
+    )
+
+
+def _law_losses_below(
+    mechanism: Mechanism, a: str, b: str, scope: str, interval: float, count: int
+) -> dict[int, float]:
+    """The losses of a pair of Gaussian laws, rounded down."""
     pair = NeighborGraph.from_edges([a, b], [(a, b)])
     laws = mechanism.output.take([mechanism.classes.labels.index(a), mechanism.classes.labels.index(b)])
     steps = np.unique(np.concatenate([np.arange(0, count, max(1, count // 500)), [count]]))
@@ -192,7 +196,7 @@ def _losses_below(mechanism: Releaser, scope: str, interval: float, count: int) 
 
 
 def _book_losses_below(book: Codebook, a: str, b: str, scope: str, interval: float, count: int) -> dict[int, float]:
-    """The same from the stored odds of two labels: finitely many losses."""
+    """The losses of two labels from their stored odds, finitely many, rounded down."""
     (group, i), (_, j) = book.place(a), book.place(b)
     ours, theirs = (group.counts[row] / float(sum(group.counts[row].tolist())) for row in (i, j))
     losses, odds = np.log(ours / theirs), ours

@@ -14,17 +14,18 @@ came from.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from shoal import archive, validation
-from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, round_up, worst_over_edges
+from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, worst_over_edges
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.accounting.spectrum import supports_of
 from shoal.errors import CertificationError, InputError
@@ -34,6 +35,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.mechanism import mechanism_file
 from shoal.mechanism.certificate import Certificate, released
 from shoal.mechanism.output import moved_covs, moved_means
+from shoal.mechanism.releasable import COVERAGE, ReleaseErrors, T, described
 from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.experiment import NotPrivate, seeded_noise
 from shoal.noise.factor import JITTER, jittered
@@ -42,7 +44,11 @@ from shoal.noise.precision import UP, edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import axes_or_new, draw_deltas, table
+from shoal.rounding import upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
+
+if TYPE_CHECKING:
+    from shoal.mechanism.codebook import Codebook
 
 #: Edges up to which a notebook computes a certificate to show it.
 SHOWN_EDGES = 20_000
@@ -80,6 +86,61 @@ class Mechanism:
     scope: str = "answer"
     times: int = 1  #: independent answers about each label that the certificate is for
     outside: float = 0.0  #: share of each law that is moved before it comes here: answers are clipped
+
+    # ------------------------------------------------------------------ what it is about
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Whom it can answer about, in the order of ``classes``."""
+        return self.classes.labels
+
+    @property
+    def n_dims(self) -> int:
+        """Entries of an answer."""
+        return self.classes.n_dims
+
+    @property
+    def constant(self) -> bool:
+        """Whether every label has one constant true answer."""
+        return not self.classes.stored_variances.any()
+
+    @property
+    def answer_epsilon(self) -> None:
+        """The loss of a Gaussian answer has no bound."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """Plain figures of the mechanism, as JSON: for the owner."""
+        epsilons = sorted({float(e) for e in self.epsilon})
+        return described(self, self.method) | {"epsilon": epsilons[-1] if epsilons else None}
+
+    def part(self, labels: Sequence[str]) -> Mechanism:
+        """The mechanism of some of its labels, with the edges between them."""
+        members = np.array([self.position(name) for name in labels], dtype=np.intp)
+        place = np.full(self.classes.n_classes, -1, dtype=np.intp)
+        place[members] = np.arange(len(members))
+        pairs = place[self.pairs]
+        inside = np.flatnonzero((pairs >= 0).all(axis=1))
+        pairs = np.sort(pairs[inside], axis=1)
+        order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+        noise = np.broadcast_to(self.noise_cov, (self.classes.n_classes, *self.noise_cov.shape[1:]))
+        return replace(
+            self,
+            classes=self.classes.take(members),
+            graph=NeighborGraph(labels, pairs[order]),
+            epsilon=self.epsilon[inside][order],
+            shift=self._shifts[members].copy(),
+            gain=None if self.gain is None else self.gain[members],
+            noise_cov=noise[members].copy(),
+            budget=self.budget[members],
+            mean_grid=None if self.mean_grid is None else self.mean_grid[members],
+            lower_bound=0.0,
+            history=np.empty(0),
+        )
+
+    def by_kind(self, *, mechanism: Callable[[Mechanism], T], codebook: Callable[[Codebook], T]) -> T:
+        """The result of ``mechanism`` for this."""
+        return mechanism(self)
 
     # ------------------------------------------------------------------ what it does
 
@@ -156,6 +217,34 @@ class Mechanism:
         if self.mean_grid is None:
             return np.array(self._shifts)
         return np.where(self.mean_grid > EXACT, self._moved_means[0] - self.classes.means, self._shifts)
+
+    @property
+    def error_variance(self) -> FloatArray:
+        """(n, k) variance of released minus true answer: diag(G Σ Gᵀ + N)."""
+        n, k = self.classes.means.shape
+        variance = np.broadcast_to(np.diagonal(self.noise_cov, axis1=1, axis2=2), (n, k))
+        if self.gain is not None:
+            moved = self.gain @ np.broadcast_to(self.classes.stored_covs, (n, k, k))
+            variance = variance + np.einsum("nij,nij->ni", moved, np.broadcast_to(self.gain, (n, k, k)))
+        return np.maximum(variance, 0.0)
+
+    def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
+        """Expected errors of released answers about these labels, all by default, in the answer's own unit.
+
+        The interval is that of the normal law of the error.
+        """
+        rows = slice(None) if labels is None else [self.position(name) for name in labels]
+        bias, variance = self.bias[rows], self.error_variance[rows]
+        reach = float(ndtri(0.5 + COVERAGE / 2)) * np.sqrt(variance)
+        return ReleaseErrors(
+            rho=self.rho[rows],
+            squares=bias**2 + variance,
+            biases=bias,
+            interval=((bias - reach).min(axis=0), (bias + reach).max(axis=0)),
+            coverage=COVERAGE,
+            grid=self.grid,
+            noise_alone=self.gain is None and not bias.any(),
+        )
 
     @property
     def _shifts(self) -> FloatArray:
@@ -268,6 +357,12 @@ class Mechanism:
 
     # ------------------------------------------------------------------ how private it is
 
+    def losses(self, one: Any, other: Any, scope: str = "answer") -> None:
+        """None: the loss of two labels is that of their Gaussian laws in ``output``."""
+        validation.choice(list(SCOPES), scope=scope)
+        for label in (one, other):
+            self.position(label)
+
     def curve(self, epsilon: Any, notion: str = "dp", *, scope: str | None = None) -> PrivacyCurve:
         """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding.
 
@@ -335,6 +430,8 @@ class Mechanism:
         return self._ideal(self.scope)
 
     def _ideal(self, scope: str) -> PrivacyCurve:
+        if len(self.pairs) == 0:
+            raise InputError("graph has no edges: nobody has a neighbor to hide beside, and nothing can be certified")
         releases = Releases.of(self.output, scope, self.times)
         offsets = np.repeat(self.epsilon[:, None], releases.directions, axis=1)
         try:
@@ -383,7 +480,7 @@ class Mechanism:
     @property
     def rests_on_rounding(self) -> BoolArray:
         n = self.classes.n_classes
-        singular = np.broadcast_to(~np.isfinite(self.output.condition), (n,))
+        singular = np.broadcast_to(~np.isfinite(self.output.condition_number), (n,))
         if self.gain is not None or not singular.any():
             return singular
         return np.asarray(singular & (self.bias.any(axis=1) | np.broadcast_to(jittered(self.noise_cov), (n,))))
@@ -456,7 +553,7 @@ class Mechanism:
             ("labels, entries", f"{self.classes.n_classes}, {self.classes.n_dims}"),
             ("ε", ", ".join(f"{e:g}" for e in epsilons[:4]) + (", …" if len(epsilons) > 4 else "")),
             ("certificate", self.certificate if known else "not computed yet: mechanism.certificate"),
-            ("ρ spent, at most", f"{round_up(float(self.rho.max())):.4g}"),
+            ("ρ spent, at most", f"{upper(float(self.rho.max()))}"),
             *(("note", note) for note in self.notes),
         ]
         return table(f"Mechanism ({self.method})", (), rows)

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import optimize, sparse
 
 from shoal import validation
-from shoal.accounting.curve import edge_brackets, exp_up, round_up
+from shoal.accounting.curve import edge_brackets, exp_up
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.estimates import labeled
@@ -31,6 +31,7 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.output import moved_covs
 from shoal.noise.precision import edge_loss
 from shoal.numerics.matrices import EPS
+from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
 
 #: ln r: how much more of a component of Q than of P a pair may take.
@@ -54,7 +55,7 @@ class MixtureBound:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-        return f"δ ≤ {round_up(self.delta_upper):.4g} at ε = {self.epsilon:g} ({self.scope}), worst for {a} against {b}"
+        return f"δ ≤ {upper(self.delta_upper)} at ε = {self.epsilon:g} ({self.scope}), worst for {a} against {b}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +74,8 @@ class GaussianMixtureClasses:
 
     def __post_init__(self) -> None:
         totals = np.bincount(self.owner, self.weights, len(self.labels))
-        if (self.weights < 0).any() or np.abs(totals - 1).max() > 1e-9:
-            raise InputError("weights must not be negative, and must sum to 1 for every label")
+        if not ((self.weights >= 0).all() and (np.abs(totals - 1) <= 1e-9).all()):
+            raise InputError("weights must be numbers, none of them negative, and must sum to 1 for every label")
 
     @classmethod
     def fit(cls, samples: Any, labels: Any, *, n_components: int = 3, seed: int = 0) -> GaussianMixtureClasses:

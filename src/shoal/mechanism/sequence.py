@@ -19,9 +19,11 @@ from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.atoms import LossAtoms, sum_up, total
 from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.matrices import EPS
 from shoal.validation import FloatArray
+
+#: Below this, sums of products of doubles may lose terms to underflow: logarithms are summed instead.
+SMALL = 1e-290
 
 
 def composed_delta(
@@ -52,20 +54,18 @@ def composed_delta(
     """
     grid, scalar = validation.grid(epsilon=epsilon)
     books, gaussian = _sorted(releases, graph, scope)
-    best, worst = np.full(len(grid), -1.0), [("", "")] * len(grid)
+    best, log_upper = np.full(len(grid), -1.0), np.full(len(grid), -np.inf)
+    worst = [("", "")] * len(grid)
     pairs = gaussian.pairs(graph) if gaussian is not None else graph.edges.astype(np.intp)
     for pair, (i, j) in zip(pairs, graph.edges.tolist(), strict=True):
         ends = graph.labels[i], graph.labels[j]
         for direction in range(2 if scope == "answer" else 1):
             one, other = ends if direction == 0 else ends[::-1]
             loss = total([book.losses(one, other, scope) for book in books])
-            found = deltas(loss, gaussian, pair, direction, grid, 2 if scope == "answer" else 1)
-            for e in np.flatnonzero(found > best):
-                best[e], worst[e] = found[e], (one, other)
-    logs = np.full(len(grid), -np.inf)
-    np.log(best, out=logs, where=best > 0.0)
-    log_upper = np.where(best > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf)
-    curve = PrivacyCurve("dp", grid, best, logs, np.zeros(len(grid)), best, log_upper, worst, scope)
+            upper, log_of = upper_ends(loss, gaussian, pair, direction, grid, 2 if scope == "answer" else 1)
+            for e in np.flatnonzero((upper > best) | ((upper == best) & (log_of > log_upper))):
+                best[e], log_upper[e], worst[e] = upper[e], log_of[e], (one, other)
+    curve = PrivacyCurve("dp", grid, best, log_upper, np.zeros(len(grid)), best, log_upper, worst, scope)
     return curve.scalar() if scalar else curve
 
 
@@ -126,7 +126,7 @@ class AdaptiveFilter:
         orders = np.array(self.rule.orders)
         rows = 3 - directions
         largest = sum_up(*(book.answer_epsilon for book in books)) * rows
-        tv = sum_up(*(one.finite_precision_tv for one in releases if isinstance(one, Mechanism))) * rows
+        tv = sum_up(*(getattr(one, "finite_precision_tv", 0.0) for one in releases)) * rows
         aside = min((1.0 + math.exp(min(self.epsilon, 700.0))) * tv * (1 + 8 * EPS), 1.0)
         pairs = gaussian.pairs(graph) if gaussian is not None else graph.edges.astype(np.intp)
         worst = 0.0
@@ -193,12 +193,52 @@ def deltas(
     loss: LossAtoms, gaussian: EdgeSource | None, pair: Any, direction: int, grid: FloatArray, directions: int = 2
 ) -> FloatArray:
     """δ of one directed pair at each ε, rounded up: discrete losses beside those of ``gaussian``, if any."""
+    return upper_ends(loss, gaussian, pair, direction, grid, directions)[0]
+
+
+def upper_ends(
+    loss: LossAtoms, gaussian: EdgeSource | None, pair: Any, direction: int, grid: FloatArray, directions: int = 2
+) -> tuple[FloatArray, FloatArray]:
+    """δ of one directed pair at each ε and its logarithm, both rounded up; 0 and −inf only where δ is exactly 0.
+
+    A δ below what doubles hold (1e-412) has its logarithm all the same, and reads as the least positive double.
+    """
     if gaussian is None:
-        return np.array([loss.delta(e) for e in grid.tolist()])
+        values = np.array([loss.delta(e) for e in grid.tolist()])
+        return values, _log_up(values)
     atoms = np.minimum(loss.losses, loss.largest)
     shifted = np.nextafter(grid[:, None] - atoms[None, :], -np.inf).ravel()
     offsets = np.zeros((1, directions))
     found = brackets(gaussian, np.asarray(pair)[None, :], NOTIONS["dp"], shifted, offsets)[0, direction]
-    uppers = exp_up(trusted(found)[2]).reshape(len(grid), len(atoms))
-    sums = [math.fsum(row) for row in loss.probabilities * uppers]
-    return np.minimum(np.array(sums) * (1 + 4 * EPS), 1.0)
+    logs = trusted(found)[2].reshape(len(grid), len(atoms))
+    with np.errstate(under="ignore"):
+        products = loss.probabilities * exp_up(logs)
+    values = np.minimum(np.array([math.fsum(row) for row in products]) * (1 + 4 * EPS), 1.0)
+    log_values = _log_up(values)
+    for e in np.flatnonzero(values < SMALL):
+        log_values[e] = _log_sum_up(loss.probabilities, logs[e])
+        values[e] = exp_up(log_values[e : e + 1])[0]
+    return values, log_values
+
+
+def _log_up(values: FloatArray) -> FloatArray:
+    """ln of each value, rounded up and at most 0; −inf for 0."""
+    logs = np.full(len(values), -np.inf)
+    np.log(values, out=logs, where=values > 0.0)
+    return np.where(values > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf)
+
+
+def _log_sum_up(probabilities: FloatArray, logs: FloatArray) -> float:
+    """ln Σ p e^l, rounded up; −inf only where every term is exactly 0.
+
+    A term is off by less than 4 EPS (1 + |ln p| + |l|), and one that is 800 below the largest, |ln p| being at most
+    745, changes nothing that is seen.
+    """
+    terms = np.full(len(logs), -np.inf)
+    held = (probabilities > 0.0) & (logs > -np.inf)
+    terms[held] = np.log(probabilities[held]) + logs[held]
+    top = float(terms.max(initial=-math.inf))
+    if top == -math.inf:
+        return top
+    value = top + math.log(math.fsum(np.exp(np.maximum(terms - top, -800.0))[held]))
+    return min(value + 8 * EPS * (4000.0 + abs(top)), 0.0)

@@ -218,10 +218,17 @@ def verified(header: dict[str, Any], arrays: dict[str, Any]) -> None:
     edges = arrays["edges"]
     if not (edges.dtype.kind == "i" and edges.ndim == 2 and edges.shape[1] == 2):
         raise Refused("the file's graph is not a list of pairs")
+    if not (((edges >= 0) & (edges < n)).all() and (edges[:, 0] != edges[:, 1]).all()):
+        raise Refused("the file's graph joins labels that there are not, or a label to itself")
+    if not len({frozenset(pair) for pair in edges.tolist()}) == len(edges):
+        raise Refused("the file's graph lists a pair twice")
     if header["format"] == "shoal laws":
         return
     if not set(names(header.get("graph_labels"))) == set(header["labels"]):
         raise Refused("the file's graph has other labels than its laws")
+    doubles(arrays, "epsilon", (len(edges),), least=0.0)
+    doubles(arrays, "budget", (n,))
+    doubles(arrays, "weights", (k,), least=5e-324)
     doubles(arrays, "shift", (n, k), (1, k))
     doubles(arrays, "noise_cov", (n, k, k), (1, k, k))
     if not (np.diagonal(arrays["noise_cov"], axis1=1, axis2=2) >= 0).all():
@@ -232,6 +239,11 @@ def verified(header: dict[str, Any], arrays: dict[str, Any]) -> None:
         grid = arrays["mean_grid"]
         if not (grid.dtype == np.int64 and grid.shape == (n, k) and ((grid >= -1074) & (grid <= 1074)).all()):
             raise Refused("the file's grid of means is not one")
+    method, notion, bound = (header.get(name) for name in ("method", "notion", "lower_bound"))
+    if not (isinstance(method, str) and notion in ("dp", "pdp", "pdp-two-sided", "chernoff")):
+        raise Refused("the file does not say how its mechanism was designed")
+    if not (header.get("scope", "answer") in ("answer", "table") and type(bound) is float and 0.0 <= bound <= 1.0):
+        raise Refused("the file does not say what its mechanism was designed for")
     times, outside = header.get("times", 1), header.get("outside", 0.0)
     if not (type(times) is int and 1 <= times <= MOST_TIMES):
         raise Refused(f"the file is not for 1 to {MOST_TIMES:,} answers about each label")

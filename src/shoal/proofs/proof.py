@@ -21,22 +21,25 @@ import numpy as np
 
 import shoal
 from shoal import archive, validation
-from shoal.accounting.curve import NOTIONS, brackets, round_up
+from shoal.accounting.curve import NOTIONS, brackets
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import Releasable
 from shoal.noise.grid import Grid
 from shoal.noise.precision import UP as LOSS_UP
 from shoal.noise.precision import edge_loss, label_tv
 from shoal.numerics.matrices import EPS
 from shoal.proofs import enclosure, laws_file, path
 from shoal.proofs.balls import down, up
-from shoal.proofs.dyadic_laws import Laws, Unsettled
+from shoal.proofs.dyadic_laws import DyadicLaws, Unsettled
 from shoal.proofs.path import Path
 from shoal.proofs.pencil import Pencil, pencil
+from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
 
 FORMAT, VERSION = "shoal proof", 1
@@ -175,9 +178,22 @@ class Proof:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-        what = f"δ ≤ {round_up(self.delta_upper):.4g} ({self.scope}), proved over {self.n_edges} edge(s)"
+        what = f"δ ≤ {upper(self.delta_upper)} ({self.scope}), proved over {self.n_edges} edge(s)"
         what = f"{what}, worst for {a} against {b}"
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
+
+
+def provable(released: Releasable) -> Mechanism:
+    """What was given, refused unless it is a mechanism: a codebook leaves nothing to be proved."""
+    if not hasattr(type(released), "by_kind"):
+        raise InputError("released must be a Mechanism or GaussianClasses")
+    return released.by_kind(mechanism=lambda mechanism: mechanism, codebook=_refused)
+
+
+def _refused(book: Codebook) -> Mechanism:
+    if book.certificate is None:
+        raise InputError("released: nothing is certified here: rows are means over crowds, without ε and δ")
+    raise InputError("released must be a Mechanism or GaussianClasses: a codebook keeps its ε in integers, exactly")
 
 
 def prove(
@@ -193,7 +209,7 @@ def prove(
     Args:
         released: A mechanism, or laws. Of a mechanism the laws of what it releases are formed without rounding,
             ``delta_upper`` includes what finite precision adds, and all answers about a label that it is for count.
-            Laws are taken as they are, up to their ``errors``.
+            DyadicLaws are taken as they are, up to their ``errors``.
         graph: The neighbors; None for those of the mechanism.
         epsilon: ε in nats; None for that of the mechanism's design, edge by edge.
         scope: "answer" for one answer about one label, "table" for everyone's at once; None for that of the mechanism's
@@ -209,12 +225,10 @@ def prove(
     >>> proof.n_edges, f"{proof.delta_lower:.10e}", f"{proof.delta_upper:.10e}"
     (1, '2.9242721049e-06', '2.9242721049e-06')
     """
-    if not isinstance(released, (GaussianClasses, Mechanism)):
-        raise InputError("released must be a Mechanism or GaussianClasses")
-    mechanism = released if isinstance(released, Mechanism) else None
+    mechanism = None if isinstance(released, GaussianClasses) else provable(released)
     default = "answer" if mechanism is None else mechanism.scope
     scope = validation.choice(SCOPES, scope=default if scope is None else scope)
-    classes = released.classes if isinstance(released, Mechanism) else released
+    classes = released if isinstance(released, GaussianClasses) else released.classes
     if graph is None:
         if mechanism is None:
             raise InputError("graph must be given for laws: which labels are neighbors")
@@ -230,10 +244,10 @@ def prove(
     else:
         raise InputError("epsilon must be given, unless it is that of a mechanism's design on its own graph")
 
-    laws = Laws(released)
+    laws = DyadicLaws(released)
     times = 1 if mechanism is None else mechanism.times
     left = math.inf if effort is None else validation.count(effort=effort)
-    found = _Search(laws, pairs, at, scope, times, left)
+    found = _EdgeSearch(laws, pairs, at, scope, times, left)
     found.run(mechanism.output if mechanism is not None else classes)
     loss = 0.0 if mechanism is None else _loss(mechanism, laws, pairs, at, scope)
     ideal, lower = max((e.upper for e in found.proved), default=0.0), max((e.lower for e in found.proved), default=0.0)
@@ -282,10 +296,10 @@ def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
 
 
 @dataclass(eq=False)
-class _Search:
+class _EdgeSearch:
     """Edges from the worst to the least; each is equal, excluded or proved."""
 
-    laws: Laws
+    laws: DyadicLaws
     pairs: IndexArray
     epsilon: FloatArray
     scope: str
@@ -397,7 +411,7 @@ def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> Float
     return found
 
 
-def _loss(mechanism: Mechanism, laws: Laws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
+def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
     """What finite precision adds to δ, and clipping where answers are clipped.
 
     Where the grid's step is next to the point at which it doubles it is taken at half, so that nobody need decide. A

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.card.digits import counted
 from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
@@ -28,7 +27,7 @@ from shoal.runs.store import Part, finished, put_whole, receipted
 from shoal.sources.meters.answered import TRUTH
 from shoal.sources.meters.forecast import Forecasts, joined_forecasts
 from shoal.sources.tables.class_table import SUFFIX, ClassTable
-from shoal.sources.tables.sample_laws import sample_laws
+from shoal.sources.tables.sample_laws import refuse_copies, sample_laws
 from shoal.validation import IndexArray
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ def make_blocks(context: Context) -> list[Part]:
     import polars as pl
 
     config, listing = context.config, context.listing(FIT)
-    for part in listing.parts:
-        part.check()
+    for shard in listing.parts:
+        shard.check()
     rows = pl.read_parquet(context.folder / ROWS).filter(pl.col("news") & ~pl.col("recorded") & ~pl.col("retired"))
     members = pl.read_parquet(context.folder / CROWDS).filter(~pl.col("waits"))
     members = members.filter(pl.col("crowd").is_in(rows["crowd"].implode())).select("label", "crowd", "stored", "value")
@@ -64,25 +63,24 @@ def make_blocks(context: Context) -> list[Part]:
             "period: no crowd has enough members with something new, or all were released for this period; nothing was "
             "released"
         )
-    settings: dict[str, Any] = {"crowds": context.folder.digest(CROWDS), "shard_size": config.shard_size}
+    settings = {"crowds": context.folder.digest(CROWDS), **config.part("shard_size", "clip")}
     table = config.label is not None
-    shards = [(ClassTable if table else Forecasts).load(part.path) for part in listing.parts]
+    shards: list[Any] = [(ClassTable if table else Forecasts).load(part.path) for part in listing.parts]
     size = config.shard_size
     if table:
         entries = sum(shard.values.size for shard in shards if isinstance(shard, ClassTable))
         size = max(min(size, ENTRIES * len(members) // max(entries, 1)), 2 * config.crowd)
     blocks = []
-    for number, part in enumerate(_cut(members, size)):
+    for number, block in enumerate(_cut(members, size)):
         path = Path(
             out_path(context.home, BLOCKS, SUFFIX if table else "zip", {**settings, "number": number}, listing.parts)
         )
-        blocks.append(finished(path) or _written(path, part, shards, listing.parts))
+        blocks.append(finished(path) or _written(path, block, shards, listing.parts, config.clip))
     return blocks
 
 
 def _cut(members: pl.DataFrame, size: int) -> list[pl.DataFrame]:
     """Whole crowds, in order of their numbers, in parts of about so many labels."""
-
     crowds = members.group_by("crowd").len().sort("crowd")
     before = crowds["len"].cum_sum() - crowds["len"]
     block = crowds.select("crowd", block=before // size)
@@ -91,11 +89,13 @@ def _cut(members: pl.DataFrame, size: int) -> list[pl.DataFrame]:
     )]  # fmt: skip
 
 
-def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], parts: Sequence[Part]) -> Part:
+def _written(
+    path: Path, members: pl.DataFrame, shards: Sequence[Any], parts: Sequence[Part], clip: float | None
+) -> Part:
     import polars as pl
 
     here = set(members.filter(pl.col("value").is_not_null())["label"].to_list())
-    taken = []
+    taken: list[tuple[Any, Any]] = []
     for shard, part in zip(shards, parts, strict=True):
         names = shard.labels if isinstance(shard, ClassTable) else shard.households
         at = [i for i, name in enumerate(names) if name in here]
@@ -108,9 +108,9 @@ def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], parts: Se
             taken.append((shard.take(at, {}), truth[at]))
     strange = 0
     if isinstance(taken[0][0], ClassTable):
-        table = joined_tables([one for one, _ in taken])
+        table = replace(joined_tables([one for one, _ in taken]), clip=clip)
         if table.times > 1:
-            refuse_copies(table)
+            refuse_copies(table.values, table.owner)
             crowd = dict(zip(members["label"].to_list(), members["crowd"].to_list(), strict=True))
             graph = NeighborGraph.within_groups(table.labels, [crowd[name] for name in table.labels])
             table, strange = with_laws(table, graph)
@@ -197,16 +197,3 @@ def with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int]
         degrees[members] = laws.observations(laws.labels)[1][rows]
         strange += int((~laws.checks().gaussian).sum())
     return replace(table, covs=covs, degrees=degrees), strange
-
-
-def refuse_copies(table: ClassTable) -> None:
-    """Independent draws of a continuous law are never equal, and the promise counts on their being independent."""
-    import polars as pl
-
-    rows = pl.DataFrame(table.values).with_columns(owner=table.owner)
-    copies = len(rows) - rows.n_unique()
-    if copies:
-        raise InputError(
-            f"table: {counted(copies, 'row')} of a label repeat another of its rows exactly. Rows of a label must be "
-            "independent of each other: leave out what is there twice, or have columns that tell such rows apart"
-        )

@@ -66,7 +66,7 @@ class Config:
     )  # fmt: skip
     max_kw: float | None = _setting("input", None, "readings above it are taken for meter faults and become missing")
     accept_large: bool = _setting(
-        "input", False, "go on although households draw more than a home: on some day a mean above 50 kW, or a reading above 1,000 kW"  # noqa: E501
+        "input", False, "go on although households draw more than a home: on some day a mean above 50 kW, or a reading above 100 kW"  # noqa: E501
     )  # fmt: skip
     household_column: str | None = _setting("input", None, "column that names the household, if its name does not tell")
     timestamp_column: str | None = _setting(

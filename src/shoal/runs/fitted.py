@@ -10,7 +10,7 @@ from shoal.audits.guard import ModelGuard
 from shoal.card.facts import Accuracy
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.sources.meters.answered import ForecastAnswers
 from shoal.sources.tables.class_table import SUFFIX, ClassTable
 from shoal.validation import FloatArray, IndexArray
@@ -73,7 +73,7 @@ class Fitted(Protocol):
     def readings(self) -> tuple[str, ...]:
         """A digest per answer of what it was made from: who asks about the same again is told by it."""
 
-    def accuracy(self, mechanism: Releaser) -> Accuracy:
+    def accuracy(self, mechanism: Releasable) -> Accuracy:
         """Errors of what is released of these labels."""
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:

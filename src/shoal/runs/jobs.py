@@ -51,20 +51,31 @@ def do(job: Job) -> Part:
     return receipted(job.out, job.work(job.out), time.monotonic() - begun)
 
 
-def noted(root: Path, settings: dict[str, Any], kind: type[Kind], sort: Callable[[Path], Kind]) -> Kind:
-    """What sorting a source into a folder has found, done once for the source and what is asked of it."""
+def noted(
+    root: Path,
+    settings: dict[str, Any],
+    kind: type[Kind],
+    sort: Callable[[Path], Kind],
+    lacking: Callable[[Kind], bool] = lambda _: False,
+) -> Kind:
+    """What sorting a source into a folder came to, done once for the source and what is asked of it.
+
+    It is done again where something is ``lacking`` that only the sorted rows, which are gone by then, can make.
+    """
     folder, key = root / "sort", shard_key("sort", settings, [])
     private_folder(folder)
     note = folder / f"{key}.sorted"
     if note.is_file():
         try:
-            return kind.from_json(json.loads(note.read_text()))
+            known = kind.from_json(json.loads(note.read_text()))
         except (OSError, ValueError):
             raise InputError(f"dir: {note.name} is damaged; remove it, and run the same command again") from None
-    found = sort(folder / f"{key}.rows")
-    content = json.dumps(found.to_json())
+        if not lacking(known):
+            return known
+    rows = sort(folder / f"{key}.rows")
+    content = json.dumps(rows.to_json())
     put_whole(note, lambda rough: rough.write_text(content))
-    return found
+    return rows
 
 
 def run_jobs(

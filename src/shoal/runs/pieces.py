@@ -59,6 +59,7 @@ class Pieces(Record):
     unit: str = "kW"  #: what the readings came in
     unit_reason: str = ""
     taken: str = ""  #: which columns were taken for what
+    filled: tuple[int, ...] = ()  #: buckets with rows
 
     def path(self, bucket: int) -> Path:
         """The folder of a bucket's pieces."""
@@ -126,8 +127,9 @@ def sort_files(
     if column is not None and len(names) == rows > 2:
         shutil.rmtree(rough, ignore_errors=True)
         raise InputError(ROW_NUMBERS.format(column))
+    filled = tuple(bucket for bucket in range(count) if pieces.path(bucket).is_dir())
     rough.rename(target)
-    return replace(pieces, folder=str(target), rows=rows)
+    return replace(pieces, folder=str(target), rows=rows, filled=filled)
 
 
 def read_pieces(pieces: Pieces, bucket: int) -> pl.DataFrame:

@@ -38,11 +38,10 @@ from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseF
 from shoal.card.statements import Statement, handing
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
-from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.reader import load
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
-from shoal.runs.context import DESIGN, SHARDS, Context, Made
+from shoal.runs.context import DESIGN, FIT, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Place, Seal, at, opened, place, without_password
@@ -60,7 +59,7 @@ from shoal.runs.stages import (
 )
 from shoal.runs.stages.crowd_stage import Book, CrowdFacts
 from shoal.runs.stages.record import NUMBERS
-from shoal.runs.store import put_whole, sweep
+from shoal.runs.store import finished, put_whole, sweep
 
 if TYPE_CHECKING:
     import polars as pl
@@ -257,7 +256,7 @@ class Run:
         import polars as pl
 
         self._demand("release")
-        return pl.read_parquet(self.folder / release_stage.PARQUET)
+        return pl.read_parquet(self.folder / means_stage.PARQUET)
 
     @property
     def report(self) -> Path:
@@ -293,16 +292,19 @@ class Run:
         from shoal.proofs.proof import prove
 
         self._demand_method()
-        found: dict[str, Proof] = {}
+        proofs: dict[str, Proof] = {}
         for part in self.context("design").listing(DESIGN).parts:
-            mechanism = load(part.path)
-            if isinstance(mechanism, Mechanism) and mechanism.graph.n_edges:
-                found[part.key] = prove(mechanism, None, epsilon, scope)
+            proof = load(part.path).by_kind(
+                mechanism=lambda m: prove(m, None, epsilon, scope) if m.graph.n_edges else None,
+                codebook=lambda _: None,
+            )
+            if proof is not None:
+                proofs[part.key] = proof
                 (self.folder / PROOFS).mkdir(exist_ok=True, mode=0o700)
-                found[part.key].save(self.folder / PROOFS / f"{part.key}.json")
-        if not found:
+                proof.save(self.folder / PROOFS / f"{part.key}.json")
+        if not proofs:
             raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")
-        return found
+        return proofs
 
     @property
     def place(self) -> Place:
@@ -452,6 +454,8 @@ class Run:
             if not before.stages and not self.has_released:
                 return
             same = before.source.digest == self.state.source.digest
+            if same and (before.previous is not None and "release" not in before.stages):
+                return  # it was interrupted, and goes on
             if same and self.key("release") == self._released_key(before):
                 return
             if "release" not in before.stages:
@@ -467,9 +471,10 @@ class Run:
                     "so leave it as it was"
                 )
             config = self.config
-            for name in ("origin", "period"):  # that of the last release
-                if getattr(config, name) is not None and getattr(config, name) == getattr(before.config, name):
-                    config = replace(config, **{name: None})
+            if config.origin == before.config.origin:  # that of the last release
+                config = replace(config, origin=None)
+            if config.period == before.config.period:
+                config = replace(config, period=None)
             aside = f"earlier/{self.state.release}"
             self._archive(aside)
             state = replace(self.state, config=config, stages={}, release=self.state.release + 1, releasing=None)
@@ -555,7 +560,9 @@ class Run:
     def fit(self) -> FitFacts | None:
         """What the first stages told, with crowds where they are formed; None where nothing is done."""
         planned = self._told("crowds", CrowdFacts)
-        return self._told("fit", FitFacts) if planned is None else planned.fit
+        if planned is None:
+            return self._told("fit", FitFacts)
+        return planned.fit
 
     def _planned(self) -> CrowdFacts:
         """What the crowd stage told."""
@@ -639,11 +646,10 @@ class Run:
 
         card, made = self.card, self.state.stages["release"].finished[:10]
         title = self.config.title
-        pages = (
+        return (
             self.folder.put(BOARD, board(card, title=title, made=made)),
             self.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=made)),
         )
-        return pages
 
     # ------------------------------------------------------------------ how it is done
 
@@ -709,8 +715,8 @@ class Run:
             assert fit is not None
             return crowd_stage.stage(context, fit)
         if stage == "release":
-            kind = release_stage if self.charged else means_stage
-            return kind.stage(context, self._planned())
+            release = release_stage.stage if self.charged else means_stage.stage
+            return release(context, self._planned())
         if stage == "card":
             return card_stage.stage(context, self._card(), self._planned())
         if stage == "report":
@@ -750,8 +756,15 @@ class Run:
             )
 
     def _lacking(self) -> bool:
-        """Shards that failed: doing the stages again may mend it."""
-        return any(facts is not None and facts.failed for facts in (self.fit, self.design, self.release))
+        """Shards that failed, or are gone: doing the stages again may mend it."""
+        if any(facts is not None and facts.failed for facts in (self.fit, self.design, self.release)):
+            return True
+        lists = [name for name in (FIT, DESIGN) if (self.folder / name).is_file()]
+        parts = [part for name in lists for part in self.context("fit").listing(name).parts]
+        return any(finished(part.path) is None for part in parts)
+
+    def _failed_blocks(self) -> bool:
+        return any(facts is not None and facts.failed for facts in (self.design, self.release))
 
     def _settle(self) -> None:
         """Refuse to redo what a release rests on.
@@ -770,6 +783,9 @@ class Run:
             if recorded is not None and self.charged and release_stage.released_gone(self.path):
                 # What the ledger has on record is written again.
                 self._remember(replace(without(self.state, "release"), releasing=made))
+            elif recorded is not None and self.charged and self._failed_blocks():
+                # What is mended is released under the same name; all else is on record.
+                self._remember(replace(without(self.state, "design", "audit", "release"), releasing=made))
         if self.state != self._saved:
             self._remember(self.state)
 

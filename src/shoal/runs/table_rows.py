@@ -58,6 +58,7 @@ class SortedRows(Record):
     text: tuple[str, ...]  #: columns that are no entries
     constant: tuple[str, ...]  #: columns with one value
     kept: tuple[int, ...]  #: places of the entries among those that were read
+    filled: tuple[int, ...] = ()  #: buckets with rows
 
     def path(self, bucket: int) -> Path:
         """The folder of a bucket's pieces."""
@@ -151,6 +152,7 @@ def _described(
         layout.left_out,
         tuple(without),
         tuple(int(i) for i in kept),
+        tuple(bucket for bucket in range(buckets) if (Path(folder) / f"{bucket:06d}").is_dir()),
     )
 
 

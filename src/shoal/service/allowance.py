@@ -16,8 +16,7 @@ from typing import Any
 from shoal.accounting.filters import FilterRule
 from shoal.ledger.bounds import MechanismBound
 from shoal.mechanism.atoms import sum_up
-from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 
 #: Covers the rounding of the few operations of a sum.
 ROUNDING = 1.0 + 2.0**-48
@@ -34,12 +33,12 @@ class Price:
     precision: float
 
     @classmethod
-    def of(cls, mechanisms: Sequence[tuple[Releaser, MechanismBound]]) -> Price:
+    def of(cls, mechanisms: Sequence[tuple[Releasable, MechanismBound]]) -> Price:
         """Of mechanisms with different labels: a pair is in one of them, so the worst counts."""
         tables = [dict(bound.points("table")) for _, bound in mechanisms]
         orders = [dict(bound.points("renyi")) for _, bound in mechanisms]
-        books = [one.answer_epsilon for one, _ in mechanisms if isinstance(one, Codebook)]
-        largest = max(books) if len(books) == len(mechanisms) else None
+        losses = [one.answer_epsilon for one, _ in mechanisms if one.answer_epsilon is not None]
+        largest = max(losses) if len(losses) == len(mechanisms) else None
         return cls(_worst(tables), _worst(orders), largest, max(one.finite_precision_tv for one, _ in mechanisms))
 
     def delta_at(self, epsilon: float) -> float:

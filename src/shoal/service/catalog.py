@@ -19,7 +19,6 @@ from shoal.card.digits import upper
 from shoal.card.facts import DesignFacts
 from shoal.errors import InputError
 from shoal.ledger.bounds import MechanismBound
-from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.reader import load
 from shoal.runs.context import DESIGN
 from shoal.runs.folder import STATE
@@ -73,7 +72,6 @@ class Offer:
             "scope": facts.scope,
             "statement": facts.statement,
             "method": facts.method,
-            "mechanism": facts.digest,
             "labels": facts.labels,
             "smallest_group": facts.smallest_group,
         }
@@ -86,7 +84,7 @@ class Offer:
     @property
     def single(self) -> bool:
         """Whether every label has one answer; what is made for several rows of a label is not offered."""
-        return all(isinstance(one, Codebook) or one.times == 1 for one in (load(p.path) for p in self.listing.parts))
+        return all(load(part.path).times == 1 for part in self.listing.parts)
 
     def labels(self, part: Part) -> tuple[str, ...]:
         """The labels of a shard that have an answer."""

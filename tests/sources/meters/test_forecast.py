@@ -114,7 +114,7 @@ def test_bad_households_are_reported_and_stop_nobody(readings: pl.DataFrame, fc:
     assert set(result.left_out) == {"H0000", "H0001", "H0002", "lost"}
     assert "constant" in result.left_out["H0000"]
     assert "season" in result.left_out["H0001"]
-    assert "672 of the 1440 readings that 15 days need" in result.left_out["H0002"]
+    assert "too short a history: fewer than 80% of the 1440 readings that 15 days need" in result.left_out["H0002"]
     table = {row["household"]: row for row in result.quality.to_dicts()}
     assert [table[n]["verdict"] for n in sorted(table)] == ["left out"] * 3 + ["ok"] * 3 + ["left out"]
     assert table["H0000"]["floored"] == 1440

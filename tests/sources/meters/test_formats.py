@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -243,6 +244,7 @@ def test_xml_that_is_refused(tmp_path: Path) -> None:
         (whole[:-200], "is not a Green Button file"),
         (whole.replace(">72<", ">169<"), "no interval readings of delivered electricity"),
         (whole.replace(">4</espi:accum", ">3</espi:accum"), "totals of a register"),
+        (re.sub(r"<espi:value>\d+<", f"<espi:value>{'9' * 400}<", whole), "beyond the range of doubles"),
     ]:
         (tmp_path / "a.xml").write_text(content)
         with pytest.raises(InputError, match=message):

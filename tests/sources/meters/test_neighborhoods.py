@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
@@ -17,15 +15,12 @@ from shoal.sources.meters.neighborhoods import (
     blend,
     cluster_graph,
     clusters,
-    column_graph,
     crowd_graph,
     day_habits,
-    distance_graph,
     habits,
     hourly_habits,
     hours_ahead,
     likeness,
-    nearest_graph,
 )
 from shoal.sources.meters.simulate import simulate_meters
 
@@ -46,39 +41,10 @@ def test_clusters_are_complete_and_apart(blobs: tuple[np.ndarray, list[str], np.
     assert len(np.unique(clusters(points, 3))) == 3
 
 
-def test_nearest_and_close(blobs: tuple[np.ndarray, list[str], np.ndarray]) -> None:
-    points, labels, member = blobs
-    near = nearest_graph(points, 2, labels=labels)
-    assert (member[near.edges[:, 0]] == member[near.edges[:, 1]]).all()
-    apart = np.sqrt(((points[:, None] - points[None]) ** 2).mean(axis=2))
-    close = distance_graph(points, 6.0, labels=labels)
-    expected = np.argwhere(np.triu(apart <= 6.0, 1))
-    assert np.array_equal(close.edges, expected)
-
-
 def test_lonely_households_are_named_in_a_warning(blobs: tuple[np.ndarray, list[str], np.ndarray]) -> None:
     points, labels, _ = blobs
     with pytest.warns(LonelyWarning, match="1 household"):
         cluster_graph(np.vstack([points, [[100.0] * 4]]), 4, labels=[*labels, "far"])
-
-
-def test_by_column(tmp_path: Path) -> None:
-    table = pl.DataFrame({"household": ["c", "a", "b", "d", "x"], "feeder": ["1", "1", "2", None, "2"]})
-    with pytest.warns(LonelyWarning):
-        graph = column_graph(["a", "b", "c", "d"], table, "feeder")
-    assert graph.edges.tolist() == [[0, 2]]
-    table.write_csv(tmp_path / "homes.csv")
-    with pytest.warns(LonelyWarning):
-        assert column_graph(["a", "b", "c", "d"], tmp_path / "homes.csv", "feeder").edges.tolist() == [[0, 2]]
-    with pytest.raises(InputError, match=r"lacks the column\(s\) \['postcode'\]; found"):
-        column_graph(["a"], table, "postcode")
-    with pytest.raises(InputError, match="no row for 1 of those") as caught:
-        column_graph(["a", "nobody's"], table, "feeder")
-    assert "nobody's" not in str(caught.value)
-    with pytest.raises(InputError, match="occurs twice"):
-        column_graph(["a"], pl.concat([table, table]), "feeder")
-    with pytest.raises(InputError, match=r"gone\.csv"):
-        column_graph(["a"], tmp_path / "gone.csv", "feeder")
 
 
 def test_from_forecasts() -> None:
@@ -87,7 +53,6 @@ def test_from_forecasts() -> None:
     assert by_profile.labels == fc.households
     expected = cluster_graph(fc.log_mean, 2, labels=fc.households)
     assert np.array_equal(cluster_graph(fc, 2, by="forecast").edges, expected.edges)
-    assert nearest_graph(fc, 3).n_labels == 8
     with pytest.raises(InputError, match="by must be one of"):
         cluster_graph(fc, by="name")
     with pytest.raises(InputError, match="n_clusters must not exceed"):

@@ -11,6 +11,8 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -100,6 +102,80 @@ def test_it_works_in_a_pipeline_and_takes_routed_labels():
         routed = pipe.transform(X, labels=y)
     np.testing.assert_array_equal(np.asarray(released), np.asarray(routed))
     assert list(pipe.get_feature_names_out()) == ["pca0", "pca1"]
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Without proof and guard, which take most of the time."""
+    monkeypatch.setattr(room, "GUARD_WORK", 0)
+    monkeypatch.setattr(room, "calibrate", partial(room.calibrate, prove=False))
+
+
+def test_cross_validation_with_routed_labels_that_are_not_the_target(hurried):
+    X, y = _table()
+    other = np.tile(["f", "m"], len(y) // 2)
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe = make_pipeline(shoal.LabelHider(delta=1e-5).set_transform_request(labels=True), LogisticRegression())
+        scores = cross_val_score(pipe, X, y, cv=3, params={"labels": other}, error_score="raise")
+        search = GridSearchCV(pipe, {"labelhider__epsilon": [1.0, 4.0]}, cv=2, error_score="raise")
+        search.fit(X, y, labels=other)
+        assert search.best_estimator_[0].laws_.labels == ("f", "m")
+        assert (search.best_estimator_.predict(X, labels=other) == y).mean() > 0.5
+    assert (scores > 0.5).all()  # the target is not what is hidden
+    assert (search.cv_results_["mean_test_score"] > 0.5).all()
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_cross_validation_without_routed_labels_shows_the_lines_to_write(search):
+    X, y = _table()
+    pipe = make_pipeline(shoal.LabelHider(delta=1e-5), LogisticRegression())
+    with pytest.raises(ValueError, match=r"set_transform_request\(labels=True\)(.|\n)*params=\{'labels': y\}"):
+        GridSearchCV(pipe, {"labelhider__epsilon": [1.0]}, cv=2).fit(X, y) if search else cross_val_score(pipe, X, y)
+
+
+def test_constant_columns_are_released_as_they_are(hurried):
+    X, y = _table()
+    wide = np.column_stack([np.full(len(X), 7.0), X, np.zeros(len(X))])
+    hider = shoal.LabelHider(delta=1e-5).fit(wide, y)
+    assert hider.laws_.n_dims == 2
+    wide[0, 0] = 8.0  # a later row may have another value, which would tell it from all others
+    released = hider.transform(wide, y)
+    assert np.array_equal(released[:, [0, 3]], np.tile([7.0, 0.0], (len(X), 1)))
+    with pytest.raises(shoal.InputError, match="every column has one value"):
+        shoal.LabelHider().fit(wide[1:, [0, 3]], y[1:])
+
+
+def test_a_target_of_hundreds_of_values_is_questioned(hurried):
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(130, 2)), rng.normal(size=130)
+    with pytest.raises(shoal.InputError, match=r"y has 130 different values(.|\n)*crowd=10"):
+        shoal.LabelHider().fit(X, y)
+    assert len(shoal.LabelHider(crowd=10, delta=1e-5).fit(X, y).laws_.labels) == 130
+
+
+def test_pandas_in_pandas_out(hurried):
+    pd = pytest.importorskip("pandas")
+    X, y = _table()
+    frame = pd.DataFrame(X, columns=["width", "height"], index=np.arange(len(X)) + 1000)
+    released = shoal.LabelHider(delta=1e-5, seed=2).fit_transform(frame, pd.Series(y))
+    assert list(released.columns) == ["width", "height"]
+    assert released.index.equals(frame.index)
+    assert released.attrs["not_private"]
+    plain = shoal.LabelHider(delta=1e-5, seed=2).fit_transform(X, y)
+    np.testing.assert_array_equal(released.to_numpy(), np.asarray(plain))
+
+
+def test_a_repeated_row_is_no_reason_to_refuse_and_many_are(hurried):
+    X, y = _table()
+    X[1] = X[0]
+    shoal.LabelHider(delta=1e-5).fit(X, y)
+    with pytest.raises(shoal.InputError, match="181 of 360 rows repeat another row of their label"):
+        shoal.LabelHider(delta=1e-5).fit(np.tile(X, (2, 1)), np.tile(y, 2))
+
+
+def test_progress_is_printed_where_asked_for(hurried, capsys):
+    shoal.LabelHider(delta=1e-5, verbose=True).fit(*_table())
+    assert "[LabelHider] laws of 3 labels from 180 rows of 2 columns" in capsys.readouterr().out
 
 
 def test_one_row_per_label_is_a_constant_and_crowds_are_kept():

@@ -19,9 +19,9 @@ from shoal.card.book_measures import book_audit_facts
 from shoal.card.facts import AuditFacts, DesignFacts
 from shoal.card.measures import audit_facts
 from shoal.designs.design import design
-from shoal.designs.parts import part_of
 from shoal.errors import InputError
 from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.reader import load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context, Made
@@ -44,34 +44,42 @@ DRAWS = 20
 PERMUTED = 10**6
 
 
-def do(mechanism: str, forecasts: str, component: int, config: Config, confidence: float) -> AuditFacts:
-    """Attack a group's test answers, ask how much rests on the model, and what equal noise would have left."""
+def do(mechanism: str, block: str, component: int, config: Config, confidence: float) -> AuditFacts:
+    """Attack a crowd's test answers, ask how much rests on the model, and what equal noise would have left."""
     whole = load(mechanism)
-    inside = np.flatnonzero(whole.graph.components == component)
-    if isinstance(whole, Codebook):
-        part = whole.part(int(inside[0]))
-        found = audit_book(part, n_samples=config.audit_samples, confidence=confidence, seed=config.seed)
-        return book_audit_facts(found, part)
-    members = [whole.graph.labels[i] for i in inside]
-    group = part_of(whole, members)
+    members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
+    return whole.by_kind(
+        mechanism=lambda m: _attacked(m, members, block, config, confidence),
+        codebook=lambda b: _drawn(b, members, config, confidence),
+    )
+
+
+def _drawn(book: Codebook, members: list[str], config: Config, confidence: float) -> AuditFacts:
+    part = book.part(members)
+    attacked = audit_book(part, n_samples=config.audit_samples, confidence=confidence, seed=config.seed)
+    return book_audit_facts(attacked, part)
+
+
+def _attacked(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
+    crowd = mechanism.part(members)
     attacked = audit(
-        group,
+        crowd,
         n_samples=config.audit_samples,
         confidence=confidence,
         repeats=REPEATS,
-        release=whole.release,  # that of the whole shard, which released the answers
+        release=mechanism.release,  # that of the whole block, which releases the answers
         seed=config.seed,
         progress=tick,
     )
-    everyone = fitted(forecasts, config.query, config.answers)
+    everyone = fitted(block, config.query, config.answers)
     guard = None
-    if set(members) <= set(everyone.labels):  # in a run that goes on, a member may have no answer today
-        guard = everyone.take(members).guard(group, DRAWS, config.seed)
-    rho = float(group.rho.mean())
+    if set(members) <= set(everyone.labels):  # a member may have no answer today
+        guard = everyone.take(members).guard(crowd, DRAWS, config.seed)
+    rho = float(crowd.rho.mean())
     equal = None
     if rho > 0:
         noisy = design(
-            group.classes, group.graph, "white", float(group.epsilon.max()), rho, scope=group.scope, times=group.times
+            crowd.classes, crowd.graph, "white", float(crowd.epsilon.max()), rho, scope=crowd.scope, times=crowd.times
         )
         equal = noisy.certificate.delta_upper
     return audit_facts(attacked, guard=guard, equal_noise_delta=equal)

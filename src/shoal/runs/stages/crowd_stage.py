@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from shoal.ledger.ledger import Ledger
 
 SETTINGS = (
-    "crowd", "largest_share", "boundaries", "method", "rho", "query", "label", "order", "train_days", "season", "horizon",
+    "crowd", "largest_share", "boundaries", "method", "rho", "query", "label", "order", "train_days", "season",
+    "horizon",
 )  # fmt: skip
 DOING = "forming crowds"
 CROWDS, ROWS, LEFT_OUT = "crowds.parquet", "rows.parquet", "left_out.csv"
@@ -128,12 +129,15 @@ class Book:
 def stage(context: Context, fit: FitFacts) -> Made:
     """Who is in which crowd, and the row of every crowd; nothing is recorded."""
     config, listing = context.config, context.listing(FIT)
+    for part in listing.parts:
+        part.check()
     curves = gathered([part.path for part in listing.parts])
     labels = curves["label"].to_list()
     before = [] if context.previous is None else _earlier(context)
     with context.existing_ledger() as ledger:
         book = Book.read(ledger, [*labels, *(name for name in before if name not in set(labels))])
-    period, ahead, columns = period_of(context, fit), None, ()
+    period, ahead = period_of(context, fit), None
+    columns: tuple[str, ...] = ()
     if config.label is None:
         step = round((fit.step_minutes or 0) * 60e6)
         origin = datetime.fromisoformat(fit.origin or "")
@@ -352,10 +356,7 @@ class Plan:
             entry = book.crowds[number]
             if entry["retired"] or entry["period"] >= self.period:
                 continue
-            left = [
-                name for name in names
-                if can_have_news(self.members[name].last.partition(" ")[0], self.period, self.members[name].at >= 0, GONE)
-            ]  # fmt: skip
+            left = [name for name in names if self._can_have_news(self.members[name])]
             if len(left) >= m:
                 continue
             self.retired[number] = entry
@@ -364,6 +365,9 @@ class Plan:
                     self.members[name].block, self.members[name].changed = number, True
                 else:
                     del self.members[name]
+
+    def _can_have_news(self, member: PlannedMember) -> bool:
+        return can_have_news(member.last.partition(" ")[0], self.period, member.at >= 0, GONE)
 
     def _admit(
         self,
@@ -427,8 +431,8 @@ class Plan:
         for number, members in of.items():
             entry = book.crowds.get(number)
             if entry is not None and entry["period"] == self.period:
-                row = np.frombuffer(entry["row"], dtype="<f8")
-                self.rows[number] = PlannedRow(row[1:], entry["homes"], bool(row[:1].any()), recorded=True)
+                before = np.frombuffer(entry["row"], dtype="<f8")
+                self.rows[number] = PlannedRow(before[1:], entry["homes"], bool(before[:1].any()), recorded=True)
                 continue
             if entry is not None and entry["period"] > self.period:
                 raise InputError(

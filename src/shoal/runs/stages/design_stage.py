@@ -18,7 +18,6 @@ from scipy import stats
 
 from shoal.accounting.filters import ORDERS
 from shoal.card.book_measures import book_facts
-from shoal.card.digits import counted
 from shoal.card.facts import LISTED, DesignFacts
 from shoal.card.measures import design_facts
 from shoal.designs.calibration import calibrate
@@ -33,7 +32,7 @@ from shoal.ledger.bounds import MechanismBound, bound_at, stated
 from shoal.mechanism.clip import Clip, assumption_free, moved_delta, outside_share
 from shoal.mechanism.codebook import codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.proofs.proof import proved
 from shoal.runs.blocks import BlockFacts, laws_of, make_blocks
 from shoal.runs.config import SEARCH, Config
@@ -45,7 +44,6 @@ from shoal.workers.ticks import tick
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "seed", "shard_size")
 DOING = "designing mechanisms"
-DOUBTFUL = "THE LAW IS DOUBTFUL, and the promise rests on Gaussian laws: the rows"
 BOUND, PROOF = "bound.json", "proof.json"
 #: The method by which all labels of a crowd meet.
 MEETING = "mean"
@@ -138,7 +136,7 @@ def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Fitted) -> Mechanis
     return mechanism if shard.accuracy(mechanism).rmse <= shard.accuracy(meeting).rmse else meeting
 
 
-def _saved(out: str, mechanism: Releaser, bound: MechanismBound) -> None:
+def _saved(out: str, mechanism: Releasable, bound: MechanismBound) -> None:
     content = json.dumps(asdict(bound))
     put_whole(Path(out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(content))
     put_whole(out, mechanism.save)
@@ -206,13 +204,12 @@ def stage(context: Context) -> Made:
     context.put(DESIGN, Listing.of(jobs, blocks, made, failed))
     facts = DesignFacts.merged([part.told(DesignFacts) for part in made])
     strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
-    doubt = (f"{DOUBTFUL} of {counted(strange, 'label')} do not look Gaussian",) if strange else ()
-    facts = replace(facts, failed=tuple(failed)[:LISTED], notes=(*doubt, *facts.notes)[:LISTED], not_gaussian=strange)
+    facts = replace(facts, failed=tuple(failed)[:LISTED], not_gaussian=strange)
     if facts.doubtful and context.config.clip is None and not context.config.accept_doubtful_law:
         raise UnreachableError(
             f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
-            "rests on, so it would hold for a model and not for these rows; nothing is released. Give --accept-doubtful-law "
-            "to release them all the same, or a table with one row per label, which needs no law"
+            "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "
+            "per label needs no law; --accept-doubtful-law releases these all the same"
         )
     return Made((DESIGN,), facts)
 

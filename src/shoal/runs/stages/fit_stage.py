@@ -29,7 +29,7 @@ from shoal.runs.jobs import Job, Listing, Tell, noted, out_path, run_jobs
 from shoal.runs.pieces import Pieces, sort_files
 from shoal.runs.shards import quality_path, readings_of, write_array, write_frame
 from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
-from shoal.runs.store import Part, put_whole
+from shoal.runs.store import Part, finished, put_whole
 from shoal.sources.meters import clock, window
 from shoal.sources.meters.answered import TRUTH, off_by
 from shoal.sources.meters.forecast import Forecasts, forecast
@@ -174,16 +174,17 @@ def readings_shards(
         except InputError as error:
             raise in_words_of_a_run(error) from None
 
-    rows = noted(root, settings, SortedReadings, sort)
-    numbers = range(rows.pieces.buckets)
-    filled = [n for n in numbers if rows.pieces.path(n).is_dir()] or list(numbers)
-    executor.expect(len(filled))
+    def out(number: int) -> str:
+        return out_path(root, "readings", "parquet", {**settings, "number": number})
+
+    def lacking(rows: SortedReadings) -> bool:
+        gone = not Path(rows.pieces.folder).is_dir()
+        return gone and any(finished(out(number)) is None for number in rows.pieces.filled)
+
+    rows = noted(root, settings, SortedReadings, sort, lacking)
+    executor.expect(len(rows.pieces.filled))
     jobs = [
-        Job(
-            partial(partition.make_shard, rows.pieces, number, rows.grid),
-            out_path(root, "readings", "parquet", {**settings, "number": number}),
-        )
-        for number in filled
+        Job(partial(partition.make_shard, rows.pieces, number, rows.grid), out(number)) for number in rows.pieces.filled
     ]
     shards, lost = run_jobs(executor, "reading meters", jobs, tell, for_good=True)
     if not lost:
@@ -219,9 +220,8 @@ def _sorted(executor: Executor, source: Source, config: Config, folder: Path, bu
         interval=config.interval,
         only=config.only,
     )
-    filled = [number for number in range(pieces.buckets) if pieces.path(number).is_dir()]
-    executor.expect(len(filled))
-    surveys = executor.every([partial(partition.survey, pieces, number) for number in filled])
+    executor.expect(len(pieces.filled))
+    surveys = executor.every([partial(partition.survey, pieces, number) for number in pieces.filled])
     grid = partition.common_grid(surveys, config.interval, energy=pieces.energy, meter=config.meter)
     return SortedReadings(pieces, grid)
 
@@ -262,7 +262,7 @@ def stage(context: Context) -> Made:
         origin = _origin(known, config.origin)
         usable = [shard for shard, facts in zip(shards, known, strict=True) if facts.households]
         jobs = [fit_job(context.home, shard, config, origin, _same_bucket(before, shard)) for shard in usable]
-        made, lost = run_jobs(executor, "fitting forecasts", jobs, context.tell)
+        made, lost = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
     every = (*failed, *lost)
     context.put(FIT, Listing.of(jobs, usable, made, every, max(len(shards), 1) if buckets is None else buckets))
     reasons = _quality(context, made, [quality_path(s.path) for s, f in zip(shards, known, strict=True) if f.left_out])

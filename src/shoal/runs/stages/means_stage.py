@@ -130,7 +130,7 @@ def csv_bytes(table: pl.DataFrame) -> bytes:
 
 
 def accuracy(members: pl.DataFrame, rows: pl.DataFrame, unit: str) -> tuple[Accuracy | None, int, float]:
-    """Errors of the rows beside their members' own values; entries whose truth came later, and absolute errors there."""
+    """Errors of rows beside their members' own values; entries whose truth came later, and absolute errors there."""
     import polars as pl
 
     new = rows.filter(~pl.col("retired")).select("crowd", row="values")

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.card.digits import upper
-from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, Record, ReleaseFacts, SpentFacts
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.ledger import Ledger
-from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.reader import Releaser, load
+from shoal.mechanism.reader import load
+from shoal.mechanism.releasable import Releasable
 from shoal.noise.source import standard_normals
 from shoal.runs.blocks import BlockFacts, crowds_of
 from shoal.runs.config import Config
@@ -93,7 +93,7 @@ def do(mechanism: Part, forecasts: Part, config: Config, normals: str | None = N
     through = load(mechanism.path)
     shard = fitted(forecasts.path, config.query, config.answers)
     answers, labels = true_answers(shard, normals), list(shard.owners)
-    drawn = through.release(labels) if isinstance(through, Codebook) else through.release(answers, labels)
+    drawn = through.release(answers, labels)
     return Drawn(shard.owners, answers, drawn, shard.readings())
 
 
@@ -162,7 +162,7 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
         budget_set=budget_set,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=Spent.like(overview.worst[0]) if overview.worst else None,
+        worst=SpentFacts.like(overview.worst[0]) if overview.worst else None,
         later_known=sum(one.later_known for one in told),
         later_absolute=math.fsum(one.later_absolute for one in told),
         shards=len(given),
@@ -317,20 +317,22 @@ def released_gone(folder: Path) -> bool:
 # ------------------------------------------------------------------ the ledger
 
 
-def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
+def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
     """Nothing is released under a figure that promises nothing."""
     if config.query == "as_in_paper":
         raise InputError(
             "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
             "use 'point', 'trajectory' or 'marginal'"
         )
-    reached = mechanism.certificate.delta_upper
+    if mechanism.certificate is None:
+        return
+    reached = 1.0 if mechanism.certificate is None else mechanism.certificate.delta_upper
     if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
         raise UnreachableError(
             f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
-            f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta 1e-5); "
-            "`shoal frontier` shows what an error buys"
-            + (". --accept-no-guarantee releases it all the same" if reached < 1.0 else "")
+            f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta "
+            "1e-5); `shoal frontier` shows what an error buys"
+            + (". accept_no_guarantee = true in a --config file releases it all the same" if reached < 1.0 else "")
         )
 
 

@@ -54,9 +54,7 @@ def stage(
     unit, axis = ("kW", f"{config.horizon} steps") if of_meters else ("sd", f"{columns} columns")
     if not of_meters:
         crowds = in_deviations(crowds)
-    page = report(
-        card, crowds, unit=unit, axis=axis, title=config.title, made=made, timings=timings, handed=handed
-    )
+    page = report(card, crowds, unit=unit, axis=axis, title=config.title, made=made, timings=timings, handed=handed)
     context.folder.put(REPORT, page)
     content = (context.folder / TABLE).read_bytes()
     header = pl.read_csv(content, infer_schema=False)
@@ -106,7 +104,11 @@ def curves_of_method(context: Context, plan: CrowdFacts) -> tuple[list[CrowdCurv
     both = wide.join(own, on="label", how="inner").sort("label")
     crowds = [
         CrowdCurves(
-            part["crowd"][0], len(part), part["label"].to_list(), part["value"].to_numpy(), np.array(part["row"].to_list())
+            part["crowd"][0],
+            len(part),
+            part["label"].to_list(),
+            part["value"].to_numpy(),
+            np.array(part["row"].to_list()),
         )
         for part in both.partition_by("crowd", maintain_order=True)
     ]

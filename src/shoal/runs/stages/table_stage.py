@@ -22,7 +22,7 @@ from shoal.runs.config import Config, no_use
 from shoal.runs.context import FIT, LAWS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, noted, out_path, run_jobs
 from shoal.runs.stages.fit_stage import write_curves
-from shoal.runs.store import put_whole
+from shoal.runs.store import finished, put_whole
 from shoal.runs.table_rows import READING, SortedRows, read_rows, sort_rows
 from shoal.sources.tables.class_table import SUFFIX, ClassTable, label_means
 from shoal.sources.tables.table_file import LABEL, SOURCE_ROW, VALUES
@@ -40,16 +40,14 @@ CONSTANT = (
 )
 
 
-def do(table: SortedRows, bucket: int, clip: float | None, out: str) -> FitFacts:
+def do(table: SortedRows, bucket: int, out: str) -> FitFacts:
     """Write the rows of a bucket's labels, and their curves."""
     rows = read_rows(table, bucket)
     labels = rows[LABEL].unique().sort()
     owner = labels.search_sorted(rows[LABEL]).to_numpy().astype(np.intp)
     names = tuple(labels.to_list())
     exponents = np.array(table.exponents, dtype=np.int64)
-    shard = ClassTable(
-        names, table.entries, exponents, rows[VALUES].to_numpy(), owner, rows[SOURCE_ROW].to_numpy(), clip=clip
-    )
+    shard = ClassTable(names, table.entries, exponents, rows[VALUES].to_numpy(), owner, rows[SOURCE_ROW].to_numpy())
     own = np.ldexp(shard.means, -exponents)
     counts = np.bincount(owner)
     path = Path(out)
@@ -105,19 +103,18 @@ def stage(context: Context) -> Made:
         context.tell("reading the table", 0, 0)
         return sort_rows(context.source, config, folder, buckets, known)
 
+    def out(bucket: int) -> str:
+        return out_path(context.home, LAWS, SUFFIX, {**asked, "number": bucket})
+
+    def lacking(table: SortedRows) -> bool:
+        gone = not Path(table.folder).is_dir()
+        return gone and any(finished(out(bucket)) is None for bucket in table.filled)
+
     with context.workers() as executor:
-        table = noted(root, asked, SortedRows, sort)
-        filled = [n for n in range(table.buckets) if table.path(n).is_dir()] or list(range(table.buckets))
-        executor.expect(len(filled))
-        settings = {**asked, "clip": config.clip}
-        jobs = [
-            Job(
-                partial(do, table, bucket, config.clip),
-                out_path(context.home, LAWS, SUFFIX, {**settings, "number": bucket}),
-            )
-            for bucket in filled
-        ]
-        made, failed = run_jobs(executor, "rows by label", jobs, context.tell)
+        table = noted(root, asked, SortedRows, sort, lacking)
+        executor.expect(len(table.filled))
+        jobs = [Job(partial(do, table, bucket), out(bucket)) for bucket in table.filled]
+        made, failed = run_jobs(executor, "rows by label", jobs, context.tell, for_good=True)
     if not failed:
         shutil.rmtree(table.folder, ignore_errors=True)  # all of it is in the shards now
     context.put(FIT, Listing(tuple(made), tuple(made), tuple(failed), table.buckets))

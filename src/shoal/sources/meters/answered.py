@@ -16,14 +16,12 @@ import numpy as np
 import polars as pl
 
 from shoal.audits.guard import ModelGuard, model_guard
-from shoal.card.book_measures import book_accuracy
 from shoal.card.facts import Accuracy
-from shoal.designs.parts import part_of
+from shoal.card.measures import accuracy_facts
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
-from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.sources.meters.forecast import Forecasts
 from shoal.sources.meters.queries import AccountingWarning
 from shoal.sources.meters.traces import power_accuracy
@@ -103,10 +101,13 @@ class ForecastAnswers:
         plain = np.where(np.isnan(day), np.nan, day + 0.0).astype("<f8")
         return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
 
-    def accuracy(self, mechanism: Releaser) -> Accuracy:
-        if isinstance(mechanism, Codebook):
-            return book_accuracy(mechanism, self.labels, self.unit)
-        return power_accuracy(part_of(mechanism, self.labels), self.answer_unit)
+    def accuracy(self, mechanism: Releasable) -> Accuracy:
+        if self.answer_unit == "kw":
+            return accuracy_facts(mechanism, self.labels, "kW")
+        return mechanism.by_kind(
+            mechanism=lambda gaussian: power_accuracy(gaussian.part(self.labels)),
+            codebook=lambda book: accuracy_facts(book, self.labels, self.unit),
+        )
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
         return model_guard(

@@ -12,6 +12,7 @@ second number is above 12. Where there is none, the layout has to be named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from shoal import validation
 from shoal.errors import InputError
 
 #: Wall-clock layouts by the way the date is written, but for two numbers and a year: see :func:`numbered_layouts`.
@@ -68,6 +70,26 @@ def step(interval: Any) -> timedelta | None:
     if result <= timedelta(0) or timedelta(days=1) % result:
         raise InputError("interval must be above 0 and divide one day evenly")
     return result
+
+
+def steps(horizon: Any, step: timedelta, *, name: str = "horizon") -> int:
+    """A horizon in steps: a whole number of them, or text such as "3h", "90min" or "2d" that is a multiple of a step.
+
+    >>> steps("3h", timedelta(minutes=15)), steps("2d", timedelta(hours=1)), steps("12", timedelta(minutes=30))
+    (12, 48, 12)
+    """
+    if isinstance(horizon, str) and not horizon.strip().isdigit():
+        parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(min|h|d)", horizon.strip().lower())
+        if parts is None:
+            raise InputError(f"{name} must be a number of steps, or a time such as 3h, 90min or 2d")
+        span = (
+            float(parts[1]) * {"min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}[parts[2]]
+        )
+        if span % step:
+            minutes = f"{step / timedelta(minutes=1):g}"
+            raise InputError(f"{name} must be a multiple of the {minutes} minutes between readings")
+        horizon = span // step
+    return validation.count(**{name: int(horizon) if isinstance(horizon, str) else horizon})
 
 
 def layouts(sample: pl.Series) -> tuple[str, ...]:

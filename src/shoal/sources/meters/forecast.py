@@ -337,7 +337,9 @@ def forecast_window(
     """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and predict from there."""
     if horizon > past.kw.shape[1]:
         raise InputError(f"horizon must not exceed the training window of {past.kw.shape[1]} steps")
-    rows, profile, x, reasons = _prepared(past, season, data.step, floor, train_days)
+    negative = dict(zip(data.quality["household"].to_list(), data.quality["negative"].to_list(), strict=True))
+    reasons = _unfit(past, past.kw.shape[1], floor, train_days, negative)
+    rows, profile, x = _prepared(past, season, data.step, floor, train_days, reasons)
     models = fit_arma(x, order=order, progress=progress)
     for i in np.flatnonzero(~models.ok):
         reasons[past.households[rows[i]]] = f"model not fitted: {models.status[i]}"
@@ -371,11 +373,10 @@ def forecast_window(
 
 
 def _prepared(
-    past: window.Window, season: str, step: timedelta, floor: float, train_days: int
-) -> tuple[NDArray[np.int64], Season, FloatArray, dict[str, str]]:
-    """Rows, season and x of the households of a training window that can be modeled; why the others cannot."""
+    past: window.Window, season: str, step: timedelta, floor: float, train_days: int, reasons: dict[str, str]
+) -> tuple[NDArray[np.int64], Season, FloatArray]:
+    """Rows, season and x of the households of a training window that can be modeled; adds why others cannot."""
     length = past.kw.shape[1]
-    reasons = _unfit(past, length, floor, train_days)
     rows = np.array([i for i, name in enumerate(past.households) if name not in reasons], dtype=np.int64)
     if not len(rows):
         seen = int(np.isfinite(past.kw).sum(axis=1).max(initial=0))
@@ -390,16 +391,14 @@ def _prepared(
     reasons |= {past.households[i]: "no variation beyond the season" for i in rows[~varies]}
     if not varies.any():
         raise InputError("readings: no household varies beyond its season in the training window")
-    return rows[varies], profile.take(np.flatnonzero(varies)), x[varies], reasons
+    return rows[varies], profile.take(np.flatnonzero(varies)), x[varies]
 
 
 def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     """Forecasts of one origin and one kind as one, without their training windows."""
     first = parts[0]
     names = tuple(name for part in parts for name in part.households)
-    checks: dict[str, Any] = {
-        name: np.concatenate([getattr(part.checks, name) for part in parts]) for name in MEASURES
-    }
+    checks: dict[str, Any] = {name: np.concatenate([getattr(part.checks, name) for part in parts]) for name in MEASURES}
     models = first.models
     for part in parts[1:]:
         models = models.followed_by(part.models)
@@ -437,20 +436,33 @@ def _order(order: Any) -> tuple[int, int]:
     return p, q
 
 
-def _unfit(past: window.Window, length: int, floor: float, train_days: int) -> dict[str, str]:
-    """Households that the training window rules out, with the reason."""
+def _unfit(
+    past: window.Window, length: int, floor: float, train_days: int, negative: Mapping[str, int]
+) -> dict[str, str]:
+    """Households that the training window rules out, with the reason; homes with the same trouble have the same text.
+
+    ``negative`` counts readings below zero, which are missing from the window.
+    """
     seen = np.isfinite(past.kw)
     count = seen.sum(axis=1)
+    least = LEAST_OBSERVED * length
     floored = np.maximum(past.kw, floor)
     flat = np.where(seen, floored, -np.inf).max(axis=1) <= np.where(seen, floored, np.inf).min(axis=1)
     reasons: dict[str, str] = {}
-    for i in np.flatnonzero((count < LEAST_OBSERVED * length) | flat):
-        reasons[past.households[i]] = (
-            "constant in the training window, or below the floor throughout"
-            if count[i] >= LEAST_OBSERVED * length
-            else f"too short a history: {count[i]} of the {length} readings that {train_days} days need "
-            f"(at least {LEAST_OBSERVED:.0%})"
-        )
+    for i in np.flatnonzero((count < least) | flat):
+        name = past.households[i]
+        if count[i] >= least:
+            reasons[name] = "constant in the training window, or below the floor throughout"
+        elif count[i] + negative.get(name, 0) >= least:
+            reasons[name] = (
+                f"below zero too often (export?): fewer than {LEAST_OBSERVED:.0%} of the readings of {train_days} days "
+                "are consumption"
+            )
+        else:
+            reasons[name] = (
+                f"too short a history: fewer than {LEAST_OBSERVED:.0%} of the {length} readings that {train_days} days "
+                "need"
+            )
     return reasons
 
 

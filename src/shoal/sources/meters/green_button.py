@@ -74,6 +74,11 @@ def rows(file: Path) -> Iterator[Row]:
                 yield household, reading, str(int(start)), repr(number / hours if kind.unit == WATT_HOURS else number)
             except (ValueError, ZeroDivisionError):
                 yield household, reading, start, ""
+            except OverflowError:
+                raise InputError(
+                    f"path: {file.name} holds a number beyond the range of doubles where a reading should be; leave "
+                    "the reading out, or ask the utility for the file anew"
+                ) from None
     if not found:
         raise InputError(
             f"path: {file.name} holds no interval readings of delivered electricity in Wh or W; ask the utility for "

@@ -11,7 +11,6 @@ import math
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,9 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.laws.classes import GaussianClasses
 from shoal.laws.crowds import crowds
 from shoal.laws.graph import NeighborGraph
 from shoal.sources.meters.forecast import Forecasts
-from shoal.sources.meters.quality import from_pandas, is_pandas
 from shoal.sources.meters.season import phases
 from shoal.validation import FloatArray
 
@@ -86,9 +83,7 @@ def crowd_graph(
         if len(points) != len(answers):
             raise InputError(f"by must have one row per label: expected {len(answers)}, got {len(points)}")
     totals = answers.sum(axis=1) if largest_share is not None else None
-    members = crowds(
-        points, size, totals=totals, largest_share=largest_share, boundaries=boundaries, beside=answers
-    )
+    members = crowds(points, size, totals=totals, largest_share=largest_share, boundaries=boundaries, beside=answers)
     return NeighborGraph.within_groups(names, members.tolist())
 
 
@@ -264,88 +259,6 @@ def clusters(points: Any, n_clusters: int = 6, seed: int = 0) -> NDArray[np.int6
         raise InputError(f"n_clusters must not exceed the number of households ({len(x)})")
     found = KMeans(n_clusters=n_clusters, n_init=10, random_state=seed).fit_predict(x)
     return np.asarray(found, dtype=np.int64)
-
-
-def nearest_graph(
-    source: Forecasts | Any, n_neighbors: int, *, by: str = "forecast", labels: Sequence[Any] | None = None
-) -> NeighborGraph:
-    """Join each household to its ``n_neighbors`` closest, by forecast or by profile; see :func:`cluster_graph`.
-
-    Returns:
-        :meth:`shoal.NeighborGraph.nearest` over the households.
-
-    >>> import shoal
-    >>> shoal.nearest_graph([[0.0], [0.1], [5.0], [5.1]], 1).edges.tolist()
-    [[0, 1], [2, 3]]
-    """
-    points, names = _points(source, by, labels)
-    return NeighborGraph.nearest(GaussianClasses.deterministic(points, names), n_neighbors)
-
-
-def distance_graph(
-    source: Forecasts | Any, threshold: float, *, by: str = "forecast", labels: Sequence[Any] | None = None
-) -> NeighborGraph:
-    """Join households whose forecasts or profiles differ by at most ``threshold`` (root mean square, ln kW).
-
-    ``source``, ``by`` and ``labels`` are as in :func:`cluster_graph`.
-
-    Returns:
-        The graph over the households; a :class:`shoal.LonelyWarning` says how many have no neighbor.
-
-    >>> import shoal
-    >>> shoal.distance_graph([[0.0], [0.1], [5.0], [5.1]], 0.2).edges.tolist()
-    [[0, 1], [2, 3]]
-    """
-    from scipy.spatial.distance import pdist, squareform
-
-    points, names = _points(source, by, labels)
-    apart = squareform(pdist(points)) / np.sqrt(points.shape[1])
-    return _checked(NeighborGraph.from_distance(names, apart, threshold))
-
-
-def column_graph(
-    source: Forecasts | Sequence[Any],
-    table: Any,
-    column: str,
-    *,
-    household: str = "household",
-) -> NeighborGraph:
-    """Complete among households that share a value of ``column``: feeder, postcode, dwelling type.
-
-    ``source`` is a :class:`Forecasts` or the household labels; ``table`` a polars or pandas frame or a CSV file with
-    one row per household. Households without an entry form a group of their own: they are unknown alike.
-
-    Returns:
-        The graph over the households; a :class:`shoal.LonelyWarning` says how many have no neighbor.
-
-    >>> import polars as pl
-    >>> import shoal
-    >>> table = pl.DataFrame({"household": ["a", "b", "c", "d"], "feeder": [1, 2, 1, 2]})
-    >>> shoal.column_graph(["a", "b", "c", "d"], table, "feeder").edges.tolist()
-    [[0, 2], [1, 3]]
-    """
-    names = source.households if isinstance(source, Forecasts) else tuple(str(s) for s in source)
-    if is_pandas(table):
-        table = from_pandas(table, "table")
-    frame = table if isinstance(table, pl.DataFrame) else _table(table)
-    missing = [c for c in (household, column) if c not in frame.columns]
-    if missing:
-        raise InputError(f"table lacks the column(s) {missing}; found {frame.columns[:12]}")
-    keys = frame[household].cast(pl.String).to_list()
-    if len(set(keys)) != len(keys):
-        raise InputError("table must have one row per household: at least one household occurs twice")
-    known = dict(zip(keys, frame[column].cast(pl.String).fill_null("").to_list(), strict=True))
-    absent = [name for name in names if name not in known]
-    if absent:
-        raise InputError(f"table has no row for {len(absent)} of those to be grouped; add their rows to it")
-    return _checked(NeighborGraph.within_groups(names, [known[name] for name in names]))
-
-
-def _table(path: str | Path) -> pl.DataFrame:
-    try:
-        return pl.read_csv(path, infer_schema=False)
-    except (pl.exceptions.PolarsError, OSError):
-        raise InputError(f"table: {Path(path).name} cannot be read as a CSV file") from None
 
 
 def _points(source: Forecasts | Any, by: str, labels: Sequence[Any] | None) -> tuple[FloatArray, tuple[str, ...]]:

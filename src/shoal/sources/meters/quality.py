@@ -15,7 +15,7 @@ counted in the quality table, and a household that cannot be used keeps its row 
 | missing, longest_gap | grid points without a reading from first to last; the longest run of them |
 | zeros, flat | zero readings; whether all readings are equal |
 | unit, falls | what was read (kWh, say); falls of a register (``register``), each a missing reading |
-| large | above what a home draws: on some day a mean above 50 kW, or a reading above 1,000 kW |
+| large | above what a home draws: on some day a mean above 50 kW, or a reading above 100 kW |
 | gaps | how gaps were treated: ``"none"`` or ``"left missing"`` |
 | verdict, reason | ``"ok"``, ``"repaired"`` or ``"left out"``, and why |
 """
@@ -27,7 +27,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from zoneinfo import available_timezones
 
+import numpy as np
 import polars as pl
 
 from shoal import validation
@@ -46,7 +48,7 @@ MOST_OFF_GRID = 0.1
 DAY = timedelta(days=1) // timedelta(microseconds=1)
 #: The rule of plausible power: a home's supply is 10 to 45 kW, so that a day's mean above the one, or a reading above
 #: the other, is a business, a fault, or a wrong unit.
-LARGEST_DAY, LARGEST_READING = 50.0, 1000.0
+LARGEST_DAY, LARGEST_READING = 50.0, 100.0
 LARGE = (
     f"draw more than a home (the rule of plausible power: on some day a mean above {LARGEST_DAY:g} kW, or a reading "
     f"above {LARGEST_READING:,.0f} kW)"
@@ -93,6 +95,35 @@ class Readings:
         gone = self.quality.filter(pl.col("verdict") == "left out")
         return dict(zip(gone["household"].to_list(), gone["reason"].to_list(), strict=True))
 
+    def notes(self) -> list[str]:
+        """What an owner should settle about these readings, in sentences with the option that settles it."""
+        totals, sentences = self.summary(), []
+        if totals["conflicts"]:
+            homes = int((self.quality["conflicts"] > 0).sum())
+            zone = (
+                " If it is the hour that the autumn clock change repeats, name the zone of the timestamps: time_zone "
+                "(--time-zone), for example 'Europe/London'."
+                if self.time_zone is None
+                else ""
+            )
+            sentences.append(
+                f"{totals['conflicts']} instants of {homes} homes have several readings that differ; the last one in "
+                f"the file was taken.{zone} Otherwise take the wrong rows out of the file."
+            )
+        if totals["no_such_time"]:
+            sentences.append(
+                f"{totals['no_such_time']} readings are at wall times that the spring clock change skips, and were "
+                "left missing. If the meter ignores summer time, name a fixed zone: time_zone "
+                "(--time-zone), 'Etc/GMT-1' for UTC+1."
+            )
+        if totals["negative"]:
+            homes = int((self.quality["negative"] > 0).sum())
+            sentences.append(
+                f"{totals['negative']} readings of {homes} homes are below zero (export?) and were left missing: "
+                "forecasts are of consumption. Give a column of import to have such homes forecast."
+            )
+        return sentences
+
     def summary(self) -> dict[str, int]:
         """Totals over households: how many of each verdict, and each count of the table."""
         verdicts = self.quality["verdict"].to_list()
@@ -106,13 +137,28 @@ def is_pandas(frame: Any) -> bool:
 
 
 def from_pandas(frame: Any, name: str) -> pl.DataFrame:
-    """A pandas frame as a polars one; ``name`` is the argument it came in as."""
-    import pyarrow as pa
-
+    """A pandas frame as a polars one, column by column and without pyarrow; ``name`` is the argument it came in as."""
     try:
-        return pl.from_pandas(frame)
-    except pa.ArrowException:  # its text quotes values
+        return pl.DataFrame({str(column): _column(frame[column]) for column in frame.columns})
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):  # their texts quote values
         raise InputError(f"{name}: a column mixes numbers, text or times; give each column one type") from None
+
+
+def _column(cells: Any) -> pl.Series:
+    """A pandas column as a polars one; times in microseconds, on the clock of their zone."""
+    zone = getattr(cells.dtype, "tz", None)
+    if zone is not None:
+        utc = pl.Series(cells.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("datetime64[us]"))
+        name = str(zone) if str(zone) in available_timezones() else "UTC"  # a fixed offset is no zone of the database
+        return utc.dt.replace_time_zone("UTC").dt.convert_time_zone(name)
+    if cells.dtype.kind == "M":
+        return pl.Series(cells.to_numpy().astype("datetime64[us]"))
+    if isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "biuf":
+        return pl.Series(cells.to_numpy(), nan_to_null=True)
+    values = [cell if there else None for cell, there in zip(cells.tolist(), cells.notna().tolist(), strict=True)]
+    if all(cell is None or type(cell) in (int, float) for cell in values):
+        return pl.Series(values, dtype=pl.Float64, strict=False)
+    return pl.Series(values, strict=True)
 
 
 def repair(

@@ -82,6 +82,8 @@ def read_meters(
     found = readings.summary()
     if found["large"]:
         warnings.warn(f"{found['large']} of the households {LARGE}", QualityWarning, stacklevel=2)
+    for note in readings.notes():
+        warnings.warn(note, QualityWarning, stacklevel=2)
     if found["repaired"] or found["left out"]:
         warnings.warn(
             f"of {len(readings.quality)} households, {found['repaired']} were repaired and {found['left out']} left "

@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.card.digits import counted
 from shoal.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
-from shoal.card.measures import accuracy_of, error_variance, hiding
+from shoal.card.measures import accuracy_of, hiding
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
 from shoal.sources.meters.power import power_error
@@ -57,7 +57,7 @@ def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
     diag(Σ Gᵀ) with the answer; :func:`shoal.power_error` has the rest.
     """
     if unit == "kw":
-        squares = mechanism.bias**2 + error_variance(mechanism)
+        squares = mechanism.bias**2 + mechanism.error_variance
         bias = np.broadcast_to(mechanism.bias, squares.shape)
         return accuracy_of(mechanism, squares, bias, unit="kW", answers=mechanism.classes.means)
     n, k = mechanism.classes.means.shape
@@ -68,7 +68,7 @@ def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
     error = power_error(
         mechanism.classes.means,
         mechanism.bias,
-        error_variance(mechanism),
+        mechanism.error_variance,
         log_var=np.diagonal(covs, axis1=1, axis2=2),
         log_noise_cov=together,
     )

@@ -22,16 +22,13 @@ from numpy.typing import NDArray
 
 from shoal import archive
 from shoal.audits.guard import ModelGuard, model_guard
-from shoal.card.book_measures import book_accuracy
 from shoal.card.facts import Accuracy
 from shoal.card.measures import accuracy_facts
-from shoal.designs.parts import part_of
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.clip import Clip
-from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.sources.tables.table_file import CROWD, LABEL, ROW, SOURCE_ROW
 from shoal.validation import FloatArray, IndexArray
 
@@ -126,13 +123,9 @@ class ClassTable:
             found.append(name if seen[i] == 1 else f"{name} row {seen[i]}")
         return found
 
-    def accuracy(self, mechanism: Releaser) -> Accuracy:
+    def accuracy(self, mechanism: Releasable) -> Accuracy:
         """In scaled units; columns have different meanings, so that their mean answer and total say nothing."""
-        if isinstance(mechanism, Codebook):
-            found = book_accuracy(mechanism, self.labels, UNIT)
-        else:
-            found = accuracy_facts(part_of(mechanism, self.labels))
-        return replace(found, unit=UNIT, answers=None, total_error=None)
+        return replace(accuracy_facts(mechanism, self.labels, UNIT), answers=None, total_error=None)
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
         observed = 1 if self.constant else self

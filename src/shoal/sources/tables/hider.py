@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,6 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from shoal import validation
-from shoal.accounting.curve import round_up
 from shoal.audits.guard import model_guard
 from shoal.audits.holdout import observed_loss
 from shoal.audits.trials import seeded_release
@@ -23,12 +24,21 @@ from shoal.laws.estimates import names_of
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.clip import Clip, assumption_free
 from shoal.noise.experiment import NotPrivate
+from shoal.rounding import upper
+from shoal.sources.meters.quality import is_pandas
+from shoal.sources.tables.sample_laws import refuse_copies
 from shoal.validation import BoolArray, FloatArray
 
-#: Draws of the model guard times edges, about: seconds.
+#: Draws of the model guard times edges, of laws of eight columns, about: seconds.
 GUARD_WORK = 200_000
-
-
+#: Labels beyond which they are taken for a number to predict, unless a crowd is named.
+MANY = 100
+ROUTING = (
+    "In a pipeline write sklearn.set_config(enable_metadata_routing=True), "
+    "LabelHider(...).set_transform_request(labels=True), and "
+    "cross_val_score(pipe, X, y, params={'labels': y}), GridSearchCV(pipe, grid).fit(X, y, labels=y) or "
+    "pipe.predict(X, labels=y), with the default scoring"
+)
 #: δ over plausible laws beyond which a warning says that there are too few rows.
 PLAUSIBLE = 0.1
 
@@ -52,19 +62,24 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     laws that the rows leave plausible. A :class:`shoal.LawWarning` says so where rows speak against the laws or are too
     few.
 
-    Only ``fit_transform(X, y)`` hands labels on inside a ``Pipeline``. For ``transform`` there, name them ``labels``:
-    ``set_transform_request(labels=True)`` with metadata routing enabled. A pickle holds the settings, not what was
-    fitted, which is as private as the data; ``mechanism_.save`` keeps the mechanism.
+    In a ``Pipeline`` whose last step predicts, ``transform`` needs labels too: enable metadata routing and name them
+    ``labels``, the pipeline's ``y`` or another column that is to be hidden (the example shows the lines). A column with
+    one value in all fitted rows tells nobody apart: it is released with that value. A pandas frame comes back as one. A
+    pickle holds the settings, not what was fitted, which is as private as the data; ``mechanism_.save`` keeps the
+    mechanism.
 
     Args:
         epsilon, delta: the guarantee, at most.
-        crowd: every label hides among at least so many alike ones, itself included; all of them by default.
-        method: as in :func:`shoal.calibrate`; ``"center"`` moves all labels of a group to one law, ``"transport"``
-            searches for less error and takes long with many labels or entries.
+        crowd: every label hides among at least so many alike ones, itself included; all of them by default, which is
+            questioned for more than 100 labels.
+        method: as in :func:`shoal.calibrate`; ``"mean"`` moves all labels of a crowd to one law at the least mean
+            error, ``"center"`` at the least error of the worst label, ``"transport"`` searches for less. The last two
+            take long with many labels or columns.
         clip: rows are moved into ellipsoids of this radius, in deviations of their label's law, before anything else;
             ``assumption_free_`` is then the δ for any law inside them (:func:`shoal.assumption_free`).
         held_out: share of each label's rows that the laws are not fitted on, to observe losses on.
         seed: seed of the noise for experiments. What is released is then NOT private and marked as such.
+        verbose: whether to print what is being done.
 
     >>> import numpy as np
     >>> import shoal
@@ -76,6 +91,20 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     ((300, 2), True)
     >>> type(shoal.LabelHider(seed=1).fit_transform(X, y)).__name__
     'NotPrivate'
+
+    Cross-validation, hiding another column than the one to predict:
+
+    >>> import sklearn
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.pipeline import make_pipeline
+    >>> sex = np.tile(["f", "m"], 150)
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     hider = shoal.LabelHider(delta=1e-5).set_transform_request(labels=True)
+    ...     pipe = make_pipeline(hider, LogisticRegression())
+    ...     scores = cross_val_score(pipe, X, y, params={"labels": sex})
+    >>> scores.shape, bool((scores > 0.4).all())
+    ((5,), True)
     """
 
     def __init__(
@@ -84,10 +113,11 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         delta: float = 1e-6,
         crowd: int | None = None,
         *,
-        method: str = "center",
+        method: str = "mean",
         clip: float | None = None,
         held_out: float = 0.2,
         seed: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -96,6 +126,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.clip = clip
         self.held_out = held_out
         self.seed = seed
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> LabelHider:
         """Laws of the labels ``y`` from the rows of ``X``, and the mechanism for them.
@@ -111,6 +142,17 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         found, counts = np.unique(names, return_counts=True)
         if len(found) < 2:
             raise InputError("y must name at least two labels, not 1 class: there is nothing to hide it among")
+        if len(found) > MANY and self.crowd is None:
+            raise InputError(
+                f"y has {len(found)} different values. If it is a number to predict, give the column to hide instead, "
+                "in a pipeline as labels. If they are labels, say among how many each hides: LabelHider(crowd=10)"
+            )
+        self.constants_ = np.where((rows == rows[0]).all(axis=0), rows[0], np.nan)
+        rows = rows[:, np.isnan(self.constants_)]
+        if not rows.shape[1]:
+            raise InputError("X: every column has one value in all rows; there is nothing to release")
+        refuse_copies(rows, np.searchsorted(found, names))
+        self._say(f"laws of {len(found)} labels from {len(rows)} rows of {rows.shape[1]} columns")
         out = np.zeros(len(names), dtype=np.bool_)
         if counts.max() == 1:
             order = np.argsort(names)
@@ -122,17 +164,19 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.laws_, self.checks_ = laws, laws.checks() if laws.fitted is not None else None
         if self.checks_ is not None and not self.checks_.holds:
             warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=2)
-        self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table")
+        self._say(f"mechanism {method!r} for ε = {epsilon:g}, δ = {delta:g}")
+        self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table", progress=self._groups)
         self.clip_ = None if self.clip is None else Clip.of(laws, self.clip)
         self.assumption_free_ = None if self.clip_ is None else assumption_free(self.mechanism_, self.clip_)
         self.guard_, self.loss_ = None, None
         if laws.fitted is not None:
-            draws = int(np.clip(GUARD_WORK // max(graph.n_edges, 1), 20, 100))
+            self._say("what δ becomes over plausible laws, and what held-out rows lose")
+            draws = int(np.clip(GUARD_WORK / max(graph.n_edges * (rows.shape[1] / 8) ** 3, 1), 20, 100))
             self.guard_ = model_guard(self.mechanism_, laws, n_draws=draws, fitted_on_private_data=True)
             if self.guard_.delta_at_confidence > max(PLAUSIBLE, delta):
                 warnings.warn(
                     "the laws rest on few rows: over laws that they leave plausible δ reaches "
-                    f"{round_up(self.guard_.delta_at_confidence):.2g}. Give more rows or fewer columns, or release one "
+                    f"{upper(self.guard_.delta_at_confidence, 2)}. Give more rows or fewer columns, or release one "
                     "row per label, which is a constant and needs no law",
                     LawWarning,
                     stacklevel=2,
@@ -143,11 +187,12 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                 self.loss_ = observed_loss(self.mechanism_, answers, release=seeded_release(self.mechanism_))
         return self
 
-    def transform(self, X: Any, y: Any = None, *, labels: Any = None) -> FloatArray:
+    def transform(self, X: Any, y: Any = None, *, labels: Any = None) -> Any:
         """Released rows, one for each row of ``X``, whose labels are ``y`` (or ``labels``, for metadata routing).
 
         Returns:
-            (m, k) array on the mechanism's grid; with a ``seed``, a :class:`shoal.NotPrivate` one.
+            (m, k) array on the mechanism's grid; with a ``seed``, a :class:`shoal.NotPrivate` one. For a pandas frame,
+            a frame with its index and columns, and with a ``seed`` ``attrs["not_private"]``.
         """
         check_is_fitted(self)
         if y is not None and labels is not None:
@@ -159,31 +204,52 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                 f"y: {int(unknown.sum())} of {len(names)} rows are of labels that were not fitted, and there is no "
                 "guarantee for them; leave them out, or fit with them"
             )
+        released = self._released(rows[:, np.isnan(self.constants_)], names)
+        result = np.broadcast_to(self.constants_, rows.shape).copy()
+        result[:, np.isnan(self.constants_)] = released
+        if is_pandas(X):
+            frame = type(X)(result, index=X.index, columns=X.columns)
+            frame.attrs["not_private"] = self.seed is not None
+            return frame
+        return result if self.seed is None else result.view(NotPrivate)
+
+    def _released(self, rows: FloatArray, names: Any) -> FloatArray:
         if self.clip_ is not None:
             rows = self.clip_.apply(rows, names)
         if self.seed is None:
-            return self.mechanism_.release(rows, names)
+            return np.asarray(self.mechanism_.release(rows, names))
         release, result = seeded_release(self.mechanism_, self.seed), np.empty(rows.shape)
         for name in self.laws_.labels:
             chosen = names == name
             if chosen.any():
                 result[chosen] = release(rows[chosen], name)
-        return result.view(NotPrivate)
+        return result
 
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> FloatArray:
-        """``fit(X, y)``, then ``transform(X, y)``.
+    def fit_transform(self, X: Any, y: Any = None, *, labels: Any = None) -> Any:
+        """``fit``, then ``transform``, with the same labels: ``labels``, or ``y`` where there are none.
 
         Returns:
             The released rows of ``X``.
         """
-        return self.fit(X, y, **fit_params).transform(X, y)
+        if labels is None and _in_cross_validation():
+            raise InputError(f"LabelHider: cross-validation hands transform no labels. {ROUTING}")
+        names = y if labels is None else labels
+        return self.fit(X, names).transform(X, names)
+
+    def _say(self, text: str) -> None:
+        if self.verbose:
+            print(f"[LabelHider] {text}", flush=True)
+
+    def _groups(self, done: int, total: int) -> None:
+        if total > 1:
+            self._say(f"{done} of {total} crowds")
 
     def _rows(self, X: Any, y: Any, reset: bool) -> tuple[FloatArray, Any]:
         rows = validate_data(self, X, dtype=np.float64, reset=reset)
         if y is None:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: what is done to a row "
-                "depends on its label"
+                f"depends on its label. {ROUTING}"
             )
         names = names_of(column_or_1d(y, warn=True))
         if len(names) != len(rows):
@@ -215,3 +281,13 @@ def _held_out(names: Any, share: float) -> BoolArray:
         rows = np.flatnonzero(names == name)
         out[rng.permutation(rows)[: int(share * len(rows))]] = True
     return out
+
+
+def _in_cross_validation() -> bool:
+    """Whether a cross-validation of scikit-learn is fitting a pipeline: its scores would be nan, which says nothing."""
+    frame: FrameType | None = sys._getframe()
+    names = set()
+    while frame is not None:
+        names.add(frame.f_globals.get("__name__"))
+        frame = frame.f_back
+    return {"sklearn.model_selection._validation", "sklearn.pipeline"} <= names

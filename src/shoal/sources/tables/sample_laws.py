@@ -9,10 +9,27 @@ import numpy as np
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
-from shoal.validation import FloatArray
+from shoal.validation import FloatArray, IndexArray
 
 #: Smallest eigenvalue of the correlations within labels: below it a column is a combination of the others.
 DEPENDENT = 1e-9
+#: Share of rows that may repeat another row of their label: rounded figures do, once in a while.
+MOST_COPIES = 0.05
+
+
+def refuse_copies(values: FloatArray, owner: IndexArray) -> None:
+    """Refuse (m, k) rows of which many repeat another row of the same label: the promise takes rows for independent.
+
+    Draws of a continuous law are never equal, but figures rounded to a few digits are now and then: up to a share of
+    ``MOST_COPIES`` is let through.
+    """
+    together = np.column_stack([owner.astype(np.float64), values + 0.0])
+    copies = len(values) - len(np.unique(together, axis=0))
+    if copies > MOST_COPIES * len(values):
+        raise InputError(
+            f"table: {copies} of {len(values)} rows repeat another row of their label exactly. Rows of a label must be "
+            "independent of each other: leave out what is there twice, or have columns that tell such rows apart"
+        )
 
 
 def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str]) -> GaussianClasses:

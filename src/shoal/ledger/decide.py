@@ -1,0 +1,373 @@
+"""Questions answered inside a transaction: from the record, or by a release within all budgets.
+
+The entries that answer them are applied to the state of the ledger, every budget is held against what that gives, and
+either all of it is written or nothing. What a pair has spent never falls as releases are added, so that what holds
+after the last of them holds after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sqlalchemy import or_, select
+
+from shoal import validation
+from shoal.accounting.curve import round_up
+from shoal.errors import BudgetError, InputError, LedgerError
+from shoal.ledger import crowds, journal
+from shoal.ledger.accounts import Accountant, Cost, round_down
+from shoal.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
+from shoal.ledger.budgets import Budget, Limit
+from shoal.ledger.chain import Entry, told
+from shoal.ledger.journal import Journal
+from shoal.ledger.questions import Question, word
+from shoal.ledger.registry import graph_digest, is_random
+from shoal.ledger.schema import ENTRIES
+from shoal.ledger.state import State
+from shoal.ledger.storage import Transaction
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.reader import Releaser
+from shoal.validation import FloatArray
+
+NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
+NOTHING_CHARGED = "Nothing was released and nothing was charged"
+OTHER_QUESTION = (
+    "query_id was already used for another question about this label (another mechanism or another answer); "
+    "give the new question a new query_id"
+)
+SAME_ANSWER = (
+    "answer: this very answer was already released about the label under another query_id. Its own randomness protects "
+    "once only, so the two releases are not independent: ask with the earlier query_id, or stack both into one release "
+    "with GaussianClasses.joint"
+)
+
+
+def charged(
+    accountant: Accountant,
+    transaction: Transaction,
+    mechanism: Releaser,
+    asked: list[Question],
+    elsewhere: FloatArray | None = None,
+    bound: MechanismBound | None = None,
+    series: str = "",
+) -> FloatArray:
+    """One answer per question: the recorded one, or a new one within all budgets. Entries are written.
+
+    New answers are those drawn ``elsewhere``, (m, k), or drawn here.
+    """
+    writer, state = Journal(transaction), accountant.state(transaction)
+    on_record = journal.recorded(transaction, [(q.label, q.query_id) for q in asked])
+    fresh = [q for q in asked if (q.label, q.query_id) not in on_record]
+    refuse_seen(transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
+    if fresh:
+        admit(state, writer, mechanism, [q.label for q in fresh])
+        if bound is not None:
+            accountant.registry.keep(transaction, bound)
+    answers: dict[tuple[str, str], tuple[str, FloatArray]] = {}
+    decided: dict[tuple[str, str | None], bool] = {}  # whether the label itself was charged
+    for row, question in enumerate(asked):
+        name, analyst = (question.label, question.query_id), question.analyst
+        if name in answers:
+            if answers[name][0] != question.answer:
+                raise InputError(OTHER_QUESTION)
+            continue
+        if name in on_record:
+            values, kind, content = _again(transaction, mechanism, question, on_record[name])
+        else:
+            values = _drawn(mechanism, question) if elsewhere is None else elsewhere[row]
+            kind, content = "release", _release(mechanism, question, values)
+        answers[name] = (question.answer, values)
+        if content is not None:
+            state.apply(writer.append(kind, content))
+            decided[question.label, analyst] = kind == "release" or decided.get((question.label, analyst), False)
+    _refuse_same_answers(state, mechanism, fresh)
+    for (label, analyst), whole in decided.items():
+        limits = limits_on(state, label, analyst) if whole else list(state.budgets.of_analysts(label, analyst))
+        _hold(accountant, state, limits)
+    writer.write()
+    state.write()
+    return np.array([answers[q.label, q.query_id][1] for q in asked]).reshape(len(asked), mechanism.classes.n_dims)
+
+
+def admit(state: State, writer: Journal, mechanism: Releaser, labels: Sequence[str]) -> None:
+    """Refuse a mechanism that may not be used for some labels; record it at its first use."""
+    state.hold(mechanism)
+    graph, new = _refuse_apart(state, mechanism, labels)
+    if new:
+        for name in mechanism.graph.labels:
+            word(label=name)
+        content = state.registry.store(state.transaction, mechanism, graph)
+        state.apply(writer.append("mechanism", content))
+    state.read(labels)
+    state.read(name for label in labels for name in state.neighbors(label))
+
+
+def refuse_apart(state: State, mechanisms: Iterable[Releaser]) -> None:
+    """Refuse mechanisms that could not be used one after the other, each for all its labels."""
+    for mechanism in mechanisms:
+        state.hold(mechanism)
+        graph, _ = _refuse_apart(state, mechanism, mechanism.graph.labels)
+        state.join(mechanism.digest, graph)
+
+
+def _refuse_apart(state: State, mechanism: Releaser, labels: Sequence[str]) -> tuple[str, bool]:
+    """Refuse a mechanism without neighbors that some labels have on record, in crowds or through mechanisms.
+
+    One that is not on record yet is held against all its labels. Returns its graph's digest, and whether it is new.
+    """
+    graph, new = graph_digest(mechanism.graph), not state.registry.has(state.transaction, mechanism.digest)
+    names = mechanism.graph.labels if new else list(dict.fromkeys(labels))
+    state.read(names)
+    crowds.refuse_apart(state.transaction, mechanism.graph, list(dict.fromkeys(labels)))
+    lacking = state.lacking(mechanism.graph, graph, names)
+    if lacking:
+        raise InputError(
+            f"mechanism: its graph lacks neighbors: {lacking} label(s) have neighbors on record in this ledger that it "
+            "does not join them to, so that nothing hides them among each other. New labels may join, but two that "
+            "were neighbors stay neighbors, under any name: design it with the neighbors as they are now. "
+            f"{NOTHING_CHARGED}"
+        )
+    return graph, new
+
+
+def limits_on(state: State, label: str, analyst: str | None) -> list[Limit]:
+    """Everything a release must stay within; there must be something."""
+    if not state.budgets.cover(label):
+        raise InputError(NO_BUDGET)
+    return state.budgets.limits(label, analyst, state.neighbors(label))
+
+
+def _hold(accountant: Accountant, state: State, limits: list[Limit]) -> None:
+    """Raise unless every limit holds."""
+    for limit in limits:
+        spent = accountant.exceeding(state, limit, HEADROOM)
+        if spent is None:
+            continue
+        so_far = accountant.account(accountant.state(state.transaction), limit)
+        chosen = " (adaptive: it holds whatever was chosen in the light of earlier answers)"
+        raise BudgetError(
+            f"{limit.name}: this release would raise δ({limit.epsilon:g}) to {round_up(spent):.4g}, above its budget "
+            f"of {limit.delta:g}{chosen if limit.mode == 'adaptive' else ''}. Spent so far: "
+            f"{round_up(so_far.spent):.4g}; remaining: {round_down(so_far.remaining):.4g}. {NOTHING_CHARGED}",
+            remaining=so_far.remaining,
+            epsilon=limit.epsilon,
+            limit=limit.name,
+        )
+
+
+def _refuse_same_answers(state: State, mechanism: Releaser, fresh: list[Question]) -> None:
+    """Refuse fresh noise on a random answer: it is not an independent release."""
+    names = [(q.label, q.answer) for q in {(q.label, q.query_id): q for q in fresh}.values()]
+    twice = len(set(names)) < len(names)
+    query = select(ENTRIES.c.mechanism)
+    earlier = {str(row[0]) for row in journal.matching(state.transaction, query, "answer", names)}
+    if ((twice or earlier) and is_random(mechanism)) or any(is_random(state.mechanism(digest)) for digest in earlier):
+        raise InputError(SAME_ANSWER)
+
+
+def _release(mechanism: Releaser, question: Question, values: FloatArray) -> dict[str, Any]:
+    return told(
+        label=question.label,
+        query_id=question.query_id,
+        mechanism=mechanism.digest,
+        answer=question.answer,
+        tv=mechanism.finite_precision_tv,
+        released=values.tolist(),
+        analyst=question.analyst,
+        readings=question.readings,
+    )
+
+
+def _drawn(mechanism: Releaser, question: Question) -> FloatArray:
+    """A released answer, with noise from the mechanism's cryptographic source."""
+    values, label = question.values, question.label
+    given = mechanism.release(label) if isinstance(mechanism, Codebook) else mechanism.release(values, label)
+    released = validation.array(ndim=1, released=given)
+    if released.shape != values.shape:
+        raise LedgerError("ledger: the mechanism returned an answer of another length; nothing was recorded")
+    return released
+
+
+def _again(
+    transaction: Transaction, mechanism: Releaser, question: Question, entry: Entry
+) -> tuple[FloatArray, str, dict[str, Any] | None]:
+    """The recorded answer, and the entry to write where it is shown to someone new: that counts for them."""
+    content = entry.content
+    if content["mechanism"] != mechanism.digest or content.get("answer") != question.answer:
+        raise InputError(OTHER_QUESTION)
+    shown = None
+    if not was_shown(transaction, entry, question.analyst):
+        shown = told(
+            label=question.label,
+            release=entry.seq,
+            mechanism=mechanism.digest,
+            tv=content["tv"],
+            analyst=question.analyst,
+        )
+    return np.array(content["released"], dtype=np.float64), "shown", shown
+
+
+def was_shown(transaction: Transaction, entry: Entry, analyst: str | None) -> bool:
+    """Whether an answer was already shown to the analyst, or to everyone."""
+    content = entry.content
+    if content.get("analyst") in (None, analyst):
+        return True
+    row = transaction.one(
+        select(ENTRIES.c.seq).where(
+            ENTRIES.c.kind == journal.SHOWN,
+            ENTRIES.c.label == content["label"],
+            ENTRIES.c.release == entry.seq,
+            or_(ENTRIES.c.analyst.is_(None), ENTRIES.c.analyst == analyst),
+        )
+    )
+    return row is not None
+
+
+def released_values(mechanism: Releaser, drawn: Any, count: int) -> FloatArray:
+    """``drawn`` as (count, k) numbers that the mechanism can release."""
+    values = validation.array(ndim=2, drawn=drawn)
+    if values.shape != (count, mechanism.classes.n_dims):
+        raise InputError(f"drawn must hold one row of {mechanism.classes.n_dims} entries per answer, {count} rows")
+    if not mechanism.can_release(values):
+        raise InputError("drawn: an entry does not lie on the mechanism's grid; draw with mechanism.release")
+    return values
+
+
+def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: str) -> None:
+    """Refuse labels and readings of which an answer was released under a name that does not begin with ``series``."""
+    seen = {}
+    query = select(ENTRIES.c.label, ENTRIES.c.query_id, ENTRIES.c.seq)
+    for label, query_id, seq in journal.matching(transaction, query, "readings", pairs):
+        if not series or not str(query_id).startswith(series):
+            seen[str(label)] = (int(seq), str(query_id))
+    if seen:
+        first, name = min(seen.values())
+        (entry,) = journal.fetched(transaction, ENTRIES.c.seq == first)
+        time = str(entry.content["time"])
+        raise InputError(
+            f"readings: {len(seen)} label(s) of this release had an answer from the same readings released on "
+            f"{time[:10]} at {time[11:16]} UTC, as {name!r}. The same readings under another name are the same "
+            "question; what was released then stands. A new release from them is made where that one was, with "
+            f"--again, and is charged. {NOTHING_CHARGED}"
+        )
+
+
+def bound_for(
+    accountant: Accountant,
+    transaction: Transaction,
+    mechanism: Releaser,
+    asked: list[Question],
+    given: MechanismBound | None,
+) -> MechanismBound | None:
+    """The bound to decide by: the one given, or a new one where that is less work than composing label by label.
+
+    Where there is none, what the labels' own compositions share is computed instead, before anything is locked.
+    """
+    if given is not None:
+        if not isinstance(given, MechanismBound) or given.digest != mechanism.digest:
+            raise InputError("bounds must be the mechanism_bound of this very mechanism")
+        return given
+    labels = {question.label for question in asked}
+    budgets, graph = accountant.state(transaction).budgets, mechanism.graph
+    epsilons = {e.epsilon for q in asked for e in budgets.limits(q.label, q.analyst, graph.neighbors(q.label))}
+    known = accountant.registry.bound(transaction, mechanism.digest)
+    if not epsilons or (known is not None and epsilons <= set(known.epsilons) & set(known.table_epsilons)):
+        return None
+    inside = np.array([name in labels for name in graph.labels])
+    # Composing label by label looks at an edge from each end that is asked about.
+    if int(inside[graph.edges].sum()) >= graph.n_edges and len(epsilons) <= 4:
+        return mechanism_bound(mechanism, sorted(epsilons))
+    for label in labels:
+        accountant.composer.prepare(mechanism, label)
+    return None
+
+
+def cost(
+    accountant: Accountant,
+    transaction: Transaction,
+    mechanism: Releaser,
+    names: list[str],
+    query_id: str | None,
+    analyst: str | None,
+    times: int,
+) -> Cost:
+    """What ``times`` releases about each of some labels would cost; nothing is written."""
+    state = accountant.state(transaction)
+    state.hold(mechanism)
+    graph, _ = _refuse_apart(state, mechanism, names)
+    state.join(mechanism.digest, graph)
+    on_record = {} if query_id is None else journal.recorded(transaction, [(name, query_id) for name in names])
+    limits: list[Limit] = []
+    counted: list[Limit] = []
+    coming: list[tuple[str, str, int]] = []
+    for name in names:
+        held = limits_on(state, name, analyst)
+        entry = on_record.get((name, query_id or ""))
+        if entry is not None and entry.content["mechanism"] != mechanism.digest:
+            raise InputError(OTHER_QUESTION)
+        if entry is None:
+            coming.append(("release", name, times))
+        elif not was_shown(transaction, entry, analyst):
+            coming.append(("shown", name, 1))  # the label was charged, the analyst was not
+            held = [limit for limit in held if limit.analyst is not None]
+        limits += held
+        counted += held if coming and coming[-1][1] == name else []
+    if not coming:
+        before = tuple(accountant.account(state, limit) for limit in limits)
+        return Cost(True, True, before, before)
+    before = tuple(accountant.account(state, limit) for limit in counted)
+    digest, tv, writer = mechanism.digest, mechanism.finite_precision_tv, Journal(transaction)
+    for kind, name, number in coming:
+        content = told(label=name, mechanism=digest, tv=tv, analyst=analyst)
+        for _ in range(number):
+            state.apply(writer.append(kind, content))
+    after = tuple(accountant.account(state, limit) for limit in counted)
+    allowed = all(account.spent * (1 + HEADROOM) <= account.budget for account in after)
+    return Cost(allowed, False, before, after)
+
+
+def refuse_fixed(state: State, content: Mapping[str, Any]) -> None:
+    """Refuse a budget for a series fixed in advance where answers may have been chosen in the light of others."""
+    if may_be_chosen(state, content):
+        raise InputError(
+            "mode: answers were released under a budget for any way of choosing, so that what follows may have been "
+            "chosen in their light; a series that is fixed in advance is recorded before. Keep mode='adaptive'"
+        )
+
+
+def may_be_chosen(state: State, content: Mapping[str, Any]) -> bool:
+    """Whether releases that a new budget counts were made while an adaptive one held."""
+    budgets, scope, names = state.budgets, content["scope"], content.get("names", ())
+    if scope == "analyst" and names[0] not in budgets.analysts:  # the labels' budgets were all there was
+        return any(budgets.mode("label", label) == "adaptive" for label in state.released(analyst=names[0]))
+    if scope == "analyst":
+        return budgets.mode(scope, names[0]) == "adaptive" and bool(state.released(analyst=names[0]))
+    if scope == "label":
+        chosen = [name for name in names if budgets.mode(scope, name) == "adaptive"]
+        near = {other for name in chosen for other in (name, *state.neighbors(name))}
+        return bool(state.released(sorted(near)))
+    return budgets.mode(scope, None) == "adaptive" and bool(state.released())
+
+
+def is_stricter(state: State, budget: Budget) -> bool:
+    """Whether a budget implies the common one, which was set for want of any and before anything was released."""
+    every = state.budgets.every
+    last = max(journal.fetched(state.transaction, journal.of_kind("budget")), key=lambda e: e.seq, default=None)
+    return (
+        every is not None
+        and every != budget
+        and budget.implies(every)
+        and last is not None
+        and bool(last.content.get("default"))
+        and not state.released()
+    )
+
+
+def labels_with_account(state: State, label: Any) -> Iterator[str]:
+    """One label, or those that something was released about or that have a budget of their own."""
+    if label is not None:
+        yield str(label)
+    else:
+        yield from sorted({*state.released(), *state.budgets.labels})

@@ -1,0 +1,302 @@
+"""What the entries of a ledger say, one after the other: the only bookkeeping there is.
+
+:meth:`State.apply` takes an entry into account. Deciding, telling what was spent and verifying all ask a
+:class:`State`. A decision starts from the ledger's index, two tables that hold the state of every label
+(:data:`~shoal.ledger.schema.GRAPH_LABELS`, :data:`~shoal.ledger.schema.TOTALS`), applies the entries that it is about
+to write, and asks; verification starts from nothing and applies every entry. The index is what applying all entries
+gives: verification compares the two, and :meth:`Ledger.rebuild` writes it anew.
+
+**Which releases count for which pair.** A release counts for a pair if its mechanism has the edge between the two:
+there the two worlds that are compared, the labels as they are and the labels exchanged, differ. In a release that came
+before they became neighbors both worlds are the same, and nothing is added (docs/theory.md, section 5). Two labels that
+are neighbors on record stay neighbors: a mechanism whose graph does not join a label to all its neighbors on record is
+not used for it, under any name. So labels may join with edges to any others, and two that were not neighbors may become
+neighbors; nobody leaves. Otherwise two neighbors answered through two mechanisms would be told apart at no charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import select
+
+from shoal.errors import LedgerError
+from shoal.laws.graph import NeighborGraph
+from shoal.ledger import journal
+from shoal.ledger.bounds import MechanismBound
+from shoal.ledger.budgets import Budgets, Limit
+from shoal.ledger.chain import Entry
+from shoal.ledger.composition import NOTHING, Charges, LabelAccount, PairAccount, Span, sum_tv
+from shoal.ledger.crowds import KIND as CROWDS_RELEASED
+from shoal.ledger.crowds import NOBODY
+from shoal.ledger.journal import chunks
+from shoal.ledger.registry import Registry
+from shoal.ledger.schema import GRAPH_LABELS, TOTALS
+from shoal.ledger.storage import Transaction
+from shoal.mechanism.reader import Releaser
+
+DAMAGED = "ledger: the index lacks the neighbors of a label; run verify(), and rebuild() where only the index is wrong"
+
+
+class Use(NamedTuple):
+    """Whom (empty: anyone) uses of a mechanism count for; ``shown``: an answer on record shown to someone new."""
+
+    analyst: str
+    mechanism: str
+    shown: bool
+
+
+class Total(NamedTuple):
+    """How often, with which total variation in all, and in which batches first and last."""
+
+    times: int
+    tv: float
+    first: int
+    last: int
+
+
+@dataclass
+class LabelState:
+    """What is on record about a label: the graphs that hold it, and what was released about it."""
+
+    graphs: frozenset[str] = frozenset()
+    totals: dict[Use, Total] = field(default_factory=dict)
+
+    def charges(self, analyst: str | None) -> Charges:
+        """What counts about the label; for an analyst, what that analyst was shown."""
+        charges = NOTHING
+        for use, total in self.totals.items():
+            if use.analyst in ("", analyst) if analyst is not None else not use.shown:
+                span = Span(total.first, total.last)
+                charges = charges.joined(Charges(((use.mechanism, total.times),), (total.tv,), span))
+        return charges
+
+
+class Tie(NamedTuple):
+    """Neighbors of a label that are joined to it in the same graphs, by the graphs' digests."""
+
+    names: tuple[str, ...]
+    graphs: frozenset[str]
+
+
+class State:
+    """The state of a ledger inside one transaction.
+
+    Args:
+        transaction: where the index and the mechanisms are read.
+        registry: mechanisms, graphs and bounds that were read before.
+        replayed: True starts from nothing, whatever the index says, for entries that are applied from the first on.
+    """
+
+    def __init__(self, transaction: Transaction, registry: Registry, *, replayed: bool = False) -> None:
+        self.transaction = transaction
+        self.registry = registry
+        self.budgets = Budgets()
+        #: The digest of the crowds that last.
+        self.crowds = NOBODY
+        #: Bounds that stand for those on record.
+        self.bounds: dict[str, MechanismBound] | None = {} if replayed else None
+        self.labels: dict[str, LabelState] = {}
+        self.mechanisms: dict[str, str] = {}
+        self._replayed = replayed
+        self._held: dict[str, Releaser] = {}
+        self._changed: set[tuple[str, Use]] = set()
+        self._joined: list[tuple[str, str]] = []
+        self._graphs: set[str] = set()
+        self._ties: dict[str, tuple[Tie, ...]] = {}
+        self._charges: dict[str, dict[str | None, Charges]] = {}
+        self._equal: dict[Charges, Charges] = {NOTHING: NOTHING}
+        self._cuts: dict[tuple[int, frozenset[str]], Charges] = {}
+        self._sets: dict[frozenset[str], frozenset[str]] = {}
+
+    # ------------------------------------------------------------------ entries
+
+    def apply(self, entry: Entry, content: Mapping[str, Any] | None = None) -> None:
+        """Take an entry into account; ``content`` is its content, where that is known already."""
+        content = entry.content if content is None else content
+        if entry.kind == "budget":
+            self.budgets = self.budgets.after(content)
+        elif entry.kind == "mechanism":
+            self.join(content["mechanism"], content["graph"])
+        elif entry.kind in journal.CHOSEN:
+            use = Use(content.get("analyst", ""), content["mechanism"], entry.kind == "shown")
+            self._charge(content["label"], use, float(content.get("tv", 0.0)), int(content["batch"]))
+        elif entry.kind == CROWDS_RELEASED:
+            self.crowds = content["crowds"]
+
+    def hold(self, mechanism: Releaser) -> None:
+        """Have a mechanism at hand that is about to be used, on record or not."""
+        self._held[mechanism.digest] = mechanism
+
+    def join(self, mechanism: str, graph: str) -> None:
+        """Take a mechanism into account, and its graph where that is new."""
+        self.mechanisms[mechanism] = graph
+        if graph in self._graphs or (not self._replayed and self._is_recorded(graph)):
+            return
+        self._graphs.add(graph)
+        names = self.mechanism(mechanism).graph.labels
+        self.read(names)
+        for label in names:
+            state = self.labels[label]
+            graphs = state.graphs | {graph}
+            state.graphs = self._sets.setdefault(graphs, graphs)
+            self._joined.append((label, graph))
+            self._ties.pop(label, None)
+
+    def _is_recorded(self, graph: str) -> bool:
+        query = select(GRAPH_LABELS.c.label).where(GRAPH_LABELS.c.graph == graph).limit(1)
+        return self.transaction.one(query) is not None
+
+    def _charge(self, label: str, use: Use, tv: float, batch: int) -> None:
+        totals = self.of(label).totals
+        before = totals.get(use)
+        if before is None:
+            totals[use] = Total(1, tv, batch, batch)
+        else:
+            totals[use] = Total(before.times + 1, sum_tv(before.tv, tv), before.first, batch)
+        self._changed.add((label, use))
+        self._charges.pop(label, None)
+
+    # ------------------------------------------------------------------ the index
+
+    def read(self, labels: Iterable[str]) -> None:
+        """Fetch what the index says about labels."""
+        wanted = [label for label in dict.fromkeys(labels) if label not in self.labels]
+        self.labels |= {label: LabelState() for label in wanted}
+        for part in [] if self._replayed else chunks(wanted):
+            graphs: dict[str, list[str]] = {}
+            for label, graph in self.transaction.rows(
+                select(GRAPH_LABELS.c.label, GRAPH_LABELS.c.graph).where(GRAPH_LABELS.c.label.in_(part))
+            ):
+                graphs.setdefault(str(label), []).append(str(graph))
+            for label, held in graphs.items():
+                together = frozenset(held)
+                self.labels[label].graphs = self._sets.setdefault(together, together)
+            for label, analyst, mechanism, shown, times, tv, first, last in self.transaction.rows(
+                select(*TOTALS.c).where(TOTALS.c.label.in_(part))
+            ):
+                total = Total(int(times), float(tv), int(first), int(last))
+                self.labels[label].totals[Use(analyst, mechanism, bool(shown))] = total
+
+    def write(self) -> None:
+        """Bring the index up to what was applied since it was read."""
+        self.transaction.insert(GRAPH_LABELS, *({"label": label, "graph": graph} for label, graph in self._joined))
+        rows = []
+        for label, use in sorted(self._changed):
+            total = self.labels[label].totals[use]
+            rows.append({"label": label, **use._asdict(), **total._asdict()})
+        self.transaction.upsert(TOTALS, rows)
+        self._changed.clear()
+        self._joined.clear()
+
+    # ------------------------------------------------------------------ what is asked
+
+    def of(self, label: str) -> LabelState:
+        """What is on record about a label."""
+        if label not in self.labels:
+            self.read([label])
+        return self.labels[label]
+
+    def charges(self, label: str, analyst: str | None = None) -> Charges:
+        """What counts about a label; for an analyst, what that analyst was shown. Equal charges are one object."""
+        known = self._charges.setdefault(label, {})
+        charges = known.get(analyst)
+        if charges is None:
+            charges = self.of(label).charges(analyst)
+            charges = known[analyst] = self._equal.setdefault(charges, charges)
+        return charges
+
+    def mechanism(self, digest: str) -> Releaser:
+        """A mechanism on record, or one that is held."""
+        held = self._held.get(digest)
+        return self.registry.mechanism(self.transaction, digest) if held is None else held
+
+    def graph_name(self, digest: str) -> str:
+        """The digest of the graph of a mechanism."""
+        name = self.mechanisms.get(digest)
+        return self.registry.graph_name(self.transaction, digest) if name is None else name
+
+    def graph(self, name: str) -> NeighborGraph:
+        """A graph by its digest."""
+        held = next((m for digest, m in self._held.items() if self.mechanisms.get(digest) == name), None)
+        return self.registry.graph(self.transaction, name) if held is None else held.graph
+
+    def bound(self, digest: str) -> MechanismBound | None:
+        """What a mechanism costs at most at a few points, where that is known."""
+        return self.registry.bound(self.transaction, digest) if self.bounds is None else self.bounds.get(digest)
+
+    def ties(self, label: str) -> tuple[Tie, ...]:
+        """The label's neighbors by the graphs that join them."""
+        ties = self._ties.get(label)
+        if ties is None:
+            ties = self._ties[label] = _ties(label, {name: self.graph(name) for name in sorted(self.of(label).graphs)})
+        return ties
+
+    def neighbors(self, label: str) -> tuple[str, ...]:
+        """The label's neighbors on record."""
+        return tuple(name for tie in self.ties(label) for name in tie.names)
+
+    def lacking(self, graph: NeighborGraph, name: str, labels: Iterable[str]) -> int:
+        """How many labels have neighbors on record that the graph of this name does not join them to."""
+        return sum(
+            not {*self.neighbors(label)} <= {*graph.neighbors(label)}
+            for label in labels
+            if not self.of(label).graphs <= {name}
+        )
+
+    def account(self, limit: Limit) -> LabelAccount:
+        """The pairs that a limit is held against."""
+        label, analyst = limit.label, limit.analyst
+        about = self.charges(label, analyst)
+        ties = self.ties(label)
+        self.read(name for tie in ties for name in tie.names)
+        pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
+        for number, tie in enumerate(ties):
+            own = self._cut(about, tie.graphs)
+            for name in tie.names:
+                if limit.against is None or name in limit.against:
+                    opposite = self._cut(self.charges(name, analyst), tie.graphs)
+                    pairs.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
+        if about.used and not ties:
+            raise LedgerError(DAMAGED, reason="damaged")
+        accounts = (PairAccount(own, other, tuple(names), key[0]) for key, (own, other, names) in pairs.items())
+        return LabelAccount(label, about.releases, tuple(accounts) or (PairAccount(about, NOTHING, ()),))
+
+    def released(self, labels: Sequence[str] | None = None, analyst: str | None = None) -> list[str]:
+        """The labels, of these or of all, that something was released about; for an analyst, that they were shown."""
+        if self._replayed:
+            among: Iterable[str] = self.labels if labels is None else labels
+            return [label for label in among if self.charges(label, analyst).releases]
+        query = select(TOTALS.c.label).distinct().order_by(TOTALS.c.label)
+        query = query.where(TOTALS.c.shown.is_(False) if analyst is None else TOTALS.c.analyst.in_(["", analyst]))
+        if labels is None:
+            return [str(row[0]) for row in self.transaction.rows(query)]
+        parts = (self.transaction.rows(query.where(TOTALS.c.label.in_(part))) for part in chunks(labels))
+        return [str(row[0]) for rows in parts for row in rows]
+
+    def _cut(self, charges: Charges, graphs: frozenset[str]) -> Charges:
+        """The part of some charges that was made through mechanisms of some graphs; equal ones are one object."""
+        key = (id(charges), graphs)  # charges live as long as the state
+        cut = self._cuts.get(key)
+        if cut is None:
+            cut = charges.through(lambda digest: self.graph_name(digest) in graphs)
+            cut = self._cuts[key] = self._equal.setdefault(cut, cut)
+        return cut
+
+
+def _ties(label: str, graphs: Mapping[str, NeighborGraph]) -> tuple[Tie, ...]:
+    """The neighbors of a label in graphs that hold it, those joined to it in the same graphs together."""
+    if len(graphs) == 1:
+        ((digest, graph),) = graphs.items()
+        names = graph.neighbors(label)
+        return (Tie(names, frozenset((digest,))),) if names else ()
+    joined: dict[str, list[str]] = {}
+    for digest, graph in graphs.items():
+        for name in graph.neighbors(label):
+            joined.setdefault(name, []).append(digest)
+    alike: dict[frozenset[str], list[str]] = {}
+    for name, where in joined.items():
+        alike.setdefault(frozenset(where), []).append(name)
+    return tuple(Tie(tuple(names), where) for where, names in alike.items())

@@ -1,0 +1,319 @@
+"""Checking a whole ledger against itself, from the first entry to the last.
+
+Everything is derived anew from the payloads: the chain, the columns the database looks things up by, the mechanisms and
+their digests and bounds, that neighbors stayed neighbors, and whether every release was within the budgets in force
+when it was made. The state starts from nothing and applies every entry; at the end the ledger's index and tables must
+say what it says. Nothing is taken from what a release remembers: a bound is used here as computed here.
+
+Budgets: what a pair has spent never falls as releases are added, so only the state right before the budgets change, and
+at the end, has to be composed, for the labels that something was released about since the last change. Where that is
+too much, the chain is walked once more, and these labels are composed after each of their entries, to name the first
+that was. A budget that was lowered may overdraw an account; that is noted, and no release may follow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import func, select
+
+from shoal.errors import LedgerError
+from shoal.ledger import crowds, journal
+from shoal.ledger.accounts import Accountant
+from shoal.ledger.bounds import POINTS, MechanismBound, bound_at
+from shoal.ledger.chain import START, Entry, Head
+from shoal.ledger.composition import Composer
+from shoal.ledger.decide import may_be_chosen
+from shoal.ledger.notes import KINDS as NOTES
+from shoal.ledger.registry import graph_digest, restored, stored_bound
+from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, META, TOTALS
+from shoal.ledger.state import State
+from shoal.ledger.storage import Transaction
+from shoal.mechanism.reader import Releaser
+
+WRONG_INDEX = "the index of labels and of what was released differs from the record; rebuild() writes it anew"
+#: A label, whom its releases were for (None: anyone), and whether the label itself was charged.
+Charged = tuple[str, str | None, bool]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether the record holds; ``problem`` says what is wrong first, at the entry ``bad_entry`` where there is one."""
+
+    ok: bool
+    entries: int
+    head: Head
+    bad_entry: int | None = None
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        where = "" if self.bad_entry is None else f" at entry {self.bad_entry}"
+        verdict = "intact" if self.ok else f"NOT intact{where}: {self.problem}"
+        return "\n".join([f"{self.entries} entries, {verdict}", *(f"note: {note}" for note in self.notes)])
+
+
+class _Broken(Exception):
+    """Carries the first problem; ``overspent`` are labels whose budgets were exceeded by one of their entries."""
+
+    def __init__(self, seq: int | None, problem: str, overspent: frozenset[Charged] = frozenset()) -> None:
+        super().__init__(problem)
+        self.seq, self.problem, self.overspent = seq, problem, overspent
+
+
+def verified(transaction: Transaction, composer: Composer, seal: Head | None) -> Verification:
+    """Walk the chain and report."""
+    walk = _Walk(transaction, composer, seal)
+    try:
+        try:
+            walk.all()
+        except _Broken as broken:
+            if broken.overspent:
+                _Walk(transaction, composer, seal, broken.overspent).all()
+            raise
+        _derived(walk.state)
+    except _Broken as broken:
+        return Verification(False, walk.count, walk.last, broken.seq, broken.problem, tuple(walk.notes))
+    except LedgerError as error:
+        return Verification(False, walk.count, walk.last, None, str(error), tuple(walk.notes))
+    notes = [*walk.notes, *walk.overdrawn()]
+    if transaction.postgres and transaction.value("SHOW fsync") == "off":
+        notes.append("the server runs with fsync off: a power failure can lose what was recorded")
+    if seal is None:
+        notes.append("without a head kept elsewhere, a chain rewritten or cut short as a whole cannot be told")
+    return Verification(True, walk.count, walk.last, None, "", tuple(notes))
+
+
+@dataclass
+class _Walk:
+    """One pass over the chain. Labels in ``closely`` are composed after each of their entries."""
+
+    transaction: Transaction
+    composer: Composer
+    seal: Head | None
+    closely: frozenset[Charged] = frozenset()
+    count: int = 0
+    last: Head = field(default_factory=lambda: Head(0, START))
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.accountant = Accountant(self.composer)
+        self.state = State(self.transaction, self.accountant.registry, replayed=True)
+        self._questions: set[tuple[str, str]] = set()
+        self._receipts: set[tuple[str, str]] = set()
+        self._names: set[str] = set()
+        #: Labels since the budgets last changed, with the first entry of each; the last batch and its last entry.
+        self._since: dict[Charged, int] = {}
+        self._settled: set[str] = set()
+        self._batch = (0, 0)
+
+    def all(self) -> None:
+        """Check every entry and what they end with."""
+        before = ""
+        for entry, columns in journal.entries(self.transaction):
+            _chained(self.last, entry, columns)
+            self.count, self.last = self.count + 1, entry.head
+            if self.seal is not None and self.seal.seq == entry.seq and self.seal != entry.head:
+                raise _Broken(entry.seq, "it is not the entry that the given head seals: the chain was rewritten")
+            try:
+                content = entry.content
+                time = str(content.get("time", ""))
+                if time < before:
+                    self.notes.append(f"the clock went backwards before entry {entry.seq}; nothing depends on it")
+                before = time
+                self._check(entry, content)
+                self.state.apply(entry, content)
+                self._look_closely(entry, content)
+            except (KeyError, TypeError, ValueError) as error:
+                if isinstance(error, LedgerError):
+                    raise
+                raise _Broken(entry.seq, "its content does not make sense") from error
+        self._ended()
+        self._held()
+
+    def overdrawn(self) -> Iterator[str]:
+        """Notes on accounts that are beyond their budgets as they are now."""
+        for label in sorted({*self.state.labels, *self.state.budgets.labels} - self._settled):
+            limit = self.state.budgets.of_label(label)
+            if limit is not None and self.accountant.exceeding(self.state, limit, 0.0) is not None:
+                yield f"{limit.name} is overdrawn, by a lowered budget; nothing more is released"
+
+    def _check(self, entry: Entry, content: Mapping[str, Any]) -> None:
+        """Refuse an entry that must not follow those before it."""
+        kind = entry.kind
+        if (kind == "created") != (entry.seq == 1):
+            raise _Broken(entry.seq, "a ledger begins with the entry 'created', once")
+        if kind == "created":
+            self._created(entry.seq, content)
+        elif kind == "budget":
+            self._held()
+            if content.get("mode") == "fixed" and may_be_chosen(self.state, content):
+                raise _Broken(entry.seq, "it calls a series fixed in advance whose releases may have been chosen")
+        elif kind == "mechanism":
+            self._mechanism(entry.seq, content)
+        elif kind == "release":
+            self._release(entry.seq, content)
+        elif kind == "shown":
+            self._shown(entry.seq, content)
+        elif kind == crowds.KIND:
+            if content["before"] != self.state.crowds:
+                raise _Broken(entry.seq, "the crowds before it are not those that the release before it left")
+            self._once(entry.seq, self._names, content["query_id"], "its name was used before")
+        elif kind == "receipt":
+            given = (content["analyst"], content["query_id"])
+            self._once(entry.seq, self._receipts, given, "its question had been given to the analyst before")
+        elif kind not in NOTES:
+            raise _Broken(entry.seq, "its kind is unknown")
+
+    def _created(self, seq: int, content: Mapping[str, Any]) -> None:
+        meta = {str(row[0]): str(row[1]) for row in self.transaction.rows(select(META.c.name, META.c.value))}
+        key = bytes.fromhex(meta.get("answer_key", ""))
+        if meta.get("ledger") != content["ledger"] or hashlib.sha256(key).hexdigest() != content["key"]:
+            raise _Broken(seq, "the database's identity or key is not the one recorded")
+
+    def _mechanism(self, seq: int, content: Mapping[str, Any]) -> None:
+        digest, state = content["mechanism"], self.state
+        stored = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
+        if stored is None:
+            raise _Broken(seq, "the mechanism it records is missing")
+        if hashlib.sha256(bytes(stored)).hexdigest() != content["content"]:
+            raise _Broken(seq, "the mechanism it records was altered")
+        mechanism = restored(bytes(stored), digest)
+        if graph_digest(mechanism.graph) != content["graph"]:
+            raise _Broken(seq, "the mechanism's graph is not the one recorded with it")
+        if state.lacking(mechanism.graph, content["graph"], mechanism.graph.labels):
+            raise _Broken(seq, "the mechanism's graph lacks neighbors that were recorded before")
+        state.registry.know(mechanism, content["graph"])
+        stated = stored_bound(self.transaction, digest)
+        if stated is not None and state.bounds is not None:
+            state.bounds[digest] = _rebounded(seq, mechanism, stated)
+
+    def _release(self, seq: int, content: Mapping[str, Any]) -> None:
+        label, digest, state = content["label"], content["mechanism"], self.state
+        if digest not in state.mechanisms or label not in (mechanism := state.mechanism(digest)).graph:
+            raise _Broken(seq, "it uses a mechanism that was not recorded before it, or not for this label")
+        if len(content["released"]) != mechanism.classes.n_dims:
+            raise _Broken(seq, "its answer has another length than the mechanism's")
+        if state.lacking(mechanism.graph, state.mechanisms[digest], [label]):
+            raise _Broken(seq, "it uses a mechanism that lacks neighbors of its label recorded before")
+        self._once(seq, self._questions, (label, content["query_id"]), "its question had been answered before")
+        self._chosen(seq, content)
+        self._since.setdefault((label, content.get("analyst"), True), seq)
+
+    def _shown(self, seq: int, content: Mapping[str, Any]) -> None:
+        releases = journal.fetched(self.transaction, ENTRIES.c.seq == content["release"])
+        same = ("label", "mechanism", "tv")
+        if not releases or releases[0].kind != "release" or releases[0].seq >= seq:
+            raise _Broken(seq, "it shows an answer that was not released")
+        if any(releases[0].content[name] != content[name] for name in same):
+            raise _Broken(seq, "it shows an answer that was not released")
+        self._chosen(seq, content)
+        self._since.setdefault((content["label"], content.get("analyst"), False), seq)
+
+    def _chosen(self, seq: int, content: Mapping[str, Any]) -> None:
+        """Check what an entry says it was chosen with."""
+        number, (batch, last) = content.get("batch"), self._batch
+        if not isinstance(number, int):
+            raise _Broken(seq, "it does not say what it was chosen with")
+        if number > seq or (number != batch and number <= last):
+            raise _Broken(seq, "it says that it was chosen with an entry that was shown before")
+        self._batch = (number, seq)
+
+    def _once(self, seq: int, known: set[Any], name: Any, problem: str) -> None:
+        if name in known:
+            raise _Broken(seq, problem)
+        known.add(name)
+
+    def _look_closely(self, entry: Entry, content: Mapping[str, Any]) -> None:
+        if self.closely and entry.kind in journal.CHOSEN:
+            charged = (content["label"], content.get("analyst"), entry.kind == "release")
+            problem = self._exceeded(charged) if charged in self.closely else None
+            if problem is not None:
+                raise _Broken(entry.seq, problem)
+
+    def _held(self) -> None:
+        """Compare what was released since the budgets last changed with the budgets in force."""
+        problems = {charged: self._exceeded(charged) for charged in self._since}
+        over = frozenset(charged for charged, problem in problems.items() if problem is not None)
+        if over:
+            first = min(over, key=lambda charged: self._since[charged])
+            raise _Broken(self._since[first], problems[first] or "", over)
+        self._settled = {label for label, _, whole in self._since if whole}
+        self._since.clear()
+
+    def _exceeded(self, charged: Charged) -> str | None:
+        label, analyst, whole = charged
+        budgets = self.state.budgets
+        if whole and not budgets.cover(label):
+            return "it was released without a budget"
+        limits = budgets.limits(label, analyst, self.state.neighbors(label)) if whole else None
+        for limit in budgets.of_analysts(label, analyst) if limits is None else limits:
+            if self.accountant.exceeding(self.state, limit, 0.0) is not None:
+                return f"it exceeds the budget of {limit.name}"
+        return None
+
+    def _ended(self) -> None:
+        stated, last = journal.head(self.transaction), self.last
+        if stated.seq > last.seq:
+            raise _Broken(last.seq + 1, f"it is missing: the head names {stated.seq} entries, there are {last.seq}")
+        if stated != last:
+            raise _Broken(last.seq, "it is not the entry that the head names as the last")
+        if self.seal is not None and self.seal.seq > last.seq:
+            seal = self.seal.seq
+            raise _Broken(last.seq + 1, f"it is missing: the given head seals {seal} entries, there are {last.seq}")
+
+
+def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> None:
+    expected = last.seq + 1
+    if entry.seq != expected:
+        raise _Broken(expected, f"it is missing: entry {entry.seq} follows entry {last.seq}")
+    if entry.previous != last.hash:
+        raise _Broken(entry.seq, "it does not follow the entry before it: one of the two was replaced or moved")
+    if not entry.intact:
+        raise _Broken(entry.seq, "it was altered: its content does not give its hash")
+    try:
+        same = entry.columns() == columns
+    except ValueError:
+        same = False
+    if not same:
+        raise _Broken(entry.seq, "what the database looks up differs from what was recorded")
+
+
+def _rebounded(seq: int, mechanism: Releaser, stated: MechanismBound) -> MechanismBound:
+    """The stored bound of a mechanism computed anew; a stored one must not be below it."""
+    bound = bound_at(mechanism, stated.epsilons, stated.orders, stated.table_epsilons)
+    for kind in POINTS:
+        anew = dict(bound.points(kind))
+        for point, value in stated.points(kind):
+            if anew.get(point, math.inf) > value:
+                raise _Broken(seq, "the stored bound of its mechanism is below what the mechanism costs")
+    return bound
+
+
+def _derived(state: State) -> None:
+    """The index, and the tables beside the chain, must say what the chain says."""
+    transaction = state.transaction
+    stored = {str(row[0]): str(row[1]) for row in transaction.rows(select(MECHANISMS.c.digest, MECHANISMS.c.graph))}
+    if stored != state.mechanisms:
+        raise _Broken(None, "the table of mechanisms differs from what was recorded")
+    if {str(row[0]) for row in transaction.rows(select(BOUNDS.c.mechanism).distinct())} != set(state.bounds or ()):
+        raise _Broken(None, "the table of bounds holds one of a mechanism that was never recorded")
+    index = State(transaction, state.registry)  # as decisions read it, which another way of reading may not show
+    index.read(state.labels)
+    for label, about in state.labels.items():
+        if index.labels[label] != about:
+            raise _Broken(None, WRONG_INDEX)
+    pairs = sum(len(about.graphs) for about in state.labels.values())
+    totals = sum(len(about.totals) for about in state.labels.values())
+    for table, number in ((GRAPH_LABELS, pairs), (TOTALS, totals)):
+        if transaction.value(select(func.count()).select_from(table)) != number:
+            raise _Broken(None, WRONG_INDEX)
+    if crowds.altered(transaction, state.crowds):
+        raise _Broken(None, "the tables of lasting crowds are not those whose digest is recorded")

@@ -1,0 +1,77 @@
+"""Numbers as they are printed: rounded in decimal, each to its safe side. The only place that rounds for print.
+
+Facts keep figures as they were computed; what prints one goes through :func:`upper` or :func:`lower`, what stores one
+as a number through :func:`up` or :func:`down`, which give the same digits. A printed figure, read back as a decimal or
+as a double, is never on the wrong side of the number that it stands for, subnormal numbers included.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from typing import Any
+
+NONE = "—"
+#: Digits of a figure with a safe side.
+DIGITS = 4
+Number = float | Decimal | None
+
+
+def up(value: float | None, digits: int = DIGITS, most: float = math.inf) -> float | None:
+    """The number that :func:`upper` prints; not below ``value``, since rounding to a double keeps the order."""
+    return None if value is None or not math.isfinite(value) else min(float(_exact(value, digits, ROUND_CEILING)), most)
+
+
+def down(value: float | None, digits: int = DIGITS) -> float | None:
+    """The number that :func:`lower` prints; not above ``value``."""
+    return None if value is None or not math.isfinite(value) else float(_exact(value, digits, ROUND_FLOOR))
+
+
+def upper(value: Number, digits: int = DIGITS) -> str:
+    """A figure that must not be understated."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def lower(value: Number, digits: int = DIGITS) -> str:
+    """A figure that must not be overstated."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def nearest(value: Number, digits: int = 3) -> str:
+    """A figure without a safe side: a reading, a duration."""
+    return _rounded(value, digits, ROUND_HALF_EVEN)
+
+
+def percent(value: float | None, side: str = "upper") -> str:
+    """A share in percent with three digits; ``side`` is ``"upper"``, ``"lower"`` or ``"nearest"``."""
+    if value is None:
+        return NONE
+    rounding = {"upper": upper, "lower": lower, "nearest": nearest}[side]
+    # As a decimal, so that the multiplication by 100 is exact.
+    return f"{rounding(Decimal(value) * 100, 3)} %"
+
+
+def share(value: float) -> str:
+    """A share that somebody chose, such as a confidence, in percent as it was chosen."""
+    return f"{nearest(Decimal(value) * 100, 8)} %"
+
+
+def _rounded(value: Any, digits: int, rounding: str) -> str:
+    if value is None or not Decimal(value).is_finite():
+        return NONE
+    exact = _exact(value, digits, rounding)
+    if exact == 0:
+        return "0"
+    # From 1e-4 to 1e6 as people write it, else with an exponent; the digits are those of the rounded decimal.
+    exponent = exact.adjusted()
+    if -4 <= exponent < 6:
+        text = format(exact, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    digits_of = "".join(map(str, exact.as_tuple().digits)).rstrip("0") or "0"
+    mantissa = digits_of[0] + ("." + digits_of[1:] if len(digits_of) > 1 else "")
+    return f"{'-' if exact < 0 else ''}{mantissa}e{exponent:+03d}"
+
+
+def _exact(value: Any, digits: int, rounding: str) -> Decimal:
+    """Rounded in decimal, from the exact value of the number."""
+    return Context(prec=digits, rounding=rounding).create_decimal(Decimal(value))

@@ -1,0 +1,138 @@
+"""Mechanisms and codebooks are released, priced and described through one interface; crowd means certify nothing."""
+
+from __future__ import annotations
+
+import ast
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal.errors import InputError
+from shoal.mechanism.releasable import Releasable, releasable
+
+LABELS = ["a", "b", "c", "d", "e"]
+ANSWERS = np.array([[0.1, 1.0], [0.2, 3.0], [0.3, 4.0], [7.0, 1.0], [9.0, 0.7]])
+GRAPH = shoal.NeighborGraph.within_groups(LABELS, [0, 0, 0, 1, 1])
+ROOMS = ("audits", "card", "designs", "proofs", "sources", "service")
+
+
+def every() -> list[Releasable]:
+    laws = shoal.GaussianClasses.deterministic(ANSWERS, LABELS)
+    return [
+        shoal.design(laws, GRAPH, "white", epsilon=1.0, rho=9.0),
+        shoal.codebook(ANSWERS, GRAPH, epsilon=2.0),
+        shoal.Codebook.of_means(ANSWERS, GRAPH),
+    ]
+
+
+@pytest.mark.parametrize("released", every(), ids=["mechanism", "codebook", "means"])
+def test_one_interface(released: Releasable, tmp_path: Path) -> None:
+    assert releasable(released=released) is released
+    assert released.labels == tuple(LABELS)
+    assert (released.n_dims, released.constant, released.times) == (2, True, 1)
+    assert released.release(ANSWERS, LABELS).shape == (5, 2)
+    assert released.release(ANSWERS[0], "a").shape == (2,)
+    assert (released.output is None) != (released.losses("a", "b") is None)
+    part = released.part(["e", "d"])
+    assert part.labels == ("e", "d")
+    assert part.graph.n_edges == 1
+    assert part.rho.tolist() == released.rho[[4, 3]].tolist()
+    errors = released.errors(["e", "a"])
+    assert errors.squares.shape == errors.biases.shape == (2, 2)
+    assert (errors.squares.mean(axis=1) <= errors.rho * (1 + 1e-9)).all()
+    assert errors.rho.tolist() == released.rho[[4, 0]].tolist()
+    assert (errors.interval[0] <= errors.interval[1]).all()
+    facts = released.facts()
+    assert (facts["labels"], facts["entries"], facts["groups"], facts["smallest_group"]) == (5, 2, 2, 2)
+    assert (facts["delta"] is None) == (released.certificate is None)
+    released.save(tmp_path / "it.shoal")
+    again = shoal.load(tmp_path / "it.shoal")
+    assert (type(again), again.digest) == (type(released), released.digest)
+
+
+def test_errors_of_a_codebook_are_those_of_its_odds() -> None:
+    book = shoal.codebook(ANSWERS, GRAPH, epsilon=2.0)
+    errors = book.errors()
+    for i, name in enumerate(LABELS):
+        off, odds = book.curves(name) - ANSWERS[i], book.probabilities(name)[:, None]
+        assert errors.squares[i] == pytest.approx((odds * off**2).sum(axis=0), rel=1e-12)
+        assert errors.biases[i] == pytest.approx((odds * off).sum(axis=0), abs=1e-12)
+        assert (errors.interval[0] <= off.min(axis=0)).all()
+        assert (errors.interval[1] >= off.max(axis=0)).all()
+
+
+def test_means_of_crowds_are_exact_and_certify_nothing(tmp_path: Path) -> None:
+    book = shoal.Codebook.of_means(ANSWERS, GRAPH)
+    expected = [[math.fsum(ANSWERS[rows, e]) / len(rows) for e in range(2)] for rows in ([0, 1, 2], [3, 4])]
+    assert book.release(LABELS).tolist() == [expected[0]] * 3 + [expected[1]] * 2
+    assert book.release(ANSWERS, LABELS).tolist() == book.release(LABELS).tolist()
+    assert (book.epsilon, book.certificate) == (None, None)
+    assert repr(book) == "Codebook(5 labels, 2 entries, means of crowds)"
+    assert book.answer_epsilon == 0.0
+    loss = book.losses("a", "b")
+    assert (loss.losses.tolist(), loss.largest) == ([0.0], 0.0)
+    assert book.curve([0.0, 1.0], "table").delta_upper.tolist() == [0.0, 0.0]
+    assert book.divergence(2.0) == 0.0
+    for refused in (book.certified, lambda scope: shoal.audit(book, scope=scope), lambda scope: shoal.prove(book)):
+        with pytest.raises(InputError, match="nothing is certified here"):
+            refused("table")
+    book.save(tmp_path / "means.shoal")
+    assert shoal.load(tmp_path / "means.shoal").release(LABELS).tolist() == book.release(LABELS).tolist()
+
+
+def test_means_are_a_function_of_the_multiset_of_a_crowd() -> None:
+    rng = np.random.default_rng(3)
+    answers = np.exp(rng.standard_normal((60, 12)))
+    names, crowd = [f"h{i}" for i in range(60)], np.arange(60) // 12
+    graph = shoal.NeighborGraph.within_groups(names, crowd.tolist())
+    curves = shoal.Codebook.of_means(answers, graph).release(names)
+    for _ in range(500):
+        i, j = rng.choice(np.flatnonzero(crowd == rng.integers(5)), 2, replace=False)
+        exchanged = answers.copy()
+        exchanged[[i, j]] = answers[[j, i]]
+        assert shoal.Codebook.of_means(exchanged, graph).release(names).tobytes() == curves.tobytes()
+    for _ in range(50):
+        order = rng.permutation(60)
+        book = shoal.Codebook.of_means(answers[order], graph, labels=[names[i] for i in order])
+        assert book.release(names).tobytes() == curves.tobytes()
+
+
+def test_a_file_of_means_that_are_none_is_refused() -> None:
+    book = shoal.Codebook.of_means(ANSWERS, GRAPH)
+    group = book.groups[0]
+    for other in (
+        shoal.Codebook(GRAPH, ANSWERS + 1.0, None, "table", "mean", book.weights, book.groups),
+        shoal.Codebook(GRAPH, ANSWERS, None, "table", "mean", book.weights, shoal.codebook(ANSWERS, GRAPH, 2.0).groups),
+        shoal.Codebook(GRAPH, ANSWERS, None, "table", "mean", book.weights, (group, group)),
+    ):
+        with pytest.raises(InputError, match="parameters that no codebook has"):
+            shoal.Codebook.from_bytes(other.to_bytes())
+
+
+def test_parts_of_a_codebook_are_whole_groups() -> None:
+    for book in every()[1:]:
+        with pytest.raises(InputError, match="labels must be those of whole groups"):
+            book.part(["a", "b"])
+        assert book.part(["c", "a", "b"]).release(["a"]).shape == (1, 2)
+
+
+def test_nobody_outside_the_room_asks_which_one_it_is() -> None:
+    source = Path(shoal.__file__).parent
+    files = [path for room in ROOMS for path in (source / room).rglob("*.py")] + [source / "mechanism/interchange.py"]
+    asked = [
+        f"{path.relative_to(source)}:{node.lineno}"
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "isinstance"
+        and {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)} & {"Mechanism", "Codebook"}
+    ]
+    assert asked == []
+
+
+def test_what_cannot_be_released_is_refused() -> None:
+    with pytest.raises(InputError, match="mechanism must be a Mechanism or a Codebook"):
+        releasable(mechanism="white")
