@@ -88,13 +88,16 @@ def test_demo_as_a_process_gives_one_json_object(tmp_path):
 
 
 def test_summary_for_people(january):
-    text = call("run", "--out", january).out
-    for heading in ("What is protected", "How well", "At what cost", "What an attacker achieved", "Time", "Files"):
+    brief = call("run", "--out", january).out
+    for heading in ("Who hides", "It costs", "An attacker", "Pass on", "Keep"):
+        assert heading in brief
+    text = call("run", "--out", january, "--verbose").out
+    for heading in ("Who hides", "It costs", "An attacker", "The guarantee", "Time", "Files"):
         assert heading in text
     assert "kW" in text
     flowing = " ".join(text.split())
     assert "season by day" in flowing
-    assert re.search(r"test answers \(in the long run between [\d.]+ % and [\d.]+ %\); guessing", flowing)
+    assert re.search(r"test answers \(in the long run between [\d.]+ % and [\d.]+ %\); a guess", flowing)
 
 
 def test_prove(january):

@@ -226,7 +226,7 @@ class Accuracy(Record):
     """Errors of released answers, as sums over ``labels``; intervals hold for every label, entry by entry."""
 
     labels: int = merging(sum)
-    unit: str = field()  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
+    unit: str = merging(_first)  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
     rho: float = merging(math.fsum)  #: sum over labels of the mean squared error per entry, in the unit of the design
     rho_largest: float = merging(max)
     squares: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected squared errors
@@ -234,7 +234,7 @@ class Accuracy(Record):
     square_largest: float = merging(max)  #: largest over labels of the mean over entries
     answers: float | None = merging(_all_known)  #: sum over labels of the mean true answer
     grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
-    coverage: float = field()  #: of the interval
+    coverage: float = merging(_first)  #: of the interval
     interval: tuple[tuple[float, float], ...] = merging(_hull)  #: by entry: released − true; a ratio with ``ratio``
     ratio: bool = False
     total_error: float | None = merging(_largest, None)  #: largest error of a crowd's total, relative to it
@@ -282,13 +282,13 @@ class DesignFacts(Record):
     epsilons: tuple[float, ...] = merging(_distinct)  #: all different ones
     delta: float = merging(max)
     log_delta: float | None = merging(_largest_known)  #: natural logarithm of the upper end; None for that of zero
-    notion: str = field()  #: of what is released
-    designed_for: str = field()
+    notion: str = merging(_first)  #: of what is released
+    designed_for: str = merging(_first)
     finite_precision: float = merging(max)
-    worst_edge: tuple[str, str] = field()
+    worst_edge: tuple[str, str] = merging(_first)
     best_possible: float = merging(max)  #: a δ that no mechanism with this error goes below; not part of the guarantee
     labels: int = merging(sum)
-    entries: int = field()
+    entries: int = merging(_first)
     groups: int = merging(sum)
     smallest_group: int = merging(min)
     largest_group: int = merging(max)
@@ -463,7 +463,7 @@ class Guard(Record):
     """
 
     promise: float = merging(max)
-    notion: str = field()
+    notion: str = merging(_first)
     rests_on_model: bool = merging(any)
     delta_at_confidence: float = merging(max)
     confidence: float = merging(min)
@@ -483,7 +483,7 @@ class AuditFacts(Record):
     verdict: str = merging(lambda verdicts: "violated" if "violated" in verdicts else "consistent")
     confidence: float = merging(min)
     n_samples: int = merging(min)  #: test answers per label
-    source: str = field()
+    source: str = merging(_first)
     groups: int = merging(sum)  #: attacked
     labels: int = merging(sum)  #: in them
     curve: tuple[tuple[float, float, float], ...] = merging(lambda curves: _audit_curve(curves))  #: (ε, δ ≥, δ ≤)

@@ -35,6 +35,8 @@ FIRST = ("hidden", "cost", "attack", "limits")
 #: Statements of the owner that name nobody and may stand on the pages of board and regulator.
 NAMELESS_KEYS = ("cost", "attack", "course")
 Part = tuple[str, list[str]]
+#: A table of a page: name, columns, rows.
+Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ def _for_owner(every: Iterable[Statement], key: str) -> list[Statement]:
 def markdown(card: ReleaseCard) -> str:
     """The card as a page of Markdown."""
     headline = card.statement if card.meaningful else "No meaningful guarantee"
+    if card.kind == "certified" and card.meaningful:
+        headline = next(one.sentence for one in card.public if one.key == "hidden")
     return (
         _environment(False)
         .get_template("card.md")
@@ -146,12 +150,12 @@ def _grouped(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]:
     return [(key, group) for key, group in groups if group]
 
 
-def tables(card: ReleaseCard) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+def tables(card: ReleaseCard) -> list[Figures]:
     """Figures of a method's release, as (name, columns, rows)."""
     design = card.design
     if design is None:
         return []
-    made = [
+    made: list[Figures] = [
         ("Privacy at every ε", ("ε", "δ at most"), [(f"{e:g}", upper(d)) for e, d in design.curve]),
         (
             "Tests between neighbors",
@@ -180,7 +184,7 @@ def tables(card: ReleaseCard) -> list[tuple[str, tuple[str, ...], list[tuple[str
     if card.tells_errors and design.by_step:
         found = design.accuracy
         off = f"released {'/' if found.ratio else '−'} true, {found.coverage:.0%} of the time within"
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for step, (rmse, bias, ends) in enumerate(
             zip(found.rmse_by_entry, found.bias_by_entry, found.interval, strict=True), start=1
         ):

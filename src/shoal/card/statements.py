@@ -1,7 +1,7 @@
 """What may be said about a release, sentence by sentence. A fact is phrased once, here; renderers choose and order.
 
 A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
-that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.card.digits`, to
+that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.rounding`, to
 the safe side; a ratio is rounded as a ratio.
 
 There are three kinds of release. *means*: rows are averages over a crowd, no noise and no Greek; aggregation with a
@@ -318,7 +318,7 @@ def _guarantee(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
             any_law(design),
         )
         return
-    aim = f"Asked for was δ ≤ {design.target:g}, crowd by crowd, at the least error that the search found."
+    aim = "" if design.target is None else f"Asked for was δ ≤ {design.target:g}, at the least error that was found."
     alike = f"At this guarantee the {many(noun)} of a crowd get the same answer up to a trace of noise."
     yield Statement(
         "guarantee",
@@ -330,7 +330,7 @@ def _guarantee(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
             f"This δ is {design.theorem}.",
             *any_law(design),
             *other_scope(design),
-            aim if design.target is not None else "",
+            aim,
             alike if design.all_alike else "",
         ),
     )
@@ -547,9 +547,7 @@ def _cost(card: ReleaseCard, accuracy: Accuracy | None) -> Iterator[Statement]:
             if not public and accuracy.answer_mean is not None and card.kind == "means" and accuracy.unit == "kW":
                 more.append(f"Figures average {nearest(accuracy.answer_mean)} kW.")
             if accuracy.total_error is not None and card.kind == "certified":
-                more.append(
-                    f"The total of a crowd at a step is off by at most {percent(accuracy.total_error)}, root mean square."
-                )
+                more.append(f"The total of a crowd at a step is off by at most {percent(accuracy.total_error)} (rms).")
         yield Statement("cost", audience, figure, "".join(sentences[:1]), (*sentences[1:], *more))
 
 
