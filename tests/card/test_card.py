@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from shoal.card.render import public_page
 
 import shoal
 from shoal.card.facts import MEANINGLESS, DesignFacts
+from shoal.card.render import public_page
 
 
 def family(n: int = 4, k: int = 3) -> tuple[shoal.GaussianClasses, shoal.NeighborGraph]:

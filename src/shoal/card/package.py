@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from shoal import __version__
@@ -39,15 +38,14 @@ class PublicTable:
     content: bytes
     columns: Sequence[str]
     rows: int
-    origin: str | None = None
+    time_zone: str | None = None
 
     @property
     def zone(self) -> str:
         """The zone of its times, in words."""
         if "timestamp" not in self.columns:
             return "none in it"
-        instant = None if self.origin is None else datetime.fromisoformat(self.origin)
-        return "as in the readings, without a zone" if instant is None or instant.tzinfo is None else "UTC"
+        return self.time_zone or "as in the readings, without a zone"
 
     @property
     def words(self) -> str:
@@ -125,8 +123,7 @@ def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
     kind, meaning = FIELDS.get(name, ("number", "mean over the members of the crowd"))
     made: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
     if name == "timestamp":
-        zoned = card.fit.origin is not None and datetime.fromisoformat(card.fit.origin).tzinfo is not None
-        made["format"] = "%Y-%m-%dT%H:%M:%S%z" if zoned else "%Y-%m-%dT%H:%M:%S"
+        made["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
     if name == "kw":
         made["unit"] = "kW"
     if name == "homes":

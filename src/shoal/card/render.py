@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -23,7 +23,7 @@ from shoal.card import pictures
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import counted, many, nearest, percent, upper
 from shoal.card.pictures import CrowdCurves
-from shoal.card.statements import HEADINGS, KNOWS, OWNER, PUBLIC, SHOWN_DIGITS, SUMMARY, Statement
+from shoal.card.statements import HEADINGS, KNOWS, OWNER, SHOWN_DIGITS, SUMMARY, Statement
 from shoal.plaintext import printable
 
 TITLE = "A release of averages"
@@ -362,7 +362,9 @@ def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, mad
 
 
 def _nameless(card: ReleaseCard) -> list[Statement]:
-    return [one for one in card.statements if one.audience == PUBLIC or one.key in NAMELESS_KEYS]
+    """What is public, and pooled figures of the owner's; not more of these, which may be about one label."""
+    own = [replace(one, more=()) for one in card.statements if one.audience == OWNER and one.key in NAMELESS_KEYS]
+    return [*card.public, *own]
 
 
 def _first(every: Sequence[Statement], *, owner: bool) -> list[Statement]:

@@ -540,10 +540,9 @@ def _cost(card: ReleaseCard, accuracy: Accuracy | None) -> Iterator[Statement]:
             unit = f" {accuracy.unit}" if len(accuracy.unit) <= 6 else f" ({accuracy.unit})"
             own = f"{upper(accuracy.rmse, digits)}{unit}"
             figure = figure or own
-            worst = ""
-            if not public or (card.tells_worst and card.design is not None):
-                worst = f", at worst {upper(accuracy.rmse_largest, digits)} for one {noun}"
-            sentences.append(f"Beside a {noun}'s own figures a row is off by {own} (root mean square{worst}).")
+            sentences.append(f"Beside a {noun}'s own figures a row is off by {own} (root mean square).")
+            if not public or card.tells_worst:
+                more.append(f"At worst, for one {noun}: {upper(accuracy.rmse_largest, digits)}{unit}.")
             if not public and accuracy.answer_mean is not None and card.kind == "means" and accuracy.unit == "kW":
                 more.append(f"Figures average {nearest(accuracy.answer_mean)} kW.")
             if accuracy.total_error is not None and card.kind == "certified":

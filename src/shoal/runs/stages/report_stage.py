@@ -58,7 +58,7 @@ def stage(
     context.folder.put(REPORT, page)
     content = (context.folder / TABLE).read_bytes()
     header = pl.read_csv(content, infer_schema=False)
-    table = PublicTable(content, header.columns, len(header), plan.fit.origin if of_meters else None)
+    table = PublicTable(content, header.columns, len(header), plan.fit.time_zone if of_meters else None)
     public = public_page(card, title=config.title, made=made)
     files = package_files(card, table, title=config.title, licence=config.licence, page=public)
     for name, text in files.items():
