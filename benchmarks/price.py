@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from shoal.runs.prices import prices
 
 import shoal
 from benchmarks.crowds import DATA, ORIGINS
 from shoal.laws.crowds import crowds, means
-from shoal.runs.prices import prices
 from shoal.validation import FloatArray
 
 SIZE = 10

@@ -19,8 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import shoal
 from shoal.runs.neighborhood import grouped_readings
+
+import shoal
 
 DAYS, ORIGIN = 17, "2024-01-17T18:00"
 #: What the driver says it is doing -> stage of the table.

@@ -6,8 +6,9 @@ import sys
 import time
 import warnings
 
-from benchmarks.caps import cap_table
 from shoal.runs.profiles import mean_days
+
+from benchmarks.caps import cap_table
 from shoal.runs.shards import shard_of
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.quality import repair

@@ -24,7 +24,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | choose who hides among whom | `crowd_graph`, `NeighborGraph.groups` |
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |
 | release an answer | `Mechanism.release` (cryptographic noise, exact arithmetic), `Mechanism.released_curve` |
-| meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `cluster_graph`, `simulate_meters` |
+| meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `cluster_graph`, `simulate_meters`, `backtest` |
 | release within budgets, on record | `Ledger.open`, `.budget`, `.release`, `.cost`, `.spent`, `.verify` |
 | the same at scale | `Ledger.charge`, `.overview`, `mechanism_bound` |
 | budgets for who chooses along the way | `AdaptiveFilter`; `Ledger.budget(mode="adaptive")` |

@@ -17,7 +17,7 @@ import shoal
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, Cost, Priced, RuleStudy, price_rule
 from shoal.card.digits import percent
 from shoal.studies.attackers import Hits
-from shoal.studies.reidentification import INFORMED, LEARNED, Finding, Reidentification
+from shoal.studies.reidentification import INFORMED, LEARNED, AttackFinding, Reidentification
 
 #: Called with what is happening and the share that is done.
 Progress = Callable[[str, float], None]
@@ -53,9 +53,9 @@ def store(readings: Any, progress: Progress | None = None) -> None:
 
 
 def reidentification(stored: dict[str, Any]) -> Reidentification:
-    def finding(one: dict[str, Any]) -> Finding:
+    def finding(one: dict[str, Any]) -> AttackFinding:
         hits = {name: None if one[name] is None else Hits(**one[name]) for name in ("everywhere", "inside")}
-        return Finding(**{**one, **hits})
+        return AttackFinding(**{**one, **hits})
 
     lists = ("findings", "by_rows", "by_size", "by_weeks")
     kept = {name: value for name, value in stored.items() if name not in ("made", "version")}
@@ -77,13 +77,13 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
     study, priced = reidentification(figures["reidentify"]), rule(figures["rule"])
     head, table, what, costs = str(priced).split("\n\n")
 
-    def best(what: str, *, learned: bool | None = None, weeks: int = 0) -> Finding:
+    def best(what: str, *, learned: bool | None = None, weeks: int = 0) -> AttackFinding:
         every = [one for one in (study.by_weeks if weeks else study.findings) if one.what.startswith(what)]
         every = [one for one in every if one.attacker != INFORMED and (not weeks or one.weeks == weeks)]
         every = [one for one in every if learned is None or (one.attacker == LEARNED) == learned]
         return max(every, key=lambda one: one.everywhere.top_1)
 
-    def named(one: Finding) -> str:
+    def named(one: AttackFinding) -> str:
         return share(one.everywhere.top_1, one.everywhere.top_1_interval)
 
     def informed(what: str) -> tuple[str, str, float]:

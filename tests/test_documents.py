@@ -95,9 +95,9 @@ def test_the_gallery_shows_every_picture_once() -> None:
     assert sorted(shown) == sorted(p.name for p in (ROOT / "docs" / "pictures").iterdir())
 
 
-ROOMS = ["errors", "validation", "files", "plaintext", "archive", "numerics", "workers", "laws", "accounting", "noise",
-         "mechanism", "proofs", "designs", "ledger", "audits", "card", "sources", "studies", "runs",
-         "service", "cli"]  # fmt: skip
+ROOMS = ["errors", "validation", "rounding", "files", "plaintext", "archive", "numerics", "workers", "laws",
+         "accounting", "noise", "mechanism", "proofs", "designs", "ledger", "audits", "card", "sources",
+         "studies", "runs", "service", "cli"]  # fmt: skip
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:
@@ -175,3 +175,21 @@ def test_the_reference_is_up_to_date() -> None:
     spec.loader.exec_module(module)
     assert module.PAGE.read_text(encoding="utf-8") == module.page()
     assert all(f"| `{name}` |  |" not in module.page() for name in module.shoal._HOME), "a name without a docstring"
+
+
+#: Rooms whose classes still share names with other rooms' (runs, service, workers and the stand-alone checker).
+OTHER_ROOMS = ("ledger", "runs", "service", "workers", "cli", "studies", "sources")
+
+
+def test_no_class_name_twice() -> None:
+    """A class name means one thing in the library; what other rooms may repeat is listed."""
+    source = ROOT / "src" / "shoal"
+    homes: dict[str, list[str]] = {}
+    for path in sorted(source.rglob("*.py")):
+        place = path.relative_to(source)
+        if place.parts[0] in OTHER_ROOMS or place.name == "checker.py":
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(str(place))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}

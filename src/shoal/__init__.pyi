@@ -72,8 +72,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.proofs.proof import prove as prove
     from shoal.runs.config import Config as Config
     from shoal.runs.config import Speed as Speed
-    from shoal.runs.plan import Plan as Plan
-    from shoal.runs.plan import plan as plan
     from shoal.runs.run import Run as Run
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters

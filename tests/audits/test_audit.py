@@ -18,7 +18,7 @@ import shoal
 from shoal.audits.attacks import count_events
 from shoal.audits.audit import edge_promises
 from shoal.audits.replay import Repeats
-from shoal.audits.residuals import Laws
+from shoal.audits.residuals import ResidualLaws
 from shoal.audits.trials import seeded_release
 from shoal.errors import InputError
 from shoal.laws.supports import RankWarning
@@ -99,7 +99,7 @@ def test_a_stricter_confidence_proves_less():
 
 def test_densities_agree_with_scipy():
     mechanism = cases.random_laws()
-    laws = Laws.of(mechanism.output)
+    laws = ResidualLaws.of(mechanism.output)
     y = np.random.default_rng(1).standard_normal((50, 3))
     ours = np.stack([laws.log_densities(i, y) for i in range(4)])
     theirs = np.stack(

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = dict(reference.commands())
 CONTRACT = {
     "demo", "run", "init", "fit", "design", "release", "audit", "report", "curve", "frontier", "prove",
-    "ledger show",
+    "ledger show", "ledger log",
     "ledger verify", "ledger budget", "attack", "serve",
 }  # fmt: skip
 
@@ -130,6 +130,11 @@ def test_frontier(january):
 def test_ledger_commands(january):
     shown = call("ledger", "show", january, "--json").json
     assert shown["releases"] == 12
+    log = call("ledger", "log", january, "--json").json["rows"]
+    assert [row["kind"] for row in log][:1] == ["budget"]
+    assert log[-1]["labels"] > 0
+    assert call("ledger", "log", january, "--csv").out.splitlines()[0] == "time,kind,name,folder,table,labels,cost"
+    assert call("ledger", "log", january).out.count("\n") >= len(log)
     one = call("ledger", "show", january, "--label", "H0003", "--json").json
     assert [account["name"] for account in one["accounts"]] == ["label H0003"]
     good = call("ledger", "verify", f"sqlite:///{january / 'ledger.db'}", "--head", shown["head"], "--json")
@@ -140,7 +145,7 @@ def test_ledger_commands(january):
     assert all(0 < account["remaining"] <= account["budget"] for account in left["accounts"])
     set_ = call("ledger", "budget", january, "--epsilon", "1", "--delta", "0.5", "--json").json
     assert {account["budget"] for account in set_["accounts"]} == {0.5}
-    assert {account["mode"] for account in set_["accounts"]} == {"fixed"}
+    assert {account["mode"] for account in set_["accounts"]} == {"adaptive"}
     wanted = ["--epsilon", "1", "--delta", "0.5", "--label", "H0003", "--mode", "adaptive"]
     chosen = call("ledger", "budget", january, *wanted, "--json").json
     assert [account["mode"] for account in chosen["accounts"]] == ["adaptive"]

@@ -18,7 +18,7 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
 def made_once(tmp_path_factory: pytest.TempPathFactory, days: tuple[Path, Path, Path]) -> tuple[Path, Path]:
     """A folder with forecasts and designs, and one that has released too."""
     folder = tmp_path_factory.mktemp("runs")
-    small_run.go(folder / "designed", days[0], small_run.CONFIG, "design")
+    small_run.go(folder / "designed", days[0], small_run.CHARGED, "design")
     shutil.copytree(folder / "designed", folder / "finished")
     small_run.go(folder / "finished")
     return folder / "designed", folder / "finished"

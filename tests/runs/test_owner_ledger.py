@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_run import CONFIG, STAGES, charged, go, opened
+from small_run import CHARGED, charged, go, opened
 from test_run_faults import on_call
 
 import shoal
@@ -83,7 +83,7 @@ def test_a_new_folder_does_not_start_afresh(designed: Path, owner: Path, tmp_pat
     assert first.to_dict()["ledger"]["where"] == str(owner)
     assert any(str(owner) in line for _, lines in first.summary() for line in lines)
     before = names(owner)
-    with pytest.raises(InputError, match=rf"readings: \d+ label\(s\).*as '{first.release_name}'.*Nothing was released"):
+    with pytest.raises(InputError, match=r"all were released for this period; nothing was released"):
         go(other, until="release")
     assert names(owner) == before == {first.release_name}
     assert not list(other.glob("released/*.parquet"))
@@ -113,7 +113,6 @@ def test_a_ledger_that_is_not_the_one(designed: Path, owner: Path, tmp_path: Pat
     def refused(words: str) -> None:
         before = image(designed)
         for action in (
-            lambda: opened(designed).do("release", again=True),
             lambda: go(designed, days[1], until="release", update=True),
             lambda: opened(designed).ledger(create=True).close(),
             lambda: Run.open_ledger(designed).close(),
@@ -172,21 +171,19 @@ def test_a_password_is_used_and_written_nowhere(designed: Path, monkeypatch: Pat
 # ---------------------------------------------------------------------- once
 
 
-def everything(out: Path, *, again: bool = True, **changes: Any) -> None:
-    """`shoal run --again` but for the report, which takes longest; or `--update`."""
-    run = opened(out, **changes)
+def everything(out: Path, meters: Path, **changes: Any) -> None:
+    """`shoal run --update` but for the report, which takes longest."""
+    run = opened(out, meters, replace(CHARGED, **changes))
     with run.held(), run.unless_refused():
-        if again:
-            run._settle(True)
-        else:
-            run.go_on()
-        for stage in STAGES:
+        run.go_on()
+        for stage in run.stages("release"):
             run.do(stage)
-        run._renewed()
 
 
 @pytest.mark.parametrize("point", ["after the charge", "in the audit"])
-def test_again_is_charged_once_however_often_it_is_interrupted(finished: Path, monkeypatch: Patch, point: str) -> None:
+def test_a_new_day_is_charged_once_however_often_it_is_interrupted(
+    finished: Path, days: Any, monkeypatch: Patch, point: str
+) -> None:
     where, name, number, after = {
         "after the charge": (Ledger, "charge", 2, True),
         "in the audit": (audit_stage, "stage", 1, False),
@@ -195,32 +192,28 @@ def test_again_is_charged_once_however_often_it_is_interrupted(finished: Path, m
     with monkeypatch.context() as patch:
         patch.setattr(where, name, on_call(number, getattr(where, name), KeyboardInterrupt(), after=after))
         with pytest.raises(KeyboardInterrupt):
-            everything(finished)
-    everything(finished)
-    assert len(charged(finished)) == 2 * len(then)
-    if point == "in the audit":  # asked for once more, it is another one
-        opened(finished).do("release", again=True)
-        assert len(charged(finished)) == 3 * len(then)
+            everything(finished, days[1])
+    everything(finished, days[1])
+    now = charged(finished)
+    assert now.items() > then.items()
+    assert len({query for _, query in now}) == 2
+    everything(finished, days[1])
+    assert charged(finished) == now
 
 
-def test_a_refused_new_release_leaves_the_folder_as_it_was(finished: Path, days: Any, monkeypatch: Patch) -> None:
+def test_a_refused_new_day_leaves_the_folder_as_it_was(finished: Path, days: Any, monkeypatch: Patch) -> None:
     before = image(finished)
     refusal = BudgetError("label x: no", remaining=0.0, epsilon=1.0, limit="label x")
-    for change in ({}, {"delta": 1e-9, "epsilon": 0.5}, {"horizon": 3}):
+    for change in ({}, {"horizon": 3}):
         with monkeypatch.context() as patch:
             patch.setattr(Ledger, "charge", on_call(1, Ledger.charge, refusal, after=False))
             with pytest.raises(BudgetError):
-                everything(finished, config=replace(CONFIG, **change))  # type: ignore[arg-type]
+                everything(finished, days[1], **change)
         assert image(finished) == before
-    with monkeypatch.context() as patch:  # a refused new day too
-        patch.setattr(Ledger, "charge", on_call(1, Ledger.charge, refusal, after=False))
-        with pytest.raises(BudgetError):
-            everything(finished, meters=days[1], again=False)
-    assert image(finished) == before
     with monkeypatch.context() as patch:  # but not where a shard was charged
         patch.setattr(Ledger, "charge", on_call(2, Ledger.charge, refusal, after=False))
         with pytest.raises(BudgetError):
-            opened(finished).do("release", again=True)
+            everything(finished, days[1])
     assert image(finished) != before
     assert shoal.Run.open(finished).state.release == 2
 

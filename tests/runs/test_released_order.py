@@ -8,27 +8,27 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 
-from shoal import NeighborGraph
 from shoal.runs.stages.release_stage import released_table
 from shoal.sources.meters.answered import ForecastAnswers
 
+CROWDS = {"a": 7, "b": 7, "c": 7, "x": 9, "y": 9}
 
-def table(households: list[str], graph: NeighborGraph) -> pl.DataFrame:
+
+def table(households: list[str]) -> pl.DataFrame:
     stamps = pl.Series([0, 1])
     forecasts = SimpleNamespace(households=tuple(households), timestamps=stamps)
     shard = ForecastAnswers(forecasts, "point", "kw", np.zeros((len(households), 2)))  # type: ignore[arg-type]
-    return released_table(shard, graph, np.zeros((len(households), 2)))
+    return released_table(shard, CROWDS, np.zeros((len(households), 2)))
 
 
-def test_every_order_of_a_group_is_as_likely() -> None:
+def test_every_order_of_a_crowd_is_as_likely() -> None:
     names = ["a", "b", "c", "x", "y"]
-    graph = NeighborGraph.within_groups(names, [0, 0, 0, 1, 1])
     seen: Counter[tuple[str, ...]] = Counter()
     for _ in range(600):
-        rows = table(names, graph).filter(pl.col("step") == 1)
+        rows = table(names).filter(pl.col("step") == 1)
         first = rows.filter(pl.col("household").is_in(["a", "b", "c"]))
         assert first["row"].to_list() == [1, 2, 3]
-        assert first["group"].n_unique() == 1
+        assert first["crowd"].n_unique() == 1
         seen[tuple(first["household"])] += 1
     assert len(seen) == 6
     # 600 draws of six orders: 100 each, give or take 5.5 standard deviations.
@@ -37,8 +37,7 @@ def test_every_order_of_a_group_is_as_likely() -> None:
 
 def test_who_is_left_out_does_not_move_the_numbers_of_others() -> None:
     names = ["a", "b", "c", "x", "y"]
-    graph = NeighborGraph.within_groups(names, [0, 0, 0, 1, 1])
     for absent in "abc":
         here = [name for name in names if name != absent]
-        rows = table(here, graph).filter(pl.col("step") == 1).sort("group", "row")
-        assert rows["row"].to_list() == [1, 2, 1, 2]  # the same whoever of the group is absent
+        rows = table(here).filter(pl.col("step") == 1).sort("crowd", "row")
+        assert rows["row"].to_list() == [1, 2, 1, 2]  # the same whoever of the crowd is absent

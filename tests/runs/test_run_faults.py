@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 from small_run import (
-    CONFIG,
+    CHARGED,
     assert_released_as_charged,
     charged,
     damage,
@@ -23,17 +23,15 @@ from small_run import (
     released,
     remove,
 )
-from typer.testing import CliRunner
 
 import shoal
-from shoal.card.facts import DesignFacts, Lost
-from shoal.cli.main import app
+from shoal.card.facts import Lost
 from shoal.errors import InputError, LedgerError, StorageError, WorkerError
 from shoal.ledger.ledger import Ledger
+from shoal.runs.blocks import crowds_of
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Job
-from shoal.runs.stages import design_stage, fit_stage, release_stage
-from shoal.runs.store import Part
+from shoal.runs.stages import release_stage
 from shoal.workers.executor import TRIES, died
 from shoal.workers.serial import Serial
 
@@ -111,7 +109,7 @@ def test_a_release_that_ends_before_its_list_goes_on(designed: Path, monkeypatch
 
 @pytest.mark.parametrize("point", ["before the charge", "before the file"])
 def test_a_trajectory_is_drawn_once(designed: Path, monkeypatch: Patch, point: str) -> None:
-    config = replace(CONFIG, query="trajectory", method="center", delta=0.01)
+    config = replace(CHARGED, query="trajectory", delta=0.01)
     where, name, after = POINTS[point]
     with monkeypatch.context() as patch:
         patch.setattr(where, name, on_call(2, getattr(where, name), KeyboardInterrupt(), after=after))
@@ -133,9 +131,9 @@ def test_settings_may_not_change_within_a_release(designed: Path, monkeypatch: P
             go(designed)
     then = charged(designed)
     assert then
-    for change in ({"delta": 1e-9}, {"horizon": 3}, {"shard_size": 10}):
+    for change in ({"delta": 1e-9}, {"horizon": 3}, {"crowd": 4}):
         with pytest.raises(InputError, match="Nothing was changed"):
-            go(designed, config=replace(CONFIG, **change))  # type: ignore[arg-type]
+            go(designed, config=replace(CHARGED, **change))  # type: ignore[arg-type]
     assert charged(designed) == then
     go(designed)
     assert charged(designed).items() > then.items()
@@ -168,38 +166,22 @@ def test_a_lost_released_shard_is_written_from_the_record(finished: Path) -> Non
 # ------------------------------------------------------------------ damaged shards
 
 
-def chosen(out: Path, what: str) -> tuple[Part, set[str]]:
-    """A shard of a kind, and the households it stands for."""
-    pairs = sorted(listing(out, "design").pairs, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
-    readings = {part.key: made_of for part, made_of in listing(out, "fit").pairs}
-    mechanism, forecasts = pairs[-1] if what.startswith("worst") else pairs[0]
-    part = {"mechanism": mechanism, "forecasts": forecasts, "readings": readings[forecasts.key]}
-    names = pl.read_parquet(readings[forecasts.key].path)["household"].to_list()
-    return part[what.split()[-1]], set(names)
-
-
 def forget_forecasts(out: Path) -> None:
     """As if the run had ended before the forecasts, which are all that is made of readings."""
     state = json.loads((out / "state.json").read_text())
     state["stages"] = {}
     (out / "state.json").write_text(json.dumps(state))
-    for folder in ("forecasts", "mechanism"):
+    for folder in ("forecasts", "blocks", "mechanism"):
         shutil.rmtree(out / folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("what", ["mechanism", "worst mechanism", "forecasts", "worst forecasts", "readings"])
-def test_a_damaged_shard_is_named_and_the_rest_is_released(designed: Path, what: str) -> None:
-    part, names = chosen(designed, what)
+@pytest.mark.parametrize("what", ["mechanism", "block"])
+def test_a_damaged_block_is_named_and_the_rest_is_released(designed: Path, what: str) -> None:
+    mechanism, block = sorted(listing(designed, "design").pairs, key=lambda pair: pair[0].key)[0]
+    part = mechanism if what == "mechanism" else block
+    names = set(crowds_of(block.path))
     damage(part.path)
-    if what == "readings":
-        forget_forecasts(designed)
-    if what.startswith("worst"):  # the page is about the worst shard: through the whole command
-        result = CliRunner().invoke(app, ["run", "--out", str(designed), "--json", "--workers", "serial"])
-        assert result.exit_code == 2
-        told = json.loads(result.stdout)
-        assert sum(len(told["stages"][stage]["failed"]) for stage in ("design", "release")) == 1
-    else:
-        assert go(designed).exit_code == 2
+    assert go(designed).exit_code == 2
     [lost] = failed(designed)
     assert f"{part.key} is damaged" in lost.message
     answers, shown = charged(designed), released(designed)
@@ -213,34 +195,26 @@ def test_a_damaged_shard_is_named_and_the_rest_is_released(designed: Path, what:
     remove(part.path)
     go(designed)
     assert not failed(designed)
-    now = assert_released_as_charged(designed)
-    assert now > set(shown)
-    assert now & names
+    assert assert_released_as_charged(designed) == set(shown) | names
     assert charged(designed).items() > answers.items()
     assert {name: row for name, row in released(designed).items() if name in shown} == shown
 
 
-def test_mending_can_be_interrupted(designed: Path, monkeypatch: Patch) -> None:
-    part, _ = chosen(designed, "forecasts")
-    damage(part.path)
-    go(designed)
-    then = charged(designed)
+def test_damaged_forecasts_are_named_before_crowds_are_formed(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    go(out, days[0], CHARGED, "fit")
+    part = listing(out, "fit").parts[0]
+    damage(Path(part.path).with_suffix(".curves.parquet"))
+    with pytest.raises(InputError, match=f"{part.key} is damaged"):
+        go(out)
     remove(part.path)
-    with monkeypatch.context() as patch:
-        patch.setattr(design_stage, "do", on_call(1, design_stage.do, KeyboardInterrupt(), after=False))
-        patch.setattr(Ledger, "charge", on_call(1, Ledger.charge, KeyboardInterrupt(), after=True))
-        with pytest.raises(KeyboardInterrupt):
-            go(designed)
-    with pytest.raises(InputError, match="Nothing was changed"):
-        go(designed, config=replace(CONFIG, delta=1e-9))
-    go(designed)
-    assert charged(designed).items() > then.items()
-    assert_released_as_charged(designed)
+    go(out)
+    assert_released_as_charged(out)
 
 
 def test_a_shard_with_another_schema_is_named(days: tuple[Path, Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "run"
-    go(out, days[0], CONFIG, "fit")
+    go(out, days[0], CHARGED, "fit")
     readings = listing(out, "fit").inputs
     pl.DataFrame({"household": ["x"], "kw": ["y"]}).write_parquet(readings[0].path)
     forget_forecasts(out)
@@ -250,31 +224,8 @@ def test_a_shard_with_another_schema_is_named(days: tuple[Path, Path, Path], tmp
     assert_released_as_charged(out)
 
 
-def test_groups_do_not_change_after_a_release(
-    days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch
-) -> None:
-    out = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr("shoal.runs.neighborhood.assigned", on_call(1, fit_stage.stage, KeyboardInterrupt(), after=False))
-        with pytest.raises(KeyboardInterrupt):
-            go(out, days[0], CONFIG)
-    broken = sorted((out / "shards" / "partition").glob("*[0-9a-f].parquet"))
-    broken = [path for path in broken if ".quality." not in path.name]
-    damage(broken[0])
-    go(out)
-    assert failed(out)
-    then = charged(out)
-    go(out)  # as damaged as before: nothing new
-    assert charged(out) == then
-    remove(broken[0])
-    with pytest.raises(InputError, match=r"neighbors at first use\. Nothing more was released"):
-        go(out)
-    assert charged(out) == then
-    assert_released_as_charged(out)
-
-
-@pytest.mark.parametrize("stage", ["partition", "profile", "assign", "send", "readings"])
-def test_groups_are_not_formed_without_shards_whose_workers_died(
+@pytest.mark.parametrize("stage", ["readings", "forecasts"])
+def test_crowds_are_not_formed_without_shards_whose_workers_died(
     days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch, stage: str
 ) -> None:
     run, out = Serial.run, tmp_path / "run"
@@ -287,9 +238,9 @@ def test_groups_are_not_formed_without_shards_whose_workers_died(
     with monkeypatch.context() as patch:
         patch.setattr(Serial, "run", dying)
         with pytest.raises(WorkerError, match="worker died 3 times"):
-            go(out, days[0], CONFIG)
+            go(out, days[0], CHARGED)
     assert not charged(out)
-    go(out, days[0], CONFIG, "fit")
+    go(out, days[0], CHARGED, "crowds")
     assert not failed(out)
 
 
@@ -328,7 +279,7 @@ def test_a_full_disk_leaves_a_resumable_state(
     with monkeypatch.context() as patch:
         patch.setattr(store, "write_whole", full)
         with pytest.raises(StorageError, match="disk is full"):
-            go(out, days[0], CONFIG)
+            go(out, days[0], CHARGED)
     then = charged(out)
     assert {name for name, _ in then} >= set(released(out))
     go(out)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_run import CONFIG, assert_released_as_charged, charged, digests, go, listing, mechanisms
+from small_run import CHARGED, assert_released_as_charged, charged, digests, go, listing, mechanisms
 
 import shoal
 from shoal.workers.executor import open_executor
 
-SIXTY = replace(CONFIG, audit_groups=100, audit_samples=100, crowd=5, cell=10, shard_size=60)
+SIXTY = replace(CHARGED, crowd=8, shard_size=60)
 WAYS = {
     "one shard": (60, "serial"),
     "six shards": (10, "serial"),

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.audits.confidence import lower_bound, rough_bounds, upper_bound
-from shoal.audits.residuals import Laws
+from shoal.audits.residuals import ResidualLaws
 from shoal.validation import FloatArray, IndexArray
 
 #: Scores of edge (a, b): ln p_a/p_b at the answers of a and at those of b, one pair of arrays per attack.
@@ -141,14 +141,14 @@ def choose_thresholds(
     return np.asarray(tried[np.append(np.argmax(gains, axis=1), np.argmax(ratio))])
 
 
-def claimed_and_fitted(claim: Laws, answers: list[FloatArray], own: list[FloatArray]) -> Scores:
+def claimed_and_fitted(claim: ResidualLaws, answers: list[FloatArray], own: list[FloatArray]) -> Scores:
     """Scores of the two attacks on single releases: ``claim`` and ``samples``.
 
     ``claim`` is the likelihood ratio of the laws that the mechanism claims; ``samples`` knows nothing but the first
     half of the released answers, to which it fits one Gaussian per label (quadratic discriminant analysis).
     ``own`` are the log-densities of every label's answers under its own claimed law.
     """
-    fitted = Laws.fitted([halves(y)[0] for y in answers])
+    fitted = ResidualLaws.fitted([halves(y)[0] for y in answers])
     own_fitted = [fitted.log_densities(i, y) for i, y in enumerate(answers)]
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:

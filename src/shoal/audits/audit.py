@@ -38,7 +38,7 @@ from shoal.audits.findings import HOLDS, Finding
 from shoal.audits.naming import name_answers, name_rows
 from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
 from shoal.audits.replay import Repeats, share_identical
-from shoal.audits.residuals import Laws
+from shoal.audits.residuals import ResidualLaws
 from shoal.audits.verdict import Audit, Replay
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
@@ -294,7 +294,7 @@ def _judge(
     edge_promise = edge_promises(mechanism.output, pairs, epsilons, scope)
     stated = edge_promise if scope == claimed else edge_promises(mechanism.output, pairs, epsilons, claimed)
     promise = _promises(mechanism, certificate.delta_upper, epsilons, stated)
-    claim = Laws.of(mechanism.output)
+    claim = ResidualLaws.of(mechanism.output)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
     own = [claim.log_density(i, z) for i, z in enumerate(residuals)]
 

@@ -27,7 +27,7 @@ from scipy import linalg, stats
 from shoal.audits.attacks import Halves, halves
 from shoal.audits.confidence import SHARES
 from shoal.audits.findings import Finding
-from shoal.audits.residuals import Laws
+from shoal.audits.residuals import ResidualLaws
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -36,7 +36,7 @@ ON_SUPPORT = 64.0
 
 
 def law_findings(
-    claim: Laws,
+    claim: ResidualLaws,
     labels: tuple[str, ...],
     answers: list[FloatArray],
     residuals: list[FloatArray],
@@ -117,7 +117,7 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Fi
 
 
 def _pair_tests(
-    claim: Laws, names: tuple[str, str], a: int, b: int, x: FloatArray, answers: FloatArray, level: float
+    claim: ResidualLaws, names: tuple[str, str], a: int, b: int, x: FloatArray, answers: FloatArray, level: float
 ) -> list[Finding]:
     """Gap and spread of two neighbors in the coordinates in which a's claimed law is N(0, I)."""
     to = claim.maps[a][claim.inside(a)]

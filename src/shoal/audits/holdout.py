@@ -19,7 +19,7 @@ from shoal.accounting.releases import Releases
 from shoal.accounting.risk import bernstein_interval
 from shoal.audits import trials
 from shoal.audits.audit import edge_promises
-from shoal.audits.residuals import Laws
+from shoal.audits.residuals import ResidualLaws
 from shoal.audits.verdict import SHOWN
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
@@ -133,7 +133,7 @@ def observed_loss(
         raise InputError("answers must hold at least one held-out answer for every label")
     chosen = mechanism.release if release is None else release
     released = trials.release_all(chosen, [np.repeat(q, draws, axis=0) for q in held_out], output.labels)
-    exceeded, hockey = _losses(Laws.of(output), released, pairs, cut, draws)
+    exceeded, hockey = _losses(ResidualLaws.of(output), released, pairs, cut, draws)
     error = (1.0 - confidence) / 2
     shape = (len(pairs), 2)
     at = np.full((len(pairs), 1), cut)
@@ -165,7 +165,7 @@ def observed_loss(
 
 
 def _losses(
-    claim: Laws, released: list[FloatArray], pairs: IndexArray, cut: float, draws: int
+    claim: ResidualLaws, released: list[FloatArray], pairs: IndexArray, cut: float, draws: int
 ) -> tuple[list[FloatArray], list[FloatArray]]:
     """Per directed edge, in the order of (n_edges, 2): (m,) averages over draws of {L > ε} and of (1 − e^{ε − L})₊."""
     own = [claim.log_densities(i, y) for i, y in enumerate(released)]

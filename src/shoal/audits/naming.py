@@ -17,7 +17,7 @@ from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
 from shoal.accounting.risk import IdentificationRisk, identification_risk, naming_bound
 from shoal.audits.confidence import lower_bound, mean_lower, mean_upper, upper_bound
 from shoal.audits.findings import Finding
-from shoal.audits.residuals import Laws
+from shoal.audits.residuals import ResidualLaws
 from shoal.audits.trials import FEWEST
 from shoal.audits.verdict import Naming
 from shoal.laws.classes import GaussianClasses
@@ -38,7 +38,7 @@ def name_answers(
     output: GaussianClasses,
     graph: NeighborGraph,
     scope: str,
-    claim: Laws,
+    claim: ResidualLaws,
     released: list[FloatArray],
     own: list[FloatArray],
     error: float,
@@ -78,7 +78,7 @@ def name_rows(
     scope: str,
     epsilon: float,
     delta: float,
-    claim: Laws,
+    claim: ResidualLaws,
     released: list[FloatArray],
     error: float,
     seed: int,
@@ -122,7 +122,7 @@ def name_rows(
 
 
 def _tables(
-    claim: Laws, released: list[FloatArray], members: IndexArray, tables: int, rng: np.random.Generator
+    claim: ResidualLaws, released: list[FloatArray], members: IndexArray, tables: int, rng: np.random.Generator
 ) -> tuple[FloatArray, IndexArray]:
     """ℓ (tables, rows, labels) of shuffled tables, and whose row each one is, both by place in ``members``."""
     n = len(members)

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.linalg import helmert
 
 from shoal.audits.attacks import Scores
-from shoal.audits.residuals import Laws
+from shoal.audits.residuals import ResidualLaws
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.eigenpairs import eigh
@@ -60,7 +60,7 @@ class Repeats:
         """Two attacks on answers (m, r, k) per label: the likelihood ratio of all repeats, and of their average."""
         turn = helmert(self.times, full=True)  # orthogonal, with a constant first row
         turned = [np.einsum("sr,mrk->smk", turn, y) for y in answers]
-        average, contrast = Laws.of(self.average), Laws.of(self.contrast)
+        average, contrast = ResidualLaws.of(self.average), ResidualLaws.of(self.contrast)
 
         def density(label: int, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
             mean = average.log_densities(label, parts[0])

@@ -22,7 +22,7 @@ NULL = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
-class Laws:
+class ResidualLaws:
     """One Gaussian law per label, factored: ``maps`` (n, k, k) whiten, ``null`` (n, k) marks constant directions."""
 
     means: FloatArray
@@ -32,19 +32,19 @@ class Laws:
     null: BoolArray
 
     @classmethod
-    def of(cls, classes: GaussianClasses) -> Laws:
+    def of(cls, classes: GaussianClasses) -> ResidualLaws:
         """The laws of a family."""
         return cls.factored(classes.means, classes.covs)
 
     @classmethod
-    def fitted(cls, samples: list[FloatArray]) -> Laws:
+    def fitted(cls, samples: list[FloatArray]) -> ResidualLaws:
         """Sample means and covariances, one label per item: what an attacker who has only samples would use."""
         means = np.stack([y.mean(axis=0) for y in samples])
         centered = [y - mean for y, mean in zip(samples, means, strict=True)]
         return cls.factored(means, np.stack([c.T @ c / max(len(c) - 1, 1) for c in centered]))
 
     @classmethod
-    def factored(cls, means: FloatArray, covs: FloatArray) -> Laws:
+    def factored(cls, means: FloatArray, covs: FloatArray) -> ResidualLaws:
         std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
         # An entry without variance is a constant, known to a tolerance in units of what varies in that entry.
         unit = std.max(axis=0)

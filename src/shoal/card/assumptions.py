@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Question:
+class QueryWords:
     """Words about one query model; ``sound`` is whether its accounting matches what is released."""
 
     released: str
@@ -17,41 +17,41 @@ class Question:
 
 #: Query model -> its words.
 QUESTIONS = {
-    "point": Question(
+    "point": QueryWords(
         "the point forecast, through the mechanism",
         "everything else: every history and every model; nothing is assumed about how answers are distributed",
     ),
-    "trajectory": Question(
+    "trajectory": QueryWords(
         "one draw from the predictive law, through the mechanism",
         "every history and every model, but not the draw, which the releaser made",
         not_counted="The draw from the predictive law is made in double precision. What its rounding adds to δ is not "
         "in the figures; only the mechanism's own noise is drawn and rounded exactly.",
     ),
-    "marginal": Question(
+    "marginal": QueryWords(
         "the point forecast, through the mechanism",
         "every model and season, but nothing of the recent history; the forecasting model must be true",
     ),
-    "constant": Question(
+    "constant": QueryWords(
         "the label's own row, through the mechanism",
         "everything else: the row of every label; nothing is assumed about how rows are distributed",
     ),
-    "sample": Question(
+    "sample": QueryWords(
         "every row of each label, each through the mechanism",
         "the laws of every label, which rows are about the same one and how many there are, but nothing more about a "
         "row; the laws must be true, and the rows of a label independent of each other",
     ),
-    "as_in_paper": Question(
+    "as_in_paper": QueryWords(
         "the point forecast, accounted for as if it were a draw",
         "no attacker for whom the figures hold: they account for randomness that is not in the release",
         sound=False,
     ),
 }
-GENERAL = Question(
+GENERAL = QueryWords(
     "an answer with the stated law given its label, through the mechanism",
     "the laws of every label, but nothing more about this answer; the laws must be true",
 )
 
 
-def question(query: str | None) -> Question:
+def question(query: str | None) -> QueryWords:
     """The words for a query model; None is an answer of another kind."""
     return GENERAL if query is None else QUESTIONS[query]

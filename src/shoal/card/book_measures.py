@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.audits.book_audit import BookAudit
-from shoal.card.facts import Accuracy, AuditFacts, DesignFacts, Found, Named, Naming, naming_bound, tpr_bound
+from shoal.card.facts import Accuracy, AuditFacts, DesignFacts, Found, Named, NamingFacts, naming_bound, tpr_bound
 from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, group_sizes, groups_digest, hiding
 from shoal.errors import InputError
 from shoal.mechanism.certificate import Certificate
@@ -44,7 +44,7 @@ def book_facts(
         curve=curve,
         renyi=tuple((order, rows * book.divergence(order)) for order in ORDERS),
         tradeoff=tuple((rate, tpr_bound(rate, curve)) for rate in FALSE_ALARMS),
-        naming=Naming(naming_bound(guessing, curve), guessing),
+        naming=NamingFacts(naming_bound(guessing, curve), guessing),
         accuracy=accuracy,
         query=query,
         target=target,

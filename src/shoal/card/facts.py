@@ -112,6 +112,8 @@ class FitFacts(Record):
     joined: int = 0  #: given a place in a group
     merged_groups: int = 0  #: that became part of another, for good
     crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
+    fewest_rows: int = 1  #: of a label, in a table
+    most_rows: int = 1
     standing: bool = False  #: groups are kept for releases to come
     unit: str = ""  #: what the data came in
     unit_reason: str = ""  #: how that is known
@@ -133,8 +135,8 @@ class FitFacts(Record):
                 "later_known", "shards", "carried", "silent", "newcomers", "joined",
                 "merged_groups",
             ),
-            **_of_all(min, parts, "smallest_group"),
-            **_of_all(max, parts, "largest_group"),
+            **_of_all(min, parts, "smallest_group", "fewest_rows"),
+            **_of_all(max, parts, "largest_group", "most_rows"),
             **_of_all(math.fsum, parts, "later_absolute"),
             **_of_all(_joined, parts, "failed"),
             reasons=tuple(most_common(tallied(part.reasons for part in parts)))[:LISTED],
@@ -143,7 +145,7 @@ class FitFacts(Record):
 
 
 @dataclass(frozen=True)
-class Naming(Record):
+class NamingFacts(Record):
     """At most this share of answers is named right within the group, and the share that guessing gets."""
 
     success_upper: float
@@ -244,7 +246,7 @@ class DesignFacts(Record):
     curve: tuple[tuple[float, float], ...]  #: (ε, δ at most)
     renyi: tuple[tuple[float, float | None], ...]  #: (order, divergence at most); None: no finite bound
     tradeoff: tuple[tuple[float, float], ...]  #: (false positive rate, true positive rate at most)
-    naming: Naming
+    naming: NamingFacts
     accuracy: Accuracy
     query: str | None = None
     target: float | None = None  #: δ that was asked for
@@ -260,6 +262,7 @@ class DesignFacts(Record):
     unproved: str = ""  #: why not
     proof: str = ""  #: digest of the proof's file; of several, see :func:`together`
     assumption_free: float | None = None  #: δ whatever the law of clipped answers is; None: they are not clipped
+    not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
 
     @property
     def theorem(self) -> str:
@@ -298,7 +301,7 @@ class DesignFacts(Record):
             worst,
             **_of_all(max, parts, "epsilon", "finite_precision", "best_possible", "largest_group"),
             **_of_all(min, parts, "smallest_group"),
-            **_of_all(sum, parts, "labels", "groups", "alone", "edges"),
+            **_of_all(sum, parts, "labels", "groups", "alone", "edges", "not_gaussian"),
             **_of_all(all, parts, "all_alike"),
             **_of_all(_largest, parts, "other_delta", "perfect_rho", "assumption_free"),
             **_of_all(together, parts, "digest", "graph_digest"),
@@ -318,7 +321,7 @@ class DesignFacts(Record):
 
 
 @dataclass(frozen=True)
-class Spent(Record):
+class SpentFacts(Record):
     """The account with most spent: at its ε, of its budget."""
 
     epsilon: float
@@ -346,10 +349,15 @@ class ReleaseFacts(Record):
     budget_set: bool = False
     releases: int = 0  #: on record, of all times
     ledger_labels: int = 0
-    worst: Spent | None = None
+    worst: SpentFacts | None = None
     later_known: int = 0
     later_absolute: float = 0.0  #: sum of |released − what came later|, in the unit of errors
     ledger_intact: bool | None = None  #: None: not looked at
+    crowds: int = 0  #: with a row, where rows are means of crowds
+    repeated: int = 0  #: of them: the row of the release before, for lack of news
+    recorded_before: int = 0  #: of them: on record for this period before
+    period: str = ""  #: what it is about
+    accuracy: Accuracy | None = None  #: errors of means beside their members' own values
     shards: int = 1
     failed: tuple[Lost, ...] = ()
 
@@ -491,12 +499,12 @@ def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float
     return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
-def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, float]]) -> Naming:
+def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, float]]) -> NamingFacts:
     weights, naming = [part.labels for part in parts], [part.naming for part in parts]
     if all(part.naming.exact for part in parts):
         guessing = sum(part.groups for part in parts) / sum(weights)
-        return Naming(naming_bound(guessing, curve), guessing)
-    return Naming(
+        return NamingFacts(naming_bound(guessing, curve), guessing)
+    return NamingFacts(
         success_upper=min(_above(_mean((n.success_upper for n in naming), weights)), 1.0),
         guessing=_mean((n.guessing for n in naming), weights),
         exact=False,

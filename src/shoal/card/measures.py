@@ -31,9 +31,9 @@ from shoal.card.facts import (
     Found,
     Guard,
     Named,
-    Naming,
+    NamingFacts,
     ReleaseFacts,
-    Spent,
+    SpentFacts,
     naming_bound,
     together,
     tpr_bound,
@@ -283,7 +283,7 @@ def ledger_facts(ledger: Ledger, *, labels: int) -> ReleaseFacts:
         head=str(ledger.head),
         releases=spent.releases,
         ledger_labels=len(spent.by_label),
-        worst=None if worst is None else Spent.like(worst),
+        worst=None if worst is None else SpentFacts.like(worst),
     )
 
 
@@ -366,14 +366,14 @@ def _tradeoff(
 
 def _naming(
     mechanism: Mechanism, curve: Sequence[tuple[float, float]], sizes: NDArray[np.int64], seed: int | None
-) -> Naming:
+) -> NamingFacts:
     complete = int((sizes * (sizes - 1) // 2).sum()) == mechanism.graph.n_edges
     if complete and (seed is None or mechanism.times > 1):  # sampling is of one answer about each label
         guessing = len(sizes) / mechanism.graph.n_labels
-        return Naming(naming_bound(guessing, curve), guessing)
+        return NamingFacts(naming_bound(guessing, curve), guessing)
     found = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
     rows = int(sizes.max()) if mechanism.scope == "table" else 1
-    return Naming(
+    return NamingFacts(
         success_upper=min(math.nextafter(found.success_upper + rows * mechanism.finite_precision_tv, math.inf), 1.0),
         guessing=found.prior_success,
         exact=bool(found.exact),

@@ -72,7 +72,7 @@ def frontier(
     budgets = options.numbers(rho, "rho")
     methods = [name.strip() for name in method.split(",")]
     going = shoal.Run.open(folder)
-    at = going.config.epsilon if epsilon is None else epsilon
+    at = going.config.stated_epsilon if epsilon is None else epsilon
     found = going.frontier(budgets, methods, epsilon=at, search=search)
     lines = [f"δ at ε = {at:g}, at most", f"{'ρ':>10}" + "".join(f"{name:>14}" for name in methods)]
     for i, budget in enumerate(sorted(budgets)):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import curves, desks, ledgers, stage, studies, whole
+from shoal.cli import curves, desks, ledgers, studies, whole
 
 app = typer.Typer(
     name="shoal",
@@ -14,18 +14,17 @@ app = typer.Typer(
     "Start with `shoal demo`; then `shoal run METERS --out DIR` on your own file.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 ledger = typer.Typer(help="What has been spent, whether the record is intact, what is left.", no_args_is_help=True)
 
 for group, functions in (
-    (app, (whole.demo, whole.run, whole.init)),
-    (app, (stage.fit, stage.design, stage.release, stage.audit, stage.report)),
+    (app, (whole.demo, whole.run)),
     (app, (curves.curve, curves.frontier, curves.prove)),
     (app, (studies.attack,)),
     (app, (desks.serve,)),
-    (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
+    (ledger, (ledgers.show, ledgers.log, ledgers.verify, ledgers.budget)),
 ):
     for function in functions:
         group.command()(function)

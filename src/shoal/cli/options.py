@@ -15,26 +15,32 @@ import shoal
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: new, empty, or a run to continue.")]
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
-Again = Annotated[bool, typer.Option("--again", help="Make a new release although there is one; it is charged.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="Settings in TOML; `shoal init` writes one.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Settings in a TOML file: these and a few more.")
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def of_sections(*sections: str, also: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """A command whose ``**chosen`` are the settings of these sections that were given, each as an option."""
+def of_sections(
+    *sections: str, also: tuple[str, ...] = (), first: tuple[str, ...] = ()
+) -> Callable[[Command], Command]:
+    """A command whose ``**chosen`` are the settings of these sections that were given, each as an option.
+
+    Sections are panels of the help; the ``first`` stand above them, beside the command's own options.
+    """
 
     def made(function: Command) -> Command:
         known = {
             name: one
             for name, one in shoal.Config.options().items()
-            if name in also or (one[0].metadata["section"] in sections and name not in but)
+            if name in also or one[0].metadata["section"] in sections
         }
         signature = inspect.signature(function, eval_str=True)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        place = next((i for i, p in enumerate(own) if p.default is False), len(own))
-        more = [_option(name, field, kind) for name, (field, kind) in known.items()]
-        every = [*own[:place], *more, *own[place:]]
+        more = [_option(name, field, kind, panel=name not in first) for name, (field, kind) in known.items()]
+        more.sort(key=lambda option: option.name not in first)
+        every = [*own, *more]
 
         @functools.wraps(function)
         def taking(**given: Any) -> Any:
@@ -52,12 +58,13 @@ def of_sections(*sections: str, also: tuple[str, ...] = (), but: tuple[str, ...]
     return made
 
 
-def _option(name: str, field: Any, kind: Any) -> inspect.Parameter:
+def _option(name: str, field: Any, kind: Any, *, panel: bool) -> inspect.Parameter:
     """A setting as an option; None where it is not given."""
     shown = f" [default: {_shown(field.default)}]" if field.default not in (None, ()) else ""
     words = field.metadata["text"]
     first = words[0].upper() if words[0].isascii() else words[0]  # ε stays small
-    option = typer.Option(f"--{name.replace('_', '-')}", help=f"{first}{words[1:]}.{shown}")
+    heading = field.metadata["section"].capitalize() if panel else None
+    option = typer.Option(f"--{name.replace('_', '-')}", help=f"{first}{words[1:]}.{shown}", rich_help_panel=heading)
     parts = [one for one in typing.get_args(kind) if one is not type(None)]
     plain: Any = kind if not parts else parts[0]
     if typing.get_origin(kind) is tuple:

@@ -1,4 +1,4 @@
-"""demo, run and init: the whole job."""
+"""demo and run: the whole job, or a part of it."""
 
 from __future__ import annotations
 
@@ -11,45 +11,42 @@ import shoal
 from shoal.cli import options
 from shoal.cli.screen import Outcome, Stages, command
 
-Plan = Annotated[
-    bool, typer.Option("--plan", help="Only say what it would take in time, memory and disk, measured on this machine.")
-]
-
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
+#: Settings that people need first, on top of the help.
+FIRST = ("crowd", "label")
+Until = Annotated[
+    str, typer.Option("--until", metavar="STAGE", help="Stop after fit, design, audit, release or report.")
+]
 
 
 @command
-@options.of_sections("forecast", "neighbors", "privacy", "audit", "run", "speed")
+@options.of_sections("hiding", "guarantee", "speed", also=("horizon", "order", "origin", "train_days"), first=FIRST)
 def demo(
     out: options.Out = Path("shoal-demo"),
     households: Annotated[int, typer.Option(help="Simulated households.")] = 100,
-    plan: Plan = False,
-    again: options.Again = False,
+    until: Until = "report",
     **chosen: Any,
 ) -> Outcome:
-    """The whole job on a simulated neighborhood: meters, forecasts, design, release, audit, report.
+    """The whole job on a simulated neighborhood: meters, forecasts, crowds, release, report.
 
     Examples:
 
         shoal demo
 
-        shoal demo --out my-demo --households 50 --delta 1e-3
+        shoal demo --out my-demo --households 50 --crowd 5
 
-        shoal demo --out budget --rho 0.2 --epsilon 2
+        shoal demo --out drawn --method codebook --epsilon 3
 
         shoal demo --out many --households 5000 --workers processes
     """
     chosen.setdefault("origin", DEMO_ORIGIN)
     chosen["title"] = "A simulated neighborhood"
-    source = shoal.SimulatedMeters(households, seed=chosen.get("seed", 0))
-    return _everything(source, out, None, chosen, plan=plan, again=again)
+    return _everything(shoal.SimulatedMeters(households), out, None, chosen, until=until)
 
 
 @command
-@options.of_sections(
-    "meters", "table", "forecast", "neighbors", "privacy", "ledger", "audit", "update", "report", "run", "speed"
-)
+@options.of_sections("input", "hiding", "guarantee", "ledger", "output", "speed", first=FIRST)
 def run(
     meters: Annotated[
         Path | None,
@@ -60,23 +57,20 @@ def run(
         ),
     ] = None,
     out: options.Out = Path("shoal-run"),
-    config: options.ConfigFile = None,
-    plan: Plan = False,
     update: Annotated[
-        bool,
-        typer.Option(
-            "--update",
-            help="FILE is a new day: go on from this folder's forecasts or crowds; a new release. In a new folder: "
-            "begin with standing crowds.",
-        ),
+        bool, typer.Option("--update", help="Go on with a new day or table in this folder: a new release.")
     ] = False,
-    again: options.Again = False,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="Everything up to the release; recorded and charged nowhere.")
+    ] = False,
+    until: Until = "report",
+    config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
-    """From a file to a private table with its report; continues where an earlier run stopped.
+    """From a file to a table that may be passed on, with its report; continues where an earlier run stopped.
 
-    From meter readings, a forecast of every household. With --label, any table: one row per label is released as it is,
-    several rows are draws of the label's law, and each of them is released; numeric columns are entries.
+    From meter readings, a forecast of every household; with --label, any table. Rows are averages over at least ten
+    (--crowd), in crowds that are formed once, for life, and recorded in the owner's ledger.
 
     A second run on the same folder releases nothing: it says what is there.
 
@@ -84,51 +78,38 @@ def run(
 
         shoal run meters.csv --out january
 
-        shoal run meters.parquet --out january --epsilon 2 --delta 1e-6 --crowd 20
+        shoal run meters.parquet --out january --crowd 20
 
         shoal run meter.csv --out january --household-column Zähler --timestamp-column Zeit --value-column Verbrauch
 
-        shoal run --out january
+        shoal run tuesday.parquet --out january --update
 
-        shoal run voices.parquet --out voices --label speaker --crowd 9
+        shoal run voices.parquet --out voices --label speaker --crowd 9 --epsilon 1 --delta 1e-6
 
         shoal run forecasts.csv --out tomorrow --label unique_id --timestamp-column ds --value-column AutoARIMA
 
-        shoal run meters.parquet --out city --workers processes --plan
+        shoal run meters.parquet --out drawn --method codebook --epsilon 3
 
-        shoal run tuesday.parquet --out city --update
+        shoal run meters.parquet --out try --rehearse
     """
-    return _everything(meters, out, config, chosen, plan=plan, again=again, update=update)
-
-
-@command
-def init(
-    path: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write.")] = Path("shoal.toml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-) -> Outcome:
-    """Write a configuration file with every setting, its default and what it does.
-
-    Examples:
-
-        shoal init
-
-        shoal init january.toml && shoal run meters.csv --out january --config january.toml
-    """
-    if path.exists() and not force:
-        raise shoal.InputError(f"file: {path} is there already; --force replaces it")
-    path.write_text(shoal.Config.template(), encoding="utf-8")
-    return Outcome({"file": str(path)}, f"{path} written. Use it: shoal run METERS --out DIR --config {path}")
+    return _everything(meters, out, config, chosen, until=until, update=update, rehearse=rehearse)
 
 
 def _everything(
-    source: Any, out: Path, file: Path | None, chosen: dict[str, Any], *, plan: bool, again: bool, update: bool = False
+    source: Any,
+    out: Path,
+    file: Path | None,
+    chosen: dict[str, Any],
+    *,
+    until: str,
+    update: bool = False,
+    rehearse: bool = False,
 ) -> Outcome:
     config = None if file is None else shoal.Config.read(file)
-    if plan:
-        made = shoal.plan(source, out, config=config, **chosen)
-        return Outcome(made.to_dict(), parts=made.words())
     with Stages() as progress:
-        done = shoal.run(source, out, config=config, again=again, update=update, progress=progress, **chosen)
+        done = shoal.run(
+            source, out, config=config, until=until, update=update, rehearse=rehearse, progress=progress, **chosen
+        )
     parts = done.summary()
     if not done.did:
         parts.insert(0, ("Nothing to do", [f"{out} holds a finished run; nothing was released again."]))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.checks import LawChecks
-from shoal.laws.estimates import Fitted, estimate
+from shoal.laws.estimates import FittedLaws, estimate
 from shoal.numerics.matrices import EPS, RANK_TOLERANCE, correlation, exact_sum, square_root
 from shoal.validation import FloatArray, IndexArray
 
@@ -309,7 +309,7 @@ class GaussianClasses:
     # ------------------------------------------------------------------ estimated from samples
 
     #: What the laws were estimated from; None where they were stated.
-    fitted: Fitted | None = None
+    fitted: FittedLaws | None = None
 
     @property
     def counts(self) -> FloatArray:
@@ -344,7 +344,7 @@ class GaussianClasses:
         return self._fitted.counts[chosen], self._fitted.degrees[chosen], self.covs[chosen]
 
     @property
-    def _fitted(self) -> Fitted:
+    def _fitted(self) -> FittedLaws:
         if self.fitted is None:
             raise InputError("these laws were stated, not estimated from samples: use GaussianClasses.fit")
         return self.fitted

@@ -40,7 +40,7 @@ CONSTANT = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedLaws:
     """What laws were estimated from: per label the rows behind the mean and the degrees of freedom of the covariance.
 
     ``pooled_rows`` is κ; a label's covariance counts n_X − 1 + κ degrees of freedom, at least the number of its
@@ -52,7 +52,7 @@ class Fitted:
     pooled_rows: float
     checks: LawChecks
 
-    def take(self, positions: IndexArray) -> Fitted:
+    def take(self, positions: IndexArray) -> FittedLaws:
         """The same of some labels."""
         return replace(
             self, counts=self.counts[positions], degrees=self.degrees[positions], checks=self.checks.take(positions)
@@ -66,7 +66,7 @@ class Estimate:
     labels: tuple[str, ...]
     means: FloatArray
     covs: FloatArray
-    fitted: Fitted
+    fitted: FittedLaws
 
 
 def _by_place(places: IndexArray) -> Iterator[tuple[int, IndexArray]]:
@@ -272,7 +272,9 @@ def estimate(chunks: Iterable[tuple[Any, Any]], held_out: float, seed: int) -> E
     return Estimate(labels, means[order], covs[order], fitted)
 
 
-def _fit(fit: Moments, held: Moments, both: Moments, varying: Any, rows: Rows) -> tuple[FloatArray, FloatArray, Fitted]:
+def _fit(
+    fit: Moments, held: Moments, both: Moments, varying: Any, rows: Rows
+) -> tuple[FloatArray, FloatArray, FittedLaws]:
     entries = np.flatnonzero(varying)
     parts = [_entries(part, entries) for part in (fit, held, both)]
     roots = [_root(part.within) for part in (parts[0], parts[2])]
@@ -296,7 +298,7 @@ def _fit(fit: Moments, held: Moments, both: Moments, varying: Any, rows: Rows) -
         np.clip(trained, k + 2, max(parts[0].degrees, k + 2)),
         both.counts,
     )
-    return both.means, covs, Fitted(both.counts, np.clip(own, k, max(degrees, k)), pooled_rows, checks)
+    return both.means, covs, FittedLaws(both.counts, np.clip(own, k, max(degrees, k)), pooled_rows, checks)
 
 
 def _entries(moments: Moments, entries: IndexArray) -> Moments:

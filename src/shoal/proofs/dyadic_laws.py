@@ -44,7 +44,7 @@ class Unsettled(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
+class DyadicLaw:
     """N(mean, cov) in exact numbers; ``cov_doubt`` (k, k) and ``mean_doubt`` (k,) bound what is not known of them."""
 
     mean: tuple[Rational, ...]
@@ -60,14 +60,14 @@ class Law:
     def is_exact(self) -> bool:
         return self.cov_doubt is None and self.mean_doubt is None
 
-    def equals(self, other: Law) -> bool:
+    def equals(self, other: DyadicLaw) -> bool:
         """Whether both are known exactly and are the same."""
         return self.is_exact and other.is_exact and self.mean == other.mean and bool(self.cov == other.cov)
 
-    def entries(self, chosen: list[int]) -> Law:
+    def entries(self, chosen: list[int]) -> DyadicLaw:
         """The law of some entries of an exactly known one."""
         cov = fmpq_mat(len(chosen), len(chosen), [self.cov[i, j] for i in chosen for j in chosen])
-        return Law(tuple(self.mean[i] for i in chosen), cov)
+        return DyadicLaw(tuple(self.mean[i] for i in chosen), cov)
 
     @cached_property
     def log_det(self) -> Ball | None:
@@ -145,11 +145,11 @@ class Compared(NamedTuple):
 
 
 @dataclass(eq=False)
-class Laws:
+class DyadicLaws:
     """The laws of all labels, made when asked for. ``shares_cov``: what is not known of covariances is one matrix."""
 
     source: GaussianClasses | Mechanism
-    known: dict[int, Law] = field(default_factory=dict)
+    known: dict[int, DyadicLaw] = field(default_factory=dict)
     drawn: dict[bytes, tuple[Matrix, FloatArray | None]] = field(default_factory=dict)
 
     @property
@@ -165,7 +165,7 @@ class Laws:
         noise = self.source.noise_cov
         return shared and self.source.gain is None and bool((noise == noise[0]).all())
 
-    def __getitem__(self, i: int) -> Law:
+    def __getitem__(self, i: int) -> DyadicLaw:
         if i not in self.known:
             self.known[i] = self._stored(i) if isinstance(self.source, GaussianClasses) else self._moved(self.source, i)
         return self.known[i]
@@ -207,11 +207,11 @@ class Laws:
                 b.log_det,
             )
 
-    def _stored(self, i: int) -> Law:
+    def _stored(self, i: int) -> DyadicLaw:
         classes = self.classes
         cov = classes.stored_covs[0 if classes.is_shared else i]
         mean = tuple(rational(v) for v in classes.means[i].tolist())
-        return Law(mean, rationals(cov), *self._errors(i))
+        return DyadicLaw(mean, rationals(cov), *self._errors(i))
 
     def _errors(self, i: int) -> tuple[FloatArray | None, FloatArray | None]:
         if self.classes.errors is None:
@@ -220,7 +220,7 @@ class Laws:
         cov, mean = covs[min(i, len(covs) - 1)], means[i]
         return (cov if cov.any() else None), (mean if mean.any() else None)
 
-    def _moved(self, mechanism: Mechanism, i: int) -> Law:
+    def _moved(self, mechanism: Mechanism, i: int) -> DyadicLaw:
         stored = self._stored(i)
         noise, drawn_doubt = self._noise(mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)])
         cov, cov_doubt, mean_doubt = stored.cov, stored.cov_doubt, stored.mean_doubt
@@ -231,7 +231,7 @@ class Laws:
             size = (np.eye(stored.k) + np.abs(gain)) * UP
             cov_doubt = None if cov_doubt is None else size @ cov_doubt @ size.T * UP
             mean_doubt = None if mean_doubt is None else size @ mean_doubt * UP
-        return Law(_means(mechanism, i), cov + noise, _sum(cov_doubt, drawn_doubt), mean_doubt)
+        return DyadicLaw(_means(mechanism, i), cov + noise, _sum(cov_doubt, drawn_doubt), mean_doubt)
 
     def _noise(self, noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
         """The covariance that is drawn, and what is not known of it."""
@@ -291,7 +291,7 @@ def _drawn(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
     return symmetric + jitter, doubt
 
 
-def _common_support(a: Law, b: Law) -> list[int] | None:
+def _common_support(a: DyadicLaw, b: DyadicLaw) -> list[int] | None:
     """Entries that determine a point of both supports; None where the supports μ + range Σ differ. Exact."""
     rank, k = a.rank, a.k
     if rank != b.rank:

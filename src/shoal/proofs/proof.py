@@ -36,7 +36,7 @@ from shoal.noise.precision import edge_loss, label_tv
 from shoal.numerics.matrices import EPS
 from shoal.proofs import enclosure, laws_file, path
 from shoal.proofs.balls import down, up
-from shoal.proofs.dyadic_laws import Laws, Unsettled
+from shoal.proofs.dyadic_laws import DyadicLaws, Unsettled
 from shoal.proofs.path import Path
 from shoal.proofs.pencil import Pencil, pencil
 from shoal.rounding import upper
@@ -209,7 +209,7 @@ def prove(
     Args:
         released: A mechanism, or laws. Of a mechanism the laws of what it releases are formed without rounding,
             ``delta_upper`` includes what finite precision adds, and all answers about a label that it is for count.
-            Laws are taken as they are, up to their ``errors``.
+            DyadicLaws are taken as they are, up to their ``errors``.
         graph: The neighbors; None for those of the mechanism.
         epsilon: ε in nats; None for that of the mechanism's design, edge by edge.
         scope: "answer" for one answer about one label, "table" for everyone's at once; None for that of the mechanism's
@@ -244,10 +244,10 @@ def prove(
     else:
         raise InputError("epsilon must be given, unless it is that of a mechanism's design on its own graph")
 
-    laws = Laws(released)
+    laws = DyadicLaws(released)
     times = 1 if mechanism is None else mechanism.times
     left = math.inf if effort is None else validation.count(effort=effort)
-    found = _Search(laws, pairs, at, scope, times, left)
+    found = _EdgeSearch(laws, pairs, at, scope, times, left)
     found.run(mechanism.output if mechanism is not None else classes)
     loss = 0.0 if mechanism is None else _loss(mechanism, laws, pairs, at, scope)
     ideal, lower = max((e.upper for e in found.proved), default=0.0), max((e.lower for e in found.proved), default=0.0)
@@ -296,10 +296,10 @@ def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
 
 
 @dataclass(eq=False)
-class _Search:
+class _EdgeSearch:
     """Edges from the worst to the least; each is equal, excluded or proved."""
 
-    laws: Laws
+    laws: DyadicLaws
     pairs: IndexArray
     epsilon: FloatArray
     scope: str
@@ -411,7 +411,7 @@ def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> Float
     return found
 
 
-def _loss(mechanism: Mechanism, laws: Laws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
+def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
     """What finite precision adds to δ, and clipping where answers are clipped.
 
     Where the grid's step is next to the point at which it doubles it is taken at half, so that nobody need decide. A

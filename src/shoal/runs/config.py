@@ -17,142 +17,122 @@ from typing import Any
 
 from shoal.errors import InputError
 
-#: Fewest test answers per household that an audit takes: refused here, before anything is released.
+#: Fewest test answers per label that an audit takes: refused here, before anything is released.
 FEWEST = 100
-#: δ that a run is to reach where neither a δ nor an error is asked for.
-DELTA = 1e-5
+#: Sections of the file of settings, and panels of the command's help.
+SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
+#: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
+METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
+#: Steps of the search of a design that searches.
+SEARCH = 10
+#: ε at which a design that only spends a ρ states its δ.
+STATED = 1.0
 
 
-def _setting(section: str, default: Any, text: str, flag: str = "") -> Any:
-    """A field with its section of the file, the words above it there, and its option, if not called like it."""
+def _setting(section: str, default: Any, text: str, flag: str | None = "") -> Any:
+    """A field with its section of the file, the words above it there, and its option, if not called like it.
+
+    ``flag=None``: only in a file of settings.
+    """
     return field(default=default, metadata={"section": section, "text": text, "flag": flag})
 
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of a run; None means "decide for me". ``rho`` and ``delta`` exclude each other.
+    """Settings of a run; None means "decide for me". Sections are the panels of the command's help.
 
-    >>> Config(epsilon=2.0).target
-    1e-05
+    Constants (point forecasts, tables with one row per label) are released as the mean of their crowd and need neither
+    ε nor δ. What a method adds is asked for with it:
+
+    >>> Config().charged
+    False
+    >>> Config(method="codebook", epsilon=3.0).charged
+    True
     """
 
+    crowd: int = _setting("hiding", 10, "every row is an average over at least so many")
     unit: str | None = _setting(
-        "meters", None, '"w", "kw", "mw" (power) or "wh", "kwh", "mwh" (energy per interval); by default what the '
+        "input", None, '"w", "kw", "mw" (power) or "wh", "kwh", "mwh" (energy per interval); by default what the '
         "columns are called or a column of units says, and asked for where nothing tells"
     )  # fmt: skip
     meter: str | None = _setting(
-        "meters", None, '"register": readings are totals that only rise, and differences are taken; "interval": each '
+        "input", None, '"register": readings are totals that only rise, and differences are taken; "interval": each '
         "is that of its interval; by default seen from the readings"
     )  # fmt: skip
-    interval: int | None = _setting("meters", None, "minutes between readings; by default the most common distance")
-    time_zone: str | None = _setting("meters", None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
+    interval: int | None = _setting("input", None, "minutes between readings; by default the most common distance")
+    time_zone: str | None = _setting("input", None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
     timestamp_format: str | None = _setting(
-        "meters", None, 'layout of timestamps, such as "%d/%m/%Y %H:%M", where it is not understood or leaves day and month open'  # noqa: E501
+        "input", None, 'layout of timestamps, such as "%d/%m/%Y %H:%M", where it is not understood or leaves day and month open'  # noqa: E501
     )  # fmt: skip
-    max_kw: float | None = _setting("meters", None, "readings above it are taken for meter faults and become missing")
+    max_kw: float | None = _setting("input", None, "readings above it are taken for meter faults and become missing")
     accept_large: bool = _setting(
-        "meters", False, "go on although households draw more than a home: on some day a mean above 50 kW, or a reading above 100 kW"  # noqa: E501
+        "input", False, "go on although households draw more than a home: on some day a mean above 50 kW, or a reading above 100 kW"  # noqa: E501
     )  # fmt: skip
-    household_column: str | None = _setting(
-        "meters", None, "column that names the household, if its name does not tell"
-    )
+    household_column: str | None = _setting("input", None, "column that names the household, if its name does not tell")
     timestamp_column: str | None = _setting(
-        "meters", None, 'column of timestamps, if its name does not tell; "Date+Time" for a date and a time in two columns'  # noqa: E501
+        "input", None, 'column of timestamps, if its name does not tell; "Date+Time" for a date and a time in two columns'  # noqa: E501
     )  # fmt: skip
-    value_column: str | None = _setting("meters", None, "column of readings, if its name does not tell")
-    only: tuple[str, ...] = _setting("meters", (), "use only this household, repeat for more; by default all", "household")  # fmt: skip # noqa: E501
-
+    value_column: str | None = _setting("input", None, "column of readings, if its name does not tell")
+    only: tuple[str, ...] = _setting("input", (), "use only this household, repeat for more; by default all", "household")  # fmt: skip # noqa: E501
     label: str | None = _setting(
-        "table", None, "column of labels: the file is a table with a row per answer, not one of meter readings"
+        "input", None, "column of labels: the file is a table with a row per answer, not one of meter readings"
     )
     columns: tuple[str, ...] = _setting(
-        "table", (), "columns that are released, with commas between them; by default every column of numbers"
+        "input", (), "columns that are released, with commas between them; by default every column of numbers"
     )
-    drop: tuple[str, ...] = _setting("table", (), "columns that are not released")
+    drop: tuple[str, ...] = _setting("input", (), "columns that are not released")
     weights: tuple[str, ...] = _setting(
-        "table", (), "what an error in a column costs, COLUMN=NUMBER; by default one over the column's spread"
+        "input", (), "what an error in a column costs, COLUMN=NUMBER; by default one over the column's spread", None
     )
-    clip: float | None = _setting(
-        "table", None, "with several rows per label: rows are first moved into the ellipsoid of so many standard "
-        "deviations around their label's mean, and the card says what then holds whatever their law is"
-    )  # fmt: skip
-
-    train_days: int = _setting("forecast", 15, "days of training before the origin")
-    horizon: int = _setting("forecast", 12, "steps to forecast")
-    order: tuple[int, ...] = _setting("forecast", (6, 5), "order (p, q) of the ARMA models")
-    season: str = _setting("forecast", "auto", '"day", "week", or "auto": by day below four weeks of training')
+    period: str | None = _setting(
+        "input", None, "what a table is about, such as 2024-03 or 2024-03-31: each release needs a later one"
+    )
+    train_days: int = _setting("input", 15, "days of training before the origin")
+    horizon: int = _setting("input", 12, "steps to forecast")
+    order: tuple[int, ...] = _setting("input", (6, 5), "order (p, q) of the ARMA models")
+    season: str = _setting("input", "auto", '"day", "week", or "auto": by day below four weeks of training', None)
     origin: str | None = _setting(
-        "forecast", None, "first instant to forecast, ISO 8601; by default after the last reading"
+        "input", None, "first instant to forecast, ISO 8601; by default after the last reading"
     )
 
-    crowd: int = _setting("neighbors", 10, "every household hides among at least so many, itself included")
-    crowds: str | None = _setting(
-        "neighbors", None, '"once": by this release\'s forecasts, for one release (the default); "standing": by the '
-        "training history, to be kept for releases to come (the default of a folder begun with --update)"
-    )  # fmt: skip
     largest_share: float | None = _setting(
-        "neighbors", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
+        "hiding", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
     )  # fmt: skip
-    table: str | None = _setting(
-        "neighbors", None, "CSV with one row per household: boundaries that crowds never cross"
-    )
-    column: str | None = _setting("neighbors", None, "its column of boundaries: feeder, postcode, tariff")
-    table_household: str | None = _setting(
-        "neighbors", None, "its column that names the household, if its name does not tell"
-    )
+    boundaries: str | None = _setting(
+        "hiding", None, "FILE:COLUMN, a CSV with one row per label and the column (feeder, postcode, tariff) that crowds never cross"  # noqa: E501
+    )  # fmt: skip
 
-    query: str = _setting("privacy", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
     method: str | None = _setting(
-        "privacy", None, '"auto", "codebook", "center", "mean", "transport", "additive", "covariance", "paper", '
-        '"white" or "none"; by default "auto" to reach a δ (the crowd\'s curve, or a codebook where that errs 2 % '
-        'less), "transport" to spend a ρ'
+        "guarantee", None, '"codebook", "white", "paper", "covariance", "additive", "transport" or "center": a row per '
+        "label under an ε, charged to the ledger; by default the mean of each crowd, which needs none"
     )  # fmt: skip
-    scope: str = _setting(
-        "privacy", "table", 'whom the guarantee is about: "table", who holds all released rows; "answer", who gets one'
+    query: str = _setting("guarantee", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
+    epsilon: float | None = _setting("guarantee", None, "ε of the guarantee, for a method")
+    delta: float | None = _setting("guarantee", None, "δ to reach, at the least error found, for a method")
+    rho: float | None = _setting("guarantee", None, "or: mean squared error per step to spend, for a method")
+    clip: float | None = _setting(
+        "guarantee", None, "with several rows per label: rows are first moved into the ellipsoid of so many standard "
+        "deviations around their label's mean, and the card says what then holds whatever their law is", None
     )  # fmt: skip
-    epsilon: float = _setting("privacy", 1.0, "ε of the guarantee")
-    delta: float | None = _setting("privacy", None, "δ to reach, at the least error found; 1e-5 without a ρ")
-    rho: float | None = _setting(
-        "privacy", None, "or: mean squared error per step to spend, in the unit of scale, squared"
+    accept_no_guarantee: bool = _setting(
+        "guarantee", False, "release even where δ is above 0.01, which hides nobody", None
     )
-    scale: str = _setting(
-        "privacy", "kw", 'in which errors cost: "kw", or "log" for ln kW; queries other than "point" are in ln kW'
-    )  # fmt: skip
-    objective: str = _setting(
-        "privacy", "mean", 'what "center" keeps small: the "mean" error, and with it the crowd\'s total, or the "worst"'
-    )  # fmt: skip
-    search: int = _setting("privacy", 10, "steps of the search per stage of a design, for methods that search")
+    audit_samples: int = _setting(
+        "guarantee", 200, "test answers per label in the audit; more find smaller faults", "samples"
+    )
 
     ledger: str | None = _setting(
         "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
     )  # fmt: skip
-    accept_no_guarantee: bool = _setting("ledger", False, "release even where δ is above 0.01, which hides nobody")
-    budget_epsilon: float | None = _setting("ledger", None, "budget per household if the ledger has none: its ε")
-    budget_delta: float | None = _setting("ledger", None, "and its δ; by default the guarantee that is asked for")
-
-    audit_samples: int = _setting(
-        "audit", 200, "test answers per household in the audit; more find smaller faults", "samples"
-    )
-    confidence: float = _setting("audit", 0.999, "probability that nothing the audit says is false")
-    audit_groups: int = _setting("audit", 3, "groups attacked at most: the hardest to hide in, others at random")
-
-    rho_tolerance: float = _setting(
-        "update", 0.1, "with --update: a design is kept while it errs this much more at most"
-    )
-
-    title: str | None = _setting("report", None, "title of the report")
-    public: bool = _setting("report", False, "write public/report.html too, to pass on: no names, no true forecasts")
-    shard_size: int = _setting("run", 1000, "households per shard: what a worker holds in memory at once")
-    cell: int = _setting(
-        "run", 1000, "alike households among whom crowds are formed, at most; a shard holds whole cells"
-    )
-    seed: int = _setting("run", 0, "seed of clusters, search and audit; releases take none")
+    title: str | None = _setting("output", None, "title of the report", None)
+    shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", None)
+    seed: int = _setting("output", 0, "seed of searches and audits; releases take none", None)
 
     def __post_init__(self) -> None:
         from shoal import validation  # here, so that the command's help loads no NumPy
 
-        for one in ("train_days", "horizon", "search", "shard_size", "audit_groups", "cell"):
-            validation.count(**{one: getattr(self, one)})
+        for name in ("train_days", "horizon", "shard_size"):
+            validation.count(**{name: getattr(self, name)})
         validation.count(at_least=FEWEST, audit_samples=self.audit_samples)
         validation.count(at_least=0, seed=self.seed)
         if self.unit is not None:
@@ -160,92 +140,86 @@ class Config:
         if self.meter is not None:
             validation.choice(("register", "interval"), meter=self.meter)
         validation.count(at_least=2, crowd=self.crowd)
-        validation.count(at_least=2 * self.crowd - 1, cell=self.cell)
-        if self.crowds is not None:
-            validation.choice(("once", "standing"), crowds=self.crowds)
         if self.largest_share is not None:
             validation.probability(largest_share=self.largest_share, above_zero=True)
-        validation.choice(("kw", "log"), scale=self.scale)
-        validation.choice(("mean", "worst"), objective=self.objective)
-        validation.non_negative(rho_tolerance=self.rho_tolerance)
-        validation.non_negative(epsilon=self.epsilon)
-        validation.probability(confidence=self.confidence, above_zero=True, below_one=True)
         validation.choice(("day", "week", "auto"), season=self.season)
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
-        validation.choice(("table", "answer"), scope=self.scope)
+        if len(self.order) != 2:
+            raise InputError("order must be two whole numbers (p, q)")
+        if self.clip is not None:
+            validation.positive(clip=self.clip)
+        self._check_guarantee()
+        self._check_table()
+
+    def _check_guarantee(self) -> None:
+        """ε, δ and ρ are given with what uses them, and only then."""
+        from shoal import validation
+
         if self.method is not None:
-            methods = ("none", "white", "paper", "covariance", "additive", "transport", "center", "mean")
-            validation.choice((*methods, "auto", "codebook"), method=self.method)
-        if self.method == "codebook" and not self.discrete:
-            raise InputError(
-                "method: a codebook is for point forecasts in kW and an ε above 0, to be reached with δ = 0; leave out "
-                "rho and other settings of query and scale, or choose another method"
-            )
+            validation.choice(METHODS, method=self.method)
+        if self.epsilon is not None:
+            validation.non_negative(epsilon=self.epsilon)
         if self.delta is not None and self.rho is not None:
             raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
         if self.delta is not None:
             validation.probability(delta=self.delta, above_zero=True, below_one=True)
         if self.rho is not None:
             validation.positive(rho=self.rho)
-        if (self.budget_epsilon is None) != (self.budget_delta is None):
-            raise InputError("budget_epsilon and budget_delta belong together")
-        if self.budget_delta is not None:
-            validation.non_negative(budget_epsilon=self.budget_epsilon)
-            validation.probability(budget_delta=self.budget_delta, below_one=True)
-        if (self.table is None) != (self.column is None):
-            raise InputError("table and column belong together: the file, and the column to group by")
-        if len(self.order) != 2:
-            raise InputError("order must be two whole numbers (p, q)")
-        if self.clip is not None:
-            validation.positive(clip=self.clip)
-        self._check_table()
+        given = next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
+        if not self.charged:
+            if given is not None and self.label is None:
+                raise InputError(no_use(given))
+            return
+        if self.method == "codebook":
+            if self.query != "point" or self.delta is not None or self.rho is not None or not self.epsilon:
+                raise InputError(
+                    "method: a codebook is for constants and takes an ε above 0 alone, which it meets with δ = 0; give "
+                    "--epsilon, and leave out --delta, --rho and --query"
+                )
+        elif self.rho is None and (self.epsilon is None or self.delta is None):
+            what = f"method {self.method}" if self.method else f"query {self.query}"
+            raise InputError(f"{what} needs a guarantee to reach, --epsilon and --delta, or an error to spend, --rho")
 
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
         if self.label is None:
-            given = next((name for name in ("columns", "drop", "weights", "clip") if getattr(self, name)), None)
+            given = next((n for n in ("columns", "drop", "weights", "clip", "period") if getattr(self, n)), None)
             if given is not None:
                 raise InputError(f"{given} is for tables: name the column of their labels too (--label)")
             return
-        if self.query != "point" or self.scale != "kw":
-            raise InputError("query and scale are for forecasts from meters; rows of a table are released as they are")
+        if self.query != "point":
+            raise InputError("query is for forecasts from meters; rows of a table are released as they are")
         if self.largest_share is not None:
             raise InputError("largest_share is about the load of meters; rows of a table have none")
 
     @property
+    def charged(self) -> bool:
+        """Whether a method or a query was chosen that releases a row per label under an ε."""
+        return self.method is not None or self.query != "point"
+
+    @property
     def target(self) -> float | None:
         """δ to reach; None where an error budget is given instead."""
-        return None if self.rho is not None else self.delta if self.delta is not None else DELTA
+        return self.delta
+
+    @property
+    def stated_epsilon(self) -> float:
+        """The ε of the guarantee; where only an error is spent, the one at which δ is stated."""
+        return STATED if self.epsilon is None else self.epsilon
 
     @property
     def way(self) -> str:
-        """The method in use.
-
-        Constants at a guarantee worth having are best released as the crowd's own curve, which takes no search: its
-        mean, or its center where the worst error counts.
-        """
-        found = self.method or ("auto" if self.rho is None else "transport")
-        if found == "auto" and not self.discrete:
-            found = "center"
-        return "mean" if found == "center" and self.objective == "mean" else found
-
-    @property
-    def discrete(self) -> bool:
-        """Whether answers are constants in the unit that is released, and one of a few curves could be."""
-        return self.query == "point" and self.scale == "kw" and self.rho is None and self.epsilon > 0
-
-    @property
-    def standing(self) -> bool:
-        """Whether crowds are made to be kept."""
-        return self.crowds == "standing"
+        """The method in use where one is needed: the crowd's own law to reach a δ, transport to spend a ρ."""
+        chosen = self.method or ("center" if self.rho is None else "transport")
+        return "mean" if chosen == "center" else chosen
 
     @property
     def answers(self) -> str:
         """Unit of the answers, as :meth:`shoal.Forecasts.classes` has it."""
-        return self.scale if self.query == "point" else "log"
+        return "kw" if self.query == "point" else "log"
 
     @property
-    def period(self) -> str:
+    def season_period(self) -> str:
         """The season in use."""
         return self.season if self.season != "auto" else "week" if self.train_days >= 28 else "day"
 
@@ -266,10 +240,10 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "config") -> Config:
         """Settings by name; what is not named has its default."""
-        kinds, known = typing.get_type_hints(cls), {one.name for one in fields(cls)}
+        kinds, known = typing.get_type_hints(cls), {each.name for each in fields(cls)}
         strange = sorted(set(values) - known)
         if strange:
-            raise InputError(f"{where}: unknown setting {strange[0]!r}; `shoal init` writes a file with all of them")
+            raise InputError(f"{where}: unknown setting {strange[0]!r}; shoal.Config.template() has all of them")
         return cls(**{name: typed(name, kinds[name], value, where) for name, value in values.items()})
 
     @classmethod
@@ -280,7 +254,7 @@ class Config:
             with Path(path).open("rb") as file:
                 content = tomllib.load(file)
         except FileNotFoundError:
-            raise InputError(f"config: there is no file {name}; `shoal init {name}` writes one") from None
+            raise InputError(f"config: there is no file {name}; check its name") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"config: {name} is not valid TOML: {error}") from None
         except OSError as error:
@@ -312,7 +286,7 @@ class Config:
         """A commented configuration file with every setting at its default."""
         lines = ["# Settings of a shoal run. A line that starts with # shows the default and changes nothing.", ""]
         section = ""
-        for one in fields(cls):
+        for one in sorted(fields(cls), key=lambda one: SECTIONS.index(one.metadata["section"])):
             if one.metadata["section"] != section:
                 section = one.metadata["section"]
                 lines += [f"[{section}]"]
@@ -325,12 +299,13 @@ class Config:
     @staticmethod
     def options() -> dict[str, tuple[Field[Any], Any]]:
         """Name on the command line -> the setting and its type, of this kind and of :class:`Speed`."""
-        found: dict[str, tuple[Field[Any], Any]] = {}
+        options: dict[str, tuple[Field[Any], Any]] = {}
         for kind in (Config, Speed):
             hints = typing.get_type_hints(kind)
-            for one in fields(kind):
-                found[one.metadata["flag"] or one.name] = (one, hints[one.name])
-        return found
+            for setting in fields(kind):
+                if setting.metadata["flag"] is not None:
+                    options[setting.metadata["flag"] or setting.name] = (setting, hints[setting.name])
+        return options
 
 
 @dataclass(frozen=True)
@@ -359,6 +334,15 @@ def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed]:
         raise InputError(f"{strange[0]} is not a setting of a run; shoal.Config has them all")
     chosen = {name: value for name, value in settings.items() if name in speed and value is not None}
     return {name: value for name, value in settings.items() if name in config}, Speed(**chosen)
+
+
+def no_use(name: str) -> str:
+    """Why an ε, δ or ρ is refused where constants are released as means."""
+    methods = ", ".join(METHODS[:-2])
+    return (
+        f"{name}: nothing here uses it. Rows are averages over a crowd, which hides whose figures they are without "
+        f"noise; leave it out, or choose a --method that takes it: {methods}"
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ FORECASTS, LAWS, MECHANISM, RELEASED, SHARDS = "forecasts", "laws", "mechanism",
 
 @dataclass(frozen=True)
 class Context:
-    """``folder`` is where a stage puts its lists; ``home`` where shards lie, which a preview shares with its run."""
+    """``folder`` is where a stage puts its lists; ``home`` where shards lie."""
 
     folder: Folder
     home: Path
@@ -33,9 +33,11 @@ class Context:
     tell: Tell
     ledger: Callable[[], Ledger]  #: opens that of the run, which is made before a release begins
     release_name: str = ""
-    previous: str | None = None
-    groups_fixed: bool = False  #: answers have left: other groups are refused
-    preview: bool = False  #: only the shard that is hardest to hide in
+    existing_ledger: Callable[[], AbstractContextManager[Ledger | None]] = (
+        nullcontext  #: that of the run, if there is one
+    )
+    previous: str | None = None  #: where the lists of the day before lie
+    day: str = ""  #: on which the release was begun: the period of a table that declares none
     series: str = ""  #: with what the names of this folder's releases begin
 
     def listing(self, name: str, under: str | None = None) -> Listing:

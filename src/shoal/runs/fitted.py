@@ -11,7 +11,7 @@ from shoal.card.exhibits import Exhibits
 from shoal.card.facts import Accuracy
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.sources.meters.answered import ForecastAnswers
 from shoal.sources.tables.class_table import SUFFIX, ClassTable
 from shoal.validation import FloatArray, IndexArray
@@ -68,16 +68,13 @@ class Fitted(Protocol):
     def answers(self, normals: FloatArray | None = None) -> FloatArray:
         """(m, k) the answers that go into the mechanism."""
 
-    def lasting(self) -> FloatArray:
-        """(n, k) constants that answers of later releases resemble: what odds of kept draws are chosen by."""
-
     def questions(self, name: str) -> list[str]:
         """What the ledger calls each answer in the release of this name."""
 
     def readings(self) -> tuple[str, ...]:
         """A digest per answer of what it was made from: who asks about the same again is told by it."""
 
-    def accuracy(self, mechanism: Releaser) -> Accuracy:
+    def accuracy(self, mechanism: Releasable) -> Accuracy:
         """Errors of what is released of these labels."""
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
@@ -87,16 +84,13 @@ class Fitted(Protocol):
         """Entries whose true value came later, and the sum of the absolute errors there."""
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
-        """(m, k) released answers as they are written: ``order`` says which, with their groups and row numbers."""
+        """(m, k) released answers as they are written: ``order`` says which, with their crowds and row numbers."""
 
     def released(self, path: str | Path) -> FloatArray:
         """(m, k) what was released, from the written table, in the order of the answers."""
 
     def exhibits(self, mechanism: Mechanism, released: FloatArray) -> Exhibits:
         """True and released answers for the data owner's page."""
-
-    def priced(self) -> tuple[FloatArray, FloatArray] | None:
-        """Constants and what came later, NaN where not known, to show what hiding costs; None where it is not shown."""
 
 
 def fitted(path: str | Path, query: str, unit: str) -> Fitted:

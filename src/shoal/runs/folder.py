@@ -22,10 +22,10 @@ from shoal.runs.owner_ledger import FILE, Seal
 from shoal.runs.sources import Source
 
 #: Version of the state file; others are refused.
-VERSION = 2
+VERSION = 3
 STATE, LEDGER = "state.json", FILE
 #: Stages of a run, in order.
-STAGES = ("fit", "design", "release", "audit", "card", "report")
+STAGES = ("fit", "crowds", "design", "audit", "release", "card", "report")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class State:
     created: str = ""
     run: str = ""
     ledger: Seal | None = None  #: the ledger that was charged, and its head after the last release
-    renewing: bool = False  #: a new release was asked for, and what was asked is not finished
+    day: str = ""  #: on which the present release was begun
 
 
 class Folder:
@@ -67,13 +67,6 @@ class Folder:
     @property
     def is_run(self) -> bool:
         return (self / STATE).is_file()
-
-    @property
-    def is_old(self) -> bool:
-        """Whether a run of shoal 0.1 is in the folder."""
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            return bool(json.loads((self / STATE).read_text()).get("version") == 1)
-        return False
 
     def create(self) -> None:
         """Make the folder, or take an empty one; anything else that is not a run is refused."""
@@ -116,30 +109,18 @@ class Folder:
             ) from None
         if not isinstance(content, dict) or content.get("format") != "shoal run":
             raise InputError(f"dir: the {STATE} in {self.path.name} is not that of a shoal run")
-        if content.get("version") == 1:
-            raise InputError(
-                f"dir: {self.path.name} is a run of shoal 0.1, which this version does not continue; use a new folder "
-                f"(`shoal ledger show {self.path.name}` and `shoal ledger verify` still read its ledger)"
-            )
         if content.get("version") != VERSION:
             raise InputError(f"dir: {self.path.name} was made by another version of shoal; use a new folder")
         try:
             stages = {name: Done(**done) for name, done in content["stages"].items()}
-            rest = {name: content[name] for name in ("release", "releasing", "created", "run", "previous")}
-            rest |= {"renewing": bool(content.get("renewing")), "ledger": None}
+            rest = {name: content[name] for name in ("release", "releasing", "created", "run", "previous", "day")}
+            rest["ledger"] = None
             if content.get("ledger") is not None:
                 rest["ledger"] = Seal(**content["ledger"])
             config = Config.from_dict(content["config"], STATE)
             return State(Source.from_json(content["source"]), config, stages, **rest)
         except (KeyError, TypeError, AttributeError):
             raise InputError(f"dir: the {STATE} in {self.path.name} lacks a part; use a new folder") from None
-
-    def ledger_url(self) -> str:
-        """The ledger of a run of an older version: the one that its settings name, or its own."""
-        named = None
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            named = json.loads((self / STATE).read_text()).get("config", {}).get("ledger")
-        return named if named is not None else f"sqlite:///{(self / LEDGER).resolve()}"
 
     def names(self) -> set[str]:
         """Every file in the folder, but for those of its lock and of a ledger."""

@@ -25,28 +25,33 @@ CODE = (
 
 
 @contextmanager
-def head_start(tell: Tell | None = None) -> Iterator[None]:
-    """On the very first run, say so and compile; with a core to spare, spectra in a second process meanwhile."""
+def head_start(tell: Tell | None = None, *, accounting: bool = True) -> Iterator[None]:
+    """On the very first run, say so and compile; with a core to spare, spectra in a second process meanwhile.
+
+    Means of crowds need no ``accounting``: its kernels are the larger part, and are left to the first run with an ε.
+    """
     from shoal.numerics import compiled
 
     folder = compiled.FOLDER
-    if folder is None or any(folder.rglob("spectrum._fast_block*.nbi")):
+    last = "spectrum._fast_block*.nbi" if accounting else "crowds._sweep*.nbi"
+    if folder is None or any(folder.rglob(last)):
         yield
         return
     quiet = subprocess.DEVNULL
     child = None
-    if n_threads() > 1:
+    first = FIRST if accounting else {name: FIRST[name] for name in ("models", "crowds")}
+    if accounting and n_threads() > 1:
         child = subprocess.Popen(
             [sys.executable, "-c", CODE, json.dumps(sys.path)],
             env={**os.environ, **ONE_THREAD}, stdin=quiet, stdout=quiet, stderr=quiet,
         )  # fmt: skip
     try:
-        for number, (name, work) in enumerate(FIRST.items()):
+        for number, (name, work) in enumerate(first.items()):
             if tell is not None:
-                tell("compile", f"compiling, once on this machine, in a minute or two: {name}", number, len(FIRST))
+                tell("compile", f"compiling, once on this machine, in a minute or two: {name}", number, len(first))
             work()
         if tell is not None:
-            tell("compile", "compiling, once on this machine", len(FIRST), len(FIRST))
+            tell("compile", "compiling, once on this machine", len(first), len(first))
         yield
     finally:
         if child is not None:

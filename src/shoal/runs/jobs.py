@@ -51,25 +51,31 @@ def do(job: Job) -> Part:
     return receipted(job.out, job.work(job.out), time.monotonic() - begun)
 
 
-def here(job: Job) -> Part:
-    """A job that the driver does itself."""
-    return finished(job.out) or do(job)
+def noted(
+    root: Path,
+    settings: dict[str, Any],
+    kind: type[Kind],
+    sort: Callable[[Path], Kind],
+    lacking: Callable[[Kind], bool] = lambda _: False,
+) -> Kind:
+    """What sorting a source into a folder came to, done once for the source and what is asked of it.
 
-
-def noted(root: Path, settings: dict[str, Any], kind: type[Kind], sort: Callable[[Path], Kind]) -> Kind:
-    """What sorting a source into a folder has found, done once for the source and what is asked of it."""
+    It is done again where something is ``lacking`` that only the sorted rows, which are gone by then, can make.
+    """
     folder, key = root / "sort", shard_key("sort", settings, [])
     private_folder(folder)
     note = folder / f"{key}.sorted"
     if note.is_file():
         try:
-            return kind.from_json(json.loads(note.read_text()))
+            known = kind.from_json(json.loads(note.read_text()))
         except (OSError, ValueError):
             raise InputError(f"dir: {note.name} is damaged; remove it, and run the same command again") from None
-    found = sort(folder / f"{key}.rows")
-    content = json.dumps(found.to_json())
+        if not lacking(known):
+            return known
+    rows = sort(folder / f"{key}.rows")
+    content = json.dumps(rows.to_json())
     put_whole(note, lambda rough: rough.write_text(content))
-    return found
+    return rows
 
 
 def run_jobs(
@@ -113,12 +119,12 @@ def run_jobs(
 
 @dataclass(frozen=True)
 class Listing:
-    """The shards that a stage made, what each was made of, what failed, and the groups they rest on."""
+    """The shards that a stage made, what each was made of, what failed, and the number of buckets of names."""
 
     parts: tuple[Part, ...]
     inputs: tuple[Part, ...] = ()  #: of each part, in order
     failed: tuple[Lost, ...] = ()
-    assignment: Part | None = None
+    buckets: int = 1
 
     @property
     def pairs(self) -> list[tuple[Part, Part]]:
@@ -132,11 +138,11 @@ class Listing:
         inputs: Sequence[Part],
         made: Sequence[Part],
         failed: Sequence[Lost],
-        assignment: Part | None = None,
+        buckets: int = 1,
     ) -> Listing:
         """What jobs over inputs, one each, have ``made``, some of them having failed."""
         of = {job.out: part for job, part in zip(jobs, inputs, strict=True)}
-        return cls(tuple(made), tuple(of[part.path] for part in made), tuple(failed), assignment)
+        return cls(tuple(made), tuple(of[part.path] for part in made), tuple(failed), buckets)
 
     def text(self, folder: Path) -> str:
         """As its file holds it, paths relative to the run's folder."""
@@ -144,7 +150,7 @@ class Listing:
             "shards": _listed(self.parts, folder),
             "inputs": _listed(self.inputs, folder),
             "failed": [one.to_json() for one in self.failed],
-            "assignment": _listed([] if self.assignment is None else [self.assignment], folder),
+            "buckets": self.buckets,
         }
         return json.dumps(content, indent=1)
 
@@ -153,12 +159,11 @@ class Listing:
         """What :meth:`text` wrote."""
         try:
             content = json.loads(path.read_text())
-            groups = _parts(content["assignment"], folder)
             return cls(
                 _parts(content["shards"], folder),
                 _parts(content["inputs"], folder),
                 tuple(Lost.from_json(one) for one in content["failed"]),
-                groups[0] if groups else None,
+                int(content["buckets"]),
             )
         except (OSError, ValueError, TypeError, KeyError):
             raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None

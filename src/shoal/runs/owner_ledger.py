@@ -121,7 +121,7 @@ def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
             )
         if not create:
             raise InputError(
-                f"ledger: there is no {where.where}. `shoal release` makes the ledger with the release; where there "
+                f"ledger: there is no {where.where}. `shoal run` makes the ledger with the release; where there "
                 "was one, check its name"
             )
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

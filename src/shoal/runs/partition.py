@@ -67,6 +67,7 @@ class ShardFacts(Record):
     unit: str = "kW"  #: what the readings came in
     unit_reason: str = ""
     taken: str = ""  #: which columns were taken for what
+    number: int = 0  #: of the bucket
 
 
 def survey(pieces: Pieces, number: int) -> Survey:
@@ -108,14 +109,15 @@ def make_shard(pieces: Pieces, number: int, grid: Grid, out: str) -> ShardFacts:
         unit=pieces.unit,
         unit_reason=pieces.unit_reason + (REGISTER if grid.register else ""),
     )
-    return replace(_write(out, readings), taken=pieces.taken)
+    return replace(_write(out, readings), taken=pieces.taken, number=number)
 
 
 def make_simulated_shard(source: SimulatedMeters, first: int, last: int, out: str) -> ShardFacts:
     """Write a shard of the simulated households first .. last − 1."""
     step = source.step_minutes
     frame = simulate_meters(last - first, source.days, step, source.seed, start=SIMULATED_START, first=first)
-    return _write(out, repair(frame, interval=step, phase=0, unit_reason="they are simulated so"))
+    readings = repair(frame, interval=step, phase=0, unit_reason="they are simulated so")
+    return replace(_write(out, readings), number=first)
 
 
 def _write(out: str, readings: Readings) -> ShardFacts:

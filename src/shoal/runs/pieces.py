@@ -1,18 +1,19 @@
-"""Meter files of any size, sorted into one file of rows per shard, in batches.
+"""Meter files of any size, sorted into buckets of whole households, in batches.
 
-Two passes over the input. The first collects the names; households get their shard by rank among the sorted names, so
-it depends on nothing else. The second appends the rows of each batch to the files of their shards, in the order of the
+Two passes over the input. The first collects the names; the bucket of a household is a hash of its name, the same from
+day to day (:func:`bucket_of`). The second writes the rows of each batch, one file per bucket, in the order of the
 input. Memory: the names, and one batch (:data:`BATCH` readings; a Parquet row group or a compressed CSV is read whole).
 
-A file of pieces is a sequence of Arrow streams, one per batch. Its columns: ``code`` (rank of the household), ``file``,
-``turn`` (order of appearance where batches do not follow it), ``time`` (microseconds; of the wall clock where
-``wall``), ``kw`` and ``invalid``.
+A piece is an Arrow file of one bucket and one batch. Its columns: ``code`` (rank of the household), ``file``, ``turn``
+(order of appearance where batches do not follow it), ``time`` (microseconds; of the wall clock where ``wall``), ``kw``
+and ``invalid``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 from shoal import validation
 from shoal.card.facts import Record
 from shoal.errors import InputError
-from shoal.files import private, private_folder
+from shoal.files import private_folder
+from shoal.runs.store import put_whole
+from shoal.sources.batches import in_batches
 from shoal.sources.meters import clock
 from shoal.sources.meters.meter_file import (
     NO_ROWS,
@@ -44,11 +47,11 @@ NAMES = "names.parquet"
 
 @dataclass(frozen=True)
 class Pieces(Record):
-    """Sorted input: a folder with the names and a file of rows per shard, and how to read them."""
+    """Sorted input: a folder with the names and a folder of rows per bucket, and how to read them."""
 
     folder: str
     households: int
-    shard_size: int
+    buckets: int
     time_zone: str | None  #: zone of the instants
     energy: bool
     max_kw: float | None
@@ -56,13 +59,25 @@ class Pieces(Record):
     unit: str = "kW"  #: what the readings came in
     unit_reason: str = ""
     taken: str = ""  #: which columns were taken for what
+    filled: tuple[int, ...] = ()  #: buckets with rows
 
-    @property
-    def n_shards(self) -> int:
-        return -(-self.households // self.shard_size)
+    def path(self, bucket: int) -> Path:
+        """The folder of a bucket's pieces."""
+        return Path(self.folder) / f"{bucket:06d}"
 
-    def path(self, number: int) -> Path:
-        return Path(self.folder) / f"{number:06d}.pieces"
+
+def bucket_of(name: str, buckets: int) -> int:
+    """The bucket of a name among so many: a hash of the name alone.
+
+    >>> bucket_of("H0001", 1), bucket_of("H0001", 8) == bucket_of("H0001", 8)
+    (0, True)
+    """
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % buckets
+
+
+def bucket_count(labels: int, size: int) -> int:
+    """Buckets of about so many labels each."""
+    return max(-(-labels // size), 1)
 
 
 def sort_files(
@@ -70,6 +85,7 @@ def sort_files(
     folder: str | Path,
     *,
     shard_size: int = 1000,
+    buckets: int | None = None,
     unit: str | None = None,
     time_zone: str | None = None,
     columns: Mapping[str, str] | None = None,
@@ -78,11 +94,13 @@ def sort_files(
     interval: Any = None,
     only: Sequence[str] = (),
 ) -> Pieces:
-    """Sort the rows of meter files by shard into ``folder``, which appears when all is done.
+    """Sort the rows of meter files into buckets under ``folder``, which appears when all is done.
 
-    The arguments are those of ``meter_readings``; ``shard_size`` is the number of households per shard, ``only`` names
-    the households to take, if not all.
+    The arguments are those of ``meter_readings``; ``shard_size`` is about how many households a bucket has, unless
+    ``buckets`` says how many there are; ``only`` names the households to take, if not all.
     """
+    import polars as pl
+
     zone = clock.zone(time_zone)
     size = validation.count(shard_size=shard_size)
     ceiling = None if max_kw is None else validation.positive(max_kw=max_kw)
@@ -95,46 +113,40 @@ def sort_files(
     for old in (rough, target):
         shutil.rmtree(old, ignore_errors=True)
     private_folder(rough)
-    private(rough / NAMES)
-    names.to_frame("household").write_parquet(rough / NAMES)
-    pieces = Pieces(
-        str(rough), len(names), size, shown, opened.energy, ceiling, 0, opened.unit, opened.reason, opened.taken
+    count = bucket_count(len(names), size) if buckets is None else buckets
+    codes = pl.DataFrame({"household": names}).with_columns(
+        code=pl.int_range(pl.len(), dtype=pl.UInt32),
+        bucket=pl.Series([bucket_of(name, count) for name in names], dtype=pl.UInt32),
     )
-    rows = sum(_spread(source, number, names, pieces, only=bool(only)) for number, source in enumerate(sources))
+    put_whole(rough / NAMES, codes.write_parquet)
+    pieces = Pieces(
+        str(rough), len(names), count, shown, opened.energy, ceiling, 0, opened.unit, opened.reason, opened.taken
+    )
+    rows = sum(_spread(source, number, codes, pieces, only=bool(only)) for number, source in enumerate(sources))
     column = numbered(sources) if interval is None else None
     if column is not None and len(names) == rows > 2:
         shutil.rmtree(rough, ignore_errors=True)
         raise InputError(ROW_NUMBERS.format(column))
+    filled = tuple(bucket for bucket in range(count) if pieces.path(bucket).is_dir())
     rough.rename(target)
-    return replace(pieces, folder=str(target), rows=rows)
+    return replace(pieces, folder=str(target), rows=rows, filled=filled)
 
 
-def read_pieces(pieces: Pieces, number: int) -> pl.DataFrame:
-    """The rows of one shard in the order of the input, as :func:`shoal.sources.meters.quality.repair` takes them."""
+def read_pieces(pieces: Pieces, bucket: int) -> pl.DataFrame:
+    """The rows of one bucket in the order of the input, as :func:`shoal.sources.meters.quality.repair` takes them."""
     import polars as pl
-    import pyarrow as pa
 
-    path = pieces.path(number)
-    names = pl.scan_parquet(Path(pieces.folder) / NAMES).slice(number * pieces.shard_size, pieces.shard_size)
     try:
-        known = names.collect()["household"]
-        with path.open("rb") as handle:
-            end = handle.seek(0, 2)
-            handle.seek(0)
-            parts = []
-            while handle.tell() < end:
-                with pa.ipc.open_stream(handle) as stream:
-                    parts.append(stream.read_all())
-        rows = pl.DataFrame(pl.from_arrow(pa.concat_tables(parts)))
-    except (pl.exceptions.PolarsError, OSError, pa.ArrowException):
-        raise InputError(
-            f"shard: the rows of shard {number} ({path.name}) cannot be read; sort the input again"
-        ) from None
+        known = pl.read_parquet(Path(pieces.folder) / NAMES).filter(pl.col("bucket") == bucket)
+        files = sorted(pieces.path(bucket).glob("*.arrow"))
+        rows = pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
+    except (pl.exceptions.PolarsError, OSError, ValueError):
+        raise InputError(f"shard: the rows of bucket {bucket} cannot be read; sort the input again") from None
     if rows["turn"].max():
         rows = rows.sort("file", "turn", maintain_order=True)
     stamp = pl.from_epoch(pl.col("time"), time_unit="us")
     rows = rows.with_columns(
-        household=known.gather(rows["code"] - number * pieces.shard_size),
+        household=known["household"].gather(known["code"].search_sorted(rows["code"])),
         timestamp=stamp,
         bad_time=pl.col("time").is_null(),
         no_such_time=pl.lit(False),
@@ -151,23 +163,6 @@ def read_pieces(pieces: Pieces, number: int) -> pl.DataFrame:
         else:
             rows = rows.with_columns(timestamp=instant)
     return rows.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")
-
-
-def extent(
-    path: Paths, columns: Mapping[str, str] | None = None, unit: str | None = None, timestamp_format: str | None = None
-) -> tuple[int, int]:
-    """Households and readings in meter files, streamed."""
-    import polars as pl
-
-    sources = open_sources(meter_files(path), columns, timestamp_format, unit).sources
-    readings = 0
-    for source in sources:
-        try:
-            rows = int(source.raw.select(pl.len()).collect(engine="streaming").item())
-        except (pl.exceptions.PolarsError, OSError, UnicodeError):
-            raise InputError(ODD_ROWS.format(source.file.name)) from None
-        readings += rows * max(len(source.layout.across), 1)
-    return len(_names(sources)), readings
 
 
 def _names(sources: Sequence[Source]) -> pl.Series:
@@ -205,12 +200,13 @@ def _chosen(names: pl.Series, only: Sequence[str]) -> pl.Series:
     return names.filter(names.is_in(list(only)))
 
 
-def _spread(source: Source, number: int, names: pl.Series, pieces: Pieces, *, only: bool) -> int:
-    """Append the rows of one file to the files of their shards; how many there were."""
+def _spread(source: Source, number: int, codes: pl.DataFrame, pieces: Pieces, *, only: bool) -> int:
+    """Write the rows of one file to the pieces of their buckets; how many there were."""
     import polars as pl
 
     rows = readable = 0
-    for batch in _batches(source):
+    names, bucket = codes["household"], codes["bucket"]
+    for turn_of_batch, batch in enumerate(_batches(source)):
         try:
             standard = source.standard(source.melt(batch.lazy())).collect(engine="in-memory")
             if only:
@@ -221,25 +217,31 @@ def _spread(source: Source, number: int, names: pl.Series, pieces: Pieces, *, on
         # Unpivoted batches go column by column, and so must the whole file.
         by_column = source.layout.shape == "times"
         turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
-        sorted_rows = standard.with_columns(code=code).select(
+        sorted_rows = standard.with_columns(code=code, bucket=bucket.gather(code)).select(
             "code",
+            "bucket",
             file=pl.lit(number, pl.UInt32),
             turn=turn.cast(pl.UInt32),
             time=pl.col("timestamp").dt.epoch("us"),
             wall=pl.lit(source.time_zone is None),
             kw="kw",
             invalid="invalid",
-            shard=pl.col("code") // pieces.shard_size,
         )
         rows += len(standard)
         readable += len(standard) - standard["timestamp"].null_count()
-        for (shard,), part in sorted_rows.partition_by("shard", as_dict=True, include_key=False).items():
-            _append(pieces.path(int(shard)), part)
+        for (into,), part in sorted_rows.partition_by("bucket", as_dict=True, include_key=False).items():
+            folder = pieces.path(int(into))
+            private_folder(folder)
+            put_whole(folder / f"{number:06d}-{turn_of_batch:06d}.arrow", _writer(part))
     if not rows and not only:
         raise InputError(NO_ROWS.format(source.file.name))
     if rows and not readable:
         raise InputError(NO_TIMES.format(source.file.name))
     return rows
+
+
+def _writer(rows: pl.DataFrame) -> Callable[[Path], None]:
+    return lambda path: rows.write_ipc(path, compression="lz4")
 
 
 def _batches(source: Source) -> Iterator[pl.DataFrame]:
@@ -249,17 +251,6 @@ def _batches(source: Source) -> Iterator[pl.DataFrame]:
     layout = source.layout
     size = max(BATCH // max(len(layout.across), 1), 1)
     try:
-        wanted = source.raw.select(layout.needed)
-        yield from wanted.collect_batches(chunk_size=size, maintain_order=True, engine="streaming")
+        yield from in_batches(source.raw.select(layout.needed), size)
     except (pl.exceptions.PolarsError, OSError, UnicodeError):
         raise InputError(ODD_ROWS.format(source.file.name)) from None
-
-
-def _append(path: Path, rows: pl.DataFrame) -> None:
-    import pyarrow as pa
-
-    private(path)
-    table: Any = rows.to_arrow()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with path.open("ab") as handle, pa.ipc.new_stream(handle, table.schema, options=options) as writer:
-        writer.write_table(table)

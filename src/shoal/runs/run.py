@@ -1,20 +1,22 @@
 """A run: stages over one folder, each done once, in order, whatever interrupts them.
 
-| stage | does, shard by shard | writes |
+| stage | does | writes |
 | --- | --- | --- |
-| fit | readings to shards of whole groups; forecasts | forecasts/, fit.json, quality.csv, left_out.csv |
-| design | a mechanism per shard, each group for itself | mechanism/, design.json |
-| release | workers draw, the driver charges, then writes | released/, release.json, released.csv/.parquet, ledger.db |
-| audit | attacks on groups, the hardest to hide in among them | audit.json |
-| card | one card, from what the stages have told | card.json, card.md, card.yaml |
-| report | a page for the owner | report.html |
+| fit | rows to shards by a hash of the name; forecasts, shard by shard | forecasts/ or laws/, fit.json, quality.csv |
+| crowds | who is averaged with whom, over everybody in memory | crowds.parquet, rows.parquet, left_out.csv |
+| design | only for a method: a mechanism per block of whole crowds | blocks/, mechanism/, design.json |
+| audit | only for a method: attacks on crowds | audit.json |
+| release | recorded, or drawn and charged, in the ledger; then written | released.csv/.parquet, public/released.csv |
+| card | one card, from what the stages have told | card.json, card.md |
+| report | pages for the owner and to pass on | report.html, public/report.html |
 
-A neighborhood is one shard, a country many; nothing else differs. The lists (``*.json``) name every shard with its
-digest; what forecasts are made from lies under ``shards/``, each file named by what went into it.
+A neighborhood is one shard, a country many; nothing else differs. What forecasts are made from lies under ``shards/``,
+each file named by what went into it.
 
 A stage is known by a key: the digest of its settings, of the files it reads and of shoal's version. Where the state
-has the stage with this key and its files are intact, it is not done again. The release is never done again because
-something changed: that takes ``again=True``, and is charged. Who works on the tasks enters no key.
+has the stage with this key and its files are intact, it is not done again. A release is never done again because
+something changed: what is new about the same labels takes a later period, with ``update=True``. Who works on the tasks
+enters no key.
 """
 
 from __future__ import annotations
@@ -31,22 +33,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import shoal
+from shoal.card.aggregate import AggregateCard, aggregate_summary
 from shoal.card.card import ReleaseCard
+from shoal.card.digits import counted
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
-from shoal.errors import InputError, ShoalError
-from shoal.files import digest_of
-from shoal.mechanism.mechanism import Mechanism
+from shoal.errors import InputError, LedgerError, ShoalError
+from shoal.files import digest_of, file_digest
 from shoal.mechanism.reader import load
-from shoal.runs import preview
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
-from shoal.runs.context import DESIGN, SHARDS, Context, Made
+from shoal.runs.context import DESIGN, FIT, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Place, Seal, at, opened, place, without_password
 from shoal.runs.sources import FRAME, MeterFile, Source, frame_of
-from shoal.runs.stages import audit_stage, card_stage, design_stage, first_stage, fit_stage, release_stage, report_stage
-from shoal.runs.store import put_whole
+from shoal.runs.stages import (
+    audit_stage,
+    card_stage,
+    crowd_stage,
+    design_stage,
+    fit_stage,
+    means_stage,
+    release_stage,
+    report_stage,
+    table_stage,
+)
+from shoal.runs.stages.crowd_stage import Book, CrowdFacts
+from shoal.runs.stages.record import NUMBERS
+from shoal.runs.store import finished, put_whole, sweep
 
 if TYPE_CHECKING:
     import polars as pl
@@ -56,19 +70,15 @@ if TYPE_CHECKING:
 
 #: Where proofs lie in the folder of a run.
 PROOFS = "proof"
-#: Stage -> the stages whose files it reads.
-NEEDS = {
-    "fit": (),
-    "design": ("fit",),
-    "release": ("fit", "design"),
-    "audit": ("fit", "design"),
-    "card": ("fit", "design", "release", "audit"),
-    "report": ("fit", "design", "release", "audit", "card"),
-}
-#: The order in which a whole run takes them: nothing is charged before all that can fail has been seen to work.
-ORDER = ("fit", "design", "audit", "release", "card", "report")
-#: Stage after the first -> what does it.
-LATER: dict[str, Any] = {
+#: The order in which a run takes its stages: nothing is charged before all that can fail has been seen to work.
+ORDER = ("fit", "crowds", "design", "audit", "release", "card", "report")
+#: Stages that only a method has.
+METHOD = ("design", "audit")
+#: What a run can be stopped after -> its last stage.
+UNTIL = {"fit": "crowds", "design": "design", "audit": "audit", "release": "release", "report": "report"}
+#: Stage -> what does it.
+STAGE: dict[str, Any] = {
+    "crowds": crowd_stage,
     "design": design_stage,
     "release": release_stage,
     "audit": audit_stage,
@@ -85,12 +95,13 @@ def run(
     out: str | Path = "shoal-run",
     *,
     config: Config | None = None,
-    again: bool = False,
+    until: str = "report",
     update: bool = False,
+    rehearse: bool = False,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Run:
-    """All that the command ``shoal run`` does: from a file to a private table with its card and its report.
+    """All that the command ``shoal run`` does: from a file to a table that may be passed on, its card and its report.
 
     Where ``out`` holds a run, it is continued; a second call releases nothing.
 
@@ -100,25 +111,28 @@ def run(
             was made from.
         out: folder of the run: new, empty, or a run to continue.
         config: settings; by default those of the folder, or the defaults.
-        again: make a new release although there is one; it is charged.
-        update: the source is a new day: go on from this folder's forecasts, or its crowds; a new release. In a new
-            folder, the first of such releases, whose crowds are standing.
+        until: the last stage to do: "fit", "design", "audit", "release" or "report".
+        update: go on with a new day, or period, in this folder: a new release.
+        rehearse: everything up to the release, which is recorded and charged nowhere.
         progress: called with (stage, what is happening, done, total).
         settings: fields of :class:`shoal.Config` and of :class:`shoal.Speed`, on top of ``config``.
 
     Returns:
         The finished run: ``run.card``, ``run.released``, ``run.report``.
 
-    >>> run = shoal.run("meters.csv", out="january", epsilon=1.0, delta=1e-6)  # doctest: +SKIP
+    >>> run = shoal.run("meters.csv", out="january", crowd=10)  # doctest: +SKIP
     >>> run.released  # doctest: +SKIP
     >>> shoal.run(frame, out="voices", label="speaker", crowd=9).card  # doctest: +SKIP
     """
     chosen, speed = shared(settings)
     going = Run(out, source, config, speed, progress, **chosen)
+    if rehearse:
+        going.rehearse()
+        return going
     with going.held(), going.unless_refused():
         if update:
             going.go_on()
-        going.everything(again=again)
+        going.everything(until)
     return going
 
 
@@ -144,6 +158,7 @@ class Run:
         self.speed = plain if speed is None else speed
         self.progress = progress
         self.did: list[str] = []
+        self.rehearsed: Path | None = None  #: what a rehearsal wrote
         self._depth = 0
         self._saved = self.folder.state() if self.folder.is_run else None
         if self._saved is None and source is None:
@@ -159,7 +174,7 @@ class Run:
             self.state = replace(self._saved, source=read or self._saved.source, config=settled)
         else:
             assert read is not None
-            self.state = State(read, settled, created=_now(), run=uuid.uuid4().hex)
+            self.state = State(read, settled, created=_now(), run=uuid.uuid4().hex, day=_now()[:10])
 
     def _read(self, source: Any, config: Config) -> Source:
         """The source that was named; a frame is kept in the folder, as a file that is written when a stage is done."""
@@ -183,6 +198,12 @@ class Run:
         """
         Folder(folder).state()
         return cls(folder)
+
+    def __repr__(self) -> str:
+        """The folder and how far it is; nothing of what is in it."""
+        done = [name for name in ORDER if name in self.state.stages]
+        far = f"done until {done[-1]}" if done else "nothing done"
+        return f"Run({self.path.name!r}, release {self.state.release}, {far})"
 
     @property
     def config(self) -> Config:
@@ -219,22 +240,22 @@ class Run:
     # ------------------------------------------------------------------ what came of it
 
     @property
-    def card(self) -> ReleaseCard:
-        """The release card."""
-        self._demand("card")
-        return ReleaseCard.of(*self._four())
+    def card(self) -> ReleaseCard | AggregateCard:
+        """The release card: of means, or of what a method released under an ε."""
+        self._demand("release")
+        return self._card()
 
     @property
     def released(self) -> pl.DataFrame:
         """What was released, with whose it is.
 
-        Of meters: household, group, row, step, timestamp, released_kw. Of a table: source_row, label, group, row and
-        its columns.
+        Of meters: household, crowd, homes, news, step, timestamp, kw. Of a table: label, crowd, homes, news and its
+        columns. A method's release has a row per home or sample: crowd, row, …
         """
         import polars as pl
 
         self._demand("release")
-        return pl.read_parquet(self.folder / release_stage.PARQUET)
+        return pl.read_parquet(self.folder / means_stage.PARQUET)
 
     @property
     def report(self) -> Path:
@@ -250,39 +271,39 @@ class Run:
         """
         if target is None or "://" in str(target) or Path(target).is_file():
             return opened(at(None if target is None else str(target)), None, create=create)
-        folder = Folder(target)
-        if folder.is_old:
-            return opened(at(folder.ledger_url()), None, create=False)
         return Run.open(target).ledger(create=create)
 
     def curve(self, epsilon: Sequence[float], notion: str = "dp") -> curves.WorstCurve:
         """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""
-        self._demand("design")
+        self._demand_method()
         return curves.worst_curve(self.context("design"), list(epsilon), notion)
 
     def frontier(
         self, rho: Sequence[float], methods: Sequence[str], *, epsilon: float | None = None, search: int = 10
     ) -> dict[str, list[float]]:
         """Method -> the δ that each budget, ascending, leaves in the worst group of the run. Nothing is changed."""
-        self._demand("design")
-        at = self.config.epsilon if epsilon is None else epsilon
+        self._demand_method()
+        at = self.config.stated_epsilon if epsilon is None else epsilon
         return curves.worst_frontier(self.context("design"), sorted(rho), list(methods), at, search)
 
     def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
         """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
         from shoal.proofs.proof import prove
 
-        self._demand("design")
-        found: dict[str, Proof] = {}
+        self._demand_method()
+        proofs: dict[str, Proof] = {}
         for part in self.context("design").listing(DESIGN).parts:
-            mechanism = load(part.path)
-            if isinstance(mechanism, Mechanism) and mechanism.graph.n_edges:
-                found[part.key] = prove(mechanism, None, epsilon, scope)
+            proof = load(part.path).by_kind(
+                mechanism=lambda m: prove(m, None, epsilon, scope) if m.graph.n_edges else None,
+                codebook=lambda _: None,
+            )
+            if proof is not None:
+                proofs[part.key] = proof
                 (self.folder / PROOFS).mkdir(exist_ok=True, mode=0o700)
-                found[part.key].save(self.folder / PROOFS / f"{part.key}.json")
-        if not found:
+                proof.save(self.folder / PROOFS / f"{part.key}.json")
+        if not proofs:
             raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")
-        return found
+        return proofs
 
     @property
     def place(self) -> Place:
@@ -297,45 +318,102 @@ class Run:
         """
         return opened(self.place, self.state.ledger, create=create and not self.has_released)
 
+    @contextmanager
+    def existing_ledger(self) -> Iterator[Ledger | None]:
+        """The ledger of this run where there is one, to look something up; None where none was made yet."""
+        file = self.place.file
+        if self.state.ledger is None and file is not None and not file.is_file():
+            yield None
+            return
+        try:
+            ledger = self.ledger()
+        except LedgerError as error:
+            if self.state.ledger is None and getattr(error, "reason", "") == "absent":
+                yield None
+                return
+            raise
+        with ledger:
+            yield ledger
+
     # ------------------------------------------------------------------ stages
 
-    def everything(self, *, again: bool = False) -> None:
-        """Every stage that is not done."""
-        with self.held(), self.unless_refused(), head_start(self._tell):
-            self._settle(again)
-            for stage in ORDER:
-                self.do(stage)
-            self._renewed()
+    @property
+    def charged(self) -> bool:
+        """Whether a method releases a row per label or sample under an ε: asked for, or several rows per label."""
+        return self.config.charged or (self.fit is not None and self.fit.most_rows > 1)
 
-    def do(self, stage: str, *, again: bool = False) -> None:
-        """One stage, if it is not done. ``again``, for fit, design and release: for a new release, which is charged."""
+    def stages(self, until: str = "report") -> tuple[str, ...]:
+        """The stages of this run, up to one that ``--until`` names."""
+        if until not in UNTIL:
+            raise InputError(f"until must be one of {', '.join(UNTIL)}")
+        wanted = ORDER[: ORDER.index(UNTIL[until]) + 1]
+        return wanted if self.charged else tuple(name for name in wanted if name not in METHOD)
+
+    def everything(self, until: str = "report") -> None:
+        """Every stage that is not done, up to one of them."""
+        with self.held(), self.unless_refused(), head_start(self._tell, accounting=self.config.charged):
+            self._settle()
+            self.do("fit")
+            for stage in self.stages(until)[1:]:
+                self.do(stage)
+
+    def do(self, stage: str) -> None:
+        """One stage, if it is not done."""
         with self.held(), self.unless_refused():
-            if stage in ("fit", "design", "release"):
-                self._settle(again)
-            if stage == "fit" and self._lacking():
-                # What is there is passed over, shard by shard; a release goes on under its own name.
-                begun = self.key("release") if self.has_released else None
-                self._remember(replace(without(self.state, "fit", "design", "release"), releasing=begun))
+            if stage in ("fit", "crowds", "design", "release"):
+                self._settle()
+            if stage == "fit" and self._lacking() and not self.has_released:
+                self._remember(without(self.state, *STAGES))  # what is there is passed over, shard by shard
+            if stage == "release" and self.is_done("crowds") and not self.is_done("release"):
+                self._replan()
             self.require(stage)
             if stage == "release" and not self.is_done("release"):
-                # What is refused here was not begun, and no ledger is made for it.
-                assert self.fit is not None
-                assert self.design is not None
-                card_stage.rehearse(self.fit, self.design, self.audit if self.is_done("audit") else None)
-                release_stage.refuse(self.context("release"))
-                # Written before the ledger is asked: a release that may have happened counts as one, and is the one
-                # of this ledger.
-                with self.ledger(create=True) as ledger:
-                    seal = Seal(ledger.identity, str(ledger.head), self.place.kept)
-                self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
+                self._begin_release()
             self._stage(stage)
-            if again:
-                self._renewed()
 
-    def _renewed(self) -> None:
-        """What was asked with ``again`` is finished: asked for once more, it is another release."""
-        if self.state.renewing:
-            self._remember(replace(self.state, renewing=False))
+    def rehearse(self) -> None:
+        """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
+        with self.held(), head_start(self._tell, accounting=self.config.charged):
+            if self.has_released:
+                raise InputError(
+                    f"rehearse: {self.path.name} has released. Rehearse in a folder of its own, any number of times: "
+                    "crowds on record are used there too"
+                )
+            self._settle()
+            self.do("fit")
+            self._remember(without(self.state, "crowds"))  # by what is on record now
+            for stage in self.stages("audit")[1:]:
+                self.do(stage)
+            if not self.charged:
+                name = means_stage.rehearse(self.context("release"), self._planned())
+                self.rehearsed = self.folder / name
+
+    def _begin_release(self) -> None:
+        """What is refused here was not begun, and no ledger is made for it."""
+        if self.charged:
+            assert self.fit is not None
+            assert self.design is not None
+            card_stage.rehearse(self.fit, self.design, self.audit if self.is_done("audit") else None)
+            release_stage.refuse(self.context("release"))
+        # Written before the ledger is asked: a release that may have happened counts as one, and is the one of this
+        # ledger.
+        with self.ledger(create=True) as ledger:
+            seal = Seal(ledger.identity, str(ledger.head), self.place.kept)
+        self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
+
+    def _replan(self) -> None:
+        """Form crowds anew where something was recorded about the same labels since they were formed."""
+        import polars as pl
+
+        with self.existing_ledger() as ledger:
+            if ledger is None or ledger.recorded_crowds(self.release_name) is not None or ledger.has(self.release_name):
+                return
+            labels = pl.read_parquet(self.folder / crowd_stage.CROWDS, columns=["label"])["label"].to_list()
+            same = Book.read(ledger, labels).digest == self._planned().book
+        if not same:
+            self._remember(without(self.state, "crowds", "design", "audit"))
+            for stage in self.stages("audit")[1:]:
+                self._stage(stage)
 
     @contextmanager
     def unless_refused(self) -> Iterator[None]:
@@ -359,57 +437,52 @@ class Run:
             return False
         try:
             with self.ledger() as ledger:
-                return ledger.has(self.release_name)
+                return ledger.has(self.release_name) or ledger.recorded_crowds(self.release_name) is not None
         except ShoalError:
             return True
 
     def go_on(self) -> None:
-        """Take the readings that were named for a new day: put the last release aside and go on from its forecasts.
+        """Go on with a new day, or period: put the last release aside; crowds stay as they are on record.
 
-        In a new folder it begins: with crowds that are made to be kept. Asked for again with the same readings, as
-        after an interruption, it changes nothing.
+        In a new folder it begins. Asked for again with the same readings and settings, as after an interruption, it
+        changes nothing.
         """
         with self.held():
-            self._go_on()
+            before = self._saved
+            assert before is not None  # the folder is held
+            if not before.stages and not self.has_released:
+                return
+            same = before.source.digest == self.state.source.digest
+            if same and (before.previous is not None and "release" not in before.stages):
+                return  # it was interrupted, and goes on
+            if same and self.key("release") == self._released_key(before):
+                return
+            if "release" not in before.stages:
+                raise InputError("update: the last release of this folder is not finished; finish it without --update")
+            self._refuse_dependent()
+            self.ledger().close()
+            daily = table_stage.DAILY if self.state.source.table else fit_stage.DAILY
+            now, old = self.config.to_dict(), before.config.to_dict()
+            fixed = [name for name in self._settings("fit") if name not in daily and now[name] != old[name]]
+            if fixed:
+                raise InputError(
+                    f"update: {fixed[0]} differs from that of the last release; crowds and their setting are for life, "
+                    "so leave it as it was"
+                )
+            config = self.config
+            if config.origin == before.config.origin:  # that of the last release
+                config = replace(config, origin=None)
+            if config.period == before.config.period:
+                config = replace(config, period=None)
+            aside = f"earlier/{self.state.release}"
+            self._archive(aside)
+            state = replace(self.state, config=config, stages={}, release=self.state.release + 1, releasing=None)
+            self._remember(replace(state, previous=aside, day=_now()[:10]))
 
-    def _go_on(self) -> None:
-        before = self._saved
-        assert before is not None  # the folder is held
-        if not before.stages and not before.previous and not self.has_released:
-            self._begin_standing()
-            return
-        same = before.source.digest == self.state.source.digest
-        if same and (before.previous or before.config.standing):
-            return
-        if "release" not in before.stages:
-            raise InputError("update: the last release of this folder is not finished; finish it without --update")
-        self._refuse_dependent()
-        self._refuse_once()
-        self.ledger().close()
-        now, old = self.config.to_dict(), before.config.to_dict()
-        daily = first_stage.daily(self.state.source)
-        fixed = [name for name in self._settings("fit") if name not in daily and now[name] != old[name]]
-        if fixed:
-            raise InputError(
-                f"update: {fixed[0]} differs from that of the last release; forecasts go on and groups stay as they "
-                "are, so this takes a new folder"
-            )
-        config = self.config
-        if config.origin is not None and config.origin == before.config.origin:
-            config = replace(config, origin=None)  # that of the last release
-        aside = f"earlier/{self.state.release}"
-        self._archive(aside)
-        state = replace(self.state, config=config, stages={}, release=self.state.release + 1, releasing=None)
-        self._remember(replace(state, previous=aside))
-
-    def _begin_standing(self) -> None:
-        """The first of the releases that go on from each other: its crowds are made to be kept."""
-        if self.config.crowds == "once":
-            raise InputError(
-                "crowds: with --update releases go on from each other, and crowds chosen for one release hold for that "
-                "one; leave out --crowds once, or --update"
-            )
-        self._remember(replace(self.state, config=self.config.changed(crowds="standing")))
+    @staticmethod
+    def _released_key(state: State) -> str | None:
+        done = state.stages.get("release")
+        return state.releasing if done is None else done.key
 
     @property
     def release_name(self) -> str:
@@ -418,35 +491,49 @@ class Run:
 
     # ------------------------------------------------------------------ what is done
 
+    def needs(self, stage: str) -> tuple[str, ...]:
+        """The stages that one rests on."""
+        method = self.charged
+        return {
+            "fit": (),
+            "crowds": ("fit",),
+            "design": ("crowds",),
+            "audit": ("design",),
+            "release": ("crowds", "design") if method else ("crowds",),
+            "card": ("release", "audit") if method else ("release",),
+            "report": ("card",),
+        }[stage]
+
     def key(self, stage: str) -> str:
         """The digest of all that goes into a stage."""
         made_from: dict[str, Any] = {
             "stage": stage,
             "shoal": shoal.__version__,
             "settings": self.config.part(*self._settings(stage)),
+            "stages": {name: self.key(name) for name in self.needs(stage)},
         }
-        if stage in ("design", "release"):
-            # Lists of shards change when a failed one is mended; what each shard is made from is in its own name.
-            made_from["stages"] = {name: self.key(name) for name in NEEDS[stage]}
-        else:
-            known = self.state.stages
-            made_from["files"] = {name: known[name].files for name in NEEDS[stage] if name in known}
         if stage == "fit":
             made_from["source"] = self.state.source.digest
             made_from["previous"] = self.state.previous
+        if stage == "crowds":
+            made_from["boundaries"] = _boundaries_digest(self.config.boundaries)
+            made_from["period"] = (self.config.period or self.state.day) if self.config.label is not None else None
         if stage == "release":
             made_from["release"] = self.state.release
         return digest_of(made_from)
 
     def _settings(self, stage: str) -> tuple[str, ...]:
         """Settings that a stage depends on."""
-        return first_stage.settings(self.state.source) if stage == "fit" else LATER[stage].SETTINGS
+        if stage == "fit":
+            return table_stage.SETTINGS if self.state.source.table else fit_stage.SETTINGS
+        settings: tuple[str, ...] = STAGE[stage].SETTINGS
+        return settings
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage and all that it rests on are done, as now configured, and their files intact."""
         done = self.state.stages.get(stage)
         return (
-            all(self.is_done(name) for name in NEEDS[stage])
+            all(self.is_done(name) for name in self.needs(stage))
             and done is not None
             and done.key == self.key(stage)
             and self.folder.intact(done)
@@ -455,11 +542,13 @@ class Run:
     def what_differs(self) -> str:
         """What is not as it was when this folder released, in words."""
         before = self._saved or self.state
-        names = dict.fromkeys(name for stage in ("fit", "design", "release") for name in self._settings(stage))
+        names = dict.fromkeys(
+            name for stage in ("fit", "crowds", "design", "release") for name in self._settings(stage)
+        )
         changed = [name for name in names if getattr(before.config, name) != getattr(self.config, name)]
-        found = [f"another {', '.join(changed)}"] if changed else []
-        found += ["other readings"] if before.source.digest != self.state.source.digest else []
-        return " and ".join(found) or "another version of shoal"
+        differences = [f"another {', '.join(changed)}"] if changed else []
+        differences += ["another file"] if before.source.digest != self.state.source.digest else []
+        return " and ".join(differences) or "another version of shoal"
 
     @property
     def has_released(self) -> bool:
@@ -468,8 +557,19 @@ class Run:
 
     @property
     def fit(self) -> FitFacts | None:
-        """What the stage told; None where it is not done."""
-        return self._told("fit", FitFacts)
+        """What the first stages told, with crowds where they are formed; None where nothing is done."""
+        planned = self._told("crowds", CrowdFacts)
+        if planned is None:
+            return self._told("fit", FitFacts)
+        strange = 0 if self.design is None else self.design.not_gaussian
+        return planned.fit if not strange else _doubtful(planned.fit, strange)
+
+    def _planned(self) -> CrowdFacts:
+        """What the crowd stage told."""
+        planned = self._told("crowds", CrowdFacts)
+        if planned is None:
+            raise InputError(f"dir: {self.path.name} has no crowds yet; run `shoal run` on it")
+        return planned
 
     @property
     def design(self) -> DesignFacts | None:
@@ -520,8 +620,17 @@ class Run:
         """What happened, for people: headings with their sentences."""
         from shoal.card.summary import summary
 
-        parts = summary(self.fit, self.design, self.release, self.audit)
-        where, spent = self.place, "everything that is released about the same households is charged here"
+        if self.charged:
+            parts = summary(self.fit, self.design, self.release, self.audit)
+        else:
+            parts = aggregate_summary(self.fit, self.release)
+        if self.rehearsed is not None or (not self.has_released and self.fit is not None):
+            words = "Nothing was released, recorded or charged."
+            if self.rehearsed is not None:
+                words = f"A rehearsal: {words[0].lower()}{words[1:]} {self.rehearsed} has what would have been."
+            parts.insert(0, ("Not released", [words]))
+        where = self.place
+        spent = "crowds and everything that is charged about the same labels are on record here"
         if where.own:
             spent = "of this folder alone" + ("; nobody real is behind it" if self.state.source.simulated else "")
         parts.append(("Ledger", [f"{where.where}: {spent}."]))
@@ -537,11 +646,23 @@ class Run:
         done = self.state.stages.get(stage)
         return None if done is None else kind.from_json(done.facts)
 
-    def _four(self) -> tuple[FitFacts, DesignFacts, ReleaseFacts, AuditFacts]:
+    def _card(self) -> ReleaseCard | AggregateCard:
         fit, design, release, audit = self.fit, self.design, self.release, self.audit
-        if fit is None or design is None or release is None or audit is None:
-            raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
-        return fit, design, release, audit
+        if fit is not None and release is not None:
+            if not self.charged:
+                return AggregateCard(fit, release)
+            if design is not None and audit is not None:
+                return ReleaseCard.of(fit, design, release, audit)
+        raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
+
+    def _demand_method(self) -> None:
+        """Raise unless something with an ε was designed."""
+        if not self.charged:
+            raise InputError(
+                "dir: nothing is certified here: rows are averages over a crowd, without noise, ε or δ. A --method has "
+                "something to certify"
+            )
+        self._demand("design")
 
     def _demand(self, stage: str) -> None:
         if stage not in self.state.stages:
@@ -558,22 +679,35 @@ class Run:
             tell=lambda text, done, total: self._tell(stage, text, done, total),
             ledger=self.ledger,
             release_name=self.release_name,
+            existing_ledger=self.existing_ledger,
             previous=self.state.previous,
-            groups_fixed=self.has_released,
+            day=self.state.day,
             series=f"run {self.state.run} ",
         )
 
     def _work(self, stage: str) -> Made:
         context = self.context(stage)
+        if stage == "fit":
+            for folder in (context.home / SHARDS, context.home):  # nobody works in them yet
+                sweep(folder)
+            return table_stage.stage(context) if self.state.source.table else fit_stage.stage(context)
+        if stage == "crowds":
+            fit = self._told("fit", FitFacts)
+            assert fit is not None
+            return crowd_stage.stage(context, fit)
+        if stage == "release":
+            release = release_stage.stage if self.charged else means_stage.stage
+            return release(context, self._planned())
         if stage == "card":
-            return card_stage.stage(context, *self._four())
+            return card_stage.stage(context, self._card())
         if stage == "report":
-            return report_stage.stage(context, self._four(), self.timings, self.state.stages["release"].finished[:10])
-        made: Made = first_stage.stage(context) if stage == "fit" else LATER[stage].stage(context)
+            return report_stage.stage(context, self._card(), self.timings, self.state.stages["release"].finished[:10])
+        made: Made = STAGE[stage].stage(context)
         return made
 
     def _stage(self, stage: str) -> None:
-        text = first_stage.doing(self.state.source) if stage == "fit" else LATER[stage].DOING
+        text = ("reading the table" if self.state.source.table else "reading meters") if stage == "fit" else ""
+        text = text or (STAGE[stage].DOING if stage != "release" or self.charged else "recording crowds")
         if self.is_done(stage):
             self._tell(stage, "already done", 1, 1)
             return
@@ -593,38 +727,45 @@ class Run:
 
     def require(self, stage: str) -> None:
         """Raise unless all that comes before a stage is done."""
-        missing = next((name for name in NEEDS[stage] if not self.is_done(name)), None)
+        missing = next((name for name in self.needs(stage) if not self.is_done(name)), None)
         if missing is not None:
             where = self.path.name
             raise InputError(
                 f"dir: the stage {missing!r} comes before {stage!r} and is not done as now configured; "
-                f"run `shoal {missing} {where}`, or `shoal run --out {where}` for all of them"
+                f"run `shoal run --out {where}` for all of them"
             )
 
     def _lacking(self) -> bool:
-        """Shards that failed, or that were released and are gone: doing the stages again may mend it."""
-        failed = any(facts is not None and facts.failed for facts in (self.fit, self.design, self.release))
-        return failed or ("release" in self.state.stages and release_stage.released_gone(self.path))
+        """Shards that failed, or are gone: doing the stages again may mend it."""
+        if any(facts is not None and facts.failed for facts in (self.fit, self.design, self.release)):
+            return True
+        lists = [name for name in (FIT, DESIGN) if (self.folder / name).is_file()]
+        parts = [part for name in lists for part in self.context("fit").listing(name).parts]
+        return any(finished(part.path) is None for part in parts)
 
-    def _settle(self, again: bool) -> None:
-        """Before fit, design or release: refuse to redo what a release rests on, unless a new one is wanted.
+    def _failed_blocks(self) -> bool:
+        return any(facts is not None and facts.failed for facts in (self.design, self.release))
+
+    def _settle(self) -> None:
+        """Refuse to redo what a release rests on.
 
         A release that was begun and interrupted is continued, since the ledger gives the same answers again.
         """
-        if self.has_released:
+        if self.has_released and self._told("fit", FitFacts) is not None:
             recorded = self.state.stages.get("release")
             made = self.state.releasing if recorded is None else recorded.key
-            same = self.key("release") == made
-            if not same and not again:
-                self._refuse_once()
-                raise InputError(preview.refusal(self))
-            if again and (recorded is not None or not same) and not (same and self.state.renewing):
-                self._refuse_dependent()
-                self._refuse_once()
-                self.ledger().close()  # missing, or another one: said before anything is put aside
-                self._archive(f"earlier/{self.state.release}")
-                gone = without(self.state, "release", "audit", "card", "report")
-                self._remember(replace(gone, release=self.state.release + 1, releasing=None, renewing=True))
+            if self.key("release") != made:
+                raise InputError(
+                    f"dir: {self.path.name} has released, and this is {self.what_differs()}. Nothing was changed. What "
+                    "is new about the same labels takes a later period: --update goes on with a new day or table here, "
+                    "or name a new folder; their crowds are used in both"
+                )
+            if recorded is not None and self.charged and release_stage.released_gone(self.path):
+                # What the ledger has on record is written again.
+                self._remember(replace(without(self.state, "release"), releasing=made))
+            elif recorded is not None and self.charged and self._failed_blocks():
+                # What is mended is released under the same name; all else is on record.
+                self._remember(replace(without(self.state, "design", "audit", "release"), releasing=made))
         if self.state != self._saved:
             self._remember(self.state)
 
@@ -635,28 +776,17 @@ class Run:
         the household, while the ledger composes releases as independent.
         """
         before = self._saved.config.query if self._saved is not None else None
-        designed = None if self.design is None else self.design.query
-        if "marginal" in (before, designed, self.config.query):
+        if "marginal" in (before, self.config.query):
             raise InputError(
                 "query: under 'marginal' the history's own randomness protects a household, and it does so once. A "
                 "second release about the same households would not be independent of the first, and its cost is not "
                 "known; use 'point' or 'trajectory' for repeated releases"
             )
 
-    def _refuse_once(self) -> None:
-        """Crowds by the forecasts of one release hold for that one."""
-        if self._saved is not None and not (self._saved.config.standing and self.config.standing):
-            raise InputError(
-                f"crowds: those of {self.path.name} were chosen by the forecasts of its release, for that one release. "
-                "Crowds of another day would differ, and whoever is in both would hide only among those that they "
-                "share. Nothing was changed. To release again and again, start a new folder with --crowds standing, or "
-                "with --update from the first release on"
-            )
-
     def _archive(self, under: str) -> None:
         """Copy the files of the release aside."""
         files = [name for done in self.state.stages.values() for name in done.files]
-        self.folder.archive([*files, STATE], under)
+        self.folder.archive([*files, STATE, NUMBERS], under)
 
     def _remember(self, state: State) -> None:
         self.folder.remember(state)
@@ -671,12 +801,30 @@ class Run:
 FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true answers",
     report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
-    release_stage.PUBLIC: "the released figures, to pass on: no names, rows of a group in a drawn order",
-    release_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
-    "card.md": "the release card, to publish with the figures (also .json, .yaml)",
-    fit_stage.LEFT_OUT: "who has no row in it, and why",
-    LEDGER: "what was spent; keep it, and keep it private",
+    means_stage.PUBLIC: "the released figures, to pass on: no names",
+    means_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
+    "card.md": "the release card, to publish with the figures (also .json)",
+    crowd_stage.LEFT_OUT: "who has no row in it, and why",
+    LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
 }
+
+
+def _doubtful(fit: FitFacts, strange: int) -> FitFacts:
+    """The facts of a table whose rows are not Gaussian, and the sentence that says so."""
+    sentence = (
+        f"THE LAW IS DOUBTFUL: the rows of {strange} of {counted(fit.labels, 'label')} do not look Gaussian. The "
+        "promise rests on Gaussian laws; who knows what the rows look like instead may tell more than it says."
+    )
+    return replace(fit, not_gaussian=strange, about=(*fit.about, sentence))
+
+
+def _boundaries_digest(named: str | None) -> str | None:
+    """The digest of the file of boundaries, with its column."""
+    if named is None:
+        return None
+    file, colon, column = named.rpartition(":")
+    path = Path(file if colon else named)
+    return f"{file_digest(path)} {column}" if path.is_file() else named
 
 
 def _now() -> str:

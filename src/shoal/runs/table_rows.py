@@ -1,34 +1,27 @@
-"""From a class table to row shards that hold whole cells: sort by label, mean rows, cells, regroup.
+"""Rows of a class table in buckets of whole labels, by a hash of the label; read once, in batches.
 
-The table is read once, in batches, and each batch is sorted into buckets of whole labels; what the driver holds is one
-batch and a few sums. Everything after that is jobs over buckets and shards (:mod:`shoal.runs.jobs`).
+A piece is an Arrow file of one bucket and one batch: label, source_row and values. What the driver holds is one batch
+and a few sums.
 """
 
 from __future__ import annotations
 
 import shutil
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shoal.card.facts import Record
 from shoal.errors import InputError
+from shoal.files import private_folder
 from shoal.runs.config import Config
-from shoal.runs.exchange import Sent, gather, scatter
-from shoal.runs.jobs import Job, Tell, noted, out_path, run_jobs
-from shoal.runs.neighborhood import cells_of_profiles, with_newcomers
-from shoal.runs.profiles import write_profiles
-from shoal.runs.regroup import Received, Regrouped, regrouped
-from shoal.runs.shards import write_frame
+from shoal.runs.pieces import bucket_of
 from shoal.runs.sources import Source
-from shoal.runs.store import Part
-from shoal.sources.tables.class_table import exponents_of, label_means
+from shoal.runs.store import put_whole
+from shoal.sources.tables.class_table import exponents_of
 from shoal.sources.tables.table_file import (
     LABEL,
     SOURCE_ROW,
@@ -40,24 +33,23 @@ from shoal.sources.tables.table_file import (
     open_table,
     pivoted,
 )
-from shoal.workers.executor import Executor
 
 if TYPE_CHECKING:
     import polars as pl
 
 #: Settings that decide how a table is read.
 READING = ("label", "columns", "drop", "weights", "timestamp_column", "value_column", "only")
-#: Bytes of input per bucket, about, and entries per shard at most: what a worker holds.
-BUCKET, SHARD = 64 * 2**20, 2_000_000
+#: Bytes of input per bucket, about.
+BUCKET = 64 * 2**20
 #: Largest magnitude of an entry: squares of what is larger overflow.
 LARGEST = 1e150
 
 
 @dataclass(frozen=True)
-class Sorted(Record):
-    """A table in buckets of whole labels: its files, its entries with their units, and what was left out."""
+class SortedRows(Record):
+    """A table in buckets of whole labels: its folder, its entries with their units, and what was left out."""
 
-    files: tuple[str, ...]
+    folder: str
     buckets: int
     entries: tuple[str, ...]
     exponents: tuple[int, ...]
@@ -66,86 +58,17 @@ class Sorted(Record):
     text: tuple[str, ...]  #: columns that are no entries
     constant: tuple[str, ...]  #: columns with one value
     kept: tuple[int, ...]  #: places of the entries among those that were read
+    filled: tuple[int, ...] = ()  #: buckets with rows
+
+    def path(self, bucket: int) -> Path:
+        """The folder of a bucket's pieces."""
+        return Path(self.folder) / f"{bucket:06d}"
 
 
-@dataclass(frozen=True)
-class Counted(Record):
-    """Labels and rows of a bucket, and the least and most rows of a label."""
-
-    households: int
-    rows: int
-    fewest: int
-    most: int
-
-
-@dataclass(frozen=True)
-class GroupedRows(Regrouped):
-    """Row shards of whole cells, and what all of them share."""
-
-    table: Sorted
-    counted: tuple[Counted, ...]
-
-    @property
-    def fewest(self) -> int:
-        return min(one.fewest for one in self.counted)
-
-    @property
-    def most(self) -> int:
-        return max(one.most for one in self.counted)
-
-
-def grouped_rows(
-    executor: Executor,
-    root: Path,
-    source: Source,
-    config: Config,
-    tell: Tell,
-    assignment: Part | None = None,
-    exponents: Mapping[str, int] | None = None,
-) -> GroupedRows:
-    """Rows of a table in shards of whole cells; ``assignment`` and ``exponents`` keep those of an earlier table.
-
-    A label that is new has its place in the cell whose mean row is nearest.
-    """
-    asked = {**config.part(*READING), "source": source.digest}
-
-    def sort(folder: Path) -> Sorted:
-        tell("reading the table", 0, 0)
-        return _read(source, config, folder, exponents)
-
-    known = None if exponents is None else dict(exponents)
-    table = noted(root, {**asked, "known": known}, Sorted, sort)
-    settings = {**asked, "exponents": table.exponents}
-    jobs = [
-        Job(partial(make_means, table, bucket), out_path(root, "means", "parquet", {**settings, "bucket": bucket}))
-        for bucket in range(table.buckets)
-    ]
-    made, failed = run_jobs(executor, "rows by label", jobs, tell, for_good=True)
-    counted = tuple(part.told(Counted) for part in made)
-    if assignment is not None:
-        assignment = with_newcomers(root, made, assignment, config)
-    else:
-        labels, rows = (sum(getattr(one, name) for one in counted) for name in ("households", "rows"))
-        if labels < 2:
-            raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
-        size = shard_labels(config, labels, rows, len(table.entries))
-        assignment, more = cells_of_profiles(executor, root, made, config, tell, size, min(config.cell, size))
-        failed = failed + more
-    bucket_of = {job.out: bucket for bucket, job in enumerate(jobs)}
-    sending = [(part, partial(send_rows, table, bucket_of[part.path], assignment.path)) for part in made]
-    shards, lost = regrouped(executor, root, "rows", sending, receive_rows, assignment, tell)
-    return GroupedRows(shards, failed + lost, assignment, table, counted)
-
-
-def shard_labels(config: Config, labels: int, rows: int, entries: int) -> int:
-    """Labels of a shard, about, where a table has so many with so many rows."""
-    return max(min(config.shard_size, SHARD * labels // (rows * entries)), 2 * config.crowd)
-
-
-# ------------------------------------------------------------------ reading
-
-
-def _read(source: Source, config: Config, folder: Path, known: Mapping[str, int] | None) -> Sorted:
+def sort_rows(
+    source: Source, config: Config, folder: Path, buckets: int | None, known: Sequence[str] | None
+) -> SortedRows:
+    """Read a table into buckets; ``buckets`` and the ``known`` columns are those of an earlier table that goes on."""
     import polars as pl
 
     files = source.paths
@@ -160,39 +83,43 @@ def _read(source: Source, config: Config, folder: Path, known: Mapping[str, int]
     else:
         parts = batches(raw, layout)
     size = sum(file.stat().st_size for file in files)
-    buckets = max(-(-size // BUCKET), 1)
+    count = max(-(-size // BUCKET), 1) if buckets is None else buckets
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    private_folder(folder)
     extent = Extent(len(layout.entries))
-    written = []
     for number, part in enumerate(parts):
-        if config.only:
-            part = part.filter(pl.col(LABEL).is_in(config.only))
-        values = part.select(layout.entries).to_numpy()
+        rows = part if not config.only else part.filter(pl.col(LABEL).is_in(config.only))
+        values = rows.select(layout.entries).to_numpy()
         whole = np.isfinite(values).all(axis=1)
         extent.incomplete += int((~whole).sum())
         values = np.ascontiguousarray(values[whole], dtype=np.float64)
         extent.add(values)
-        named = part.select(LABEL, SOURCE_ROW).filter(pl.Series(whole))
-        bucket = _buckets(named[LABEL], buckets)
-        rows = named.with_columns(
-            bucket=pl.Series(bucket), **{VALUES: pl.Series(values, dtype=pl.Array(pl.Float64, values.shape[1]))}
-        )
-        if len(rows):
-            path = folder / f"{number:06d}.arrow"
-            scatter(path, rows, "bucket")
-            written.append(str(path))
-    return _found(layout, extent, tuple(written), buckets, config.weights, known)
+        named = rows.select(LABEL, SOURCE_ROW).filter(pl.Series(whole))
+        unique = named[LABEL].unique()
+        bucket = pl.DataFrame({LABEL: unique, "bucket": [bucket_of(name, count) for name in unique]})
+        piece = named.with_columns(pl.Series(VALUES, values, dtype=pl.Array(pl.Float64, values.shape[1])))
+        piece = piece.join(bucket, on=LABEL, how="left", maintain_order="left")
+        for (into,), mine in piece.partition_by("bucket", as_dict=True, include_key=False).items():
+            where = folder / f"{into:06d}"
+            private_folder(where)
+            put_whole(where / f"{number:06d}.arrow", mine.write_ipc)
+    return _described(layout, extent, str(folder), count, config, known)
 
 
-def _found(
-    layout: Layout,
-    extent: Extent,
-    files: tuple[str, ...],
-    buckets: int,
-    weights: Sequence[str],
-    known: Mapping[str, int] | None,
-) -> Sorted:
+def read_rows(table: SortedRows, bucket: int) -> pl.DataFrame:
+    """A bucket's rows by label and in the order of the table, their entries in scaled units."""
+    import polars as pl
+
+    files = sorted(table.path(bucket).glob("*.arrow"))
+    rows = pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
+    values = np.ldexp(rows[VALUES].to_numpy()[:, list(table.kept)], np.array(table.exponents, dtype=np.int64))
+    scaled = pl.Series(VALUES, values, dtype=pl.Array(pl.Float64, values.shape[1]))
+    return rows.select(LABEL, SOURCE_ROW).with_columns(scaled).sort(LABEL, SOURCE_ROW)
+
+
+def _described(
+    layout: Layout, extent: Extent, folder: str, buckets: int, config: Config, known: Sequence[str] | None
+) -> SortedRows:
     if not extent.rows:
         raise InputError(
             f"table: no row has a number in every entry ({extent.incomplete} have an empty cell); --drop the columns "
@@ -201,37 +128,37 @@ def _found(
     names = layout.entries
     if max(np.abs(extent.low).max(), np.abs(extent.high).max()) > LARGEST:
         raise InputError(f"columns: some entries are beyond {LARGEST:g}; give them in a larger unit")
-    if known is None:
-        kept = np.flatnonzero(~extent.constant)
-        if not len(kept):
-            raise InputError("columns: every entry has one value in all rows; there is nothing to hide")
-        chosen = tuple(names[i] for i in kept)
-        exponents = exponents_of(
-            extent.spread[kept], weights_of(weights, chosen, [n for n in names if n not in chosen])
-        )
-    else:
+    if known is not None:
         missing = [name for name in known if name not in names]
         if missing:
             raise InputError(f"columns: the new table has no entry {missing[0]!r}, which the last release had")
-        chosen = tuple(known)
-        kept = np.array([names.index(name) for name in chosen])
-        exponents = np.array(list(known.values()), dtype=np.int64)
-    return Sorted(
-        files,
+        kept = np.array([names.index(name) for name in known])
+    elif config.columns and not config.charged:
+        kept = np.arange(len(names))  # whoever names columns gets them
+    else:
+        kept = np.flatnonzero(~extent.constant)
+        if not len(kept):
+            raise InputError("columns: every entry has one value in all rows; there is nothing to hide")
+    chosen = tuple(names[i] for i in kept)
+    without = [name for name in names if name not in chosen]
+    exponents = exponents_of(extent.spread[kept], weights_of(config.weights, chosen, without))
+    return SortedRows(
+        folder,
         buckets,
         chosen,
         tuple(int(e) for e in exponents),
         extent.rows,
         extent.incomplete,
         layout.left_out,
-        tuple(name for name in names if name not in chosen),
+        tuple(without),
         tuple(int(i) for i in kept),
+        tuple(bucket for bucket in range(buckets) if (Path(folder) / f"{bucket:06d}").is_dir()),
     )
 
 
 def weights_of(given: Sequence[str], entries: Sequence[str], without: Sequence[str] = ()) -> dict[int, float]:
     """Entry -> weight, from texts: a number for all of them, or COLUMN=NUMBER, several with commas between them."""
-    found: dict[int, float] = {}
+    weights: dict[int, float] = {}
     for text in given:
         whole = text.rpartition("=")[0] in entries
         for part in [text] if whole else text.split(","):
@@ -247,64 +174,5 @@ def weights_of(given: Sequence[str], entries: Sequence[str], without: Sequence[s
                 if name in without:
                     continue  # the same in every row, and left out
                 raise InputError(f"weights: {name!r} is not an entry of this table")
-            found |= {entries.index(name): weight} if equals else dict.fromkeys(range(len(entries)), weight)
-    return found
-
-
-def _buckets(labels: pl.Series, buckets: int) -> NDArray[np.int64]:
-    """Bucket of each label, the same for equal labels."""
-    if buckets == 1:
-        return np.zeros(len(labels), dtype=np.int64)
-    unique = labels.unique()
-    number = {name: zlib.crc32(name.encode()) % buckets for name in unique}
-    return np.fromiter((number[name] for name in labels), dtype=np.int64, count=len(labels))
-
-
-# ------------------------------------------------------------------ jobs
-
-
-def make_means(table: Sorted, bucket: int, out: str) -> Counted:
-    """Write the mean rows of a bucket's labels, in scaled units: what cells are formed by (household, profile)."""
-    rows = _rows(table, bucket)
-    if not len(rows):
-        write_profiles(out, rows[LABEL], np.empty((0, len(table.kept)), dtype=np.float32))
-        return Counted(0, 0, 2**62, 0)
-    labels = rows[LABEL].unique().sort()
-    owner = labels.search_sorted(rows[LABEL]).to_numpy()
-    means = label_means(rows[VALUES].to_numpy(), owner, len(labels))
-    write_profiles(out, labels, means.astype(np.float32))
-    counts = np.bincount(owner)
-    return Counted(len(labels), len(rows), int(counts.min()), int(counts.max()))
-
-
-def send_rows(table: Sorted, bucket: int, assignment: str, out: str) -> Sent:
-    """Sort a bucket's rows by their shard; how many go where."""
-    import polars as pl
-
-    known = pl.read_parquet(assignment).rename({"household": LABEL})
-    rows = _rows(table, bucket).join(known, on=LABEL, how="left", maintain_order="left")
-    stray = rows["shard"].null_count()
-    if stray:
-        raise InputError(f"assignment: {stray} row(s) are of a label without a group")
-    return scatter(out, rows, "shard")
-
-
-def receive_rows(sent: Sequence[str], number: int, out: str) -> Received:
-    """Write the rows of one shard, by label and in the order of the table: label, source_row, values, group."""
-    rows, _ = gather(sent, [number])
-    if not len(rows):
-        raise InputError(f"shard: nothing was sent to shard {number}")
-    rows = rows.select(LABEL, SOURCE_ROW, VALUES, "group").sort(LABEL, SOURCE_ROW)
-    write_frame(out, rows)
-    return Received(rows[LABEL].n_unique(), rows["group"].n_unique(), number)
-
-
-def _rows(table: Sorted, bucket: int) -> pl.DataFrame:
-    """A bucket's rows, their entries in scaled units."""
-    import polars as pl
-
-    rows, _ = gather(table.files, [bucket])
-    values = np.ldexp(rows[VALUES].to_numpy()[:, list(table.kept)], np.array(table.exponents, dtype=np.int64))
-    return rows.select(LABEL, SOURCE_ROW).with_columns(
-        pl.Series(VALUES, values, dtype=pl.Array(pl.Float64, values.shape[1]))
-    )
+            weights |= {entries.index(name): weight} if equals else dict.fromkeys(range(len(entries)), weight)
+    return weights

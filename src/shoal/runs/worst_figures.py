@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from shoal.accounting.curve import falling
 from shoal.designs.design import frontier
 from shoal.errors import InputError
 from shoal.mechanism.clip import moved_delta
-from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.reader import load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context
@@ -31,14 +30,15 @@ def curve_of(path: str, epsilon: Sequence[float], notion: str) -> WorstCurve:
     """One shard's, from the file of its mechanism."""
     mechanism = load(path)
     grid = list(epsilon)
-    if isinstance(mechanism, Codebook):
-        if notion != "dp":
-            raise InputError("notion: what a codebook releases is accounted for as dp only")
-        found = mechanism.curve(grid)
-    else:
-        found = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
+    found = mechanism.released_curve(grid) if notion == "dp" else mechanism.by_kind(
+        mechanism=lambda m: m.curve(grid, notion), codebook=lambda _: _dp_only()
+    )  # fmt: skip
     edges = tuple((str(a), str(b)) for a, b in found.worst_edge)
     return WorstCurve(tuple(epsilon), tuple(falling(grid, found.delta_upper).tolist()), edges)
+
+
+def _dp_only() -> Any:
+    raise InputError("notion: what a codebook releases is accounted for as dp only")
 
 
 def frontier_of(
@@ -58,11 +58,11 @@ def frontier_of(
         raise InputError("dir: some households have no forecast today; ask again after a day when all are there")
     found = frontier(
         shard.laws(), graph, methods, epsilon, rho, seed=config.seed, iterations=iterations, scope=mechanism.scope,
-        times=1 if isinstance(mechanism, Codebook) else mechanism.times,
+        times=mechanism.times,
     )  # fmt: skip
-    moved = 0.0
-    if isinstance(mechanism, Mechanism):
-        moved = moved_delta(mechanism.outside, epsilon, mechanism.times, mechanism.scope)
+    moved = mechanism.by_kind(
+        mechanism=lambda m: moved_delta(m.outside, epsilon, m.times, m.scope), codebook=lambda _: 0.0
+    )
     return {name: [min(float(one) + moved, 1.0) for one in found.delta_upper[name]] for name in methods}
 
 

@@ -15,7 +15,7 @@ from shoal import __version__
 
 if TYPE_CHECKING:
     from shoal.studies.attackers import Hits
-    from shoal.studies.reidentification import Finding, Reidentification
+    from shoal.studies.reidentification import AttackFinding, Reidentification
 
 BLUE, ORANGE, GREEN, GRAY, RED = "#0072b2", "#e69f00", "#009e73", "#8a94a3", "#b3261e"
 #: Kinds of attackers in a picture, as :func:`_kind` counts them, and their colors.
@@ -47,13 +47,13 @@ def saved(study: Any, name: str, drawn: Mapping[str, Callable[[Any, Path], Path]
     return written
 
 
-def _kind(one: Finding) -> int:
+def _kind(one: AttackFinding) -> int:
     from shoal.studies.reidentification import INFORMED, LEARNED
 
     return {LEARNED: 1, INFORMED: 2}.get(one.attacker, 0)
 
 
-def _best(findings: Sequence[Finding], what: str, kind: int) -> Finding | None:
+def _best(findings: Sequence[AttackFinding], what: str, kind: int) -> AttackFinding | None:
     """Of the attackers of a kind on one kind of data, the one that names most."""
     mine = [one for one in findings if one.what == what and _kind(one) == kind]
     return max(mine, key=lambda one: one.everywhere.top_1, default=None)

@@ -50,7 +50,7 @@ LEARNED, INFORMED = "gradient boosting on pairs", "knows all forecasts and the m
 
 
 @dataclass(frozen=True)
-class Finding:
+class AttackFinding:
     """One attacker on one kind of data: hits among all rows and inside the crowd, the certified bound, the error."""
 
     what: str
@@ -79,14 +79,14 @@ class Reidentification:
     epsilon: float
     delta: float
     crowd: int
-    findings: tuple[Finding, ...]
-    by_rows: tuple[Finding, ...]
-    by_size: tuple[Finding, ...]
-    by_weeks: tuple[Finding, ...]
+    findings: tuple[AttackFinding, ...]
+    by_rows: tuple[AttackFinding, ...]
+    by_size: tuple[AttackFinding, ...]
+    by_weeks: tuple[AttackFinding, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)  #: reason -> homes that could not be used
 
     @property
-    def exceeded(self) -> tuple[Finding, ...]:
+    def exceeded(self) -> tuple[AttackFinding, ...]:
         """Findings above what is certified; there must be none."""
         return tuple(one for one in (*self.findings, *self.by_size, *self.by_weeks) if one.exceeds)
 
@@ -302,7 +302,7 @@ def _filled(kw: FloatArray, steps: int) -> FloatArray:
 
 def _raw(
     prints: FloatArray, ends: Sequence[int], judged: Sequence[int], weeks: int, seed: int, learned: bool
-) -> tuple[list[Finding], list[Finding]]:
+) -> tuple[list[AttackFinding], list[AttackFinding]]:
     """Attackers on the readings of the week that follows, among all rows and among fewer.
 
     They learn from other homes, for each other week from the weeks next to it, the judged one never among them.
@@ -332,7 +332,7 @@ def _raw(
 
 def _attacked(
     release: Release, known: Sequence[FloatArray], seed: int, learned: bool
-) -> tuple[list[Finding], list[Finding]]:
+) -> tuple[list[AttackFinding], list[AttackFinding]]:
     """Every attacker on a release: all rows, those of the home's own crowd, and tables of fewer rows."""
     n, origins = len(known[0]), range(len(known))
     scores: dict[str, list[FloatArray]] = {}
@@ -364,7 +364,7 @@ def _informed(groups: NDArray[np.int64], likelihood: FloatArray) -> FloatArray:
 
 def _found(
     release: Release, scores: Mapping[str, Sequence[FloatArray]], weeks: int
-) -> tuple[list[Finding], list[Finding]]:
+) -> tuple[list[AttackFinding], list[AttackFinding]]:
     """What every attacker's scores at all origins come to; of what is not protected, in tables of fewer rows too."""
 
     def hits(every: Sequence[FloatArray], rows: int | None = None) -> Hits:
@@ -378,7 +378,7 @@ def _found(
             inside = hits([np.where(one, score, -np.inf) for one, score in zip(same, every, strict=True)])
             sizes = np.stack([one.sum(axis=1) for one in same])
             bound = float(np.mean([named_in_group(int(m), release.epsilon, release.delta) for m in sizes.ravel()]))
-        whole.append(Finding(release.name, name, hits(every), inside, bound, release.rmse, weeks=weeks))
+        whole.append(AttackFinding(release.name, name, hits(every), inside, bound, release.rmse, weeks=weeks))
     fewer = []
     for one in _strongest(whole) if release.groups is None else []:
         every = scores[one.attacker]
@@ -387,7 +387,7 @@ def _found(
     return whole, fewer
 
 
-def _strongest(findings: Sequence[Finding]) -> list[Finding]:
+def _strongest(findings: Sequence[AttackFinding]) -> list[AttackFinding]:
     """The plain attacker who names most, the learned one, and whoever knows everything."""
     plain = [one for one in findings if one.attacker not in (LEARNED, INFORMED)]
     rest = [one for one in findings if one.attacker in (LEARNED, INFORMED)]
@@ -402,12 +402,12 @@ def _share(value: float, interval: tuple[float, float]) -> str:
     return f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
 
 
-def _named(one: Finding) -> list[str]:
+def _named(one: AttackFinding) -> list[str]:
     hits = one.everywhere
     return [_share(hits.top_1, hits.top_1_interval), _share(hits.top_10, hits.top_10_interval)]
 
 
-def _hidden(one: Finding) -> list[str]:
+def _hidden(one: AttackFinding) -> list[str]:
     if one.inside is None or one.bound is None:
         return ["", "none", f"{one.rmse:.3f}"]
     return [_share(one.inside.top_1, one.inside.top_1_interval), f"≤ {percent(one.bound)}", f"{one.rmse:.3f}"]

@@ -1,6 +1,6 @@
 """The fourth stage: attacks on groups, each through the mechanism that released it.
 
-A run with at most ``audit_groups`` groups has all of them attacked; a larger one the group that holds the worst edge of
+A run with at most :data:`CROWDS` crowds has all of them attacked; a larger one the group that holds the worst edge of
 all, and others drawn at random. The work does not grow with the run.
 """
 
@@ -21,6 +21,7 @@ from shoal.card.measures import audit_facts
 from shoal.designs.design import design
 from shoal.errors import InputError
 from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.reader import load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context, Made
@@ -30,9 +31,11 @@ from shoal.runs.stages.design_stage import hardest
 from shoal.runs.store import Part
 from shoal.workers.ticks import tick
 
-SETTINGS = ("query", "audit_samples", "confidence", "audit_groups", "seed")
+SETTINGS = ("query", "audit_samples", "seed")
 DOING = "attacking released answers"
 AUDIT = "audit.json"
+#: Crowds attacked at most, and the probability that nothing the audit says is false.
+CROWDS, CONFIDENCE = 3, 0.999
 #: Releases of one answer in the attack on repeated ones: two show whether noise is used again.
 REPEATS = 2
 #: Plausible models that the guard draws for each group.
@@ -41,34 +44,42 @@ DRAWS = 20
 PERMUTED = 10**6
 
 
-def do(mechanism: str, forecasts: str, component: int, config: Config, confidence: float) -> AuditFacts:
-    """Attack a group's test answers, ask how much rests on the model, and what equal noise would have left."""
+def do(mechanism: str, block: str, component: int, config: Config, confidence: float) -> AuditFacts:
+    """Attack a crowd's test answers, ask how much rests on the model, and what equal noise would have left."""
     whole = load(mechanism)
-    inside = np.flatnonzero(whole.graph.components == component)
-    members = [whole.graph.labels[i] for i in inside]
-    if isinstance(whole, Codebook):
-        part = whole.part(members)
-        found = audit_book(part, n_samples=config.audit_samples, confidence=confidence, seed=config.seed)
-        return book_audit_facts(found, part)
-    group = whole.part(members)
+    members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
+    return whole.by_kind(
+        mechanism=lambda m: _attacked(m, members, block, config, confidence),
+        codebook=lambda b: _drawn(b, members, config, confidence),
+    )
+
+
+def _drawn(book: Codebook, members: list[str], config: Config, confidence: float) -> AuditFacts:
+    part = book.part(members)
+    attacked = audit_book(part, n_samples=config.audit_samples, confidence=confidence, seed=config.seed)
+    return book_audit_facts(attacked, part)
+
+
+def _attacked(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
+    crowd = mechanism.part(members)
     attacked = audit(
-        group,
+        crowd,
         n_samples=config.audit_samples,
         confidence=confidence,
         repeats=REPEATS,
-        release=whole.release,  # that of the whole shard, which released the answers
+        release=mechanism.release,  # that of the whole block, which releases the answers
         seed=config.seed,
         progress=tick,
     )
-    everyone = fitted(forecasts, config.query, config.answers)
+    everyone = fitted(block, config.query, config.answers)
     guard = None
-    if set(members) <= set(everyone.labels):  # in a run that goes on, a member may have no answer today
-        guard = everyone.take(members).guard(group, DRAWS, config.seed)
-    rho = float(group.rho.mean())
+    if set(members) <= set(everyone.labels):  # a member may have no answer today
+        guard = everyone.take(members).guard(crowd, DRAWS, config.seed)
+    rho = float(crowd.rho.mean())
     equal = None
     if rho > 0:
         noisy = design(
-            group.classes, group.graph, "white", float(group.epsilon.max()), rho, scope=group.scope, times=group.times
+            crowd.classes, crowd.graph, "white", float(crowd.epsilon.max()), rho, scope=crowd.scope, times=crowd.times
         )
         equal = noisy.certificate.delta_upper
     return audit_facts(attacked, guard=guard, equal_noise_delta=equal)
@@ -79,8 +90,8 @@ def stage(context: Context) -> Made:
     config = context.config
     listing = context.listing(DESIGN)
     total = sum(part.told(DesignFacts).groups for part in listing.parts)
-    chosen = sampled(listing, config.audit_groups, config.seed)
-    confidence = 1.0 - (1.0 - config.confidence) / len(chosen)
+    chosen = sampled(listing, CROWDS, config.seed)
+    confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
     forecasts = {part.key: made_of for part, made_of in listing.pairs}
     works = [
         partial(do, part.path, forecasts[part.key].path, component, config, confidence) for part, component in chosen
@@ -93,7 +104,7 @@ def stage(context: Context) -> Made:
         if len(parts) == total
         else f"the group hardest to hide in and {len(parts) - 1} others drawn at random (seed {config.seed})"
     )
-    facts = replace(AuditFacts.merged(parts), confidence=config.confidence, of_groups=total, rule=rule)
+    facts = replace(AuditFacts.merged(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
     content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
     context.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
     return Made((AUDIT,), facts)

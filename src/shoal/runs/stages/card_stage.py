@@ -1,9 +1,10 @@
-"""The fifth stage: the release card, from what the stages before it have told."""
+"""The release card, from what the stages before it have told."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shoal.card.aggregate import AggregateCard
 from shoal.card.card import ReleaseCard
 from shoal.card.contents import gather
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
@@ -12,12 +13,11 @@ from shoal.runs.context import Context, Made
 
 SETTINGS = ("query",)
 DOING = "writing the release card"
-FILES = ("card.json", "card.md", "card.yaml")
 
 
 @dataclass(frozen=True)
 class CardFacts(Record):
-    """Which card was written, and the guarantee it states."""
+    """Which card was written, and the statement on it."""
 
     digest: str
     statement: str
@@ -32,9 +32,11 @@ def rehearse(fit: FitFacts, design: DesignFacts, audit: AuditFacts | None) -> No
     page(gather(card))
 
 
-def stage(context: Context, fit: FitFacts, design: DesignFacts, release: ReleaseFacts, audit: AuditFacts) -> Made:
-    """Write the card for machines, for people and for the registry."""
-    card = ReleaseCard.of(fit, design, release, audit)
-    for name, text in zip(FILES, (card.to_json(), card.to_markdown(), card.to_yaml()), strict=True):
+def stage(context: Context, card: ReleaseCard | AggregateCard) -> Made:
+    """Write the card for machines and for people, and where something is certified for the registry."""
+    texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
+    if isinstance(card, ReleaseCard):
+        texts["card.yaml"] = card.to_yaml()
+    for name, text in texts.items():
         context.folder.put(name, text)
-    return Made(FILES, CardFacts(card.digest, card.statement))
+    return Made(tuple(texts), CardFacts(card.digest, card.statement))

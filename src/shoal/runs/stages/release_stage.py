@@ -1,21 +1,22 @@
-"""The third stage: workers draw, the driver charges, and only what is charged is written.
+"""The release of a method, a row per label: workers draw, the driver charges, and only what is charged is written.
 
 A worker draws a shard's noise from the cryptographic source and hands the noisy answers back in memory. The driver
 charges the ledger, one transaction per shard, and writes the released shard after the commit. Killed before the commit,
 the draw is gone and nothing was shown; killed after it, the recorded answers are written when the run goes on. The
 ledger is asked under a name that belongs to this release of this folder, so that asking again charges nothing.
 
-Two tables come of it. ``public/released.csv`` is the one to pass on: no names, a group's rows numbered in an order
+Two tables come of it. ``public/released.csv`` is the one to pass on: no names, a crowd's rows numbered in an order
 drawn for this release, so that neither the place of a row nor its number depends on whose it is. ``released.csv`` is
-the owner's: the same rows with the household of each, the key between the two. A release that was designed for single
-answers has no table to pass on.
+the owner's: the same rows with the household of each, the key between the two. The crowds are recorded after the last
+charge.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import call
@@ -25,21 +26,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.card.digits import upper
-from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, Record, ReleaseFacts, Spent
+from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, Record, ReleaseFacts, SpentFacts
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
-from shoal.laws.graph import NeighborGraph
 from shoal.ledger.ledger import Ledger
-from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.reader import Releaser, load
+from shoal.mechanism.reader import load
+from shoal.mechanism.releasable import Releasable
 from shoal.noise.source import standard_normals
-from shoal.plaintext import as_cells
-from shoal.runs.config import DELTA, Config
+from shoal.runs.blocks import BlockFacts, crowds_of
+from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing, out_path
 from shoal.runs.shards import write_array
+from shoal.runs.stages.crowd_stage import CrowdFacts
 from shoal.runs.stages.design_stage import bound_of, hardest
+from shoal.runs.stages.means_stage import CSV, PARQUET, PUBLIC, csv_bytes
+from shoal.runs.stages.record import members_and_rows, numbers_of, record
 from shoal.runs.store import Part, finished, put_whole, receipted, sweep
 from shoal.sources.meters.answered import NAMES
 from shoal.validation import FloatArray
@@ -48,9 +51,10 @@ from shoal.workers.executor import Executor, Failure
 if TYPE_CHECKING:
     import polars as pl
 
-SETTINGS = ("query", "scale")
+SETTINGS = ("query",)
 DOING = "releasing through the ledger"
-CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
+#: δ of the budget that a ledger without one is given where a design spends a ρ.
+DELTA = 1e-5
 #: Times the largest answer of its group that a label's expected error may be: above any load there is.
 PLAUSIBLE = 10.0
 
@@ -89,7 +93,7 @@ def do(mechanism: Part, forecasts: Part, config: Config, normals: str | None = N
     through = load(mechanism.path)
     shard = fitted(forecasts.path, config.query, config.answers)
     answers, labels = true_answers(shard, normals), list(shard.owners)
-    drawn = through.release(labels) if isinstance(through, Codebook) else through.release(answers, labels)
+    drawn = through.release(answers, labels)
     return Drawn(shard.owners, answers, drawn, shard.readings())
 
 
@@ -105,21 +109,20 @@ def true_answers(shard: Fitted, normals: str | None) -> FloatArray:
     return shard.answers(np.load(path, allow_pickle=False))
 
 
-def released_table(shard: Fitted, graph: NeighborGraph, released: FloatArray) -> pl.DataFrame:
-    """(m, k) released answers as they are written, sorted by group and row.
+def released_table(shard: Fitted, crowds: Mapping[str, int], released: FloatArray) -> pl.DataFrame:
+    """(m, k) released answers as they are written, sorted by crowd and row.
 
-    The rows of a group are numbered in an order from the cryptographic source.
+    The rows of a crowd are numbered in an order from the cryptographic source.
     """
     n = len(released)
-    group_of = dict(zip(graph.labels, graph.components.tolist(), strict=True))
-    groups = np.array([group_of[name] for name in shard.owners], dtype=np.int64)
+    groups = np.array([crowds[name] for name in shard.owners], dtype=np.int64)
     drawn = list(range(n))
     secrets.SystemRandom().shuffle(drawn)
     order = np.array(drawn)[np.argsort(groups[drawn], kind="stable")]
     groups = groups[order]
     first = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1])
     rows = np.arange(n) - np.repeat(first, np.diff(np.append(first, n))) + 1
-    return shard.table(order, groups + 1, rows, released)
+    return shard.table(order, groups, rows, released)
 
 
 # ------------------------------------------------------------------ the stage
@@ -132,21 +135,24 @@ def refuse(context: Context) -> None:
     refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
 
 
-def stage(context: Context) -> Made:
-    """Every shard through the ledger under the name of this release: drawn by workers, charged here, then written."""
+def stage(context: Context, plan: CrowdFacts) -> Made:
+    """Every block through the ledger under the name of this release: drawn by workers, charged here, then written."""
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
     worst = load(hardest(listing.pairs)[0].path)
     sweep(context.home)
     with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
-        budget_set = ledger.ensure_budget(worst.classes.labels, *default_budget(config))
-        given, failed = _through(context, ledger, executor, listing)
+        _, rows = members_and_rows(context)
+        numbers = numbers_of(context, ledger, rows)
+        budget_set = ledger.ensure_budget(worst.graph.labels, *default_budget(config))
+        given, failed = _through(context, ledger, executor, listing, numbers)
+        if given:
+            record(context, ledger, plan, numbers, hashlib.sha256().hexdigest(), charged=True)
         overview, head, identity = ledger.overview(), str(ledger.head), ledger.identity
     if not given:
         raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
     context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
-    together = config.scope == "table"
-    _tables(context.folder, given, together)
+    _tables(context.folder, given)
     told = [part.told(Shown) for part in given]
     facts = ReleaseFacts(
         name=name,
@@ -156,16 +162,19 @@ def stage(context: Context) -> Made:
         budget_set=budget_set,
         releases=overview.releases,
         ledger_labels=overview.labels,
-        worst=Spent.like(overview.worst[0]) if overview.worst else None,
+        worst=SpentFacts.like(overview.worst[0]) if overview.worst else None,
         later_known=sum(one.later_known for one in told),
         later_absolute=math.fsum(one.later_absolute for one in told),
         shards=len(given),
         failed=tuple(failed)[:LISTED],
+        period=plan.period,
     )
-    return Made((RELEASE, CSV, PARQUET, *((PUBLIC,) if together else ())), facts)
+    return Made((RELEASE, CSV, PARQUET, PUBLIC), facts)
 
 
-def _through(context: Context, ledger: Ledger, executor: Executor, listing: Listing) -> tuple[list[Part], list[Lost]]:
+def _through(
+    context: Context, ledger: Ledger, executor: Executor, listing: Listing, numbers: Mapping[int, int]
+) -> tuple[list[Part], list[Lost]]:
     """Shards that were released, now or before, and those that could not be."""
     name, home, asked = context.release_name, context.home, context.config
     given: dict[int, Part] = {}
@@ -174,7 +183,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
     waiting = []
     for number, (mechanism, forecast) in enumerate(listing.pairs):
         try:
-            found = _released_before(ledger, name, mechanism, forecast, outs[number], asked)
+            found = _released_before(ledger, name, mechanism, forecast, outs[number], asked, numbers)
         except InputError as error:
             failed.append(Lost(RELEASED, mechanism.key, str(error)))
             continue
@@ -198,7 +207,7 @@ def _through(context: Context, ledger: Ledger, executor: Executor, listing: List
             failed.append(Lost(RELEASED, mechanism.key, result.message))
             continue
         try:
-            given[number] = _charged(context, ledger, mechanism, forecast, result, outs[number])
+            given[number] = _charged(context, ledger, mechanism, forecast, result, outs[number], numbers)
         except BudgetError as error:
             so_far = sum(part.households for part in given.values())
             others = f". {so_far} household(s) of other shards had been released and charged before"
@@ -228,11 +237,17 @@ def _refuse_together(context: Context, ledger: Ledger, pairs: Sequence[tuple[Par
 
 
 def _released_before(
-    ledger: Ledger, name: str, mechanism: Part, forecast: Part, out: str, asked: Config
+    ledger: Ledger,
+    name: str,
+    mechanism: Part,
+    forecast: Part,
+    out: str,
+    asked: Config,
+    numbers: Mapping[int, int],
 ) -> Part | None:
     """A shard that was charged before the run was interrupted; where it is not written yet, it is from the record."""
     written = finished(out)
-    if ledger.recorded([forecast.told(FitFacts).first], name)[0] is None:  # a shard is charged as a whole
+    if ledger.recorded([forecast.told(BlockFacts).first], name)[0] is None:  # a shard is charged as a whole
         if written is not None:
             raise LedgerError(
                 "ledger: answers of this release are written that this ledger does not have on record. It is not the "
@@ -247,47 +262,51 @@ def _released_before(
     known = [answer for answer in answers if answer is not None]
     if len(known) != len(answers):
         return None  # the ledger decides: it gives recorded answers again and refuses another question
-    return _written(mechanism, shard, np.array(known), out)
+    return _written(mechanism, forecast, shard, np.array(known), out, numbers)
 
 
-def _charged(context: Context, ledger: Ledger, mechanism: Part, forecast: Part, drawn: Drawn, out: str) -> Part:
-    asked, name = context.config, context.release_name
-    shard = fitted(forecast.path, asked.query, asked.answers)
-    content, ids = Path(mechanism.path).read_bytes(), shard.questions(name)
+def _charged(
+    context: Context,
+    ledger: Ledger,
+    mechanism: Part,
+    block: Part,
+    drawn: Drawn,
+    out: str,
+    numbers: Mapping[int, int],
+) -> Part:
+    shard = fitted(block.path, context.config.query, context.config.answers)
     shown = ledger.charge(
-        content,
+        Path(mechanism.path).read_bytes(),
         drawn.answers,
         drawn.drawn,
-        drawn.labels,
-        query_ids=ids,
+        list(drawn.labels),
+        query_ids=shard.questions(context.release_name),
         bounds=bound_of(mechanism),
-        readings=drawn.readings,
+        readings=list(drawn.readings),
         series=context.series,
     )
-    return _written(mechanism, shard, shown, out)
+    return _written(mechanism, block, shard, np.asarray(shown), out, numbers)
 
 
-def _written(mechanism: Part, shard: Fitted, released: FloatArray, out: str) -> Part:
-    """The released shard, after its charge."""
-    table = released_table(shard, load(mechanism.path).graph, released)
+def _written(
+    mechanism: Part, block: Part, shard: Fitted, released: FloatArray, out: str, numbers: Mapping[int, int]
+) -> Part:
+    """The released block, after its charge."""
+    crowds = {name: numbers.get(crowd, crowd) for name, crowd in crowds_of(block.path).items()}
+    table = released_table(shard, crowds, released)
     put_whole(out, lambda rough: table.write_parquet(rough))
     return receipted(out, Shown(len(shard.labels), mechanism.key, *shard.off(released), shard.owner_columns))
 
 
-def _tables(folder: Folder, parts: Sequence[Part], together: bool) -> None:
-    """Everyone's figures in one table: with names for the owner, without them to pass on if they may leave together."""
+def _tables(folder: Folder, parts: Sequence[Part]) -> None:
+    """Everyone's figures in one table: with names for the owner, without them to pass on."""
     import polars as pl
 
-    shards, groups = [], 0
-    for part in parts:
-        shard = pl.scan_parquet(part.path)
-        shards.append(shard.with_columns(pl.col("group") + groups))
-        groups += int(shard.select(pl.col("group").max()).collect().item())
-    every = pl.concat(shards)
-    folder.write(CSV, lambda path: as_cells(every).sink_csv(path))
-    folder.write(PARQUET, lambda path: every.sink_parquet(path))
-    if together:
-        folder.write(PUBLIC, lambda path: as_cells(every.drop(parts[0].told(Shown).owner_columns)).sink_csv(path))
+    every = pl.concat([pl.read_parquet(part.path) for part in parts]).sort("crowd", maintain_order=True)
+    public = every.drop(parts[0].told(Shown).owner_columns)
+    folder.put(CSV, csv_bytes(every))
+    folder.write(PARQUET, lambda path: every.write_parquet(path))
+    folder.put(PUBLIC, csv_bytes(public))
 
 
 def released_gone(folder: Path) -> bool:
@@ -298,7 +317,7 @@ def released_gone(folder: Path) -> bool:
 # ------------------------------------------------------------------ the ledger
 
 
-def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
+def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
     """Nothing is released under a figure that promises nothing."""
     if config.query == "as_in_paper":
         raise InputError(
@@ -307,13 +326,13 @@ def refuse_empty_claims(mechanism: Releaser, config: Config) -> None:
         )
     if mechanism.certificate is None:
         return
-    reached = mechanism.certificate.delta_upper
+    reached = 1.0 if mechanism.certificate is None else mechanism.certificate.delta_upper
     if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
         raise UnreachableError(
             f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
-            f"{config.epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta 1e-5); "
-            "`shoal frontier` shows what an error buys"
-            + (". --accept-no-guarantee releases it all the same" if reached < 1.0 else "")
+            f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta "
+            "1e-5); `shoal frontier` shows what an error buys"
+            + (". accept_no_guarantee = true in a --config file releases it all the same" if reached < 1.0 else "")
         )
 
 
@@ -322,18 +341,11 @@ def refuse_useless_figures(designs: Sequence[DesignFacts]) -> None:
     if not all(one.accuracy.beside_largest <= PLAUSIBLE for one in designs):
         raise UnreachableError(
             f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
-            "so nothing is released and nothing was charged. Leave out --method, which then releases the crowd's own "
-            "curve; or ask for a weaker guarantee, a larger ε or δ"
+            "so nothing is released and nothing was charged. Leave out --method, which then releases the mean "
+            "of each crowd; or ask for a weaker guarantee, a larger ε or δ"
         )
 
 
 def default_budget(config: Config) -> tuple[float, float]:
-    """(ε, δ) named in the configuration, else what the design was to reach: never what a release happens to cost.
-
-    Accounts are those of pairs, who hold both rows. Where the design is for single answers, two of them together are
-    (2ε, 2δ), by plain composition.
-    """
-    if config.budget_epsilon is not None and config.budget_delta is not None:
-        return config.budget_epsilon, config.budget_delta
-    rows, delta = 1 if config.scope == "table" else 2, DELTA if config.target is None else config.target
-    return rows * config.epsilon, min(rows * delta, 1.0 - 2.0**-40)
+    """(ε, δ) that the design was to reach: never what a release happens to cost."""
+    return config.stated_epsilon, DELTA if config.target is None else config.target

@@ -1,209 +1,171 @@
-"""The last stage: the page for the data owner. What it says of everyone comes from the card.
+"""The last stage: the page for the data owner, and the one to pass on. What they say of everyone comes from the card.
 
-Pairs, other designs and single forecasts are shown of the groups that are hardest to hide in: those of the shard with
-the worst edge, that edge's own first, up to :data:`LABELS` households. The work does not grow with the run.
+Single figures are shown of a few crowds: of a release of means the largest spreads first, of a method's the crowds
+hardest to hide in. The work does not grow with the run, and nothing else is designed for the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
+from shoal.card.aggregate import AggregateCard, aggregate_contents
 from shoal.card.card import ReleaseCard
 from shoal.card.digits import nearest
-from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
-from shoal.card.page import write_page
-from shoal.card.section import axis, lines, series
-from shoal.designs.design import Frontier, design, frontier, perfect_rho
-from shoal.designs.methods import METHODS
-from shoal.errors import InputError, ShoalError
+from shoal.card.facts import Record
+from shoal.card.page import page, write_page
+from shoal.card.section import Plot, axis, lines, series
+from shoal.designs.design import design
+from shoal.errors import InputError
+from shoal.files import write_private
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.clip import moved_delta
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser, load
+from shoal.mechanism.reader import load
+from shoal.mechanism.releasable import Releasable
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, Context, Made
 from shoal.runs.fitted import Fitted, fitted
-from shoal.runs.prices import prices
 from shoal.runs.stages.design_stage import hardest
+from shoal.runs.stages.record import members_and_rows
 from shoal.runs.stages.release_stage import Shown
 from shoal.runs.store import Part
 from shoal.validation import FloatArray
 
-SETTINGS = ("title", "query", "scale", "epsilon", "seed", "public")
+SETTINGS = ("title", "query", "epsilon", "seed")
 DOING = "writing the report"
 REPORT, PUBLIC = "report.html", "public/report.html"
-#: Households whose pairs and forecasts a page shows, at least one group; accounts that it lists; entries of a ledger up
-#: to which it is verified for the page.
-LABELS, ACCOUNTS, ENTRIES = 60, 20, 50_000
-#: Budgets of the frontier, as shares of the price of perfection, and steps of the search for each.
-SHARES, STEPS = (0.1, 0.25, 0.5, 0.8, 1.0 + 1e-7), 3
-#: ε of one answer, and crowds, that errors at equal ε are shown for.
-EPSILONS, CROWDS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0), 4
+#: Labels whose pairs and answers a page shows, at least one crowd; accounts that it lists; entries of a ledger up to
+#: which it is verified for the page; crowds of a release of means that are shown.
+LABELS, ACCOUNTS, ENTRIES, CROWDS = 60, 20, 50_000, 12
 
 
 @dataclass(frozen=True)
 class ReportFacts(Record):
-    """How many households the page shows one by one, and whether the ledger is intact (None: too long to look)."""
+    """How many labels the page shows one by one, and whether the ledger is intact (None: too long to look)."""
 
     shown: int
     ledger_intact: bool | None
 
 
-def stage(
-    context: Context,
-    facts: tuple[FitFacts, DesignFacts, ReleaseFacts, AuditFacts],
-    timings: Mapping[str, float],
-    made: str = "",
-) -> Made:
-    """Write the page, with other designs beside the one that was used; and, if wanted, the one to pass on."""
+def stage(context: Context, card: ReleaseCard | AggregateCard, timings: Mapping[str, float], made: str = "") -> Made:
+    """Write both pages."""
+    if isinstance(card, AggregateCard):
+        shown = _means_pages(context, card, timings, made)
+    else:
+        shown = _method_pages(context, card, timings, made)
+    intact = None
+    with context.ledger() as ledger:
+        if ledger.head.seq <= ENTRIES:
+            intact = bool(ledger.verify().ok)
+    return Made((REPORT, PUBLIC), ReportFacts(shown, intact))
+
+
+def _means_pages(context: Context, card: AggregateCard, timings: Mapping[str, float], made: str) -> int:
+    plots, shown = _crowd_plots(context)
+    title = context.config.title
+    owner = aggregate_contents(card, plots, timings, public=False, title=title, made=made)
+    public = aggregate_contents(card, public=True, title=title, made=made)
+    for name, contents in ((REPORT, owner), (PUBLIC, public)):
+        text = page(contents)
+        context.folder.write(name, lambda path, text=text: write_private(path, text.encode()))  # type: ignore[misc]
+    return shown
+
+
+def _crowd_plots(context: Context) -> tuple[list[Plot], int]:
+    """The rows with the largest spread among their members, each with its members' own figures."""
+    import polars as pl
+
+    members, rows = members_and_rows(context)
+    known = members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
+    table = dict(rows.filter(~pl.col("retired")).select("crowd", "values").iter_rows())
+    found = []
+    for (number,), part in known.sort("label").group_by("crowd", maintain_order=True):
+        row = table.get(int(str(number)))
+        values = part["value"].to_numpy()
+        if row is None or len(row) != values.shape[1]:
+            continue
+        found.append((float(((values - np.array(row)) ** 2).mean()), part["label"].to_list(), values, row))
+    found.sort(key=lambda one: -one[0])
+    plots = []
+    what = ("step", "kW") if context.config.label is None else ("column", "value")
+    for number, (_, names, values, row) in enumerate(found[:CROWDS], 1):
+        at = range(1, len(row) + 1)
+        drawn = [
+            series(name, [(x, float(y), nearest(float(y))) for x, y in zip(at, line, strict=True)], color=7)
+            for name, line in zip(names, values.tolist(), strict=True)
+        ]
+        points = [(x, float(y), nearest(float(y))) for x, y in zip(at, row, strict=True)]
+        drawn.append(series("released", points, color=0, thick=True))
+        plots.append(lines(f"{number}: {len(names)} with a figure today", axis(what[0]), axis(what[1]), drawn))
+    return plots, sum(len(names) for _, names, _, _ in found[:CROWDS])
+
+
+# ------------------------------------------------------------------ a method's release
+
+
+def _method_pages(context: Context, card: ReleaseCard, timings: Mapping[str, float], made: str) -> int:
     config = context.config
     through, made_for, given = _hardest(context)
-    mechanism, answers, released, groups = _shown(through, made_for, given, config)
-    context.tell(DOING, 1, 4)
-    compared: dict[str, Mechanism] = {}
-    line = None
-    cost: dict[str, Any] = {}
-    # What cannot be designed or priced here is not shown: the release stands without it.
-    with suppress(ShoalError):
-        cost = _price(made_for, config)
-    if isinstance(mechanism, Mechanism):
-        for method in ("none", "white", "paper"):
-            if method != mechanism.method and mechanism.rho.mean() > 0:
-                with suppress(ShoalError):
-                    other = design(
-                        mechanism.classes,
-                        mechanism.graph,
-                        method,
-                        config.epsilon,
-                        float(mechanism.rho.mean()),
-                        scope=mechanism.scope,
-                        times=mechanism.times,
-                    )
-                    compared[method] = replace(other, outside=mechanism.outside)
-        context.tell(DOING, 2, 4)
-        # Constants move to their group's curve or stay apart: errors at equal ε say more than δ at equal errors.
-        if not (cost and facts[1].all_alike):
-            with suppress(ShoalError):
-                line = _frontier(context, mechanism, answers)
-    context.tell(DOING, 3, 4)
+    mechanism, answers, released, crowds = _shown(through, made_for, given, config)
     verification = None
     with context.ledger() as ledger:
         overview = ledger.overview(exact=ACCOUNTS)
         if overview.entries <= ENTRIES:
             verification = ledger.verify()
-    total = facts[1].groups
+    total = card.design.groups
     shown = replace(
         answers.exhibits(_laws_alone(mechanism, answers), released),
-        alternatives=compared,
-        frontier=line,
         accounts=overview.worst,
         n_accounts=overview.labels,
         verification=verification,
         timings=dict(timings),
-        **cost,
-        mechanism=mechanism if isinstance(mechanism, Mechanism) else None,
-        scope="" if groups == total else f"the {groups} of {total} groups that are hardest to hide in",
+        mechanism=mechanism.by_kind(mechanism=lambda m: m, codebook=lambda _: None),
+        scope="" if crowds == total else f"the {crowds} of {total} crowds that are hardest to hide in",
     )
-    card = ReleaseCard.of(*facts)
     context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title, made=made))
-    if config.public:
-        context.folder.write(PUBLIC, lambda path: write_page(path, card, title=config.title, made=made))
-    intact = None if verification is None else bool(verification.ok)
-    written = (REPORT, PUBLIC) if config.public else (REPORT,)
-    return Made(written, ReportFacts(len(answers.labels), intact))
+    context.folder.write(PUBLIC, lambda path: write_page(path, card, title=config.title, made=made))
+    return len(answers.labels)
 
 
-def _price(forecasts: Part, config: Config) -> dict[str, Any]:
-    """Error of crowds' curves on this shard's households, by size of crowd and of population."""
-    known = fitted(forecasts.path, config.query, config.answers).priced()
-    if known is None:
-        return {}
-    power, truth = known
-    found = prices(power, truth, config.crowd, config.seed)
-    what = "more error than without protection, %" if found.metered else "error, % of the mean forecast"
-    plots = []
-    for name, line, x in (
-        ("By size of the crowd", found.by_crowd, "members of a crowd, at least"),
-        (f"By population, crowds of {found.crowd}", found.by_population, "households"),
-    ):
-        if len(line) > 1:
-            points = [(a, 100 * b, nearest(100 * b)) for a, b in line]
-            plots.append(
-                lines(name, axis(x, "log"), axis(what), [series("the crowd's curve", points, color=0, dots=True)])
-            )
-    said = "against what was metered later" if found.metered else "against the forecast it stands for"
-    return {
-        "price": tuple(plots),
-        "price_says": (
-            f"Everybody gets the curve of a crowd: its error {said}, for crowds formed by these forecasts from the "
-            f"{len(power)} households of one shard. Small crowds and large populations cost least; this "
-            f"release has crowds of at least {config.crowd}.",
-        ),
-    }
-
-
-def _laws_alone(mechanism: Releaser, answers: Fitted) -> Mechanism:
+def _laws_alone(mechanism: Releasable, answers: Fitted) -> Mechanism:
     """A mechanism of the labels on the page that names them: of a codebook, the answers as they are."""
-    if isinstance(mechanism, Mechanism):
-        return mechanism
-    group_of = dict(zip(mechanism.graph.labels, mechanism.graph.components.tolist(), strict=True))
-    names = answers.labels
-    graph = NeighborGraph.within_groups(names, [group_of[name] for name in names])
-    return design(answers.laws(), graph, "none", mechanism.epsilon, 1.0)
+
+    def of_answers(book: Codebook) -> Mechanism:
+        crowd = dict(zip(book.graph.labels, book.graph.components.tolist(), strict=True))
+        graph = NeighborGraph.within_groups(answers.labels, [crowd[name] for name in answers.labels])
+        return design(answers.laws(), graph, "none", book.epsilon, 1.0)
+
+    return mechanism.by_kind(mechanism=lambda m: m, codebook=of_answers)
 
 
 def _hardest(context: Context) -> tuple[Part, ...]:
-    """Mechanism, forecasts and released answers of the undamaged shard with the largest δ that was released."""
+    """Mechanism, block and released answers of the undamaged block with the largest δ that was released."""
     given = {part.told(Shown).mechanism: part for part in context.listing(RELEASE).parts}
     shards = [(part, made_of, given[part.key]) for part, made_of in context.listing(DESIGN).pairs if part.key in given]
     if not shards:
-        raise InputError("dir: nothing was released that a page could show; run `shoal release` first")
+        raise InputError("dir: nothing was released that a page could show; run it until the release first")
     return hardest(shards)
 
 
-def _shown(mechanism: Part, forecasts: Part, given: Part, config: Config) -> tuple[Releaser, Fitted, FloatArray, int]:
-    """Mechanism, answers and what was released, of the groups on the page; how many these are."""
-    whole, everyone = load(mechanism.path), fitted(forecasts.path, config.query, config.answers)
+def _shown(mechanism: Part, block: Part, given: Part, config: Config) -> tuple[Releasable, Fitted, FloatArray, int]:
+    """Mechanism, answers and what was released, of the crowds on the page; how many these are."""
+    whole, everyone = load(mechanism.path), fitted(Path(block.path), config.query, config.answers)
     place = set(everyone.labels)
     labels, component = whole.graph.labels, whole.graph.components
     first = 0 if whole.certificate is None else int(component[labels.index(whole.certificate.worst_edge[0])])
     members: list[str] = []
-    groups = 0
-    for one in [first, *(c for c in range(int(component.max()) + 1) if c != first)]:
-        # In a run that goes on, a member may have no forecast today.
-        group = [labels[i] for i in np.flatnonzero(component == one) if labels[i] in place]
-        if members and len(members) + len(group) > LABELS:
+    crowds = 0
+    for number in [first, *(c for c in range(int(component.max()) + 1) if c != first)]:
+        crowd = [labels[i] for i in np.flatnonzero(component == number) if labels[i] in place]
+        if members and len(members) + len(crowd) > LABELS:
             break
-        if len(group) > 1 or not members:
-            members, groups = members + group, groups + 1
+        if len(crowd) > 1 or not members:
+            members, crowds = members + crowd, crowds + 1
     answers = everyone.take(members)
     released = answers.released(given.path)
-    return whole if isinstance(whole, Codebook) else whole.part(members), answers, released, groups
-
-
-def _frontier(context: Context, mechanism: Mechanism, answers: Fitted) -> Frontier:
-    """δ against ρ of equal noise and of the method in use, by a short search where that searches."""
-    config = context.config
-    classes = answers.laws()
-    price = perfect_rho(classes, mechanism.graph, METHODS[mechanism.method].price or "transport")
-    budgets = [price * share for share in SHARES]
-    found = frontier(
-        classes,
-        mechanism.graph,
-        tuple(dict.fromkeys(("white", mechanism.method))),
-        config.epsilon,
-        budgets,
-        seed=config.seed,
-        scope=mechanism.scope,
-        times=mechanism.times,
-        iterations=STEPS,
-    )
-    moved = moved_delta(mechanism.outside, config.epsilon, mechanism.times, mechanism.scope)
-    uppers = {name: np.minimum(deltas + moved, 1.0) for name, deltas in found.delta_upper.items()}
-    return replace(found, delta_upper=uppers)
+    shown: Releasable = whole if whole.output is None else whole.part(members)
+    return shown, answers, released, crowds

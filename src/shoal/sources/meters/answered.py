@@ -24,7 +24,6 @@ from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
 from shoal.sources.meters.forecast import Forecasts
-from shoal.sources.meters.neighborhoods import usual
 from shoal.sources.meters.queries import AccountingWarning
 from shoal.sources.meters.traces import power_accuracy
 from shoal.validation import FloatArray, IndexArray
@@ -89,9 +88,6 @@ class ForecastAnswers:
             return self.forecasts.answer(self.query, normals)
         return self.forecasts.answer(self.query, unit=self.answer_unit)
 
-    def lasting(self) -> FloatArray:
-        return usual(self.forecasts)
-
     def questions(self, name: str) -> list[str]:
         return [name] * len(self.labels)
 
@@ -126,32 +122,28 @@ class ForecastAnswers:
         return off_by(self.truth, self._power(released))
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
-        """household, group, row, step, timestamp, released_kw."""
+        """household, crowd, row, step, timestamp, kw."""
         n, h = released.shape
         return pl.DataFrame(
             {
                 NAMES: pl.Series(self.labels, dtype=pl.String).gather(np.repeat(order, h)),
-                "group": np.repeat(group, h),
+                "crowd": np.repeat(group, h),
                 "row": np.repeat(row, h),
                 "step": np.tile(np.arange(1, h + 1), n),
                 "timestamp": self.forecasts.timestamps.gather(np.tile(np.arange(h), n)),
-                "released_kw": self._power(released)[order].ravel(),
+                "kw": self._power(released)[order].ravel(),
             }
         )
 
     def released(self, path: str | Path) -> FloatArray:
         table = pl.read_parquet(path).filter(pl.col(NAMES).is_in(self.labels))
         order = pl.DataFrame({NAMES: self.labels})
-        values = order.join(table.sort("step"), on=NAMES, how="left", maintain_order="left_right")["released_kw"]
+        values = order.join(table.sort("step"), on=NAMES, how="left", maintain_order="left_right")["kw"]
         return values.to_numpy().reshape(len(self.labels), self.forecasts.horizon)
 
     def exhibits(self, mechanism: Mechanism, released: FloatArray) -> Exhibits:
         truth = self.truth if np.isfinite(self.truth).any() else None
         return self.forecasts.exhibits(mechanism, released, truth, unit="kw")
-
-    def priced(self) -> tuple[FloatArray, FloatArray] | None:
-        in_power = self.query == "point" and self.answer_unit == "kw"
-        return (self.forecasts.power, self.truth) if in_power else None
 
 
 def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:

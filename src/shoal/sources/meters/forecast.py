@@ -198,7 +198,7 @@ class Forecasts:
         reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
         return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
 
-    def facts(self, graph: NeighborGraph) -> FitFacts:
+    def facts(self, graph: NeighborGraph | None) -> FitFacts:
         """What a release card says about these forecasts and who hides among whom."""
         from shoal.sources.meters.traces import facts_of
 
@@ -400,6 +400,37 @@ def _prepared(
     if not varies.any():
         raise InputError("readings: no household varies beyond its season in the training window")
     return rows[varies], profile.take(np.flatnonzero(varies)), x[varies]
+
+
+def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
+    """Forecasts of one origin and one kind as one, without their training windows."""
+    first = parts[0]
+    names = tuple(name for part in parts for name in part.households)
+    checks: dict[str, Any] = {name: np.concatenate([getattr(part.checks, name) for part in parts]) for name in MEASURES}
+    models = first.models
+    for part in parts[1:]:
+        models = models.followed_by(part.models)
+    season = replace(
+        first.season,
+        profile=np.concatenate([part.season.profile for part in parts]),
+        repeats=np.concatenate([part.season.repeats for part in parts]),
+    )
+    recent = None
+    if all(part.recent is not None for part in parts):
+        recent = np.concatenate([part.recent for part in parts if part.recent is not None])
+    laws: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in LAWS}
+    return replace(
+        first,
+        households=names,
+        season=season,
+        models=models,
+        checks=replace(first.checks, households=names, **checks),
+        quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
+        left_out={},
+        recent=recent,
+        history=None,
+        **laws,
+    )
 
 
 def _order(order: Any) -> tuple[int, int]:

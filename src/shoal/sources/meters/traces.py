@@ -11,7 +11,7 @@ from shoal.card.answers import chosen, points
 from shoal.card.digits import counted, plain
 from shoal.card.exhibits import Exhibits
 from shoal.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
-from shoal.card.measures import accuracy_of, group_sizes
+from shoal.card.measures import accuracy_of, hiding
 from shoal.card.section import Plot, axis, lines, series
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
@@ -27,17 +27,14 @@ NOUN = "household"
 LEVEL = 0.9
 
 
-def facts_of(forecasts: Forecasts, graph: NeighborGraph) -> FitFacts:
-    """Who has a forecast and whose model holds; who hides among whom."""
-    checks, sizes = forecasts.checks, group_sizes(graph)
+def facts_of(forecasts: Forecasts, graph: NeighborGraph | None) -> FitFacts:
+    """Who has a forecast and whose model holds; who hides among whom, where that is known."""
+    checks = forecasts.checks
+    nobody = {"labels": len(forecasts.households), "groups": 0, "smallest_group": 0, "largest_group": 0, "edges": 0}
     minutes = forecasts.step.total_seconds() / 60
     return FitFacts(
         source="",
-        labels=graph.n_labels,
-        groups=len(sizes),
-        smallest_group=int(sizes.min()),
-        largest_group=int(sizes.max()),
-        edges=graph.n_edges,
+        **(nobody if graph is None else hiding(graph)),
         left_out=len(forecasts.left_out),
         repaired=int((forecasts.quality["verdict"] == "repaired").sum()),
         smaller_model=int(forecasts.models.fallback.sum()),

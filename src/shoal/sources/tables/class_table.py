@@ -31,7 +31,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.clip import Clip
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
-from shoal.sources.tables.table_file import GROUP, LABEL, ROW, SOURCE_ROW
+from shoal.sources.tables.table_file import CROWD, LABEL, ROW, SOURCE_ROW
 from shoal.validation import FloatArray, IndexArray
 
 if TYPE_CHECKING:
@@ -112,9 +112,6 @@ class ClassTable:
         """The rows, moved into the ellipsoids of their labels where they are clipped."""
         return self.values if self.clip is None else Clip.of(self.laws(), self.clip).apply(self.values, self.owners)
 
-    def lasting(self) -> FloatArray:
-        return self.means
-
     def readings(self) -> tuple[str, ...]:
         """Of the row itself."""
         return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
@@ -147,7 +144,7 @@ class ClassTable:
         return 0, 0.0
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
-        """source_row, label, group, row and the entries in their own units."""
+        """source_row, label, crowd, row and the entries in their own units."""
         import polars as pl
 
         own = np.ldexp(released[order], -self.exponents)
@@ -155,7 +152,7 @@ class ClassTable:
             {
                 SOURCE_ROW: self.source_row[order],
                 LABEL: pl.Series(self.labels, dtype=pl.String).gather(self.owner[order]),
-                GROUP: group,
+                CROWD: group,
                 ROW: row,
                 **{name: own[:, j] for j, name in enumerate(self.columns)},
             }
@@ -183,9 +180,6 @@ class ClassTable:
                 "one over its weight.",
             ),
         )
-
-    def priced(self) -> tuple[FloatArray, FloatArray] | None:
-        return None
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file without pickle. It holds the rows: guard it like them."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.errors import InputError
+from shoal.sources.batches import in_batches
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ BATCH = 4_000_000
 #: Rows of a CSV file that its numeric columns are recognized by.
 LOOKED_AT = 1000
 #: Columns of the released table that are shoal's own.
-SOURCE_ROW, LABEL, GROUP, ROW = "source_row", "label", "group", "row"
-OWN = (SOURCE_ROW, LABEL, GROUP, ROW)
+SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
+OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes", "news")
 ARROW = (".arrow", ".ipc", ".feather")
 #: Column of entries in a batch.
 VALUES = "values"
@@ -203,7 +204,7 @@ def batches(raw: pl.LazyFrame, layout: Layout) -> Iterator[pl.DataFrame]:
         *(pl.col(name) for name in layout.entries),
     )
     try:
-        for batch in chosen.collect_batches(chunk_size=rows, maintain_order=True):
+        for batch in in_batches(chosen, rows):
             yield _checked(batch, layout.entries)
     except (pl.exceptions.PolarsError, OSError, UnicodeError):
         raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None

@@ -1,0 +1,236 @@
+"""Crowds for life: who is averaged with whom, from one release to the next.
+
+A mean that changes by one member gives that member away: n'c' − nc. So does a mean in which only one member has news.
+The rules below are those of the theory notes, section 10; m is the crowd that is promised.
+
+1. **A crowd is a fixed set.** It is formed with about 1.2 m members (:data:`ROOM`) by likeness; m to 1.2 m labels are
+   one crowd.
+2. **The mean is over the whole set.** Who has no news enters with a stored value, frozen when the crowd was formed.
+   News is a value other than the last one that entered. Where fewer than m have news, the previous row is repeated.
+3. **Newcomers wait** until they are 2.4 m (:data:`WAIT`). Up to 10 m of them (:data:`LOT`) are divided by lot, since
+   nine invented labels would otherwise have the tenth; more are alike inside lots of 10 m.
+4. **A crowd of which fewer than m can still have news is retired.** Its rest stays together and enters, as a block, a
+   new crowd with at least m others: no difference of two rows isolates fewer than m.
+
+Everything here is a pure function of its arguments, and of the *multiset* of values: exchanging two members of a crowd,
+or listing labels in another order, changes no row. What is drawn by lot comes in as ``shuffle``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.laws.crowds import crowds
+from shoal.validation import FloatArray
+
+#: Members of a new crowd, at least, over those promised.
+ROOM = 1.2
+#: Newcomers that begin new crowds, over the members promised.
+WAIT = 2.4
+#: Newcomers that are divided by lot alone, over the members promised; more are divided into lots of this size.
+LOT = 10.0
+
+#: Puts n things in a drawn order: a permutation of range(n).
+Shuffle = Callable[[int], Sequence[int]]
+
+
+def formation_size(m: int) -> int:
+    """Members with which a crowd is formed, at least.
+
+    >>> formation_size(10), formation_size(2)
+    (12, 3)
+    """
+    return math.ceil(ROOM * m - 1e-9)
+
+
+def waiting_size(m: int) -> int:
+    """Newcomers from which on new crowds are formed.
+
+    >>> waiting_size(10)
+    24
+    """
+    return math.ceil(WAIT * m - 1e-9)
+
+
+def formed(
+    points: FloatArray,
+    m: int,
+    *,
+    boundaries: Sequence[str] | None = None,
+    totals: FloatArray | None = None,
+    largest_share: float | None = None,
+    beside: FloatArray | None = None,
+) -> NDArray[np.int64]:
+    """(n,) crowd of each row at the first release about a population; −1 where fewer than m share a boundary.
+
+    Args:
+        points: (n, d) what crowds are alike in.
+        m: members promised.
+        boundaries: (n,) values that crowds never cross.
+        totals: (n,) what each row has of its crowd's total, for ``largest_share``.
+        largest_share: no member has more than this share of its crowd's total.
+        beside: (n, k) what will be averaged: it orders rows whose points are equal.
+
+    >>> formed(np.arange(5.0)[:, None], 2).tolist()
+    [0, 0, 0, 0, 0]
+    >>> formed(np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]]), 2).tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    n, least = len(points), formation_size(m)
+    member = np.full(n, -1, dtype=np.int64)
+    values = np.zeros(n, dtype=np.int64)
+    if boundaries is not None:
+        values = np.unique(np.asarray([str(value) for value in boundaries]), return_inverse=True)[1].astype(np.int64)
+    number = 0
+    for value in range(int(values.max(initial=-1)) + 1):
+        rows = np.flatnonzero(values == value)
+        if len(rows) < m:
+            continue
+        inside = crowds(
+            points[rows],
+            least if len(rows) >= least else len(rows),
+            totals=None if totals is None else totals[rows],
+            largest_share=largest_share,
+            beside=None if beside is None else beside[rows],
+        )
+        member[rows] = number + inside
+        number += int(inside.max()) + 1
+    return member
+
+
+def admitted(
+    points: FloatArray,
+    m: int,
+    shuffle: Shuffle,
+    *,
+    boundaries: Sequence[str] | None = None,
+    totals: FloatArray | None = None,
+    largest_share: float | None = None,
+    beside: FloatArray | None = None,
+) -> NDArray[np.int64]:
+    """(n,) crowd of each newcomer beside crowds that exist; −1: it waits. The arguments are those of :func:`formed`.
+
+    Rows are put in order of their values before lots are drawn, so that the draw does not depend on how they are named.
+    """
+    n = len(points)
+    member = np.full(n, -1, dtype=np.int64)
+    values = np.asarray(["" if boundaries is None else str(value) for value in (boundaries or [""] * n)], dtype=object)
+    number = 0
+    for value in sorted(set(values.tolist())):
+        rows = np.flatnonzero(values == value)
+        if len(rows) < waiting_size(m):
+            continue
+        keys = points[rows] if beside is None else np.concatenate([points[rows], beside[rows]], axis=1)
+        rows = rows[np.lexsort(keys.T[::-1])]
+        rows = rows[list(shuffle(len(rows)))]
+        count = max(len(rows) // math.ceil(LOT * m), 1)
+        for lot in np.array_split(rows, count):
+            if len(rows) > LOT * m:
+                inside = crowds(
+                    points[lot],
+                    formation_size(m),
+                    totals=None if totals is None else totals[lot],
+                    largest_share=largest_share,
+                    beside=None if beside is None else beside[lot],
+                )
+            else:
+                inside = np.arange(len(lot)) % (len(lot) // formation_size(m))
+            member[lot] = number + inside
+            number += int(inside.max()) + 1
+    return member
+
+
+def value_digest(value: FloatArray) -> str:
+    """What a value is recognized by when it comes again: its digest, whatever unit or type it was read from."""
+    return hashlib.sha256((np.asarray(value, dtype="<f8") + 0.0).tobytes()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class CrowdRow:
+    """What a crowd has for one release: its mean, or None where the previous row is repeated."""
+
+    values: FloatArray | None
+    entered: NDArray[np.bool_]  #: (n,) of the members, in the order given: whose own value entered
+
+
+def crowd_row(
+    values: FloatArray, stored: FloatArray, news: NDArray[np.bool_], m: int, largest_share: float | None = None
+) -> CrowdRow:
+    """The row of one crowd: the exactly rounded mean over the whole set, with at least m members' news in it.
+
+    Args:
+        values: (n, k) members' values today; rows without news are not looked at.
+        stored: (n, k) what enters for a member without news.
+        news: (n,) who has news.
+        m: members promised.
+        largest_share: where a member has more than this share of the crowd's total, the previous row is repeated too.
+
+    Example: ten members promised, nine with news: repeated.
+
+    >>> crowd_row(np.ones((12, 1)), np.zeros((12, 1)), np.arange(12) < 9, 10).values is None
+    True
+    >>> crowd_row(np.ones((12, 1)), np.zeros((12, 1)), np.arange(12) < 10, 10).values.tolist()
+    [0.8333333333333334]
+    """
+    nobody = np.zeros(len(news), dtype=np.bool_)
+    if int(news.sum()) < m:
+        return CrowdRow(None, nobody)
+    taken = np.where(news[:, None], values, stored)
+    if largest_share is not None:
+        loads = [math.fsum(row) for row in taken.tolist()]
+        if max(loads) > largest_share * math.fsum(loads):
+            return CrowdRow(None, nobody)
+    return CrowdRow(exact_mean(taken), news.copy())
+
+
+def exact_mean(values: FloatArray) -> FloatArray:
+    """(k,) mean of (n, k) rows: exactly rounded sums over n, the same to the last bit in every order of the rows.
+
+    >>> exact_mean(np.array([[1e16], [1.0], [-1e16]])).tolist()
+    [0.3333333333333333]
+    """
+    return np.array([math.fsum(column) / len(values) for column in values.T.tolist()])
+
+
+def can_have_news(last: str, period: str, today: bool, days: float) -> bool:
+    """Whether a member can still have news: it has a value today, or had news within so many days.
+
+    ``last`` and ``period`` are instants, ISO 8601; an empty ``last`` is of a member that never had any.
+    """
+    if today:
+        return True
+    if not last:
+        return False
+    from datetime import datetime
+
+    return (datetime.fromisoformat(period) - datetime.fromisoformat(last)).total_seconds() <= days * 86400
+
+
+def with_blocks(
+    newcomers: Mapping[str, int], blocks: Mapping[int, Sequence[str]], m: int
+) -> tuple[dict[str, int], set[int]]:
+    """New crowds with the rests of retired ones in them: label -> crowd, and the blocks that still wait.
+
+    A block enters a crowd of at least m newcomers, as a whole, and no crowd takes two.
+
+    >>> with_blocks({"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x"]}, 2)
+    ({'a': 0, 'b': 0, 'c': 1, 'd': 1, 'x': 0}, set())
+    """
+    sizes: dict[int, int] = {}
+    for crowd in newcomers.values():
+        sizes[crowd] = sizes.get(crowd, 0) + 1
+    free = sorted(crowd for crowd, size in sizes.items() if size >= m)
+    joined, waiting = dict(newcomers), set()
+    for block in sorted(blocks):
+        if not free:
+            waiting.add(block)
+            continue
+        crowd = free.pop(0)
+        joined |= dict.fromkeys(blocks[block], crowd)
+    return joined, waiting

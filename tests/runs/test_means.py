@@ -1,0 +1,289 @@
+"""The default run: rows are means of crowds for life; recorded once, whatever interrupts it, and charged nowhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from small_run import CONFIG, GAP, LATE, SHORT, SILENT, crowds, go, left_out, opened, public, recorded
+
+import shoal
+from shoal.card.aggregate import KNOWS
+from shoal.errors import InputError
+from shoal.ledger.ledger import Ledger
+from shoal.runs.folder import Folder
+
+Days = tuple[Path, Path, Path]
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(monkeypatch: Patch) -> None:
+    monkeypatch.setenv("SHOAL_LEDGER", "folder")
+
+
+@pytest.fixture(scope="module")
+def released_once(tmp_path_factory: pytest.TempPathFactory, days: Days) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHOAL_LEDGER", "folder")
+        out = tmp_path_factory.mktemp("means") / "monday"
+        go(out, days[0], CONFIG, "report")
+        yield out
+
+
+@pytest.fixture
+def monday(released_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(released_once, tmp_path / "monday"))
+
+
+def test_rows_are_means_of_whole_crowds(monday: Path) -> None:
+    table, member = public(monday), crowds(monday)
+    assert table.columns == ["crowd", "homes", "news", "step", "timestamp", "kw"]
+    assert table["crowd"].to_list() == sorted(table["crowd"].to_list())
+    assert table["news"].all()
+    values = {
+        label: value
+        for path in (monday / "forecasts").glob("*.curves.parquet")
+        for label, value in pl.read_parquet(path).select("label", "value").iter_rows()
+    }
+    for (number,), rows in table.group_by("crowd"):
+        inside = [values[name] for name, crowd in member.items() if crowd == number]
+        assert rows["homes"].unique().to_list() == [len(inside)]
+        assert 6 <= len(inside) < 12  # formed with 1.2 m
+        np.testing.assert_allclose(rows.sort("step")["kw"], np.mean(inside, axis=0), atol=0.5001e-3)
+    assert set(member) | set(left_out(monday)) == {f"H{i:04d}" for i in range(24)}
+    assert SHORT in left_out(monday)
+
+
+def test_no_greek_anywhere(monday: Path) -> None:
+    run = shoal.Run.open(monday)
+    assert not run.charged
+    texts = [(monday / name).read_text() for name in ("card.md", "card.json", "public/report.html")]
+    for text in texts:
+        text = re.sub("<script.*?</script>", "", text, flags=re.DOTALL)
+        assert "δ ≤" not in text
+        assert KNOWS in text.replace("&#x27;", "'")
+    _, sentences = run.summary()[0]
+    assert "averages over at least 5 households" in sentences[0]
+    assert sentences[1] == KNOWS
+    with run.ledger() as ledger:
+        assert {entry.kind for entry in ledger.entries()} & {"release"} == set()
+    with pytest.raises(InputError, match="nothing is certified here"):
+        run.prove()
+    assert "Run('monday', release 1, done until report)" in repr(run)
+
+
+def test_the_table_on_record_is_the_one_that_is_passed_on(monday: Path) -> None:
+    digest = hashlib.sha256((monday / "public/released.csv").read_bytes()).hexdigest()
+    with shoal.Run.open(monday).ledger() as ledger:
+        entry = ledger.recorded_crowds(shoal.Run.open(monday).release_name)
+    assert entry is not None
+    assert entry.content["table"] == digest
+
+
+def test_a_second_run_does_nothing(monday: Path) -> None:
+    before = {
+        path: path.stat().st_mtime_ns for path in monday.rglob("*") if path.is_file() and "ledger" not in path.name
+    }
+    assert go(monday, until="report").did == []
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert len(recorded(monday)) == 1
+
+
+# ------------------------------------------------------------------ the next day
+
+
+def test_the_next_day_has_the_same_crowds(monday: Path, days: Days) -> None:
+    member, first = crowds(monday), public(monday)
+    go(monday, days[1], update=True)
+    assert crowds(monday) == member
+    second = public(monday)
+    assert second.select("crowd", "homes", "step").equals(first.select("crowd", "homes", "step"))
+    assert second["news"].all()
+    assert second["kw"].to_list() != first["kw"].to_list()
+    left = left_out(monday)
+    assert left[GAP] == "no new readings"
+    assert "waits" in left[LATE]
+    assert "too short a history" in left[SILENT]
+    assert len(recorded(monday)) == 2
+    go(monday, days[2], update=True)
+    assert crowds(monday) == member
+    assert go(monday, days[2], update=True).did == []
+
+
+def test_who_is_silent_enters_with_its_frozen_day(monday: Path, days: Days) -> None:
+    member = crowds(monday)
+    go(monday, days[1], update=True)
+    frame = pl.read_parquet(monday / "crowds.parquet")
+    home = frame.filter(pl.col("label") == SILENT).to_dicts()[0]
+    assert home["value"] is None
+    number = member[SILENT]
+    inside = frame.filter(pl.col("crowd") == number)
+    slots = range(4)  # midnight and the three quarters after it
+    rows = [
+        one["value"] if one["value"] is not None else [np.frombuffer(one["stored"])[slot] for slot in slots]
+        for one in inside.to_dicts()
+    ]
+    shown = public(monday).filter(pl.col("crowd") == number).sort("step")["kw"].to_list()
+    np.testing.assert_allclose(shown, np.mean(rows, axis=0), atol=0.5001e-3)
+
+
+def test_too_few_with_news_repeat_the_row(monday: Path, days: Days, tmp_path: Path) -> None:
+    member, first = crowds(monday), public(monday)
+    number = first["crowd"][0]
+    inside = sorted(name for name, crowd in member.items() if crowd == number)
+    some = tmp_path / "some.parquet"
+    present = [*inside[:4], *(name for name, crowd in member.items() if crowd != number)]
+    pl.read_parquet(days[1]).filter(pl.col("household").is_in(present)).write_parquet(some)
+    go(monday, some, update=True)
+    second = public(monday)
+    repeated = second.filter(pl.col("crowd") == number)
+    assert not repeated["news"].any()
+    assert repeated["kw"].to_list() == first.filter(pl.col("crowd") == number)["kw"].to_list()
+    assert repeated["homes"].unique().to_list() == [len(inside)]
+    assert second.filter(pl.col("crowd") != number)["news"].all()
+
+
+@pytest.mark.parametrize("change", [{"crowd": 4}, {"order": (1, 1)}, {"train_days": 13}, {"largest_share": 0.9}])
+def test_the_setting_is_for_life(tmp_path: Path, days: Days, monkeypatch: Patch, change: dict[str, Any]) -> None:
+    monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "owner.db"))
+    go(tmp_path / "first", days[0], CONFIG)
+    with pytest.raises(InputError, match="fixed for a crowd's life"):
+        go(tmp_path / "second", days[0], replace(CONFIG, origin="2024-01-16T12:00", **change))
+    assert not (tmp_path / "second" / "public").exists()
+
+
+def test_another_folder_uses_the_crowds_and_says_so(tmp_path: Path, days: Days, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "owner.db"))
+    go(tmp_path / "first", days[0], replace(CONFIG, origin="2024-01-16T12:00"))
+    later = go(tmp_path / "second", days[0], CONFIG)
+    assert crowds(tmp_path / "first") == crowds(tmp_path / "second")
+    assert any("on record" in line for line in later.summary()[0][1])
+    with pytest.raises(InputError, match="needs a later period"):
+        go(tmp_path / "third", days[0], replace(CONFIG, origin="2024-01-16T18:00"))
+
+
+def test_a_lost_folder_is_rebuilt(tmp_path: Path, days: Days, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "owner.db"))
+    go(tmp_path / "run", days[0], CONFIG)
+    table = (tmp_path / "run/public/released.csv").read_bytes()
+    shutil.rmtree(tmp_path / "run")
+    run = go(tmp_path / "run", days[0], CONFIG)
+    assert (tmp_path / "run/public/released.csv").read_bytes() == table
+    assert run.release is not None
+    assert run.release.recorded_before == run.release.crowds
+    with run.ledger() as ledger:
+        assert sum(entry.kind == "crowds" for entry in ledger.entries()) == 1
+
+
+def test_a_rehearsal_leaves_no_trace(tmp_path: Path, days: Days, monkeypatch: Patch) -> None:
+    owner = tmp_path / "owner.db"
+    monkeypatch.setenv("SHOAL_LEDGER", str(owner))
+    for _ in range(2):
+        run = opened(tmp_path / "run", days[0], CONFIG)
+        run.rehearse()
+    assert not owner.exists()
+    assert not (tmp_path / "run" / "public").exists()
+    assert not (tmp_path / "run" / "released.csv").exists()
+    table = pl.read_csv(tmp_path / "run/rehearsal/not_released.csv")
+    assert table["status"].unique().to_list() == ["not released"]
+    assert "Nothing was released" in run.summary()[0][1][0] or "nothing was released" in run.summary()[0][1][0]
+    go(tmp_path / "run")
+    assert owner.exists()
+    with pytest.raises(InputError, match="has released"):
+        opened(tmp_path / "run").rehearse()
+
+
+# ------------------------------------------------------------------ interrupted
+
+
+def stopping(number: int, function: Callable[..., Any], *, after: bool) -> Callable[..., Any]:
+    calls = 0
+
+    def stopped(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number and not after:
+            raise KeyboardInterrupt
+        result = function(*arguments, **named)
+        if calls == number:
+            raise KeyboardInterrupt
+        return result
+
+    return stopped
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("point", ["draw_crowd_numbers", "record_crowds"])
+def test_killed_around_the_record(tmp_path: Path, days: Days, monkeypatch: Patch, point: str, after: bool) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, point, stopping(1, getattr(Ledger, point), after=after))
+        with pytest.raises(KeyboardInterrupt):
+            go(out, days[0], CONFIG)
+    assert not (out / "public").exists()
+    go(out)
+    assert len(recorded(out)) == 1
+    with shoal.Run.open(out).ledger() as ledger:
+        entry = ledger.recorded_crowds(shoal.Run.open(out).release_name)
+    assert entry is not None
+    assert entry.content["table"] == hashlib.sha256((out / "public/released.csv").read_bytes()).hexdigest()
+
+
+def test_killed_at_every_file(tmp_path: Path, days: Days, monkeypatch: Patch) -> None:
+    """Every file of the folder that a release writes, before and after it: recorded once, and the same table."""
+    out, fitted = tmp_path / "run", tmp_path / "fitted"
+    go(fitted, days[0], CONFIG, "crowds")
+    write = Folder.write
+    number = 0
+    while True:
+        number += 1
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(fitted, out)
+        calls = 0
+
+        def stopped(self: Folder, name: str, put: Any, at: int = number) -> Path:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise KeyboardInterrupt
+            return write(self, name, put)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Folder, "write", stopped)
+            try:
+                go(out)
+            except KeyboardInterrupt:
+                pass
+            else:
+                break
+        go(out)
+        assert len(recorded(out)) == 1
+        with shoal.Run.open(out).ledger() as ledger:
+            entry = ledger.recorded_crowds(shoal.Run.open(out).release_name)
+        assert entry is not None
+        assert entry.content["table"] == hashlib.sha256((out / "public/released.csv").read_bytes()).hexdigest()
+    assert number > 6
+
+
+def test_somebody_else_releases_meanwhile(tmp_path: Path, days: Days, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "owner.db"))
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    go(mine, days[0], CONFIG, "crowds")
+    go(other, days[0], replace(CONFIG, origin="2024-01-16T12:00"))
+    go(mine)
+    assert crowds(mine) == crowds(other)
+
+
+def test_state_is_for_the_owner_alone(monday: Path) -> None:
+    assert all(path.stat().st_mode & 0o077 == 0 for path in monday.rglob("*") if path.is_file())
+    assert json.loads((monday / "state.json").read_text())["version"] == 3
