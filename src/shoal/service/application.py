@@ -15,7 +15,7 @@ Errors are problem documents (RFC 9457) with fixed texts: nothing of a request i
 import time
 from collections.abc import Mapping
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from pydantic import BaseModel
@@ -24,12 +24,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import shoal
 from shoal.errors import InputError, LedgerError, ShoalError
-from shoal.service import api_people, api_questions, pages, pages_analyst, pages_owner
-from shoal.service.access import Access, KeyHolder, SignInNeeded, TrustedProxy
+from shoal.service import api, pages
+from shoal.service.access import Access, GuardedRoute, KeyHolder, SignInNeeded, TrustedProxy
+from shoal.service.desk import Desk, IdempotencyConflict, Refused
 from shoal.service.instruments import Instruments
-from shoal.service.limits import BODY
 from shoal.service.people import NotNow, Unknown
-from shoal.service.question_service import IdempotencyConflict, QuestionService, Refused
+
+#: Bytes of a body.
+BODY = 64 * 1024
 
 
 class Problem(BaseModel):
@@ -67,14 +69,8 @@ HEADERS = [
 METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 
 #: Fields that a message may name.
-FIELDS = {
-    name
-    for model in (
-        api_people.GrantBody, api_people.PersonBody, api_people.KeyBody,
-        api_questions.QuoteBody, api_questions.ReleaseBody,
-    )
-    for name in model.model_fields
-} | {"idempotency-key", "size", "first", "second"}  # fmt: skip
+MODELS = (api.GrantBody, api.PersonBody, api.KeyBody, api.QuoteBody, api.ReleaseBody)
+FIELDS = {name for model in MODELS for name in model.model_fields} | {"idempotency-key", "size", "first", "second"}
 
 
 def problem(status: int, detail: str = "", more: Mapping[str, str] | None = None) -> Response:
@@ -117,7 +113,7 @@ class Guard:
             await send(message)
 
         stated = dict(scope["headers"]).get(b"content-length", b"0")
-        if not stated.isdigit() or int(stated) > BODY:
+        if not stated.isdigit() or len(stated) > 9 or int(stated) > BODY:
             await problem(413 if stated.isdigit() else 400)(scope, receive, outward)
         else:
             await self._app(scope, limited, outward)
@@ -128,7 +124,7 @@ class Guard:
 
 
 def application(
-    service: QuestionService,
+    desk: Desk,
     instruments: Instruments | None = None,
     *,
     rate: float = 100.0,
@@ -138,7 +134,7 @@ def application(
     """The service as an ASGI application.
 
     Args:
-        service: what it serves.
+        desk: what it serves.
         instruments: where it counts; by default new ones without a log.
         rate, burst: requests a second of one person or address, and at once.
         proxy: whose headers are believed.
@@ -155,7 +151,8 @@ def application(
         openapi_url="/openapi.json",
         responses={status: {"description": TITLES[status], "content": document} for status in documented},
     )
-    app.state.access = Access(service, rate, burst, proxy)
+    own = APIRouter(route_class=GuardedRoute)
+    app.state.access = Access(desk, rate, burst, proxy)
 
     def told(request: Request, status: int, detail: str = "", more: Mapping[str, str] | None = None) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""
@@ -198,16 +195,16 @@ def application(
         counts.line("failure", kind=type(error).__name__)
         return told(request, 500)
 
-    @app.get("/healthz")
+    @own.get("/healthz")
     def healthz() -> dict[str, str]:
-        service.ledger.head  # noqa: B018
+        desk.ledger.head  # noqa: B018
         return {"status": "ok"}
 
-    @app.get("/metrics", response_class=PlainTextResponse)
+    @own.get("/metrics", response_class=PlainTextResponse)
     def metrics(_: KeyHolder) -> str:
-        return counts.exposition(service.ledger.head.seq)
+        return counts.exposition(desk.ledger.head.seq)
 
-    for router in (api_people.router, api_questions.router, pages.router, pages_owner.router, pages_analyst.router):
+    for router in (own, api.router, pages.router):
         app.include_router(router)
     app.add_middleware(Guard, instruments=counts)
     return app
