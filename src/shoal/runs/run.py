@@ -352,7 +352,8 @@ class Run:
 
     def everything(self, until: str = "report") -> None:
         """Every stage that is not done, up to one of them."""
-        with self.held(), self.unless_refused(), head_start(self._tell, accounting=self.config.charged):
+        with self.held(), self.unless_refused():
+            head_start(self._tell, accounting=self.config.charged)
             self._settle()
             self.do("fit")
             for stage in self.stages(until)[1:]:
@@ -374,12 +375,13 @@ class Run:
 
     def rehearse(self) -> None:
         """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
-        with self.held(), head_start(self._tell, accounting=self.config.charged):
+        with self.held():
             if self.has_released:
                 raise InputError(
                     f"rehearse: {self.path.name} has released. Rehearse in a folder of its own, any number of times: "
                     "crowds on record are used there too"
                 )
+            head_start(self._tell, accounting=self.config.charged)
             self._settle()
             self.do("fit")
             self._remember(without(self.state, "crowds"))  # by what is on record now

@@ -180,13 +180,6 @@ def habits(forecasts: Forecasts) -> FloatArray:
     return day_habits(np.sqrt(np.maximum(kw, 0)), slot, ahead)
 
 
-def usual(forecasts: Forecasts) -> FloatArray:
-    """(n, h) mean kW at the times of the day that are forecast, in the training window: what lasts of a forecast."""
-    times, kw = _past(forecasts, "what is usual")
-    slot, ahead = (phases(when, "day", forecasts.step) for when in (times, forecasts.timestamps))
-    return means_by_time(kw, slot)[:, np.searchsorted(np.unique(slot), ahead)]
-
-
 def _past(forecasts: Forecasts, what: str) -> tuple[pl.Series, FloatArray]:
     """Instants of the training window, and (n, T) what the households used then."""
     past = forecasts.history
