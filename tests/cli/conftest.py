@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from calls import SMALL, call
+from calls import CHARGED, SMALL, call
 
 
 @pytest.fixture(scope="session")
@@ -25,8 +25,23 @@ def finished(tmp_path_factory: pytest.TempPathFactory, meters: Path) -> Path:
     out = tmp_path_factory.mktemp("runs") / "january"
     done = call("run", meters, "--out", out, *SMALL, "--origin", "2024-01-17T18:00", "--json")
     assert done.code == 0, done.err
-    assert done.json["did"] == ["fit", "design", "audit", "release", "card", "report"]
+    assert done.json["did"] == ["fit", "crowds", "release", "card", "report"]
     return out
+
+
+@pytest.fixture(scope="session")
+def finished_charged(tmp_path_factory: pytest.TempPathFactory, meters: Path) -> Path:
+    out = tmp_path_factory.mktemp("charged") / "january"
+    done = call("run", meters, "--out", out, *CHARGED, "--origin", "2024-01-17T18:00", "--json")
+    assert done.code == 0, done.err
+    assert done.json["did"] == ["fit", "crowds", "design", "audit", "release", "card", "report"]
+    return out
+
+
+@pytest.fixture
+def charged(finished_charged: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run under an ε."""
+    return Path(shutil.copytree(finished_charged, tmp_path / "charged"))
 
 
 @pytest.fixture
@@ -36,17 +51,20 @@ def january(finished: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def unreleased(january: Path) -> Path:
-    """A copy that has forecasts and a design, and has released nothing."""
-    keep = {"state.json", "forecasts", "mechanism", "shards", "fit.json", "design.json", "quality.csv", "left_out.csv"}
-    for path in january.iterdir():
+def unreleased(charged: Path) -> Path:
+    """A copy that has forecasts, crowds and a design, and has released nothing."""
+    keep = {
+        "state.json", "forecasts", "blocks", "mechanism", "shards", "fit.json", "design.json", "quality.csv",
+        "left_out.csv", "crowds.parquet", "rows.parquet",
+    }  # fmt: skip
+    for path in charged.iterdir():
         if path.name not in keep:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    state = json.loads((january / "state.json").read_text())
-    state["stages"] = {name: state["stages"][name] for name in ("fit", "design")}
+    state = json.loads((charged / "state.json").read_text())
+    state["stages"] = {name: state["stages"][name] for name in ("fit", "crowds", "design")}
     state["ledger"] = None
-    (january / "state.json").write_text(json.dumps(state))
-    return january
+    (charged / "state.json").write_text(json.dumps(state))
+    return charged
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,7 @@ def test_columns_are_named_on_the_command_line(meters, tmp_path):
     pl.read_csv(meters).rename(names).write_csv(tmp_path / "m.csv", separator=";")
     named = ["--household-column", "Zähler", "--timestamp-column", "Zeit", "--value-column", "Wert", "--unit", "kw"]
     small = ["--crowd", "4", "--horizon", "4", "--order", "2,1"]
-    done = call("fit", tmp_path / "m.csv", "--out", tmp_path / "x", *small, *named, "--json")
+    done = call("run", tmp_path / "m.csv", "--out", tmp_path / "x", "--until", "fit", *small, *named, "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 12
 
@@ -61,8 +61,8 @@ def test_unknown_household(meters, tmp_path):
     out = tmp_path / "x"
     refused("run", meters, "--out", out, *SMALL, "--household", "H9999", code=2, says="no household 'H9999'")
     some = [word for name in ("H0001", "H0002", "H0005", "H0007") for word in ("--household", name)]
-    refused("fit", out, *some[:4], code=2, says="2 can be used, and a crowd has at least 4")
-    done = call("fit", out, *some, "--json")
+    refused("run", "--out", out, "--until", "fit", *some[:4], code=2, says="nowhere are there 4 labels")
+    done = call("run", "--out", out, "--until", "fit", *some, "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 4
 
@@ -76,43 +76,32 @@ def test_too_short_a_file(tmp_path):
     ("options", "says"),
     [
         (["--delta", "1e-60"], "finite precision"),
-        (["--delta", "1e-6", "--method", "none"], "choose a method"),
     ],
 )
 def test_a_guarantee_that_cannot_be_met(unreleased, options, says):
-    refused("design", unreleased, *options, code=4, says=says)
-
-
-def test_a_design_without_a_promise_is_not_released(unreleased):
-    assert call("design", unreleased, "--rho", "1e-9", "--method", "none").code == 0
-    refused("release", unreleased, code=4, says="hides nobody")
-    refused("release", unreleased, "--accept-no-guarantee", code=4, says="hides nobody")  # δ = 1 is not even a figure
-    assert not (unreleased / "ledger.db").exists()
+    refused("run", "--out", unreleased, "--until", "design", *options, code=4, says=says)
 
 
 def test_a_poor_guarantee_is_released_only_when_it_is_accepted(unreleased):
     """No budget comes from what a release happens to cost: it has to be named as well."""
-    assert call("design", unreleased, "--rho", "0.5", "--method", "white", "--epsilon", "4").code == 0
+    poor = ["--rho", "0.5", "--method", "white", "--epsilon", "4"]
+    assert call("run", "--out", unreleased, "--until", "design", *poor).code == 0
     stated = json.loads((unreleased / "state.json").read_text())["stages"]["design"]["facts"]["delta"]
     assert 0.01 < stated < 1
-    refused("release", unreleased, code=4, says="shoal frontier")
+    refused("run", "--out", unreleased, code=4, says="shoal frontier")
     assert not (unreleased / "ledger.db").exists()
-    refused("release", unreleased, "--accept-no-guarantee", code=3, says="budget")
-    assert not (unreleased / "released.csv").exists()
-    budget = ("--budget-epsilon", "4", "--budget-delta", "0.9999")
-    assert call("release", unreleased, "--accept-no-guarantee", *budget).code in (0, 3)
 
 
-def test_as_in_paper_is_not_released(unreleased):
-    assert call("fit", unreleased, "--query", "as_in_paper").code == 0
-    assert call("design", unreleased, "--rho", "0.5", "--method", "white").code == 0
-    refused("release", unreleased, code=2, says="as_in_paper")
-    assert not (unreleased / "ledger.db").exists()
+def test_as_in_paper_is_not_released(tmp_path, meters):
+    out = tmp_path / "x"
+    chosen = ["--query", "as_in_paper", "--method", "white", "--rho", "0.5"]
+    refused("run", meters, "--out", out, *SMALL, "--samples", "100", *chosen, code=2, says="as_in_paper")
+    assert not (out / "ledger.db").exists()
 
 
 def test_a_release_beyond_the_budget(unreleased):
     assert call("ledger", "budget", unreleased, "--epsilon", "1", "--delta", "1e-200").code == 0
-    done = call("release", unreleased, "--json")
+    done = call("run", "--out", unreleased, "--until", "release", "--json")
     assert done.code == 3
     assert done.json["kind"] == "BudgetError"
     assert done.json["exit_code"] == 3
@@ -120,13 +109,13 @@ def test_a_release_beyond_the_budget(unreleased):
     assert not (unreleased / "released.csv").exists()
     # The refusal is not the end: with room in the budget the same command goes on.
     assert call("ledger", "budget", unreleased, "--epsilon", "1", "--delta", "1e-5").code == 0
-    assert call("release", unreleased, "--json").json["did"] == ["release"]
+    assert call("run", "--out", unreleased, "--until", "release", "--json").json["did"] == ["release"]
 
 
 def test_a_folder_that_is_not_a_run(tmp_path, meters):
     (tmp_path / "thesis.txt").write_text("years of work")
     refused("run", meters, "--out", tmp_path, code=2, says="is not a shoal run")
-    refused("design", tmp_path, code=2, says="is not a shoal run")
+    refused("curve", tmp_path, code=2, says="is not a shoal run")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -164,10 +153,10 @@ def test_a_full_disk_loses_nothing(unreleased, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    refused("design", unreleased, "--epsilon", "3", code=2, says="disk is full")
+    refused("run", "--out", unreleased, "--until", "design", "--epsilon", "3", code=2, says="disk is full")
     monkeypatch.setattr(os, "fsync", real)
     assert kept() == before
-    assert call("design", unreleased, "--epsilon", "3", "--json").json["did"] == ["design"]
+    assert call("run", "--out", unreleased, "--until", "design", "--epsilon", "3", "--json").json["did"] == ["design"]
 
 
 def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
@@ -192,15 +181,6 @@ def test_a_damaged_state(january):
     refused("run", "--out", january, code=2, says="another version")
 
 
-def test_a_run_of_the_first_version_is_refused_and_its_ledger_opens(january):
-    state = json.loads((january / "state.json").read_text())
-    (january / "state.json").write_text(json.dumps({**state, "version": 1}))
-    for command in (["run", "--out"], ["design"], ["curve"]):
-        refused(*command, january, code=2, says="is a run of shoal 0.1, which this version does not continue")
-    assert call("ledger", "verify", january).code == 0
-    assert call("ledger", "show", january, "--json").json["releases"] == 12
-
-
 def test_a_foreign_ledger(january):
     (january / "ledger.db").write_bytes(b"not a database, but long enough to be looked at" * 100)
     done = call("ledger", "verify", january)
@@ -208,14 +188,14 @@ def test_a_foreign_ledger(january):
     assert "Traceback" not in done.err
 
 
-def test_a_tampered_ledger_is_found(january):
+def test_a_tampered_ledger_is_found(charged):
     import sqlite3
 
-    with sqlite3.connect(january / "ledger.db") as database:
+    with sqlite3.connect(charged / "ledger.db") as database:
         for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             database.execute(f'DROP TRIGGER "{name}"')
         database.execute("UPDATE entries SET payload = replace(payload, 'H0001', 'H0002') WHERE kind = 'release'")
-    done = call("ledger", "verify", january, "--json")
+    done = call("ledger", "verify", charged, "--json")
     assert done.code == 2
     assert done.json["ok"] is False
 
@@ -234,9 +214,9 @@ def test_bad_options(arguments, says, meters, tmp_path):
     refused(arguments[0], meters, "--out", tmp_path / "x", *arguments[1:], code=2, says=says)
 
 
-def test_bad_numbers(january):
+def test_bad_numbers(charged):
     for text in ("1:2", "b", "2:1:5", "0:1:1"):
-        refused("curve", january, "--epsilon", text, code=2, says="epsilon must be numbers")
+        refused("curve", charged, "--epsilon", text, code=2, says="epsilon must be numbers")
 
 
 def test_usage_errors_end_with_two():
@@ -260,15 +240,15 @@ def test_exit_codes():
 
 def test_a_parquet_file_works_like_a_csv(meters, tmp_path):
     pl.read_csv(meters, try_parse_dates=True).write_parquet(tmp_path / "m.parquet")
-    done = call("fit", tmp_path / "m.parquet", "--out", tmp_path / "x", "--order", "1,0", "--json")
+    done = call("run", tmp_path / "m.parquet", "--out", tmp_path / "x", "--until", "fit", "--order", "1,0", "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 12
 
 
-def test_a_violated_audit_is_a_guarantee_not_met(january):
-    state = json.loads((january / "state.json").read_text())
+def test_a_violated_audit_is_a_guarantee_not_met(charged):
+    state = json.loads((charged / "state.json").read_text())
     state["stages"]["audit"]["facts"] |= {"verdict": "violated", "violations": 1}
-    (january / "state.json").write_text(json.dumps(state))
-    done = call("run", "--out", january)
+    (charged / "state.json").write_text(json.dumps(state))
+    done = call("run", "--out", charged)
     assert done.code == 4
     assert "Do not use this release" in done.out

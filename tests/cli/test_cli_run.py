@@ -9,20 +9,21 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from calls import SMALL, call
+from calls import CHARGED, SMALL, call
 
 import shoal
 
 FILES = {
-    "state.json", "shards", "forecasts", "mechanism", "released", "ledger.db", "fit.json", "design.json",
-    "release.json", "quality.csv", "left_out.csv", "released.csv", "released.parquet", "public", "audit.json",
-    "card.json", "card.md", "card.yaml", "report.html",
+    "state.json", "shards", "forecasts", "ledger.db", "fit.json", "quality.csv", "left_out.csv", "crowds.parquet",
+    "rows.parquet", "numbers.json", "released.csv", "released.parquet", "public", "card.json", "card.md",
+    "report.html",
 }  # fmt: skip
+OF_A_METHOD = {"blocks", "mechanism", "released", "design.json", "release.json", "audit.json", "card.yaml"}
 
 
 def mechanism(folder: Path) -> Path:
-    (found,) = (folder / "mechanism").glob("*.shoal")
-    return found
+    (path,) = (folder / "mechanism").glob("*.shoal")
+    return path
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -32,12 +33,20 @@ def contents(folder: Path) -> dict[str, str]:
         if path.is_file()
         and path.name != ".lock"
         and "ledger.db" not in path.name
-        and path.relative_to(folder).parts[0] not in ("mechanism", "forecasts", "shards")
+        and path.relative_to(folder).parts[0] not in ("mechanism", "blocks", "forecasts", "shards")
     }
 
 
-def test_a_run_leaves_every_file_and_nothing_else(finished):
-    assert {path.name for path in finished.iterdir()} - {".lock", "ledger.db-wal", "ledger.db-shm"} == FILES
+def until(stage: str, folder: Path, *more: object) -> dict[str, object]:
+    done = call("run", "--out", folder, "--until", stage, *more, "--json")
+    assert done.code == 0, done.err
+    return done.json
+
+
+def test_a_run_leaves_every_file_and_nothing_else(finished, finished_charged):
+    for folder, files in ((finished, FILES), (finished_charged, FILES | OF_A_METHOD)):
+        assert {path.name for path in folder.iterdir()} - {".lock", "ledger.db-wal", "ledger.db-shm"} == files
+        assert {path.name for path in (folder / "public").iterdir()} == {"released.csv", "report.html"}
 
 
 def test_only_the_owner_reads_a_run(finished):
@@ -45,183 +54,140 @@ def test_only_the_owner_reads_a_run(finished):
     assert open_to_others == set()
 
 
-def test_the_released_table_is_what_the_ledger_recorded(finished):
-    table = pl.read_parquet(finished / "released.parquet")
-    assert table.columns == ["household", "group", "row", "step", "timestamp", "released_kw"]
-    assert pl.read_csv(finished / "released.csv")["released_kw"].to_list() == table["released_kw"].to_list()
-    assert len(table) == 12 * 4
-    with shoal.Ledger.open(finished / "ledger.db", create=False) as ledger:
+def test_rows_are_averages_and_the_owner_has_the_key(finished):
+    public, key = pl.read_csv(finished / "public" / "released.csv"), pl.read_csv(finished / "released.csv")
+    assert public.columns == ["crowd", "homes", "news", "step", "timestamp", "kw"]
+    assert key.columns == ["household", *public.columns]
+    assert len(key) == 12 * 4
+    assert public["homes"].min() >= 5
+    both = key.join(public, on=["crowd", "step"], suffix="_public")
+    assert both["kw"].to_list() == both["kw_public"].to_list()
+    assert (public["kw"].round(3) == public["kw"]).all()
+
+
+def test_a_methods_table_is_what_the_ledger_recorded(finished_charged):
+    table = pl.read_parquet(finished_charged / "released.parquet")
+    assert table.columns == ["household", "crowd", "row", "step", "timestamp", "kw"]
+    with shoal.Ledger.open(finished_charged / "ledger.db", create=False) as ledger:
         recorded = {e.content["label"]: e.content["released"] for e in ledger.entries() if e.kind == "release"}
     for name, part in table.group_by("household", maintain_order=True):
-        assert np.array_equal(part["released_kw"].to_numpy(), recorded[name[0]])
-
-
-def test_what_is_passed_on_names_nobody(finished):
-    assert [path.name for path in (finished / "public").iterdir()] == ["released.csv"]
-    public, key = pl.read_csv(finished / "public" / "released.csv"), pl.read_csv(finished / "released.csv")
-    assert public.columns == ["group", "row", "step", "timestamp", "released_kw"]
-    assert public.equals(key.drop("household"))  # the owner's table is the key
-    rows = key.filter(pl.col("step") == 1)
-    graph = shoal.Mechanism.load(mechanism(finished)).graph
-    components = dict(zip(graph.labels, graph.components.tolist(), strict=True))
-    for _, group in rows.group_by("group"):
-        assert group["row"].to_list() == list(range(1, len(group) + 1))
-        assert len({components[name] for name in group["household"]}) == 1
-
-
-def test_the_guarantee_is_met_and_recorded(finished):
-    made = shoal.Mechanism.load(mechanism(finished))
-    assert made.certificate.delta_upper <= 1e-5
-    state = json.loads((finished / "state.json").read_text())
-    assert state["stages"]["design"]["facts"]["delta"] >= made.certificate.delta_upper
-    card = json.loads((finished / "card.json").read_text())
-    assert card["guarantee"]["delta"] >= made.certificate.delta_upper
+        assert np.array_equal(part["kw"].to_numpy(), recorded[name[0]])
+    made = shoal.Mechanism.load(mechanism(finished_charged))
+    card = json.loads((finished_charged / "card.json").read_text())
+    assert 1e-5 >= card["guarantee"]["delta"] >= made.certificate.delta_upper
     assert card["audit"]["verdict"] == "consistent"
 
 
-def test_the_owners_files_are_for_the_owner_alone(finished):
-    for path in finished.rglob("*"):
-        if path.is_file():
-            assert path.stat().st_mode & 0o077 == 0, path
-
-
-def test_a_second_run_releases_nothing_and_says_what_is_there(january, meters, charges):
+def test_a_second_run_releases_nothing_and_says_what_is_there(january, meters):
     before = contents(january)
     again = call("run", meters, "--out", january, *SMALL, "--origin", "2024-01-17T18:00")
     assert again.code == 0
     assert "nothing was released again" in again.out
-    assert "How well" in again.out
+    assert "averages over at least 4 households" in " ".join(again.out.split())
     assert contents(january) == before
-    assert charges(january) == 12
 
 
-def test_a_lost_table_comes_back_from_the_ledger_free_of_charge(january, charges):
-    before = (january / "released.csv").read_bytes()
-    (january / "released.csv").unlink()
-    done = call("run", "--out", january, "--json")
-    assert done.code == 0
-    assert done.json["did"] == ["release"]
-    assert (january / "released.csv").read_bytes() == before
-    assert charges(january) == 12
+@pytest.mark.parametrize("which", ["january", "charged"])
+def test_a_lost_table_comes_back_from_the_ledger_free_of_charge(which, request, charges):
+    folder = request.getfixturevalue(which)
+    before, counted = (folder / "released.csv").read_bytes(), charges(folder)
+    (folder / "released.csv").unlink()
+    assert until("report", folder)["did"] == ["release"]
+    assert (folder / "released.csv").read_bytes() == before
+    assert charges(folder) == counted
 
 
-def test_settings_after_the_release_redo_only_what_follows(january, charges):
-    done = call("audit", january, "--samples", "120", "--json")
-    assert done.code == 0
-    assert done.json["did"] == ["audit"]
-    assert done.json["stages"]["audit"]["n_samples"] == 120
-    assert done.json["stages"]["card"]["done"] is False
-    assert call("report", january, "--json").json["did"] == ["card", "report"]
-    assert charges(january) == 12
+def test_settings_after_the_release_redo_only_what_follows(charged, charges):
+    done = until("audit", charged, "--samples", "120")
+    assert done["did"] == ["audit"]
+    assert until("report", charged)["did"] == ["card", "report"]
+    assert charges(charged) == 12
 
 
-def test_another_guarantee_after_a_release_is_refused_with_its_cost(january, charges):
-    before = contents(january)
-    refused = call("run", "--out", january, "--epsilon", "0.5")
-    assert refused.code == 2
-    assert "--again" in refused.err
-    assert "would raise δ(1)" in refused.err
-    assert contents(january) == before
-    assert charges(january) == 12
-
-    done = call("run", "--out", january, "--epsilon", "0.5", "--again", "--json")
-    assert done.code == 0, done.err
-    assert done.json["release"] == 2
-    assert done.json["did"] == ["design", "audit", "release", "card", "report"]
-    assert done.json["stages"]["design"]["epsilon"] == 0.5
-    assert charges(january) == 24
-    assert (january / "earlier" / "1" / "released.csv").is_file()
-    assert not (january / "next").exists()
-    assert call("run", "--out", january, "--json").json["did"] == []
-    assert charges(january) == 24
-
-
-def test_again_without_a_change_is_a_new_charge(january, charges):
-    before = (january / "released.csv").read_bytes()
-    done = call("release", january, "--again", "--json")
-    assert done.code == 0
-    assert done.json["did"] == ["release"]
-    assert charges(january) == 24
-    assert (january / "released.csv").read_bytes() != before
+def test_another_setting_after_a_release_is_refused(january, charged, charges):
+    for folder, option in ((january, ["--crowd", "5"]), (charged, ["--epsilon", "0.5"]), (january, ["--horizon", "3"])):
+        before = contents(folder)
+        refused = call("run", "--out", folder, *option)
+        assert refused.code == 2
+        assert "--update" in refused.err
+        assert contents(folder) == before
+    assert charges(charged) == 12
 
 
 def test_stages_one_by_one_end_where_the_run_ends(unreleased, charges):
-    assert call("report", unreleased).code == 2
-    assert call("design", unreleased, "--epsilon", "2", "--json").json["did"] == ["design"]
-    assert call("release", unreleased, "--json").json["did"] == ["release"]
-    assert call("audit", unreleased, "--json").json["did"] == ["audit"]
-    assert call("report", unreleased, "--json").json["did"] == ["card", "report"]
+    assert until("design", unreleased, "--epsilon", "2")["did"] == ["design"]
+    assert until("audit", unreleased)["did"] == ["audit"]
+    assert until("release", unreleased)["did"] == ["release"]
+    assert until("report", unreleased)["did"] == ["card", "report"]
     assert call("run", "--out", unreleased, "--json").json["did"] == []
     assert charges(unreleased) == 12
+    assert call("run", "--out", unreleased, "--until", "tomorrow").code == 2
 
 
-def test_a_damaged_design_under_a_release_is_not_silently_replaced(january, charges):
-    mechanism(january).write_bytes(b"damaged")
-    (january / "released.csv").unlink()
-    refused = call("run", "--out", january)
+def test_a_damaged_design_under_a_release_is_not_silently_replaced(charged, charges):
+    mechanism(charged).write_bytes(b"damaged")
+    (charged / "released.csv").unlink()
+    refused = call("run", "--out", charged)
     assert refused.code == 2
     assert "is damaged" in refused.err
-    assert charges(january) == 12
+    assert charges(charged) == 12
 
 
 def test_an_error_budget_without_a_guarantee_says_so(unreleased):
-    done = call("design", unreleased, "--rho", "0.001", "--method", "white")
+    done = call("run", "--out", unreleased, "--until", "design", "--rho", "0.001", "--method", "white")
     assert done.code == 0
     assert "NO meaningful guarantee" in done.out
 
 
-def test_a_trajectory_is_drawn_once(unreleased, charges):
-    done = call("run", "--out", unreleased, "--query", "trajectory", "--json")
-    assert done.code == 0, done.err
-    before = (unreleased / "released.csv").read_bytes()
-    (unreleased / "released.csv").unlink()
-    assert call("run", "--out", unreleased, "--json").json["did"] == ["release"]
-    assert (unreleased / "released.csv").read_bytes() == before
-    assert charges(unreleased) == 12
-
-
-def test_a_household_table_groups_by_its_column(unreleased, tmp_path, meters):
+def test_boundaries_are_not_crossed(tmp_path, meters):
     rows = "\n".join(f"H{i:04d},{'north' if i < 7 else 'south' if i < 11 else 'alone'}" for i in range(12))
     (tmp_path / "homes.csv").write_text(f"household,feeder\n{rows}\n")
     config = tmp_path / "run.toml"
     config.write_text(
-        "[neighbors]\ncrowd = 4\n"
-        f'table = "{tmp_path / "homes.csv"}"\ncolumn = "feeder"\n[forecast]\nhorizon = 4\norder = [2, 1]\n'
+        f'[hiding]\ncrowd = 4\nboundaries = "{tmp_path / "homes.csv"}:feeder"\n[input]\nhorizon = 4\norder = [2, 1]\n'
     )
-    done = call("fit", meters, "--out", tmp_path / "by-feeder", "--config", config, "--json")
+    done = call("run", meters, "--out", tmp_path / "by-feeder", "--until", "fit", "--config", config, "--json")
     assert done.code == 0, done.err
-    fit = done.json["stages"]["fit"]
+    fit = done.json["stages"]["crowds"]["fit"]
     assert (fit["groups"], fit["smallest_group"], fit["largest_group"]) == (2, 4, 7)
     left = dict(pl.read_csv(tmp_path / "by-feeder" / "left_out.csv").iter_rows())
     assert list(left) == ["H0011"]
     assert "nothing would hide it" in left["H0011"]
 
 
-def test_stages_tell_how_far_they_are(january):
-    (january / "audit.json").unlink()
-    told = []
-    run = shoal.Run(january, progress=lambda *report: told.append(report))
+def test_rehearse_and_update(tmp_path, meters):
+    done = call("run", meters, "--out", tmp_path / "x", *SMALL, "--origin", "2024-01-16T18:00", "--rehearse")
+    assert done.code == 0
+    assert "not_released.csv" in done.out.replace("\n", "").replace(" ", "")
+    assert not (tmp_path / "x" / "ledger.db").exists()
+    assert call("run", "--out", tmp_path / "x").code == 0
+    later = call("run", meters, "--out", tmp_path / "x", "--update", "--origin", "2024-01-17T18:00", "--json")
+    assert later.code == 0, later.err
+    assert later.json["release"] == 2
+    refused = call("run", meters, "--out", tmp_path / "x", "--update", "--origin", "2024-01-17T06:00")
+    assert refused.code == 2
+    assert "later period" in refused.err
+
+
+def test_stages_tell_how_far_they_are(charged):
+    (charged / "audit.json").unlink()
+    reports = []
+    run = shoal.Run(charged, progress=lambda *report: reports.append(report))
     run.do("audit")
-    counted = [(done, total) for stage, _, done, total in told if stage == "audit" and total > 1]
+    counted = [(done, total) for stage, _, done, total in reports if stage == "audit" and total > 1]
     assert counted[-1][0] == counted[-1][1]
     assert [done for done, _ in counted] == sorted(done for done, _ in counted)
     assert any(done % 1 for done, _ in counted), "a task of this process tells how far it is"
 
 
 def test_the_run_of_the_library_is_that_of_the_command(january, meters, tmp_path):
-    settings = {
-        "crowd": 4,
-        "crowds": "standing",
-        "horizon": 4,
-        "order": (2, 1),
-        "audit_samples": 100,
-        "origin": "2024-01-17T18:00",
-    }
+    settings = {"crowd": 4, "horizon": 4, "order": (2, 1), "origin": "2024-01-17T18:00"}
     run = shoal.run(meters, tmp_path / "x", **settings)
     other = shoal.Run.open(january)
     assert run.config == other.config
-    assert run.card.to_dict()["guarantee"] == other.card.to_dict()["guarantee"]
+    assert run.card.statement == other.card.statement
     assert set(run.released["household"]) == set(other.released["household"])
+    assert sorted(run.released["kw"].to_list()) == sorted(other.released["kw"].to_list())
     assert run.report.is_file()
     assert shoal.run(None, tmp_path / "x").did == []
     with pytest.raises(shoal.InputError, match="epsilonn is not a setting"):
@@ -231,8 +197,15 @@ def test_the_run_of_the_library_is_that_of_the_command(january, meters, tmp_path
 
 
 def test_one_line_per_stage_where_there_is_no_terminal(january):
-    (january / "audit.json").unlink()
+    (january / "card.md").unlink()
     done = call("run", "--out", january)
-    assert [line.partition(":")[0] for line in done.err.splitlines()] == [
-        "fit", "design", "audit", "release", "card", "report",
-    ]  # fmt: skip
+    lines = [line.partition(":")[0] for line in done.err.splitlines()]
+    assert lines == ["fit", "crowds", "release", "card", "report"]
+
+
+def test_a_method_is_asked_for(meters, tmp_path):
+    refused = call("run", meters, "--out", tmp_path / "x", *SMALL, "--epsilon", "1")
+    assert refused.code == 2
+    assert "codebook, white, paper" in refused.err
+    assert call("prove", tmp_path / "x").code == 2
+    assert "--method" in CHARGED

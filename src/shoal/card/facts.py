@@ -99,6 +99,7 @@ class FitFacts(Record):
     about: tuple[str, ...] = ()  #: sentences on what the answers are
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries
+    time_zone: str | None = None  #: of the instants; None: the clock on the wall
     checks: ModelChecks | None = None
     fitted_on_private_data: bool | None = True
     later_known: int = 0  #: entries whose true value came later

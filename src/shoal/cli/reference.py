@@ -18,9 +18,9 @@ Every command takes `--json` (one JSON object on standard output, messages on st
 traceback of an error). Exit codes: 0 done, 2 bad input, 3 refused by the budget, 4 the guarantee asked for cannot be
 met, 130 interrupted. `shoal --install-completion` sets up completion for your shell.
 
-A run lives in a folder. Its stages (fit, design, release, audit, card, report) are done once each and recorded in
-`state.json`; whatever interrupts a run, the same command continues it. What was released is never released again
-because a setting changed: that takes `--again`, and is charged.
+A run lives in a folder. Its stages (fit, crowds, release, card, report; with a method also design and audit) are done
+once each and recorded in `state.json`; whatever interrupts a run, the same command continues it. What was released is
+never released again because a setting changed: what is new about the same labels takes a later period, with `--update`.
 """
 
 

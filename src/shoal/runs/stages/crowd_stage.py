@@ -19,7 +19,7 @@ import secrets
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,9 +139,8 @@ def stage(context: Context, fit: FitFacts) -> Made:
     period, ahead = period_of(context, fit), None
     columns: tuple[str, ...] = ()
     if config.label is None:
-        step = round((fit.step_minutes or 0) * 60e6)
-        origin = datetime.fromisoformat(fit.origin or "")
-        ahead = _slots(origin, step, config.horizon)
+        step = timedelta(minutes=fit.step_minutes or 0)
+        ahead = phases(horizon_stamps(fit, config.horizon), "day", step).tolist()
     else:
         columns = tuple(table_columns(listing.parts[0].path))
     plan = Plan.of(
@@ -230,17 +229,12 @@ def _decimals(curves: pl.DataFrame) -> list[int]:
     return [3 - int(np.floor(np.log10(one))) if one > 0 else 6 for one in spread.tolist()]
 
 
-def _slots(origin: datetime, step_us: int, horizon: int) -> list[int]:
-    """Time of the day, in steps, of each entry of the horizon."""
-    from datetime import timedelta
-
-    zone = getattr(origin.tzinfo, "key", None)
-    step = timedelta(microseconds=step_us)
-    naive = origin if origin.tzinfo is None else origin.astimezone(UTC).replace(tzinfo=None)
+def horizon_stamps(fit: FitFacts, horizon: int) -> pl.Series:
+    """The instants of the horizon, on the clock of the readings."""
+    instant = datetime.fromisoformat(fit.origin or "")
+    naive = instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
     start = (naive - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-    if zone is None and origin.tzinfo is not None:  # an offset, as ISO text keeps it: the clock on the wall
-        start += int((origin.utcoffset() or timedelta(0)) / timedelta(microseconds=1))
-    return [int(slot) for slot in phases(window.stamps(start, step, horizon, zone), "day", step)]
+    return window.stamps(start, timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
 
 
 def boundaries_of(config: Config, labels: Sequence[str]) -> list[str] | None:
@@ -356,7 +350,7 @@ class Plan:
             entry = book.crowds[number]
             if entry["retired"] or entry["period"] >= self.period:
                 continue
-            left = [name for name in names if self._can_have_news(self.members[name])]
+            left = [name for name in names if self._can_have_news(self.members[name], entry["period"])]
             if len(left) >= m:
                 continue
             self.retired[number] = entry
@@ -366,8 +360,10 @@ class Plan:
                 else:
                     del self.members[name]
 
-    def _can_have_news(self, member: PlannedMember) -> bool:
-        return can_have_news(member.last.partition(" ")[0], self.period, member.at >= 0, GONE)
+    def _can_have_news(self, member: PlannedMember, released: str) -> bool:
+        """Whether a member can still have news: it had some at the crowd's last release, or not long ago."""
+        last = member.last.partition(" ")[0]
+        return last == released or can_have_news(last, self.period, member.at >= 0, GONE)
 
     def _admit(
         self,

@@ -295,6 +295,7 @@ def _described(
         unit_reason=shard.unit_reason,
         origin=origin,
         step_minutes=minutes,
+        time_zone=shard.time_zone,
         crowd=config.crowd,
     )
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,9 +20,8 @@ from shoal.card.facts import Accuracy, ReleaseFacts
 from shoal.card.measures import errors
 from shoal.plaintext import as_cells
 from shoal.runs.context import Context, Made
-from shoal.runs.stages.crowd_stage import CrowdFacts
+from shoal.runs.stages.crowd_stage import CrowdFacts, horizon_stamps
 from shoal.runs.stages.record import members_and_rows, numbers_of, record
-from shoal.sources.meters import window
 from shoal.sources.meters.answered import off_by
 from shoal.validation import FloatArray
 
@@ -94,20 +92,11 @@ def public_table(context: Context, plan: CrowdFacts, rows: pl.DataFrame, numbers
         values = [table["values"].list.get(j, null_on_oob=True).alias(name) for j, name in enumerate(plan.columns)]
         return table.select("crowd", "homes", "news").with_columns(values)
     horizon = context.config.horizon
-    stamps = horizon_stamps(plan.fit.origin or "", plan.fit.step_minutes or 0.0, horizon)
+    stamps = horizon_stamps(plan.fit, horizon)
     steps = pl.DataFrame({"step": np.arange(1, horizon + 1), "timestamp": stamps})
     long = table.join(steps, how="cross").sort("crowd", "step")
     kw = pl.col("values").list.get(pl.col("step") - 1, null_on_oob=True).alias("kw")
     return long.select("crowd", "homes", "news", "step", "timestamp", kw)
-
-
-def horizon_stamps(origin: str, step_minutes: float, horizon: int) -> pl.Series:
-    """The instants of the horizon, on the clock that the origin is written in."""
-    instant = datetime.fromisoformat(origin)
-    step = timedelta(minutes=step_minutes)
-    naive = instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
-    start = (naive - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-    return window.stamps(start, step, horizon, None if instant.tzinfo is None else "UTC")
 
 
 def owner_table(table: pl.DataFrame, members: pl.DataFrame, numbers: Mapping[int, int], noun: str) -> pl.DataFrame:
