@@ -70,6 +70,9 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.plaintext import printable as printable
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
+    from shoal.runs.check import check as check
+    from shoal.runs.choice import Choice as Choice
+    from shoal.runs.choice import choose as choose
     from shoal.runs.config import Config as Config
     from shoal.runs.config import Speed as Speed
     from shoal.runs.run import Run as Run

@@ -46,6 +46,7 @@ from shoal.runs.context import DESIGN, FIT, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Place, Seal, at, opened, place, without_password
+from shoal.runs.rehearsal import Rehearsal, rehearsal
 from shoal.runs.sources import FRAME, MeterFile, Source, frame_of
 from shoal.runs.stages import (
     audit_stage,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 
     from shoal.ledger.ledger import Ledger
     from shoal.proofs.proof import Proof
+    from shoal.runs.choice import Choice
 
 #: Where proofs lie in the folder of a run.
 PROOFS = "proof"
@@ -98,6 +100,8 @@ def run(
     until: str = "report",
     update: bool = False,
     rehearse: bool = False,
+    at_most: float | str | None = None,
+    within: float | str | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Run:
@@ -114,6 +118,8 @@ def run(
         until: the last stage to do: "fit", "design", "audit", "release" or "report".
         update: go on with a new day, or period, in this folder: a new release.
         rehearse: everything up to the release, which is recorded and charged nowhere.
+        at_most: instead of ``crowd``: the largest risk of being named, ``1/20`` or ``"1-in-20"``.
+        within: instead of ``crowd``: the largest expected increase of the error, ``0.10`` or ``"10%"``.
         progress: called with (stage, what is happening, done, total).
         settings: fields of :class:`shoal.Config` and of :class:`shoal.Speed`, on top of ``config``.
 
@@ -125,14 +131,19 @@ def run(
     >>> shoal.run(frame, out="voices", label="speaker", crowd=9).card  # doctest: +SKIP
     """
     chosen, speed = shared(settings)
+    asks = at_most is not None or within is not None
+    if asks and chosen.get("crowd") is not None:
+        raise InputError("crowd: give it, or let --at-most or --within choose it, not both")
     going = Run(out, source, config, speed, progress, **chosen)
-    if rehearse:
-        going.rehearse()
-        return going
     with going.held(), going.unless_refused():
-        if update:
+        if update and not rehearse:
             going.go_on()
-        going.everything(until)
+        if asks:
+            going.take(going.choose(at_most=at_most, error=within))
+        if rehearse:
+            going.rehearse()
+        else:
+            going.everything(until)
     return going
 
 
@@ -159,6 +170,7 @@ class Run:
         self.progress = progress
         self.did: list[str] = []
         self.rehearsed: Path | None = None  #: what a rehearsal wrote
+        self.choice: Choice | None = None  #: the crowd that was asked for in other words, where it was
         self._depth = 0
         self._saved = self.folder.state() if self.folder.is_run else None
         if self._saved is None and source is None:
@@ -370,6 +382,35 @@ class Run:
             if stage == "release" and not self.is_done("release"):
                 self._begin_release()
             self._stage(stage)
+
+    def rehearsal(self, *, days: bool = True) -> Rehearsal:
+        """What crowds of any size would cost, rehearsed on past ``days``; the first stage is done."""
+        fit = self._told("fit", FitFacts)
+        assert fit is not None
+        return rehearsal(self.context("fit"), fit, days=days)
+
+    def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
+        """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
+        from shoal.runs.choice import chosen
+
+        with self.held(), head_start(self._tell, accounting=False):
+            if not self.has_released:
+                self.do("fit")
+            self._tell("choose", "rehearsing", 0, 0)
+            choice = chosen(self, at_most, error)
+            self._tell("choose", "rehearsing", 1, 1)
+        return choice
+
+    def take(self, choice: Choice) -> None:
+        """Go on with a choice: its crowd becomes the setting of this folder, and the folder keeps why."""
+        if self.has_released and choice.crowd != self.config.crowd:
+            raise InputError(
+                f"crowd: {self.path.name} has released with crowds of at least {self.config.crowd}, and now "
+                f"{choice.crowd} would be chosen ({choice.asked}). Leave --at-most and --within out, or name a new "
+                "folder. Nothing was released"
+            )
+        self.choice = choice
+        self.state = replace(self.state, config=replace(self.config, crowd=choice.crowd))
 
     def rehearse(self) -> None:
         """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
@@ -604,6 +645,7 @@ class Run:
             "release": self.state.release,
             "ledger": {"where": self.place.where, "identity": seal and seal.identity, "head": seal and seal.head},
             "config": self.config.to_dict(),
+            "choice": None if self.choice is None else self.choice.to_dict(),
             "stages": {
                 name: {
                     "done": self.is_done(name),
@@ -629,6 +671,8 @@ class Run:
             if self.rehearsed is not None:
                 words = f"A rehearsal: {words[0].lower()}{words[1:]} {self.rehearsed} has what would have been."
             parts.insert(0, ("Not released", [words]))
+        if self.choice is not None:
+            parts.append(("Chosen", self.choice.sentences()))
         where = self.place
         spent = "crowds and everything that is charged about the same labels are on record here"
         if where.own:
