@@ -14,7 +14,6 @@ order of homes or on their names.
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ from shoal.laws.membership import formed
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context
 from shoal.runs.jobs import run_jobs
-from shoal.runs.stages.crowd_stage import Book, boundaries_of, gathered, points_of, times_of_day
+from shoal.runs.stages.crowd_stage import Book, boundaries_of, gathered, points_of, recorded_size, times_of_day
 from shoal.runs.stages.fit_stage import fit_job
 from shoal.validation import FloatArray
 
@@ -220,13 +219,12 @@ def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsa
     recorded = {
         name: int(entry["crowd"]) for name, entry in book.members.items() if not book.crowds[entry["crowd"]]["retired"]
     }
-    sizes = [int(json.loads(entry["setting"])["m"]) for entry in book.crowds.values() if not entry["retired"]]
     past: tuple[RehearsedDay, ...] = ()
     train = 0
     if days:
         past, train = ((today,), 0) if config.label is not None else _past(context, fit, today)
     measure = LATER if config.label is None else SPREAD
-    return Rehearsal(config, today, past, measure, recorded, min(sizes, default=None), fit.noun, train)
+    return Rehearsal(config, today, past, measure, recorded, recorded_size(book), fit.noun, train)
 
 
 def _day(config: Config, fit: FitFacts, curves: pl.DataFrame, origin: str) -> RehearsedDay:

@@ -28,7 +28,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -62,6 +62,7 @@ from shoal.runs.stages import (
 from shoal.runs.stages.crowd_stage import Book, CrowdFacts
 from shoal.runs.stages.record import NUMBERS
 from shoal.runs.store import finished, put_whole, sweep
+from shoal.sources.meters import clock
 
 if TYPE_CHECKING:
     import polars as pl
@@ -135,6 +136,8 @@ def run(
     if asks and chosen.get("crowd") is not None:
         raise InputError("crowd: give it, or let --at-most or --within choose it, not both")
     going = Run(out, source, config, speed, progress, **chosen)
+    if going.state.ledger is not None:
+        going.ledger().close()  # before anything is done: is it there, and the one it was?
     with going.held(), going.unless_refused():
         if update and not rehearse:
             going.go_on()
@@ -165,6 +168,7 @@ class Run:
         **settings: Any,
     ) -> None:
         self.folder = Folder(out)
+        self._horizon, settings = _as_time(settings)
         chosen, plain = shared(settings)
         self.speed = plain if speed is None else speed
         self.progress = progress
@@ -177,6 +181,8 @@ class Run:
             raise InputError(f"file: {self.folder.path.name} is not a shoal run yet; name a meter file, or a table")
         base = config or (Config() if self._saved is None else self._saved.config)
         settled = base.changed(**chosen)
+        # Where nobody asked for a size, that of the crowds on record is the one.
+        self._any_crowd = self._saved is None and config is None and chosen.get("crowd") is None
         self._named = settled.ledger  # with its password, which is used and written nowhere
         if settled.ledger is not None:
             settled = replace(settled, ledger=without_password(settled.ledger))
@@ -187,6 +193,26 @@ class Run:
         else:
             assert read is not None
             self.state = State(read, settled, created=_now(), run=uuid.uuid4().hex, day=_now()[:10])
+        fit = self._told("fit", FitFacts)
+        if fit is not None:
+            self._settle_horizon(fit)
+
+    def _settle_horizon(self, fit: FitFacts) -> None:
+        """A horizon that was given as a time becomes a number of steps, once the step is known."""
+        if self._horizon is None or not fit.step_minutes:
+            return
+        steps = clock.steps(self._horizon, timedelta(minutes=fit.step_minutes))
+        self._horizon = None
+        self.state = replace(self.state, config=replace(self.config, horizon=steps))
+
+    def _foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> None:
+        """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?"""
+        with self.existing_ledger() as ledger:
+            book = Book.read(ledger, labels)
+        size = crowd_stage.recorded_size(book)
+        if size is not None and self._any_crowd:
+            self.state = replace(self.state, config=replace(self.config, crowd=size))
+        crowd_stage.foreseen(self.config, book, origin, step_minutes)
 
     def _read(self, source: Any, config: Config) -> Source:
         """The source that was named; a frame is kept in the folder, as a file that is written when a stage is done."""
@@ -727,6 +753,8 @@ class Run:
             previous=self.state.previous,
             day=self.state.day,
             series=f"run {self.state.run} ",
+            horizon=self._horizon,
+            foresee=self._foresee if stage == "fit" else None,
         )
 
     def _work(self, stage: str) -> Made:
@@ -758,6 +786,8 @@ class Run:
         self._tell(stage, text, 0, 0)
         begun = time.monotonic()
         made = self._work(stage)
+        if isinstance(made.facts, FitFacts):
+            self._settle_horizon(made.facts)
         digests = {name: self.folder.digest(name) for name in made.files}
         seconds = round(time.monotonic() - begun, 3)
         done = Done(self.key(stage), digests, seconds, _now(), made.facts.to_json())
@@ -860,6 +890,17 @@ def _doubtful(fit: FitFacts, strange: int) -> FitFacts:
         "promise rests on Gaussian laws; who knows what the rows look like instead may tell more than it says."
     )
     return replace(fit, not_gaussian=strange, about=(*fit.about, sentence))
+
+
+def _as_time(settings: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """A horizon that is a time, such as 3h, apart from the other settings; a number in text is a number of steps."""
+    given = settings.get("horizon")
+    if not isinstance(given, str):
+        return None, settings
+    if given.strip().isdigit():
+        return None, {**settings, "horizon": int(given)}
+    clock.steps(given, timedelta(minutes=1))  # refused here, if it is no time
+    return given, {name: value for name, value in settings.items() if name != "horizon"}
 
 
 def _boundaries_digest(named: str | None) -> str | None:

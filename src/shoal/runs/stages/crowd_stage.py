@@ -64,6 +64,10 @@ WATTS = 3
 #: Where a public name is taken for a household in a table of boundaries.
 NAMES = ("household", "label", "id", "meter", "customer")
 
+EARLIER = (
+    "period: something was released about these labels for {}, and this is about {}. Every release about a label needs a "
+    "later period than the last: a later --origin for forecasts, a later --period for a table. Nothing was released"
+)
 WAITS = "new: it waits until enough newcomers are there to form crowds of their own"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"
 REST = "its crowd was retired: its rest waits, together, for a new one"
@@ -439,11 +443,7 @@ class Plan:
                 self.rows[number] = PlannedRow(before[1:], entry["homes"], bool(before[:1].any()), recorded=True)
                 continue
             if entry is not None and entry["period"] > self.period:
-                raise InputError(
-                    f"period: something was released about these labels for {entry['period']}, and this is about "
-                    f"{self.period}. Every release about a label needs a later period than the last: a later --origin "
-                    "for forecasts, a later --period for a table. Nothing was released"
-                )
+                raise InputError(EARLIER.format(entry["period"], self.period))
             frozen = np.array([np.frombuffer(one.stored, dtype="<f8") for one in members])
             filler = frozen if ahead is None else frozen[:, list(ahead)]
             at = np.array([one.at for one in members])
@@ -478,6 +478,24 @@ class Plan:
         return self
 
 
+def foreseen(config: Config, book: Book, origin: str, step_minutes: float) -> None:
+    """Refuse, before anything is fitted, a setting or a period that the crowds on record do not allow."""
+    import polars as pl
+
+    fit = FitFacts("", 0, 0, 0, 0, 0, origin=origin, step_minutes=step_minutes)
+    same_setting(setting_of(config, fit, (), pl.DataFrame()), book)
+    period = as_period(origin)
+    later = [entry["period"] for entry in book.crowds.values() if not entry["retired"] and entry["period"] > period]
+    if later:
+        raise InputError(EARLIER.format(max(later), period))
+
+
+def recorded_size(book: Book) -> int | None:
+    """Members promised of the crowds on record, the least of them; None where there are none."""
+    sizes = [int(json.loads(entry["setting"])["m"]) for entry in book.crowds.values() if not entry["retired"]]
+    return min(sizes, default=None)
+
+
 def same_setting(setting: dict[str, Any], book: Book) -> dict[str, Any]:
     """The setting of the crowds on record, which must be this one; what was decided for good stays decided."""
     for entry in book.crowds.values():
@@ -493,11 +511,17 @@ def same_setting(setting: dict[str, Any], book: Book) -> dict[str, Any]:
 
 
 def _differs(name: str, recorded: Any, given: Any) -> str:
-    option = {"m": "crowd", "release": "method"}.get(name, name).replace("_", "-")
+    setting = {"m": "crowd", "release": "method"}.get(name, name)
+
+    def worded(value: Any) -> str:
+        if value is None or (name == "release" and value == "mean"):
+            return f"no {setting}"
+        return f"{setting} {','.join(map(str, value)) if isinstance(value, list) else value}"
+
     return (
-        f"{option.replace('-', '_')}: these labels are in crowds that were formed with {option} {recorded}, which is "
-        f"fixed for a crowd's life, and now it is {given}. A second kind of figure about the same crowd would give its "
-        f"members away. Go on with the one on record"
+        f"{setting}: these labels are in crowds that were formed with {worded(recorded)}, and now it is "
+        f"{worded(given)}. It is fixed for a crowd's life: a second kind of figure about the same crowd would give its "
+        "members away. Go on with the one on record. Nothing was released"
     )
 
 
