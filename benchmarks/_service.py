@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -19,9 +18,10 @@ import shoal
 SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "season": "day", "crowd": 4, "epsilon": 2.0}
 
 
-def designed(folder: Path, households: int = 16) -> Path:
-    """A run in ``folder`` that has a design and has released nothing."""
-    run = shoal.Run(folder, shoal.SimulatedMeters(households, 8, 60), method="codebook", **SETTINGS)
+def designed(folder: Path, households: int = 16, meters: Path | None = None, **settings: object) -> Path:
+    """A run in ``folder`` that has a design and has released nothing: of simulated meters, or of a file of them."""
+    source = shoal.SimulatedMeters(households, 8, 60) if meters is None else meters
+    run = shoal.Run(folder, source, **{"method": "codebook", **SETTINGS, **settings})
     run.do("fit")
     run.do("design")
     return folder
@@ -33,24 +33,32 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-class Service:
-    """``shoal serve`` as a process of its own; ``key`` is the first owner's, where it was printed."""
+class NotServed(Exception):
+    """The process ended before it served anything: with which code, and what it said."""
 
-    def __init__(self, folder: Path, ledger: str, port: int | None = None) -> None:
+
+class Service:
+    """``shoal serve`` as a process of its own; ``key`` is the owner's, where one was made."""
+
+    def __init__(self, folder: Path, ledger: str, port: int | None = None, *options: str) -> None:
         self.port = port or free_port()
         self.address = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "shoal", "serve", str(folder), "--port", str(self.port), "--ledger", ledger]
+        command = [sys.executable, "-m", "shoal", "serve", str(folder), "--port", str(self.port)]
+        command += ["--ledger", ledger, *options]
         quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=quiet
         )
-        self.key, self.log = "", []
+        self.log: list[str] = []
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            found = re.search(r"shoal_o_\S+", line)
-            self.key = found[0] if found else self.key
+            self.log.append(line)
             if '"started"' in line:
                 break
+        else:
+            raise NotServed(self._process.wait(), "".join(self.log))
+        file = folder / "owner-key.txt"
+        self.key = file.read_text().strip() if file.is_file() else ""
         threading.Thread(target=self._read, daemon=True).start()
         for _ in range(400):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):

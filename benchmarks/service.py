@@ -36,7 +36,7 @@ def keys_for(service: Service, analysts: int, question: str, epsilon: float = 4.
     owner = {"Authorization": f"Bearer {service.key}"}
     found = []
     for number in range(analysts):
-        body = {"analyst": f"analyst {number}", "question": question, "epsilon": epsilon, "delta": 1e-5}
+        body = {"analyst": f"analyst {number}", "question": question, "epsilon": epsilon, "delta": 1e-5, "new": True}
         key = httpx.post(f"{service.address}/v1/grants", json=body, headers=owner).json()["key"]
         found.append({"Authorization": f"Bearer {key}"})
     return found

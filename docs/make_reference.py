@@ -33,6 +33,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | check the claim, describe it | `audit`, `model_guard`, `observed_loss`, `release_card` |
 | who is found in what leaves | `reidentify` |
 | other accountants | `to_pld` (dp_accounting), `to_opendp` |
+| protect the readings themselves | `noisy_crowds_plan`, `noisy_crowds`, `population_error` |
 | let others ask | `serve` |
 | deterministic queries | `sensitivity`, `analytic_sigma`, `gaussian_delta` |
 | all of it, on a folder | `Run`, or the command `shoal` |

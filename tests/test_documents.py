@@ -96,8 +96,8 @@ def test_the_gallery_shows_every_picture_once() -> None:
 
 
 ROOMS = ["errors", "validation", "rounding", "files", "plaintext", "archive", "numerics", "workers", "laws",
-         "accounting", "noise", "mechanism", "proofs", "designs", "ledger", "audits", "card", "sources",
-         "studies", "runs", "service", "cli"]  # fmt: skip
+         "accounting", "noise", "mechanism", "proofs", "designs", "ledger", "audits", "readings", "card",
+         "sources", "studies", "runs", "service", "cli"]  # fmt: skip
 
 
 def _imports(path: Path) -> list[tuple[str, bool]]:

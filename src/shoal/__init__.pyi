@@ -70,6 +70,12 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.plaintext import printable as printable
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
+    from shoal.readings.crowds import NoisyCrowds as NoisyCrowds
+    from shoal.readings.crowds import noisy_crowds as noisy_crowds
+    from shoal.readings.error import PopulationError as PopulationError
+    from shoal.readings.error import population_error as population_error
+    from shoal.readings.plan import CrowdsPlan as CrowdsPlan
+    from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
     from shoal.runs.check import check as check
     from shoal.runs.choice import Choice as Choice
     from shoal.runs.choice import choose as choose

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from report_page import write_report
-from shoal.ledger.verification import Verification
 
 import shoal
 from shoal.card.card import ReleaseCard
@@ -21,6 +20,7 @@ from shoal.card.privacy import BARS, curves, edge_deltas_upper, edges, frontier_
 from shoal.card.section import Section
 from shoal.ledger.accounts import Account
 from shoal.ledger.chain import Head
+from shoal.ledger.verify import Verification
 
 
 @pytest.fixture(scope="module")

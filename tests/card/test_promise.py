@@ -60,7 +60,6 @@ def mechanism() -> shoal.Mechanism:
         ("docs/howto.md", "e^ε times ", "δ", "answer"),
         ("README.md", "e^ε times ", "δ", "answer"),
         ("docs/faq.md", f"{factor(1.0)} times ", "δ", "table"),
-        ("docs/tutorial.md", f"{factor(1.0)} times ", "1e-05", "table"),
     ],
 )
 def test_the_documents_say_the_sentence(page: str, multiple: str, delta: str, scope: str) -> None:

@@ -81,7 +81,7 @@ def test_files_that_are_read(
     last = both["timestamp"] == both["timestamp"].max()
     whole = both.filter(~last)  # of a register, the last total ends the last interval of the last home only
     np.testing.assert_allclose(whole["kw_read"].to_numpy(), whole["kw"].to_numpy(), rtol=1e-9, atol=1e-9)
-    done = call("fit", path, "--out", tmp_path / "run", *QUICK)
+    done = call("run", path, "--out", tmp_path / "run", "--until", "fit", *QUICK)
     assert done.code == 0, done.err
     assert f"Readings: {says}" in " ".join(done.out.split())
     facts = shoal.Run.open(tmp_path / "run").fit
@@ -138,7 +138,7 @@ QUESTIONED: list[tuple[Callable[[pl.DataFrame, Path], None], str, list[str] | No
         _row_numbers,
         "columns: every row has another entry in 'id', so that this column numbers rows rather than naming "
         "households; name the column of the households. Name them: --household-column, --timestamp-column and "
-        "--value-column, or the same settings in a file that `shoal init` writes",
+        "--value-column, or the same settings in a file (--config)",
         ["--household-column", "site code"],
     ),
     (
@@ -161,11 +161,11 @@ def test_files_that_are_questioned(
     """The sentence says what is wrong and what to do, without a reading; doing it in the same folder goes on."""
     path = tmp_path / "meters.csv"
     write(homes, path)
-    refused = call("fit", path, "--out", tmp_path / "run", *QUICK)
+    refused = call("run", path, "--out", tmp_path / "run", "--until", "fit", *QUICK)
     assert refused.code == 2
     assert refused.err.splitlines()[-1] == f"shoal: {sentence}"
     if remedy is not None:
-        done = call("fit", path, "--out", tmp_path / "run", *QUICK, *remedy)
+        done = call("run", path, "--out", tmp_path / "run", "--until", "fit", *QUICK, *remedy)
         assert done.code == 0, done.err
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,6 @@ from hypothesis import strategies as st
 from mpmath import iv
 
 import shoal
-from shoal.ledger.journal import Journal
-from shoal.ledger.ledger import Ledger
 from shoal.mechanism.odds import WHOLE, joining
 
 
@@ -107,51 +104,3 @@ def test_groups_only_grow() -> None:
         book.followed(apart, crowd(4, 1))
     other = shoal.codebook(crowd(4, 7), complete("abcd"), 2.0)
     assert not other.continues(book, "a")
-
-
-def test_a_renewal_is_recorded_and_free(tmp_path: Path) -> None:
-    monday = shoal.codebook(crowd(5, 0), complete("abcde"), 1.0)
-    tuesday = monday.followed(complete("abcde"), crowd(5, 1))
-    names = list("abcde")
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
-        ledger.budget(2.0, 0.0)
-        first = ledger.release_many(monday, monday.answers, names, query_ids=["monday"] * 5)
-        spent = [ledger.spent(name).largest for name in names]
-        again = ledger.renew(tuesday, names, query_ids="tuesday")
-        for name, before, after in zip(names, first, again, strict=True):
-            y = monday.drawn(name, before)
-            assert y is not None
-            assert after is not None
-            assert after.tolist() == tuesday.curves(name)[y].tolist()
-        assert [ledger.spent(name).largest for name in names] == spent
-        head = ledger.head
-        repeated = ledger.renew(tuesday, names, query_ids="tuesday")
-        assert [one.tolist() for one in repeated if one is not None] == [
-            one.tolist() for one in again if one is not None
-        ]
-        assert ledger.head == head
-        with pytest.raises(shoal.InputError, match="already used for another question"):
-            ledger.release(tuesday, tuesday.answers[0], "a", query_id="tuesday")
-        with pytest.raises(shoal.BudgetError):  # a fresh draw is charged, and there is no budget for it
-            ledger.release(tuesday, tuesday.answers[0], "a", query_id="wednesday")
-        stranger = shoal.codebook(crowd(5, 8), complete("abcde"), 1.0)
-        assert ledger.renew(stranger, names, query_ids="wednesday") == [None] * 5
-        assert ledger.verify().ok
-
-
-def test_a_renewal_that_is_not_the_kept_draw_is_found(tmp_path: Path) -> None:
-    monday = shoal.codebook(crowd(5, 0), complete("abcde"), 1.0)
-    tuesday = monday.followed(complete("abcde"), crowd(5, 1))
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
-        ledger.budget(2.0, 0.0)
-        drawn = monday.drawn("a", ledger.release(monday, monday.answers[0], "a", query_id="monday"))
-        ledger.renew(tuesday, ["a"], query_ids="tuesday")
-        (entry,) = (one for one in ledger.entries() if one.kind == "renewed")
-        assert ledger.verify().ok
-        other = next(y for y in range(len(tuesday.curves("a"))) if y != drawn)
-        forged = {**entry.content, "query_id": "wednesday", "released": tuesday.curves("a")[other].tolist()}
-        with ledger._storage.writing() as transaction:
-            Journal(transaction).append("renewed", {k: v for k, v in forged.items() if k != "time"})
-        found = ledger.verify()
-    assert not found.ok
-    assert "not the curve of the draw" in found.problem

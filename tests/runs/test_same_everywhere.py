@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
-from small_run import CHARGED, assert_released_as_charged, charged, digests, go, listing, mechanisms
+from small_run import CHARGED, CONFIG, assert_released_as_charged, charged, digests, go, listing, mechanisms
 
 import shoal
 from shoal.workers.executor import open_executor
@@ -68,15 +69,37 @@ def certificates(run: shoal.Run) -> dict[frozenset[str], float]:
 
 
 def test_shards_are_as_many_as_asked_for(runs: dict[str, shoal.Run]) -> None:
-    counts = {name: len(listing(run.path, "design").parts) for name, run in runs.items()}
+    counts = {name: len(listing(run.path, "fit").parts) for name, run in runs.items()}
     assert counts == {"one shard": 1, "six shards": 6, "processes": 6, "ray": 6}
+    assert len(listing(runs["six shards"].path, "design").parts) > 1
+
+
+@pytest.mark.parametrize("name", list(WAYS)[1:])
+def test_means_are_the_same_to_the_last_bit(
+    runs: dict[str, shoal.Run], meters: Path, tmp_path: Path, name: str
+) -> None:
+    """The default run: the rows of its crowds, whatever the number of shards and whoever works on them."""
+    rows = []
+    for way in ("one shard", name):
+        size, workers = WAYS[way]
+        config = replace(CONFIG, crowd=8, shard_size=size)
+        out = tmp_path / way.replace(" ", "")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RAY_ADDRESS", "local")
+            patch.setattr(sys, "path", [path for path in sys.path if path])
+            go(out, meters, config, "release", workers=workers)
+        table = pl.read_parquet(out / "rows.parquet").sort("crowd")
+        rows.append([(homes, values) for homes, values in table.select("homes", "values").iter_rows()])
+        owner = pl.read_parquet(out / "released.parquet")
+        rows[-1] += sorted(owner.select("household", "step", "kw").iter_rows())
+    assert rows[0] == rows[1]
 
 
 @pytest.mark.parametrize("name", list(WAYS)[1:])
 def test_same_groups_and_certificates(runs: dict[str, shoal.Run], name: str) -> None:
     one, other = runs["one shard"], runs[name]
     assert groups(one) == groups(other)
-    assert {len(group) for group in groups(one)} == {5}
+    assert min(len(group) for group in groups(one)) >= 10
     ours, theirs = certificates(one), certificates(other)
     assert max(ours.values()) <= 1e-5
     for group, delta in ours.items():
@@ -110,10 +133,10 @@ def test_same_card(runs: dict[str, shoal.Run]) -> None:
             ("mechanism", "digest"), ("composition", "head"), ("accuracy", "grid"), ("guarantee", "log10_delta"),
             ("guarantee", "proof"),
         ):  # fmt: skip
-            del card[part][own]
+            card[part].pop(own, None)
         del card["digest"]
         audit = card.pop("audit")  # of other draws
-        assert (audit["verdict"], audit["groups"], audit["labels"]) == ("consistent", 12, 60)
+        assert (audit["verdict"], audit["groups"]) == ("consistent", 3)
     alike(ours, theirs, "card")
 
 

@@ -15,7 +15,7 @@ from live import designed
 
 import shoal
 from shoal.service.application import application
-from shoal.service.desk import Desk
+from shoal.service.question_service import QuestionService
 
 
 @pytest.fixture(scope="session")
@@ -30,31 +30,33 @@ def runs(designed_run: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def desk(runs: Path) -> Iterator[Desk]:
+def service(runs: Path) -> Iterator[QuestionService]:
     with shoal.Ledger.open(f"sqlite:///{runs.parent}/ledger.db") as ledger:
         ledger.budget(20.0, 1e-3)
-        yield Desk(ledger, runs)
+        yield QuestionService(ledger, runs, f"sqlite:///{runs.parent}/ledger.db")
 
 
 @pytest.fixture
-def client(desk: Desk) -> TestClient:
-    return TestClient(application(desk))
+def client(service: QuestionService) -> TestClient:
+    return TestClient(application(service))
 
 
 @pytest.fixture
-def owner(desk: Desk) -> dict[str, str]:
-    key = desk.register.founded()
+def owner(service: QuestionService) -> dict[str, str]:
+    key = service.register.first_key()
     assert key is not None
     return {"Authorization": f"Bearer {key.text}"}
 
 
 @pytest.fixture
 def granted(client: TestClient, owner: dict[str, str]) -> Callable[..., dict[str, str]]:
-    """Grants the one question to an analyst and returns what the analyst sends."""
+    """Grants the one question to a new or known analyst and returns what the analyst sends."""
 
     def grant(analyst: str = "ada", epsilon: float = 4.0, delta: float = 1e-5, **rest: object) -> dict[str, str]:
         (question,) = client.get("/v1/questions", headers=owner).json()
+        known = {person["name"] for person in client.get("/v1/people", headers=owner).json()}
         body = {"analyst": analyst, "question": question["question"], "epsilon": epsilon, "delta": delta, **rest}
+        body["new"] = analyst not in known
         answer = client.post("/v1/grants", json=body, headers=owner)
         assert answer.status_code == 201, answer.text
         return {"Authorization": f"Bearer {answer.json()['key']}"}

@@ -19,7 +19,7 @@ assert _spec.loader is not None
 _module = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = _module
 _spec.loader.exec_module(_module)
-Service, designed, free_port = _module.Service, _module.designed, _module.free_port
+NotServed, Service, designed, free_port = _module.NotServed, _module.Service, _module.designed, _module.free_port
 
 
 @contextlib.contextmanager

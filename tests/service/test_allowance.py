@@ -1,4 +1,4 @@
-"""What a grant allows: the filter over prices, first questions, windows, and people who do not add up."""
+"""What a grant allows: the filter over prices, first questions, and one budget for each analyst."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.service import desk as desks
 from shoal.service.allowance import Allowance, Price, spent
-from shoal.service.desk import Desk
+from shoal.service.question_service import QuestionService, Refused
 
 LABELS = ["a", "b", "c"]
 
@@ -56,35 +55,18 @@ def test_pure_losses_add_up() -> None:
     assert not Allowance.of([own, own], own, 2.0, 0.0).allowed
 
 
-def test_a_window_renews_and_the_total_wins(desk: Desk) -> None:
-    (question,) = desk.offers()
-    _, key = desk.grant("ada", (question,), 9.0, 1e-5, window=(30.0, 0.5, 1e-9))
+def test_an_analyst_has_one_budget_that_of_the_newest_grant(service: QuestionService) -> None:
+    (question,) = service.catalog.questions
+    service.grant("ada", [question], 9.0, 1e-5, new=True)
+    newest, key = service.grant("ada", [question], 0.5, 1e-9)
     assert key is not None
-    person = desk.register.holder(key)
-    assert person is not None
-    handle = desk.questions(person)[0]["handles"][0]
-    assert desk.quote(person, question)["allowed"] is False
-    with pytest.raises(desks.Refused):
-        desk.release(person, question, handle, "k")
-    _, wide = desk.grant("bob", (question,), 9.0, 1e-5, window=(30.0, 4.0, 1e-5))
-    assert wide is not None
-    other = desk.register.holder(wide)
-    assert other is not None
-    assert desk.release(other, question, desk.questions(other)[0]["handles"][0], "k")
-    assert desk.quote(other, question)["budget"] == {"epsilon": 9.0, "delta": 1e-5}
-
-
-def test_an_analyst_has_one_budget_that_of_the_newest_grant(desk: Desk) -> None:
-    (question,) = desk.offers()
-    desk.grant("ada", (question,), 9.0, 1e-5, keyed=False)
-    newest, key = desk.grant("ada", (question,), 0.5, 1e-9)
-    assert key is not None
-    person = desk.register.holder(key)
-    assert person is not None
-    handle = desk.questions(person)[0]["handles"][0]
-    assert desk.quote(person, question)["budget"] == {"epsilon": 0.5, "delta": 1e-9}
-    with pytest.raises(desks.Refused):
-        desk.release(person, question, handle, "k")
-    other = desk.grant("ada", (question,), 9.0, 1e-5, keyed=False)[0]
-    assert desk.release(person, question, handle, "k")
+    caller = service.register.holder(key)
+    assert caller is not None
+    person = caller.person
+    handle = service.questions(caller)[0]["handles"][0]
+    assert service.quote(person, question)["budget"] == {"epsilon": 0.5, "delta": 1e-9}
+    with pytest.raises(Refused):
+        service.release(person, question, handle, "k")
+    other = service.grant("ada", [question], 9.0, 1e-5, with_key=False)[0]
+    assert service.release(person, question, handle, "k")
     assert other.id != newest.id

@@ -1,4 +1,4 @@
-"""The pages in Chromium: from the first key to an approved answer, by keyboard, on a phone, without findings of axe."""
+"""The pages in Chromium: from the first key to an answer, by keyboard, on a phone, light and dark, axe clean."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from live import threaded
 
 from shoal.service.application import application
-from shoal.service.desk import Desk
-from shoal.service.pages import pages
+from shoal.service.keys import parse_key
+from shoal.service.question_service import QuestionService
 
 By = pytest.importorskip("selenium.webdriver.common.by").By
 Keys = pytest.importorskip("selenium.webdriver").Keys
@@ -21,10 +21,10 @@ staleness_of = pytest.importorskip("selenium.webdriver.support.expected_conditio
 AXE = pytest.importorskip("axe_core_python.base", reason="axe-core-python is not installed").AXE_FILE_PATH
 ROOT = Path(__file__).parents[2]
 #: What the documentation shows.
-SHOWN = {("owner", "desktop"), ("answer", "desktop"), ("answer", "phone")}
+SHOWN = {("people", "desktop"), ("owner", "desktop"), ("answer", "desktop"), ("answer", "phone")}
 
 
-def test_from_key_to_answer(browser: Any, desk: Desk, tmp_path: Path) -> None:
+def test_from_key_to_answer(browser: Any, service: QuestionService, tmp_path: Path) -> None:
     pictures = ROOT / "docs" / "pictures" if os.environ.get("SHOAL_SCREENSHOTS") == "1" else tmp_path
     axe, chrome = Path(AXE).read_text(), browser
 
@@ -47,48 +47,81 @@ def test_from_key_to_answer(browser: Any, desk: Desk, tmp_path: Path) -> None:
         chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def looked(name: str) -> None:
-        """No findings, no horizontal scrolling, at both widths; a picture of each."""
-        for width, kind in ((1100, "desktop"), (390, "phone")):
+        """No findings, no horizontal scrolling, at both widths, light and dark; a picture of each."""
+        for width, kind, scheme in ((1100, "desktop", "light"), (390, "phone", "light"), (390, "phone", "dark")):
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
             sized(width, 900)
             chrome.execute_script(axe)
             found = chrome.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
-            assert [one["id"] for one in found["violations"]] == [], (name, kind)
+            assert [one["id"] for one in found["violations"]] == [], (name, kind, scheme)
             assert chrome.execute_script("return document.documentElement.scrollWidth") <= width, (name, kind)
             height = min(chrome.execute_script("return document.documentElement.scrollHeight"), 2000)
             sized(width, height)
-            where = pictures if (name, kind) in SHOWN else tmp_path
-            chrome.save_screenshot(str(where / f"service-{name}-{kind}.png"))
+            where = pictures if (name, kind) in SHOWN and scheme == "light" else tmp_path
+            shade = "" if scheme == "light" else "-dark"
+            chrome.save_screenshot(str(where / f"service-{name}-{kind}{shade}.png"))
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
-    first = desk.register.founded()
+    def text() -> str:
+        return str(chrome.find_element(By.TAG_NAME, "main").text)
+
+    def page(name: str) -> None:
+        followed(chrome.find_element(By.LINK_TEXT, name))
+
+    first = service.register.first_key()
     assert first is not None
-    with threaded(application(desk, pages=pages)) as address:
+    with threaded(application(service)) as address:
         chrome.get(f"{address}/")
         looked("sign-in")
         sign_in("shoal_o_wrong")
         assert "not a key" in chrome.find_element(By.CSS_SELECTOR, ".notice").text
         sign_in(first.text)
+        assert "Admit an analyst first" in text()
+        page("People and keys")
         followed(chrome.find_element(By.ID, "name"), "ada", Keys.ENTER)
-        key = chrome.find_element(By.CSS_SELECTOR, ".key").text
-        looked("owner")
+        shown = chrome.find_element(By.CSS_SELECTOR, ".secret")
+        key = shown.text
+        assert parse_key(key) is not None  # on one line or two, and whole
+        assert shown.size["height"] < 100
+        looked("people")
         sign_in(key)
-        followed(chrome.find_element(By.NAME, "reason"), "peak load of the feeder", Keys.ENTER)
-        assert "pending" in chrome.find_element(By.TAG_NAME, "main").text
+        assert "What the data owner can grant you" in text()
         looked("analyst")
         sign_in(first.text)
-        epsilon = chrome.find_element(By.NAME, "epsilon")
-        assert "peak load of the feeder" in chrome.find_element(By.TAG_NAME, "main").text
+        epsilon = chrome.find_element(By.ID, "epsilon")
         epsilon.clear()
-        epsilon.send_keys("4")
-        followed(chrome.find_element(By.CSS_SELECTOR, "button[value=approve]"))
+        epsilon.send_keys("1")
+        followed(chrome.find_element(By.ID, "expires"), Keys.ENTER)
         sign_in(key)
         followed(chrome.find_element(By.CSS_SELECTOR, "article h3 a"))
-        assert "costs" in chrome.find_element(By.TAG_NAME, "main").text
+        assert "It would be refused: the budget of your grant" in text()
+        followed(chrome.find_element(By.CSS_SELECTOR, "button.main"))
+        assert "Refused" in chrome.find_element(By.CSS_SELECTOR, ".notice").text
+        sign_in(first.text)
+        assert "the budget of the grant does not allow" in chrome.find_element(By.CSS_SELECTOR, ".wide").text
+        epsilon = chrome.find_element(By.ID, "epsilon")
+        epsilon.clear()
+        epsilon.send_keys("4")
+        followed(chrome.find_element(By.ID, "expires"), Keys.ENTER)
+        looked("owner")
+        sign_in(key)
+        followed(chrome.find_element(By.CSS_SELECTOR, "article h3 a"))
+        assert "costs" in text()
         followed(chrome.find_element(By.CSS_SELECTOR, "button.main"))
         assert "Answer for" in chrome.find_element(By.ID, "answer").text
+        assert "All rows by handle" in text()
         looked("answer")
-        sign_in(desk.register.person("olga", "auditor").text)
+        page("Your keys")
+        looked("keys")
+        chrome.get(f"{address}/no-such-page")
+        assert "There is no such thing here" in chrome.find_element(By.TAG_NAME, "h1").text
+        looked("error")
+        sign_in(first.text)
+        page("Ledger")
         followed(chrome.find_element(By.PARTIAL_LINK_TEXT, "Verify"))
         assert "intact" in chrome.find_element(By.CSS_SELECTOR, ".notice").text
         looked("ledger")
-    errors = [line for line in chrome.get_log("browser") if line["level"] == "SEVERE" and "401" not in line["message"]]
-    assert errors == []
+    codes = ("401", "404")
+    severe = [line["message"] for line in chrome.get_log("browser") if line["level"] == "SEVERE"]
+    assert [message for message in severe if not any(code in message for code in codes)] == []

@@ -22,7 +22,13 @@ def test_killed_while_many_ask(runs: Path, tmp_path: Path) -> None:
     (question,) = httpx.get(f"{service.address}/v1/questions", headers=owner).json()
     keys = []
     for number in range(4):
-        body = {"analyst": f"analyst {number}", "question": question["question"], "epsilon": 4.0, "delta": 1e-5}
+        body = {
+            "analyst": f"analyst {number}",
+            "question": question["question"],
+            "epsilon": 4.0,
+            "delta": 1e-5,
+            "new": True,
+        }
         keys.append(httpx.post(f"{service.address}/v1/grants", json=body, headers=owner).json()["key"])
     shown: dict[tuple[str, str], set[bytes]] = {}
     stopped = threading.Event()

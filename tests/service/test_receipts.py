@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,11 +14,11 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shoal
 from shoal.errors import LedgerError
 from shoal.service import receipt_verifier as verifier
-from shoal.service import server
-from shoal.service.desk import Desk
 from shoal.service.merkle import Tree, leaf_hash, node_hash
+from shoal.service.question_service import QuestionService
 
 
 def plain_root(leaves: list[bytes]) -> bytes:
@@ -87,25 +87,56 @@ def test_from_outside(
     assert "verified" in capsys.readouterr().out
 
 
-def test_an_old_copy_and_a_rewritten_ledger_are_refused(desk: Desk, runs: Path, tmp_path: Path) -> None:
-    checkpoints = tmp_path / "checkpoints.jsonl"
-    server.compared(desk, checkpoints)
-    database = tmp_path / "ledger.db"
+def test_an_old_copy_and_a_rewritten_ledger_are_refused(
+    service: QuestionService, granted: Callable[..., dict[str, str]], runs: Path, tmp_path: Path
+) -> None:
+    service.checkpoints.compare()
     old = tmp_path / "old.db"
-    with desk.ledger.storage.reading():
-        pass
-    shutil.copy(database, old)
-    for suffix in ("-wal",):
-        if (tmp_path / f"ledger.db{suffix}").is_file():
-            shutil.copy(tmp_path / f"ledger.db{suffix}", tmp_path / f"old.db{suffix}")
-    desk.grant("ada", tuple(desk.offers()), 1.0, 1e-6)
-    server.compared(desk, checkpoints)
-    import shoal
-
+    source, target = sqlite3.connect(tmp_path / "ledger.db"), sqlite3.connect(old)
+    source.backup(target)
+    source.close()
+    target.close()
+    granted()
     with shoal.Ledger.open(f"sqlite:///{old}") as restored, pytest.raises(LedgerError, match="old copy"):
-        server.compared(Desk(restored, runs), checkpoints)
+        QuestionService(restored, runs).checkpoints.compare()
     with shoal.Ledger.open(f"sqlite:///{old}") as rewritten:
         for _ in range(3):
             rewritten.budget(2.0, 1e-3)
         with pytest.raises(LedgerError, match="rewritten"):
-            server.compared(Desk(rewritten, runs), checkpoints)
+            QuestionService(rewritten, runs).checkpoints.compare()
+    with shoal.Ledger.open(f"sqlite:///{tmp_path}/other.db") as other, pytest.raises(LedgerError, match="not the one"):
+        QuestionService(other, runs).checkpoints.compare()
+
+
+def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(service: QuestionService, runs: Path) -> None:
+    file = runs / "checkpoints.jsonl"
+    service.checkpoints.compare()
+    assert file.stat().st_mode & 0o777 == 0o600
+    whole = file.read_bytes()
+    file.write_bytes(whole + b'{"ledger": "')  # killed while writing: nothing that it covers was shown
+    QuestionService(service.ledger, runs).checkpoints.compare()
+    assert file.read_bytes().count(b"\n") == 2
+    assert file.read_bytes().startswith(whole)
+    file.write_bytes(whole + b"nonsense\n")
+    with pytest.raises(LedgerError, match="damaged"):
+        QuestionService(service.ledger, runs).checkpoints.compare()
+
+
+def test_nothing_is_shown_before_its_checkpoint_is_on_disk(
+    client: TestClient, service: QuestionService, granted: Callable[..., dict[str, str]], runs: Path
+) -> None:
+    who = granted()
+    (question,) = client.get("/v1/questions", headers=who).json()
+    body = {"question": question["question"], "handle": question["handles"][0]}
+    file = runs / "checkpoints.jsonl"
+    kept = file.read_bytes()
+    file.unlink()
+    file.mkdir()  # cannot be written
+    answer = client.post("/v1/releases", json=body, headers={**who, "Idempotency-Key": "k"})
+    assert (answer.status_code, "answer" in answer.json()) == (503, False)
+    file.rmdir()
+    file.write_bytes(kept)
+    charged = service.ledger.head.seq
+    answer = client.post("/v1/releases", json=body, headers={**who, "Idempotency-Key": "k"})
+    assert answer.status_code == 200
+    assert json.loads(file.read_text().splitlines()[-1])["size"] == charged == service.ledger.head.seq

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
 from schemathesis import checks  # noqa: E402
 
 from shoal.service.application import application  # noqa: E402
-from shoal.service.desk import Desk  # noqa: E402
+from shoal.service.question_service import QuestionService  # noqa: E402
 
-#: All that does not contradict the contract: what is forbidden looks like what is not there, and is no accepted data.
+#: All that does not contradict the contract: what is forbidden looks like what is not there, and an end in
+#: the past or half a budget is refused although its form is right.
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
@@ -19,17 +20,17 @@ CHECKS = [
     checks.response_schema_conformance,
     checks.response_headers_conformance,
     checks.negative_data_rejection,
-    checks.positive_data_acceptance,
     checks.ignored_auth,
 ]
 
 
-@pytest.mark.parametrize("role", ["owner", "analyst", "auditor"])
-def test_no_surprises(desk: Desk, role: str) -> None:
-    app = application(desk, rate=1e9, burst=1e9)
-    key = desk.register.person("tester", role).text
+@pytest.mark.parametrize("role", ["owner", "analyst"])
+def test_no_surprises(service: QuestionService, role: str) -> None:
+    app = application(service, rate=1e9, burst=1e9)
+    service.register.first_key()
+    key = service.register.admit("tester", role)[1].text
     if role == "analyst":
-        desk.grant("tester", tuple(desk.offers()), 4.0, 1e-5, keyed=False)
+        service.grant("tester", list(service.catalog.questions), 4.0, 1e-5, with_key=False)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     for result in schema.get_all_operations():
         operation = result.ok()

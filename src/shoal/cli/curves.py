@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 import shoal
-from shoal.accounting.curve import falling
 from shoal.cli import options
 from shoal.cli.screen import Outcome, command
 from shoal.rounding import lower, upper
@@ -30,6 +29,8 @@ def curve(
 
         shoal curve mechanism.shoal --epsilon 0.1:2:20 --notion pdp
     """
+    from shoal.accounting.curve import falling
+
     grid = options.numbers(epsilon, "epsilon")
     if target.is_dir():
         going = shoal.Run.open(target)

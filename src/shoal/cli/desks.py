@@ -22,12 +22,20 @@ def serve(
     ledger: Annotated[
         str | None, typer.Option(help="sqlite:///… or postgresql://…; by default that of the runs.")
     ] = None,
-    issuer: Annotated[str | None, typer.Option(help="An OpenID Connect provider for people on the page.")] = None,
-    client_id: Annotated[str | None, typer.Option(help="By which the provider knows this service.")] = None,
+    user_header: Annotated[
+        str | None, typer.Option(help="Header in which a proxy names who is signed in; with --trust-proxy.")
+    ] = None,
+    trust_proxy: Annotated[
+        str | None, typer.Option(help="Address of that proxy; its headers are believed from nowhere else.")
+    ] = None,
+    new_owner_key: Annotated[
+        bool, typer.Option("--new-owner-key", help="Make an owner key in the place of a lost one.")
+    ] = False,
 ) -> Outcome:
     """The release service and its web page: analysts ask, the ledger decides.
 
-    The first owner key is printed once. JSON is under /v1, described at /openapi.json; pages for people are at /.
+    The first owner key is shown once on the terminal; where there is none it is put into DIR/owner-key.txt, which only
+    you can read. JSON is under /v1, described at /openapi.json; pages for people are at /.
 
     Examples:
 
@@ -40,8 +48,9 @@ def serve(
         ledger=ledger,
         host=host,
         port=port,
-        issuer=issuer,
-        client_id=client_id,
+        user_header=user_header,
+        trust_proxy=trust_proxy,
+        new_owner_key=new_owner_key,
         tell=lambda text: print(text, file=sys.stderr, flush=True),
     )
     return Outcome({"served": str(folder)}, "Stopped; everything shown is on record.")

@@ -1,7 +1,10 @@
-"""ledger show, verify and budget: what has been spent, whether the record is intact, what is left."""
+"""ledger show, log, verify and budget: what has been spent and when, whether the record is intact, what is left."""
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -9,6 +12,7 @@ import typer
 
 import shoal
 from shoal.cli.screen import Outcome, command, counted
+from shoal.plaintext import cell
 from shoal.rounding import upper
 
 Target = Annotated[
@@ -95,6 +99,38 @@ def budget(
             ledger.budget(epsilon, delta, label=label, mode=mode)
         content, lines = _accounts(ledger, label)
     return Outcome({"set": setting, **content}, "\n".join([*(["budget set"] if setting else []), *lines]))
+
+
+@command
+def log(
+    target: Target = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A table with commas, for a spreadsheet.")] = False,
+) -> Outcome:
+    """What happened, row by row: when, under which name and folder, about how many labels, and what it cost.
+
+    Examples:
+
+        shoal ledger log
+
+        shoal ledger log january --csv
+    """
+    with shoal.Run.open_ledger(target) as ledger:
+        rows = [dataclasses.asdict(row) for row in ledger.log()]
+    names = ("time", "kind", "name", "folder", "table", "labels", "cost")
+    if as_csv:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: cell(str(row[name])) for name in names} for row in rows)
+        return Outcome({"rows": rows}, text.getvalue().rstrip("\n"))
+    lines = [
+        f"{row['time'][:16].replace('T', ' ')}  {row['kind']:8}  {row['name']}"
+        + (f" ({row['folder']})" if row["folder"] else "")
+        + (f", {counted(row['labels'], 'label')}" if row["labels"] else "")
+        + f": {row['cost']}"
+        for row in rows
+    ]
+    return Outcome({"rows": rows}, "\n".join(lines) or "nothing is on record yet")
 
 
 def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:

@@ -24,7 +24,7 @@ for group, functions in (
     (app, (curves.curve, curves.frontier, curves.prove)),
     (app, (studies.attack,)),
     (app, (desks.serve,)),
-    (ledger, (ledgers.show, ledgers.verify, ledgers.budget)),
+    (ledger, (ledgers.show, ledgers.log, ledgers.verify, ledgers.budget)),
 ):
     for function in functions:
         group.command()(function)

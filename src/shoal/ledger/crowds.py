@@ -1,7 +1,7 @@
 """Crowds that last: who hides together, from the first release about its members on.
 
 A release without a budget, one row per crowd, tells nobody's row from a neighbor's only as long as *who is averaged
-changes by whole crowds alone* (docs/theory.md, section 10). So the ledger keeps two tables beside the chain and decides
+changes by whole crowds alone* (docs/theory.md, section 12). So the ledger keeps two tables beside the chain and decides
 every change of them, whoever asks:
 
 | table | one row per | holds |
@@ -24,7 +24,6 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
 from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.journal import chunks
-from shoal.ledger.questions import word
+from shoal.ledger.questions import later, word
 from shoal.ledger.schema import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, ENTRIES
 from shoal.ledger.storage import Transaction
 
@@ -213,8 +212,12 @@ def record(
     release: CrowdsRelease,
     book_digest: str,
     neighbors: Callable[[Sequence[str]], Mapping[str, Iterable[str]]],
+    readings: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> Entry:
-    """Decide a release and record it, tables and entry; ``neighbors`` gives those on record of some labels."""
+    """Decide a release and record it, tables and entry.
+
+    ``neighbors`` gives those on record of some labels, ``readings`` the last period of a release of their readings.
+    """
     content = release.content
     entry = recorded(transaction, release.name)
     if entry is not None:
@@ -245,6 +248,13 @@ def record(
     inside: dict[int, list[Member]] = {}
     for member in after.values():
         inside.setdefault(member.crowd, []).append(member)
+    shown = [n for n, crowd in release.crowds.items() if n not in old or crowd.release != old[n].release]
+    place = {member.label: crowds[n].period for n in shown for member in inside.get(n, [])}
+    if any(not later(place[label], period) for label, period in readings(list(place)).items()):
+        raise InputError(
+            "crowds: the readings of a member were released for this period or a later one, under the readings' "
+            f"promise, which does not cover this release. {NOTHING_CHANGED}"
+        )
     transaction.upsert(CROWD_MEMBERS, [vars(m) for m in release.members.values()])
     touched = sorted(around)
     transaction.upsert(
@@ -299,7 +309,7 @@ def _refuse_members(
     release: CrowdsRelease, before: Mapping[str, Member], after: Mapping[str, Member], old: Mapping[int, Crowd]
 ) -> None:
     """Refuse members whose crowd is not a fixed set, or that move other than with their whole block."""
-    retired = {number for number, crowd in (old | dict(release.crowds)).items() if crowd.retired}
+    retired = {number for number, crowd in {**old, **release.crowds}.items() if crowd.retired}
     for member in release.members.values():
         known = before.get(member.label)
         if known is not None and member.crowd == known.crowd:
@@ -344,15 +354,6 @@ def _refuse_members(
             )
 
 
-def later(period: str, than: str) -> bool:
-    """Whether a period comes after another: as times where both are ISO times of one kind, else as texts."""
-    try:
-        one, two = datetime.fromisoformat(period), datetime.fromisoformat(than)
-        return one > two
-    except (TypeError, ValueError):  # no times, or only one with an offset
-        return period > than
-
-
 def digest(transaction: Transaction) -> str:
     """The digest of both tables, by the digests of all crowds."""
     total = hashlib.sha256()
@@ -378,6 +379,13 @@ def altered(transaction: Transaction, last: str) -> bool:
     known = {int(row[0]): str(row[1]) for row in transaction.rows(select(CROWDS.c.crowd, CROWDS.c.digest))}
     anew = {c.crowd: crowd_digest(c, inside.get(c.crowd, [])) for c in _crowds(transaction, None)}
     return anew != known or not inside.keys() <= anew.keys() or digest(transaction) != last
+
+
+def periods(transaction: Transaction, labels: Sequence[str]) -> dict[str, str]:
+    """The period of the last release of the crowd of each label that has one."""
+    crowd_of = {label: m.crowd for label, m in members_of(transaction, labels).items()}
+    last = {crowd.crowd: crowd.period for crowd in _crowds(transaction, set(crowd_of.values()))}
+    return {label: last[crowd] for label, crowd in crowd_of.items()}
 
 
 def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:

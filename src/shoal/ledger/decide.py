@@ -16,13 +16,13 @@ from sqlalchemy import or_, select
 from shoal import validation
 from shoal.accounting.curve import round_up
 from shoal.errors import BudgetError, InputError, LedgerError
-from shoal.ledger import crowds, journal
+from shoal.ledger import crowds, journal, readings
 from shoal.ledger.accounts import Accountant, Cost, round_down
 from shoal.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
 from shoal.ledger.budgets import Budget, Limit
 from shoal.ledger.chain import Entry, told
 from shoal.ledger.journal import Journal
-from shoal.ledger.questions import Question, word
+from shoal.ledger.questions import Question, later, word
 from shoal.ledger.registry import graph_digest, is_random
 from shoal.ledger.schema import ENTRIES
 from shoal.ledger.state import State
@@ -66,6 +66,7 @@ def charged(
         if bound is not None:
             accountant.registry.keep(transaction, bound)
     answers: dict[tuple[str, str], tuple[str, FloatArray]] = {}
+    tv = mechanism.finite_precision_tv
     decided: dict[tuple[str, str | None], bool] = {}  # whether the label itself was charged
     for row, question in enumerate(asked):
         name, analyst = (question.label, question.query_id), question.analyst
@@ -77,7 +78,7 @@ def charged(
             values, kind, content = _again(transaction, mechanism, question, on_record[name])
         else:
             values = _drawn(mechanism, question) if elsewhere is None else elsewhere[row]
-            kind, content = "release", _release(mechanism, question, values)
+            kind, content = "release", _release(mechanism.digest, tv, question, values)
         answers[name] = (question.answer, values)
         if content is not None:
             state.apply(writer.append(kind, content))
@@ -117,10 +118,16 @@ def _refuse_apart(state: State, mechanism: Releaser, labels: Sequence[str]) -> t
 
     One that is not on record yet is held against all its labels. Returns its graph's digest, and whether it is new.
     """
-    graph, new = graph_digest(mechanism.graph), not state.registry.has(state.transaction, mechanism.digest)
+    new = not state.registry.has(state.transaction, mechanism.digest)
+    graph = graph_digest(mechanism.graph) if new else state.graph_name(mechanism.digest)
     names = mechanism.graph.labels if new else list(dict.fromkeys(labels))
     state.read(names)
     crowds.refuse_apart(state.transaction, mechanism.graph, list(dict.fromkeys(labels)))
+    if any(account.spent for account in state.readings(dict.fromkeys(labels)).values()):
+        raise InputError(
+            "labels: readings of a label were released under the readings' promise, which does not cover answers about "
+            f"the label. {NOTHING_CHARGED}"
+        )
     lacking = state.lacking(mechanism.graph, graph, names)
     if lacking:
         raise InputError(
@@ -167,13 +174,13 @@ def _refuse_same_answers(state: State, mechanism: Releaser, fresh: list[Question
         raise InputError(SAME_ANSWER)
 
 
-def _release(mechanism: Releaser, question: Question, values: FloatArray) -> dict[str, Any]:
+def _release(digest: str, tv: float, question: Question, values: FloatArray) -> dict[str, Any]:
     return told(
         label=question.label,
         query_id=question.query_id,
-        mechanism=mechanism.digest,
+        mechanism=digest,
         answer=question.answer,
-        tv=mechanism.finite_precision_tv,
+        tv=tv,
         released=values.tolist(),
         analyst=question.analyst,
         readings=question.readings,
@@ -371,3 +378,26 @@ def labels_with_account(state: State, label: Any) -> Iterator[str]:
         yield str(label)
     else:
         yield from sorted({*state.released(), *state.budgets.labels})
+
+
+def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
+    """Decide a release of readings and record it; the entry on record where it was recorded before."""
+    transaction, name = state.transaction, content["query_id"]
+    entry = next(iter(journal.fetched(transaction, journal.of_kind(readings.KIND), ENTRIES.c.query_id == name)), None)
+    if entry is not None:
+        if {key: value for key, value in entry.content.items() if key != "time"} != content:
+            raise InputError("name: another release of readings is on record under it; give the new one its own name")
+        return entry
+    refused = readings.refusal(state, content)
+    if refused is not None:
+        raise refused
+    periods = crowds.periods(transaction, content["labels"])
+    if any(not later(content["period"], last) for last in periods.values()):
+        raise InputError(
+            "period: the crowd of a label was released for this period or a later one, under the labels' promise. "
+            f"{readings.NOTHING_RECORDED}"
+        )
+    entry = journal.append(transaction, readings.KIND, content)
+    state.apply(entry)
+    state.write()
+    return entry

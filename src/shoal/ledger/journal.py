@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
 #: Kinds of entries as their partial indexes spell them.
-RELEASE, SHOWN = literal_column("'release'"), literal_column("'shown'")
+RELEASE: ColumnElement[str] = literal_column("'release'")
+SHOWN: ColumnElement[str] = literal_column("'shown'")
 #: Kinds of entries that tell when something was chosen.
 CHOSEN = ("release", "shown")
 ALTERED = "ledger: the recorded answer was altered; run verify() and restore a backup"

@@ -25,7 +25,7 @@ import shoal
 from shoal import validation
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import crowds as lasting
-from shoal.ledger import decide, journal, schema
+from shoal.ledger import decide, journal, readings, schema
 from shoal.ledger.accounts import Accountant, Cost, Spent
 from shoal.ledger.bounds import MechanismBound
 from shoal.ledger.budgets import Budget, Budgets, Limit, as_entry
@@ -33,12 +33,14 @@ from shoal.ledger.chain import Entry, Head
 from shoal.ledger.composition import Composed
 from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.ledger.journal import Journal
+from shoal.ledger.log import LogRow, logged
 from shoal.ledger.overview import Overview, overviewed
 from shoal.ledger.questions import keyed, known_label, known_labels, questions, repeated, word
-from shoal.ledger.schema import ENTRIES, GRAPH_LABELS, META, TOTALS
+from shoal.ledger.schema import ENTRIES, GRAPH_LABELS, META, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.state import State
 from shoal.ledger.storage import Storage, Transaction
 from shoal.ledger.verify import Verification, verified
+from shoal.mechanism.atoms import sum_up
 from shoal.mechanism.reader import Releaser
 from shoal.validation import FloatArray
 
@@ -507,12 +509,57 @@ class Ledger:
                 state.read(labels)
                 return {label: state.neighbors(label) for label in labels}
 
-            return lasting.record(transaction, release, book_digest, neighbors)
+            def periods(labels: Sequence[str]) -> dict[str, str]:
+                accounts = state.readings(labels)
+                return {label: account.period for label, account in accounts.items() if account.period}
+
+            return lasting.record(transaction, release, book_digest, neighbors, periods)
 
     def recorded_crowds(self, name: str) -> Entry | None:
         """The entry of the release of crowds under a name, or None."""
         with self._storage.reading() as transaction:
             return lasting.recorded(transaction, name)
+
+    def record_readings(self, name: str, *, period: str, labels: Sequence[Any], mu: float, cap: float) -> Entry:
+        """Record a release that is ``mu``-GDP for the whole readings of every label; decided in one transaction.
+
+        The same release under the same name is on record already: its entry is returned and nothing changes.
+
+        Args:
+            name: names the release.
+            period: what time it is about, as in :meth:`record_crowds`.
+            labels: every label on the register that it is about.
+            mu: what the release costs each of them, as a Gaussian parameter.
+            cap: M, fixed with the first release about a label: Σμ² stays at most M², and what holds for the series is
+                M-GDP.
+
+        Raises:
+            BudgetError: the cap would be exceeded.
+            InputError: another cap is on record, or something was released about a label under the labels' promise.
+
+        >>> import tempfile
+        >>> import shoal
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     entry = ledger.record_readings("monday", period="2025-01-06", labels=["a", "b"], mu=0.3, cap=0.5)
+        ...     entry = ledger.record_readings("tuesday", period="2025-01-07", labels=["a", "b"], mu=0.4, cap=0.5)
+        Traceback (most recent call last):
+        shoal.errors.BudgetError: mu: the release would raise the sum of squares of a label above that of its cap. ...
+        """
+        content = readings.as_entry(name, period, labels, mu, cap)
+        with self._storage.writing() as transaction:
+            state = self._accountant.state(transaction)
+            return decide.recorded_readings(state, content)
+
+    def readings_spent(self, labels: Sequence[Any]) -> dict[str, float]:
+        """Σμ² of the releases of some labels' readings so far, rounded up; 0 where there are none."""
+        with self._storage.reading() as transaction:
+            accounts = self._accountant.state(transaction).readings([str(label) for label in labels])
+        return {label: sum_up(account.spent) for label, account in accounts.items()}
+
+    def log(self) -> list[LogRow]:
+        """What happened, row by row: budgets, releases with the labels they were about, and what they cost."""
+        with self._storage.reading() as transaction:
+            return logged(transaction, self._accountant)
 
     # ------------------------------------------------------------------ the record
 
@@ -540,7 +587,7 @@ class Ledger:
             state = State(transaction, self._accountant.registry, replayed=True)
             for entry, _ in journal.entries(transaction):
                 state.apply(entry)
-            for table in (GRAPH_LABELS, TOTALS):
+            for table in (GRAPH_LABELS, TOTALS, READINGS_ACCOUNTS):
                 transaction.run(delete(table))
             state.write()
 

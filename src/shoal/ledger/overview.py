@@ -10,7 +10,7 @@ import numpy as np
 from sqlalchemy import exists, func, select
 
 from shoal.accounting.curve import round_up
-from shoal.ledger import crowds, journal
+from shoal.ledger import crowds, journal, readings
 from shoal.ledger.accounts import Account, Accountant
 from shoal.ledger.bounds import mechanism_bound, pair_bound
 from shoal.ledger.budgets import Limit
@@ -36,6 +36,7 @@ class Overview:
     largest_share: float
     worst: tuple[Account, ...]
     crowd_releases: int = 0
+    readings_releases: int = 0
 
     def __str__(self) -> str:
         lines = [
@@ -45,6 +46,8 @@ class Overview:
         ]
         if self.crowd_releases:
             lines.append(f"{self.crowd_releases} release(s) of lasting crowds, which charge nothing")
+        if self.readings_releases:
+            lines.append(f"{self.readings_releases} release(s) under the readings' promise, on accounts of their own")
         if self.without_budget:
             lines.append(f"{self.without_budget} label(s) have no budget")
         return "\n".join([*lines, *(f"  {account}" for account in self.worst)])
@@ -78,9 +81,9 @@ def overviewed(accountant: Accountant, transaction: Transaction, exact: int) -> 
     state = accountant.state(transaction)
     worst = [(accountant.account(state, limit), limit) for _, _, limit in top]
     worst.sort(key=lambda pair: (-_share(pair[0].spent, pair[1]), pair[1].name))
-    mechanisms, released = (
+    mechanisms, of_crowds, of_readings = (
         int(transaction.value(select(func.count()).select_from(ENTRIES).where(journal.of_kind(kind))))
-        for kind in ("mechanism", crowds.KIND)
+        for kind in ("mechanism", crowds.KIND, readings.KIND)
     )
     return Overview(
         entries=journal.head(transaction).seq,
@@ -90,7 +93,8 @@ def overviewed(accountant: Accountant, transaction: Transaction, exact: int) -> 
         without_budget=without,
         largest_share=max([rest, *(_share(account.spent, limit) for account, limit in worst)]),
         worst=tuple(account for account, _ in worst),
-        crowd_releases=released,
+        crowd_releases=of_crowds,
+        readings_releases=of_readings,
     )
 
 

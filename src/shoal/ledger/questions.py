@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,15 @@ def word(**named: Any) -> str:
     if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
         raise InputError(f"{name} must not contain null or unpaired surrogate characters")
     return value
+
+
+def later(period: str, than: str) -> bool:
+    """Whether a period comes after another: as times where both are ISO times of one kind, else as texts."""
+    try:
+        one, two = datetime.fromisoformat(period), datetime.fromisoformat(than)
+        return one > two
+    except (TypeError, ValueError):  # no times, or only one with an offset
+        return period > than
 
 
 def repeated(query_ids: str | Sequence[str], count: int) -> Sequence[str]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sqlalchemy import select
@@ -32,8 +33,10 @@ from shoal.ledger.composition import NOTHING, Charges, LabelAccount, PairAccount
 from shoal.ledger.crowds import KIND as CROWDS_RELEASED
 from shoal.ledger.crowds import NOBODY
 from shoal.ledger.journal import chunks
+from shoal.ledger.readings import KIND as READINGS_RELEASED
+from shoal.ledger.readings import ReadingsAccount
 from shoal.ledger.registry import Registry
-from shoal.ledger.schema import GRAPH_LABELS, TOTALS
+from shoal.ledger.schema import GRAPH_LABELS, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.storage import Transaction
 from shoal.mechanism.reader import Releaser
 
@@ -105,6 +108,8 @@ class State:
         self._changed: set[tuple[str, Use]] = set()
         self._joined: list[tuple[str, str]] = []
         self._graphs: set[str] = set()
+        self._readings: dict[str, ReadingsAccount] = {}
+        self._spent: set[str] = set()
         self._ties: dict[str, tuple[Tie, ...]] = {}
         self._charges: dict[str, dict[str | None, Charges]] = {}
         self._equal: dict[Charges, Charges] = {NOTHING: NOTHING}
@@ -125,6 +130,10 @@ class State:
             self._charge(content["label"], use, float(content.get("tv", 0.0)), int(content["batch"]))
         elif entry.kind == CROWDS_RELEASED:
             self.crowds = content["crowds"]
+        elif entry.kind == READINGS_RELEASED:
+            for label, account in self.readings(content["labels"]).items():
+                self._readings[label] = account.after(content)
+                self._spent.add(label)
 
     def hold(self, mechanism: Releaser) -> None:
         """Have a mechanism at hand that is about to be used, on record or not."""
@@ -188,8 +197,23 @@ class State:
             total = self.labels[label].totals[use]
             rows.append({"label": label, **use._asdict(), **total._asdict()})
         self.transaction.upsert(TOTALS, rows)
+        accounts = [(label, self._readings[label]) for label in sorted(self._spent)]
+        self.transaction.upsert(
+            READINGS_ACCOUNTS,
+            [{"label": label, **a._asdict(), "spent": str(a.spent), "cap": repr(a.cap)} for label, a in accounts],
+        )
         self._changed.clear()
         self._joined.clear()
+        self._spent.clear()
+
+    def readings(self, labels: Iterable[str]) -> dict[str, ReadingsAccount]:
+        """What releases of their readings have cost some labels."""
+        every = list(labels)
+        for part in [] if self._replayed else chunks(label for label in every if label not in self._readings):
+            query = select(*READINGS_ACCOUNTS.c).where(READINGS_ACCOUNTS.c.label.in_(part))
+            for label, spent, cap, period in self.transaction.rows(query):
+                self._readings[str(label)] = ReadingsAccount(Fraction(spent), float(cap), str(period))
+        return {label: self._readings.get(label, ReadingsAccount()) for label in every}
 
     # ------------------------------------------------------------------ what is asked
 
@@ -198,6 +222,11 @@ class State:
         if label not in self.labels:
             self.read([label])
         return self.labels[label]
+
+    @property
+    def readers(self) -> list[str]:
+        """The labels whose accounts of readings are known here."""
+        return list(self._readings)
 
     def charges(self, label: str, analyst: str | None = None) -> Charges:
         """What counts about a label; for an analyst, what that analyst was shown. Equal charges are one object."""
@@ -251,7 +280,9 @@ class State:
         label, analyst = limit.label, limit.analyst
         about = self.charges(label, analyst)
         ties = self.ties(label)
-        self.read(name for tie in ties for name in tie.names)
+        missing = [name for tie in ties for name in tie.names if name not in self.labels]
+        if missing:
+            self.read(missing)
         pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
         for number, tie in enumerate(ties):
             own = self._cut(about, tie.graphs)

@@ -22,7 +22,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from shoal.errors import LedgerError
-from shoal.ledger import crowds, journal
+from shoal.ledger import crowds, journal, readings
 from shoal.ledger.accounts import Accountant
 from shoal.ledger.bounds import POINTS, MechanismBound, bound_at
 from shoal.ledger.chain import START, Entry, Head
@@ -30,7 +30,7 @@ from shoal.ledger.composition import Composer
 from shoal.ledger.decide import may_be_chosen
 from shoal.ledger.notes import KINDS as NOTES
 from shoal.ledger.registry import graph_digest, restored, stored_bound
-from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, META, TOTALS
+from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, META, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.state import State
 from shoal.ledger.storage import Transaction
 from shoal.mechanism.reader import Releaser
@@ -165,6 +165,11 @@ class _Walk:
         elif kind == crowds.KIND:
             if content["before"] != self.state.crowds:
                 raise _Broken(entry.seq, "the crowds before it are not those that the release before it left")
+            self._once(entry.seq, self._names, content["query_id"], "its name was used before")
+        elif kind == readings.KIND:
+            refused = readings.refusal(self.state, content)
+            if refused is not None:
+                raise _Broken(entry.seq, str(refused))
             self._once(entry.seq, self._names, content["query_id"], "its name was used before")
         elif kind == "receipt":
             given = (content["analyst"], content["query_id"])
@@ -310,9 +315,12 @@ def _derived(state: State) -> None:
     for label, about in state.labels.items():
         if index.labels[label] != about:
             raise _Broken(None, WRONG_INDEX)
+    spent = {label: account for label, account in state.readings(state.readers).items() if account.spent}
+    if index.readings(spent) != spent:
+        raise _Broken(None, WRONG_INDEX)
     pairs = sum(len(about.graphs) for about in state.labels.values())
     totals = sum(len(about.totals) for about in state.labels.values())
-    for table, number in ((GRAPH_LABELS, pairs), (TOTALS, totals)):
+    for table, number in ((GRAPH_LABELS, pairs), (TOTALS, totals), (READINGS_ACCOUNTS, len(spent))):
         if transaction.value(select(func.count()).select_from(table)) != number:
             raise _Broken(None, WRONG_INDEX)
     if crowds.altered(transaction, state.crowds):

@@ -113,5 +113,5 @@ def in_words_of_a_run(error: InputError) -> InputError:
         return error
     return InputError(
         f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "
-        "settings in a file that `shoal init` writes"
+        "settings in a file (--config)"
     )

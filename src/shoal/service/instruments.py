@@ -28,7 +28,7 @@ class Instruments:
         self._begun = time.time()
         self._log = log
 
-    def told(self, method: str, route: str, status: int, seconds: float, role: str) -> None:
+    def count(self, method: str, route: str, status: int, seconds: float, role: str) -> None:
         """Count a request and write its line."""
         with self._lock:
             self._requests[method, route, status] += 1
@@ -36,10 +36,10 @@ class Instruments:
             self._seconds += seconds
         self.line("request", method=method, route=route, status=status, ms=round(1000 * seconds, 1), role=role)
 
-    def line(self, event: str, **known: object) -> None:
+    def line(self, event: str, **facts: object) -> None:
         """One line of JSON on the log."""
         if self._log is not None:
-            stamped = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **known}
+            stamped = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **facts}
             print(json.dumps(stamped), file=self._log, flush=True)
 
     def exposition(self, entries: int) -> str:

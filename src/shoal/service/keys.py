@@ -16,8 +16,8 @@ import zlib
 from dataclasses import dataclass
 
 #: Roles, and the letter of each in a key.
-ROLES = {"owner": "o", "approver": "p", "analyst": "a", "auditor": "u"}
-_FORM = re.compile(r"shoal_([opau])_([A-Za-z0-9_-]{43})_([0-9a-f]{8})")
+ROLES = {"owner": "o", "analyst": "a"}
+_FORM = re.compile(r"shoal_([oa])_([A-Za-z0-9_-]{43})_([0-9a-f]{8})")
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,22 @@ def new_key(role: str) -> Key:
     """A key of a role.
 
     >>> key = new_key("analyst")
-    >>> parsed(key.text) == key, len(key.text)
+    >>> parse_key(key.text) == key, len(key.text)
     (True, 60)
     """
     body = f"shoal_{ROLES[role]}_{base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip('=')}"
     return Key(f"{body}_{_checksum(body)}")
 
 
-def parsed(text: str) -> Key | None:
+def parse_key(text: str) -> Key | None:
     """The key that a text is, or None where it cannot be one.
 
-    >>> parsed("shoal_a_no-key") is None
+    >>> parse_key("shoal_a_no-key") is None
     True
     """
-    found = _FORM.fullmatch(text) if len(text) < 100 else None
+    match = _FORM.fullmatch(text) if len(text) < 100 else None
     body = text.rpartition("_")[0]
-    return Key(text) if found is not None and found[3] == _checksum(body) else None
+    return Key(text) if match is not None and match[3] == _checksum(body) else None
 
 
 def _checksum(body: str) -> str:

@@ -1,31 +1,35 @@
-"""The service as a process: uvicorn over one ledger, one worker, ended gracefully.
+"""The service as a process: uvicorn over one ledger, one process, ended gracefully.
 
-Checkpoints go to ``checkpoints.jsonl`` in the served folder, outside of the database: at every start the last one must
-be a beginning of the ledger that is there, so that a ledger that was rewritten or restored from an old copy is refused.
+Before anything is served, the port is taken, the ledger is taken (nobody else may serve it), and the checkpoints in the
+served folder are held against it (:mod:`shoal.service.record`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
+import fcntl
+import importlib.util
 import logging
 import os
 import signal
+import socket
+import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError
 from shoal.ledger.ledger import Ledger
-from shoal.service.application import application
-from shoal.service.catalog import offers
-from shoal.service.desk import Desk
-from shoal.service.instruments import standard_log
-from shoal.service.pages import pages
-from shoal.service.provider import Provider
+from shoal.ledger.storage import Storage
+from shoal.runs.owner_ledger import Place
+from shoal.service.catalog import ledger_place
+from shoal.service.keys import Key
 
-CHECKPOINTS = "checkpoints.jsonl"
+KEY_FILE = "owner-key.txt"
+NEEDED = ("fastapi", "uvicorn", "jinja2", "multipart")
+#: Key of the advisory lock that a service holds on PostgreSQL ("serve" in ASCII).
+ADVISORY = 0x7365727665
 
 
 def serve(
@@ -34,9 +38,10 @@ def serve(
     ledger: str | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
+    user_header: str | None = None,
+    trust_proxy: str | None = None,
+    new_owner_key: bool = False,
     tell: Callable[[str], Any] = print,
-    issuer: str | None = None,
-    client_id: str | None = None,
 ) -> None:
     """Serve the runs of a folder until the process is told to stop.
 
@@ -44,84 +49,134 @@ def serve(
         folder: a run, or a folder of runs.
         ledger: where it is kept; by default the one of the runs.
         host, port: where to listen. TLS is the proxy's in front.
-        tell: called with what the operator must read: the first owner key, once.
-        issuer, client_id: an OpenID Connect provider for people; its secret comes from ``SHOAL_OIDC_SECRET``.
+        user_header: header in which a proxy says who the user of the pages is; with ``trust_proxy``.
+        trust_proxy: the proxy's address, from which alone its headers are believed.
+        new_owner_key: make an owner key in the place of a lost one.
+        tell: called with what the operator must read.
 
     >>> shoal.serve("january", port=8000)  # doctest: +SKIP
     """
+    if any(importlib.util.find_spec(name) is None for name in NEEDED):
+        raise InputError("serve needs packages that are missing here: pip install 'shoal[serve]'")
     import uvicorn
 
-    questions = offers(folder)
-    if not questions:
-        raise InputError(f"dir: no run in {Path(folder).name} has a design yet; `shoal run` makes one")
-    of_runs = next(iter(questions.values())).run
-    with of_runs.ledger(create=True) if ledger is None else Ledger.open(ledger) as opened:
-        desk = Desk(opened, folder)
-        compared(desk, Path(folder) / CHECKPOINTS)
-        key = desk.register.founded()
+    from shoal.service.access import TrustedProxy
+    from shoal.service.application import application
+    from shoal.service.instruments import standard_log
+    from shoal.service.question_service import QuestionService
+
+    proxy = TrustedProxy.of(user_header, trust_proxy)
+    place = ledger_place(folder, ledger)
+    log = standard_log()
+    with contextlib.ExitStack() as held:
+        listener = held.enter_context(contextlib.closing(listening(host, port)))
+        held.enter_context(alone(place))
+        used = held.enter_context(Ledger.open(place.url))
+        service = QuestionService(used, folder, place.url, log.line)
+        service.checkpoints.compare()
+        catalog = service.catalog
+        if not catalog.questions:
+            reasons = "".join(f". {title}: {reason}" for title, reason in catalog.left_out.items())
+            raise InputError(
+                f"dir: nothing in {Path(folder).name} can be asked{reasons or '; `shoal run` makes a run'}"
+            )
+        key = service.register.new_owner_key() if new_owner_key else service.register.first_key()
         if key is not None:
-            tell(f"The first owner key, shown this once: {key.text}")
-        tell(f"{len(questions)} question(s) on http://{host}:{port}/")
-        provider = None
-        if issuer is not None:
-            if client_id is None:
-                raise InputError("client_id: the provider knows this service by one; name it")
-            provider = Provider(issuer, client_id, opened.secret, os.environ.get("SHOAL_OIDC_SECRET"))
-        told = standard_log()
-        app = application(desk, told, pages=partial(pages, provider=provider))
+            deliver(key, Path(folder) / KEY_FILE, tell)
+        service.checkpoints.keep()
+        for title, reason in catalog.left_out.items():
+            tell(f"Not offered: {title}: {reason}")
+        tell(f"{len(catalog.questions)} question(s) on http://{host}:{port}/")
+        app = application(service, log, proxy=proxy)
         config = uvicorn.Config(
             app,
-            host=host,
-            port=port,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=20,
             server_header=False,
+            proxy_headers=False,  # shoal.service.access believes the one trusted proxy, and nobody else
         )
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its lines may quote what failed
-        told.line("started", questions=len(questions))
-        with _ended_by_signal():
-            uvicorn.Server(config).run()
-        written(desk, Path(folder) / CHECKPOINTS)
-        told.line("stopped")
+        server = uvicorn.Server(config)
+        with _stopped_by_signal(lambda: setattr(server, "should_exit", True)):
+            log.line("started", questions=len(catalog.questions))
+            server.run(sockets=[listener])
+        service.checkpoints.keep()
+        log.line("stopped")
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket on the port, or a sentence that says why there is none."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        raise InputError("host must be an address of this machine, such as 127.0.0.1") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        reasons = {
+            errno.EADDRINUSE: f"port: {port} is in use on {host}; stop what listens there, or choose another --port",
+            errno.EACCES: f"port: this user may not listen on {port}; choose a --port above 1023",
+        }
+        other = "host must be an address of this machine, such as 127.0.0.1"
+        raise InputError(reasons.get(error.errno or 0, other)) from None
+    return listener
 
 
 @contextlib.contextmanager
-def _ended_by_signal() -> Iterator[None]:
-    """Whoever ends the server by a signal gets the rest of this module done: uvicorn sends itself the signal again."""
+def alone(place: Place) -> Iterator[None]:
+    """Hold a ledger for this service: two would each believe that nobody else shows answers."""
+    busy = LedgerError(
+        f"ledger: another `shoal serve` uses {place.where}; one process serves one ledger. Stop that one first"
+    )
+    if place.file is not None:
+        handle = os.open(f"{place.file}-serving", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise busy from None
+        try:
+            yield
+        finally:
+            os.close(handle)
+        return
+    # A connection of its own, which nothing else uses and which holds the lock as long as it is open.
+    storage = Storage.open(place.url, 30.0)
+    try:
+        with storage.reading() as transaction:
+            if not transaction.value("SELECT pg_try_advisory_lock(:key)", key=ADVISORY):
+                raise busy
+        yield
+    finally:
+        storage.close()
+
+
+def deliver(key: Key, file: Path, tell: Callable[[str], Any]) -> None:
+    """Show an owner key at a terminal, or put it into a file that only its owner reads: never into a log."""
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
+        tell(f"The owner's key, shown this once: {key.text}")
+        return
+    file.unlink(missing_ok=True)
+    handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(handle, "w") as out:
+        out.write(f"{key.text}\n")
+        out.flush()
+        os.fsync(out.fileno())
+    tell(f"The owner's key is in {file}: keep it elsewhere and remove the file")
+
+
+@contextlib.contextmanager
+def _stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """A signal stops the server, also before uvicorn listens to signals; at its end uvicorn sends it again."""
     names = (signal.SIGTERM, signal.SIGINT)
-    before = {name: signal.signal(name, lambda *_: None) for name in names}
+    before = {name: signal.signal(name, lambda *_: stop()) for name in names}
     try:
         yield
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)
-
-
-def compared(desk: Desk, path: Path) -> None:
-    """Raise unless the last checkpoint that was written is a beginning of the ledger; then write the newest."""
-    if path.is_file():
-        lines = path.read_text().splitlines()
-        last = json.loads(lines[-1]) if lines else None
-        if last is not None:
-            if last["ledger"] != desk.identity:
-                raise LedgerError("ledger: it is not the one whose checkpoints lie in this folder; name that one")
-            if last["size"] > desk.checkpoint()["size"]:
-                raise LedgerError(
-                    f"ledger: it has fewer entries than its last checkpoint ({last['size']}): an old copy was restored."
-                    " Restore the newest one; what was given since is not on this record"
-                )
-            if desk.checkpoint(last["size"])["root"] != last["root"]:
-                raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
-    written(desk, path)
-
-
-def written(desk: Desk, path: Path) -> None:
-    """Add the newest checkpoint, if there is a newer one than the last."""
-    newest = json.dumps(desk.checkpoint(), sort_keys=True)
-    lines = path.read_text().splitlines() if path.is_file() else []
-    if not lines or lines[-1] != newest:
-        with os.fdopen(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a") as file:
-            file.write(newest + "\n")
-            file.flush()
-            os.fsync(file.fileno())

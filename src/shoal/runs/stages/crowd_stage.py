@@ -6,7 +6,7 @@ that, and draws the public number of each new crowd. Until then a new crowd has 
 
 | file | holds |
 | --- | --- |
-| crowds.parquet | label, crowd, value and truth today, stored, last, block, news, here: the owner's |
+| crowds.parquet | label, crowd, value and truth today, stored, last, block, news, changed, waits: the owner's |
 | rows.parquet | crowd, homes, news, values, retired, changed: what each crowd has for this release |
 | left_out.csv | who has no row, and why |
 """
@@ -135,8 +135,10 @@ def stage(context: Context, fit: FitFacts) -> Made:
     curves = gathered([part.path for part in listing.parts])
     labels = curves["label"].to_list()
     before = [] if context.previous is None else _earlier(context)
+    known = set(labels)
+    asked = [*labels, *(name for name in before if name not in known)]
     with context.existing_ledger() as ledger:
-        book = Book.read(ledger, [*labels, *(name for name in before if name not in set(labels))])
+        book = Book.read(ledger, asked)
     period, ahead = period_of(context, fit), None
     columns: tuple[str, ...] = ()
     if config.label is None:
@@ -146,7 +148,7 @@ def stage(context: Context, fit: FitFacts) -> Made:
     plan = Plan.of(
         config, curves, book, period, setting_of(config, fit, columns, curves), ahead, boundaries_of(config, labels)
     )
-    _write(context, plan, curves)
+    _write(context, plan, curves, asked)
     gone = dict(plan.waiting)
     reasons = Counter(gone.values())
     _left_out(context, listing.parts, gone)
@@ -546,11 +548,13 @@ def shuffle(n: int) -> list[int]:
 # ------------------------------------------------------------------ files
 
 
-def _write(context: Context, plan: Plan, curves: pl.DataFrame) -> None:
+def _write(context: Context, plan: Plan, curves: pl.DataFrame, asked: Sequence[str]) -> None:
+    """Write who is in which crowd, and what each crowd has; whoever has no place is in the first file, and waits."""
     import polars as pl
 
-    names = sorted(name for name in plan.members)
-    members = [plan.members[name] for name in names]
+    names = sorted({*plan.members, *asked})
+    nowhere = PlannedMember(0, -1, b"", "", None)
+    members = [plan.members.get(name, nowhere) for name in names]
     at = pl.Series([one.at if one.at >= 0 else None for one in members], dtype=pl.UInt32)
     frame = pl.DataFrame(
         {
@@ -563,7 +567,7 @@ def _write(context: Context, plan: Plan, curves: pl.DataFrame) -> None:
             "block": pl.Series([one.block for one in members], dtype=pl.Int64),
             "news": pl.Series([one.news for one in members], dtype=pl.Boolean),
             "changed": pl.Series([one.changed for one in members], dtype=pl.Boolean),
-            "waits": pl.Series([name in plan.waiting for name in names], dtype=pl.Boolean),
+            "waits": pl.Series([name in plan.waiting or name not in plan.members for name in names], dtype=pl.Boolean),
         }
     )
     rows = [(number, plan.rows[number]) for number in sorted(plan.rows)]

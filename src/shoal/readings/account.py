@@ -1,0 +1,147 @@
+"""What one release about readings costs: the exact δ of its Gaussian pair, plus what finite precision costs.
+
+A release is y = Σ_i v_i + σ z: integer vectors v_i, one a home, and independent normals z. A home's readings move the
+sum by at most Δ, and y is then a pair of Gaussians with equal covariances, μ = Δ/σ apart:
+
+    δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)            (Balle & Wang 2018), plus (1 + e^ε) tv
+
+where tv bounds the total variation between what is drawn and the ideal normal (``noise/precision``). The formula is
+evaluated in ball arithmetic from the integer Δ² and the stored variance: what is printed is never below the exact value
+and above it by at most a relative 1e-14.
+
+| neighbors | the two worlds differ in | distance |
+| --- | --- | --- |
+| ``zero-out`` | one home with all its readings, or with none | Δ |
+| ``replace`` | one home's readings, or any others in their place | Δ_rep |
+
+A home behind m meters that were not joined moves m vectors: m times the distance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from shoal import validation
+from shoal.accounting.deterministic import analytic_sigma
+from shoal.errors import UnreachableError
+from shoal.noise.affine import ExactMap
+from shoal.noise.grid import Grid
+from shoal.noise.precision import edge_loss, label_tv
+from shoal.noise.source import standard_normals
+from shoal.validation import FloatArray
+
+NEIGHBORS = ("zero-out", "replace")
+#: Normals in memory at a time.
+DRAWN = 4096
+
+
+@dataclass(frozen=True)
+class ReadingsAccount:
+    """Sensitivities of an integer vector, squared and exact, and the variance of the noise in each of its entries."""
+
+    zero_out_square: int
+    replace_square: int
+    entries: int
+    variance: float
+    reach: float  #: no sum's entry is larger, in units of the vector
+
+    @classmethod
+    def calibrated(
+        cls, zero_out_square: int, replace_square: int, entries: int, reach: float, *, epsilon: float, delta: float
+    ) -> ReadingsAccount:
+        """The least noise with δ(ε) ≤ ``delta`` for zero-out neighbors, finite precision included."""
+        target = delta
+        for _ in range(8):
+            target = math.nextafter(target * (1 - 1e-12), 0.0)
+            sigma = analytic_sigma(_root_up(zero_out_square), epsilon, target)
+            account = cls(zero_out_square, replace_square, entries, math.nextafter(sigma * sigma, math.inf), reach)
+            if account.delta(epsilon) <= delta:
+                return account
+            target = delta - 2 * (account.delta(epsilon) - target)
+            if target <= 0:
+                break
+        raise UnreachableError("delta is below what finite precision allows here: ask for a larger one")
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise, rounded down."""
+        return math.nextafter(math.sqrt(self.variance), 0.0)
+
+    @property
+    def mu(self) -> float:
+        """μ = Δ/σ for zero-out neighbors, rounded up: what adds, squared, over a series."""
+        return math.nextafter(self.distance() / self.sigma, math.inf)
+
+    def distance(self, neighbors: str = "zero-out", meters: int = 1) -> float:
+        """How far the neighbors' sums lie apart at most, rounded up."""
+        return _root_up(self._square(neighbors, meters))
+
+    def _square(self, neighbors: str, meters: int) -> int:
+        """The squared distance, exact."""
+        chosen = validation.choice(NEIGHBORS, neighbors=neighbors)
+        square = self.zero_out_square if chosen == "zero-out" else self.replace_square
+        return square * validation.count(meters=meters) ** 2
+
+    def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
+        """δ at ``epsilon`` of what is given out, never below the exact value."""
+        epsilon = validation.non_negative(epsilon=epsilon)
+        square = self._square(neighbors, meters)
+        ideal = _delta_up(square, self.variance, epsilon)
+        return min(math.nextafter(ideal + self.precision(epsilon), math.inf), 1.0)
+
+    def precision(self, epsilon: float) -> float:
+        """The part of δ that finite precision costs: (1 + e^ε) tv, tv summed over the entries."""
+        tv = min(self.entries * float(label_tv(np.array([[math.sqrt(self.variance)]]), self._grid.steps)[0]), 1.0)
+        return edge_loss(np.array([tv, tv]), np.array([[0, 1]]), np.array([epsilon]))
+
+    @property
+    def _grid(self) -> Grid:
+        return Grid.of(np.array([[self.reach]]), np.array([[math.sqrt(self.variance)]]))
+
+    def released(self, sums: FloatArray) -> FloatArray:
+        """The sums behind noise from a cryptographic source, on a grid of multiples of a power of two.
+
+        Sums are whole numbers below 2^53, so that every addition before the rounding to the grid is exact.
+        """
+        if sums.shape != (self.entries,):
+            raise ValueError("sums must be of this account's vector")
+        nothing = np.zeros((1, 1))
+        exact = ExactMap.of(nothing, nothing, None, np.array([[[self.variance]]]), self._grid)
+        noisy = np.empty(len(sums))
+        for start in range(0, len(sums), DRAWN):
+            part = sums[start : start + DRAWN, None]
+            noisy[start : start + DRAWN] = exact.released(part, [0] * len(part), standard_normals(len(part)))[:, 0]
+        return noisy
+
+
+def _delta_up(square: int, variance: float, epsilon: float) -> float:
+    """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with μ² = square/variance, rounded up; 1 where no precision decides it."""
+    from flint import arb, ctx
+
+    before = ctx.prec
+    try:
+        for bits in (128, 512, 2048, 8192):
+            ctx.prec = bits
+            mu = (arb(square) / arb(variance)).sqrt()
+            half, far = mu / arb(8).sqrt(), arb(epsilon) / mu / arb(2).sqrt()
+            ball = ((far - half).erfc() - arb(epsilon).exp() * (far + half).erfc()) / 2
+            top, width = float(ball.upper()), float(ball.rad())
+            if width <= 1e-15 * top:
+                return min(math.nextafter(top * (1 + 1e-15), math.inf), 1.0)
+            if top < 1e-300:
+                return 1e-300
+    finally:
+        ctx.prec = before
+    return 1.0
+
+
+def _root_up(square: int) -> float:
+    """√square, never below the exact root."""
+    root = math.sqrt(square)
+    while Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root

@@ -1,0 +1,224 @@
+"""Class tables under the readings' promise: a noisy count and noisy means within declared bounds, cell by cell.
+
+One row a label. A label adds (w, x) to its one cell: w to the count and, for each of C columns, the value within the
+declared bounds, moved to [−1, 1], in units of 1/v and rounded toward zero. Then
+
+    Δ² = w² + C v²,    Δ_rep² = max(2 (w² + C v²), 4 C v²)
+
+(another cell; the same cell and opposite ends of every column). Cells are made from declared edges of named columns
+only; nothing is chosen after looking, and ``publish_table`` is a pure function of the noisy vector and the plan.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.readings.account import ReadingsAccount
+from shoal.validation import FloatArray, IndexArray
+
+FORM = "shoal noisy table plan 1"
+UNIT = 1 << 20
+#: Share of μ² that counts get; the columns share the rest.
+COUNT_SHARE = 0.4
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """Everything public about a noisy class table. Made by :func:`noisy_table_plan`."""
+
+    customers: int
+    epsilon: float
+    delta_bound: float
+    bounds: tuple[tuple[str, float, float], ...]  #: column, low, high
+    cells: tuple[tuple[str, tuple[float, ...]], ...]  #: column, edges between its cells
+    count_weight: int
+    value_weight: int
+    variance: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each named column; (1,) without any."""
+        return tuple(len(edges) + 1 for _, edges in self.cells) or (1,)
+
+    @property
+    def entries(self) -> int:
+        """Length of the noisy vector: a count and one sum per column, for each cell."""
+        return math.prod(self.shape) * (1 + len(self.bounds))
+
+    @property
+    def _squares(self) -> tuple[int, int]:
+        values = len(self.bounds) * self.value_weight**2
+        whole = self.count_weight**2 + values
+        return whole, max(2 * whole, 4 * values)
+
+    @cached_property
+    def account(self) -> ReadingsAccount:
+        """What the release costs."""
+        return ReadingsAccount(*self._squares, self.entries, self.variance, float(self.customers * UNIT))
+
+    @property
+    def mu(self) -> float:
+        """μ of the release for zero-out neighbors, rounded up."""
+        return self.account.mu
+
+    def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
+        """δ at ``epsilon``, as in :meth:`CrowdsPlan.delta`; ``meters`` is the rows of one label."""
+        return self.account.delta(epsilon, neighbors, meters)
+
+    def to_json(self) -> str:
+        """The plan as text: public."""
+        return json.dumps({"format": FORM, **asdict(self)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> TablePlan:
+        """Read what :meth:`to_json` wrote; refuses anything else and noise that does not give the stated δ."""
+        try:
+            fields = json.loads(text)
+            if fields.pop("format") != FORM:
+                raise InputError("text is not a plan of a noisy table of this version")
+            fields["bounds"] = tuple((name, low, high) for name, low, high in fields["bounds"])
+            fields["cells"] = tuple((name, tuple(edges)) for name, edges in fields["cells"])
+            plan = cls(**fields)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError("text is not a plan of a noisy table") from error
+        if not plan.variance > 0 or plan.delta(plan.epsilon) > plan.delta_bound:
+            raise InputError("plan: its noise does not give the delta that it states")
+        return plan
+
+
+def noisy_table_plan(
+    customers: int,
+    epsilon: float,
+    delta: float | None = None,
+    *,
+    bounds: Mapping[str, tuple[float, float]],
+    cells: Mapping[str, Sequence[float]] | None = None,
+) -> TablePlan:
+    """Plan a noisy count and means per cell, from declared numbers alone.
+
+    Args:
+        customers: labels on the register, whether they are in the table or not.
+        epsilon: ε of the release, for a label with its row or without.
+        delta: by default 1/(10 customers).
+        bounds: column -> (low, high), declared; values outside are cut.
+        cells: column -> increasing edges between its cells; without any the whole table is one cell.
+
+    >>> plan = noisy_table_plan(1000, 1.0, bounds={"age": (0, 100)}, cells={"age": [30, 60]})
+    >>> plan.shape, plan.entries
+    ((3,), 6)
+    """
+    customers = validation.count(customers=customers)
+    epsilon = validation.positive(epsilon=epsilon)
+    bound = 1 / (10 * customers)
+    if delta is not None:
+        bound = validation.probability(delta=delta, above_zero=True, below_one=True)
+    if not bounds:
+        raise InputError("bounds must name at least one column with its lowest and highest value")
+    limits = tuple(
+        (str(name), validation.real(bounds=low), validation.real(bounds=high)) for name, (low, high) in bounds.items()
+    )
+    if any(low >= high for _, low, high in limits):
+        raise InputError("bounds must have each low end below the high end")
+    edges = tuple(
+        (str(name), tuple(validation.real(cells=edge) for edge in row)) for name, row in (cells or {}).items()
+    )
+    if any(not row or list(row) != sorted(set(row)) for _, row in edges):
+        raise InputError("cells must hold increasing edges for each named column")
+    count = round(math.sqrt(COUNT_SHARE) * UNIT)
+    value = math.floor(math.sqrt((1 - COUNT_SHARE) / len(limits)) * UNIT)
+    plan = TablePlan(customers, epsilon, bound, limits, edges, count, value, 1.0)
+    account = ReadingsAccount.calibrated(
+        *plan._squares, plan.entries, float(customers * UNIT), epsilon=epsilon, delta=bound
+    )
+    return replace(plan, variance=account.variance)
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """A noisy class table: what may leave, and the noisy vector it is made from."""
+
+    counts: FloatArray  #: (cells of the first column, of the second, …)
+    means: dict[str, FloatArray]  #: column -> the same shape, within its bounds
+    plan: TablePlan
+    noisy: FloatArray = field(repr=False)
+
+    @property
+    def mu(self) -> float:
+        """μ of the release for zero-out neighbors, rounded up."""
+        return self.plan.mu
+
+    def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
+        """δ at ``epsilon`` of all that may leave, finite precision included."""
+        return self.plan.delta(epsilon, neighbors, meters)
+
+
+def noisy_table(columns: Mapping[str, Any], plan: TablePlan) -> NoisyTable:
+    """Release a noisy count and means per cell of a table with one row a label; cryptographic noise, no seed.
+
+    >>> plan = noisy_table_plan(100, 1.0, bounds={"age": (0, 100)})
+    >>> table = noisy_table({"age": [40.0] * 100}, plan)
+    >>> table.counts.shape, table.means["age"].shape
+    ((1,), (1,))
+    """
+    noisy = plan.account.released(table_sum(columns, plan))
+    counts, means = publish_table(noisy, plan)
+    return NoisyTable(counts, means, plan, noisy)
+
+
+def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:
+    """(entries,) the exact sum of all labels' integer vectors."""
+    names = {name for name, _, _ in plan.bounds} | {name for name, _ in plan.cells}
+    missing = names - set(columns)
+    if missing:
+        raise InputError(f"columns: the plan names {', '.join(sorted(missing))}, which the table does not have")
+    values = {name: validation.array(ndim=1, columns=columns[name]) for name in names}
+    rows = {len(column) for column in values.values()}
+    if len(rows) != 1:
+        raise InputError("columns must have one value a label each")
+    if rows.pop() > plan.customers:
+        raise InputError(f"columns hold more labels than the plan's {plan.customers} customers")
+    cell = _cell(values, plan)
+    size = math.prod(plan.shape)
+    sums: list[FloatArray] = [np.bincount(cell, minlength=size).astype(np.float64) * plan.count_weight]
+    for name, low, high in plan.bounds:
+        inside = np.clip(values[name], low, high)
+        unit = np.clip((inside - low) / (high - low) * 2 - 1, -1.0, 1.0)
+        total = np.bincount(cell, weights=np.trunc(unit * plan.value_weight), minlength=size)
+        sums.append(total.astype(np.float64))
+    return np.concatenate(sums)
+
+
+def _cell(values: Mapping[str, FloatArray], plan: TablePlan) -> IndexArray:
+    """(n,) the cell of every row."""
+    if not plan.cells:
+        (name, _, _), *_ = plan.bounds
+        return np.zeros(len(values[name]), dtype=np.intp)
+    places = tuple(np.searchsorted(np.array(edges), values[name], side="right") for name, edges in plan.cells)
+    return np.asarray(np.ravel_multi_index(places, plan.shape), dtype=np.intp)
+
+
+def publish_table(noisy: Any, plan: TablePlan) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Counts and means of a noisy vector: a pure function of it and the plan.
+
+    Means are drawn toward the middle of the bounds where a cell's noisy count is within two deviations of none.
+    """
+    vector = validation.array(ndim=1, noisy=noisy)
+    if vector.shape != (plan.entries,):
+        raise InputError(f"noisy must hold the plan's {plan.entries} entries")
+    parts = vector.reshape(1 + len(plan.bounds), *plan.shape)
+    counts = np.maximum(parts[0] / plan.count_weight, 0.0)
+    held = np.maximum(counts, 2 * plan.account.sigma / plan.count_weight)
+    means = {}
+    for (name, low, high), sums in zip(plan.bounds, parts[1:], strict=True):
+        unit = np.clip(sums / plan.value_weight / held, -1.0, 1.0)
+        means[name] = low + (unit + 1) / 2 * (high - low)
+    return counts, means

@@ -1,0 +1,147 @@
+"""The process: where the owner's key goes, one service for one ledger, ports, extras, trusted headers."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from live import NotServed, Service, free_port
+
+import shoal
+from shoal.errors import InputError
+from shoal.service.access import TrustedProxy
+from shoal.service.application import application
+from shoal.service.question_service import QuestionService
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+def test_the_owners_key_is_in_a_private_file_and_in_no_log(runs: Path, url: str) -> None:
+    service = Service(runs, url)
+    file = runs / "owner-key.txt"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert service.key.startswith("shoal_o_")
+    owner = {"Authorization": f"Bearer {service.key}"}
+    assert httpx.get(f"{service.address}/v1/people", headers=owner).status_code == 200
+    with pytest.raises(NotServed, match="one process serves one ledger") as second:
+        Service(runs, url)
+    assert second.value.args[0] == 2
+    with pytest.raises(NotServed, match="is in use on") as taken:
+        Service(runs, url + "2", service.port)
+    assert taken.value.args[0] == 2
+    assert service.stop() == 0
+    assert "shoal_o_" not in "".join(service.log)
+    file.write_text("left lying about")
+    file.chmod(0o644)
+    again = Service(runs, url, None, "--new-owner-key")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert again.key != service.key
+    for key, status in ((service.key, 401), (again.key, 200)):
+        answer = httpx.get(f"{again.address}/v1/people", headers={"Authorization": f"Bearer {key}"})
+        assert answer.status_code == status
+    assert again.stop() == 0
+
+
+def test_at_a_terminal_the_key_is_shown_there(runs: Path, url: str) -> None:
+    master, terminal = pty.openpty()
+    command = [sys.executable, "-m", "shoal", "serve", str(runs), "--port", str(free_port()), "--ledger", url]
+    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    text, end = "", time.monotonic() + 60
+    while '"started"' not in text and time.monotonic() < end:
+        text += os.read(master, 4096).decode()
+    process.terminate()  # at once, before it listens to anybody
+    try:
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        os.close(master)
+    assert re.search(r"shoal_o_\S{40}", text)
+    assert not (runs / "owner-key.txt").exists()
+
+
+def test_a_missing_extra_is_named_with_its_line(runs: Path) -> None:
+    code = (
+        "import sys\nfor name in ('fastapi', 'uvicorn'): sys.modules[name] = None\n"
+        f"from shoal.__main__ import run\nsys.argv = ['shoal', 'serve', {str(runs)!r}]\nsys.exit(run())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'shoal[serve]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_proxies_are_named_whole_or_not_at_all() -> None:
+    assert TrustedProxy.of(None, None) is None
+    for header, address in (("X-User", None), (None, "127.0.0.1"), ("X-User", "proxy"), ("X User:", "127.0.0.1")):
+        with pytest.raises(InputError):
+            TrustedProxy.of(header, address)
+
+
+def test_only_the_trusted_proxy_says_who_somebody_is(service: QuestionService, owner: dict[str, str]) -> None:
+    ada = service.register.add_person("ada", "analyst")
+    proxy = TrustedProxy.of("X-Forwarded-User", "10.0.0.7")
+    named = {"X-Forwarded-User": "ada"}
+
+    def visited(peer: str, headers: object, trusted: TrustedProxy | None = proxy, path: str = "/") -> int:
+        app = application(service, proxy=trusted)
+        return TestClient(app, follow_redirects=False, client=(peer, 5)).get(path, headers=headers).status_code
+
+    assert visited("10.0.0.7", named) == 200
+    assert visited("10.0.0.8", named) == 303
+    assert visited("10.0.0.8", {**named, "X-Forwarded-For": "10.0.0.7"}) == 303
+    assert visited("10.0.0.7", named, None) == 303
+    assert visited("10.0.0.7", {"X-Forwarded-User": "nobody"}) == 303
+    assert visited("10.0.0.7", [("X-Forwarded-User", "ada"), ("X-Forwarded-User", "owner")]) == 303  # one too many
+    assert visited("10.0.0.7", named, path="/people") == 404  # an analyst, whoever vouches
+    assert visited("10.0.0.7", {"X-Forwarded-User": "owner"}, path="/people") == 200
+    assert visited("10.0.0.7", named, path="/v1/questions") == 401  # calls need a key
+    # A form needs its token here too; keys made by who came through the proxy end with them.
+    through = TestClient(application(service, proxy=proxy), client=("10.0.0.7", 5), follow_redirects=False)
+    olga = service.register.add_person("olga", "owner")
+    form = {"name": "bob", "role": "analyst", "csrf": ""}
+    assert through.post("/people", data=form, headers={"X-Forwarded-User": "olga"}).status_code == 404
+    page = through.get("/people", headers={"X-Forwarded-User": "olga"}).text
+    token = re.search(r'name="csrf" value="(\w+)"', page)
+    assert token is not None
+    made = through.post("/people", data={**form, "csrf": token[1]}, headers={"X-Forwarded-User": "olga"})
+    key = re.search(r"shoal_a_[\w-]+", made.text)
+    assert key is not None
+    bob = {"Authorization": f"Bearer {key[0]}"}
+    assert through.get("/v1/questions", headers=bob).status_code == 200
+    service.dismiss(olga.id)
+    assert through.get("/v1/questions", headers=bob).status_code == 401
+    service.dismiss(ada.id)
+    assert visited("10.0.0.7", named) == 303
+
+
+def test_addresses_are_believed_from_the_trusted_proxy_only(service: QuestionService) -> None:
+    proxy = TrustedProxy.of("X-User", "10.0.0.7")
+    client = TestClient(application(service, rate=0.001, burst=2, proxy=proxy), client=("10.0.0.7", 5))
+
+    def seen(address: str) -> int:
+        return client.get("/v1/questions", headers={"X-Forwarded-For": f"6.6.6.6, {address}"}).status_code
+
+    assert [seen("1.1.1.1"), seen("1.1.1.1"), seen("1.1.1.1"), seen("2.2.2.2")] == [401, 401, 429, 401]
+
+
+def test_a_run_released_on_another_ledger_is_not_offered(runs: Path, tmp_path: Path) -> None:
+    shoal.Run.open(runs / "january").do("release")
+    with shoal.Ledger.open(tmp_path / "other.db") as other:
+        service = QuestionService(other, runs)
+        assert not service.catalog.questions
+        assert "another ledger" in service.catalog.left_out["january"]
+    with pytest.raises(NotServed, match="another ledger") as refused:
+        Service(runs, f"sqlite:///{tmp_path / 'other.db'}")
+    assert refused.value.args[0] == 2
