@@ -134,7 +134,7 @@ def test_a_crowd_beside_a_choice_is_refused(meters: Path, ledger: Path, tmp_path
 
 
 def test_too_few_homes_are_told_the_best_that_can_be_had(meters: Path, ledger: Path) -> None:
-    with pytest.raises(shoal.UnreachableError, match="24 households can be used.*ask for 1-in-24 at best"):
+    with pytest.raises(shoal.UnreachableError, match=r"24 households can be used.*ask for 1-in-24 at best"):
         shoal.choose(meters, at_most="1-in-25", **SMALL)
 
 

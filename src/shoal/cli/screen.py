@@ -101,7 +101,12 @@ def explained(error: BaseException) -> str:
             return f"no permission to use{name}; choose another folder with --out, or change its permissions"
         if error.errno == errno.ENOENT:
             return f"there is no{name or ' such file'}; check the path"
-        return f"{error.strerror or 'the system refused'}:{name or ' a file'}; put it right and run the command again"
+        if error.errno == errno.EADDRINUSE:
+            return "the port is in use; stop what uses it, or choose another with --port"
+        if error.errno == errno.EDQUOT:
+            return "your quota on the disk is used up. Nothing that was finished is lost: make room and run again."
+        reason = error.strerror or "an operation on files failed"
+        return f"{reason}{f':{name}' if name else ''}; put it right and run the command again"
     return by_options(str(error))
 
 

@@ -142,8 +142,8 @@ def _same(ledger: Ledger, where: Place, seal: Seal) -> None:
     """Raise unless it is the ledger that was sealed, with all that it had then."""
     if ledger.identity != seal.identity:
         raise LedgerError(
-            f"ledger: {where.where} is another ledger ({ledger.identity[:8]}) than the one in which the releases of this "
-            f"folder are on record ({seal.identity[:8]}, {_place_of(seal)}). {_RESTORE}"
+            f"ledger: {where.where} is another ledger ({ledger.identity[:8]}) than the one in which the releases of "
+            f"this folder are on record ({seal.identity[:8]}, {_place_of(seal)}). {_RESTORE}"
         )
     head = Head.parse(seal.head)
     if not ledger.contains(head):
@@ -161,8 +161,7 @@ def _absent(where: Place, seal: Seal) -> str:
     if where.kept == seal.where:
         return f"ledger: {where.where} is missing, in which the releases of this folder are on record. {_RESTORE}"
     return (
-        f"ledger: there is no {where.where}; the releases of this folder are on record in {_place_of(seal)}. "
-        f"{_RESTORE}"
+        f"ledger: there is no {where.where}; the releases of this folder are on record in {_place_of(seal)}. {_RESTORE}"
     )
 
 

@@ -40,6 +40,7 @@ from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseF
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
 from shoal.mechanism.reader import load
+from shoal.runs import reader
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
 from shoal.runs.context import DESIGN, FIT, SHARDS, Context, Made
@@ -294,6 +295,31 @@ class Run:
 
         self._demand("release")
         return pl.read_parquet(self.folder / means_stage.PARQUET)
+
+    def reader(self, row: int | Sequence[float]) -> pl.DataFrame:
+        """For the recipient: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+
+        Args:
+            row: the number of a crowd, or the figures of its row as they were released.
+
+        Returns:
+            entry, row, and below_10 … below_90: the figures below which so many percent of homes lie. It is never a
+            crowd's own spread; ``public/reader.json`` is what it is made from (:mod:`shoal.runs.reader`).
+
+        >>> run.reader(123456)  # doctest: +SKIP
+        """
+        import polars as pl
+
+        self._demand("release")
+        if self.charged:
+            raise InputError("reader: a method releases a row per home under an ε; its card says how far it is off")
+        law = reader.ReaderLaw.read(self.folder / reader.FILE)
+        if isinstance(row, int):
+            table = pl.read_csv(self.folder / means_stage.PUBLIC).filter(pl.col("crowd") == row)
+            if not len(table):
+                raise InputError("row must be the number of a crowd in public/released.csv, or its figures")
+            row = table["kw"].to_list() if "step" in table.columns else list(table.select(law.entries).row(0))
+        return law.around(row)
 
     @property
     def report(self) -> Path:
@@ -876,6 +902,7 @@ FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true answers",
     report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
     means_stage.PUBLIC: "the released figures, to pass on: no names",
+    reader.FILE: "how far homes lie from rows, pooled over all crowds, to pass on",
     means_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
     crowd_stage.LEFT_OUT: "who has no row in it, and why",

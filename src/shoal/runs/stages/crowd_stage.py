@@ -65,8 +65,8 @@ WATTS = 3
 NAMES = ("household", "label", "id", "meter", "customer")
 
 EARLIER = (
-    "period: something was released about these labels for {}, and this is about {}. Every release about a label needs a "
-    "later period than the last: a later --origin for forecasts, a later --period for a table. Nothing was released"
+    "period: something was released about these labels for {}, and this is about {}. Every release about a label needs "
+    "a later period than the last: a later --origin for forecasts, a later --period for a table. Nothing was released"
 )
 WAITS = "new: it waits until enough newcomers are there to form crowds of their own"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"

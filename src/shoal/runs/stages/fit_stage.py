@@ -278,10 +278,13 @@ def stage(context: Context) -> Made:
             ) from None
     every = (*failed, *lost)
     context.put(FIT, Listing.of(jobs, usable, made, every, max(len(shards), 1) if buckets is None else buckets))
-    reasons = _quality(context, made, [quality_path(s.path) for s, f in zip(shards, known, strict=True) if f.left_out])
+    reasons, notes = _quality(
+        context, made, known[0], [quality_path(s.path) for s, f in zip(shards, known, strict=True) if f.left_out]
+    )
     facts = FitFacts.merged([part.told(FitFacts) for part in made])
     return Made(
-        (FIT, QUALITY_TABLE), _described(replace(facts, failed=every[:LISTED]), reasons, known[0], context, config, origin)
+        (FIT, QUALITY_TABLE),
+        _described(replace(facts, failed=every[:LISTED]), reasons, known[0], context, config, origin, notes),
     )
 
 
@@ -316,6 +319,7 @@ def _described(
     context: Context,
     config: Config,
     origin: str,
+    notes: Sequence[str],
 ) -> FitFacts:
     """What all shards share, in words and figures."""
     hours, minutes = config.horizon * shard.step_us / 3.6e9, shard.step_us / 60e6
@@ -331,6 +335,7 @@ def _described(
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
             f"season by {config.season_period}{chosen}.",
             f"Readings: {shard.unit} every {minutes:g} minutes: {shard.unit_reason}{columns}.",
+            *(f"Readings: {note}" for note in notes),
         ),
         unit=shard.unit,
         unit_reason=shard.unit_reason,
@@ -357,8 +362,10 @@ def _same_bucket(before: Listing | None, shard: Part) -> Part | None:
     return next((part for part, made_of in before.pairs if made_of.told(partition.ShardFacts).number == number), None)
 
 
-def _quality(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -> Counter[str]:
-    """Write the quality table of all shards; reasons for leaving households out, counted."""
+def _quality(
+    context: Context, made: Sequence[Part], shard: partition.ShardFacts, unusable: Sequence[Path]
+) -> tuple[Counter[str], list[str]]:
+    """Write the quality table of all shards; reasons for leaving households out, counted, and what to settle."""
     import polars as pl
 
     gone = [pl.scan_parquet(path).filter(pl.col("verdict") == "left out") for path in unusable]
@@ -366,7 +373,9 @@ def _quality(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -
     every = pl.concat([*tables, *gone], how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
     table = every.sort("household").collect()
     context.folder.write(QUALITY_TABLE, lambda path: as_cells(table).write_csv(path))
-    return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list())
+    frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", shard.time_zone)})
+    notes = Readings(frame, table, timedelta(microseconds=shard.step_us)).notes()
+    return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 
 def _origin(shards: Sequence[partition.ShardFacts], asked: str | None) -> str:
