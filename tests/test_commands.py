@@ -47,6 +47,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pl.DataFrame({"home": [f"K{i}" for i in range(24)], **values}).write_csv("hours.csv")
     nine = pl.DataFrame({"speaker": [f"s{i}" for i in range(9)], "pitch": [float(i) for i in range(9)]})
     nine.write_csv("voices.csv")
+    pl.DataFrame({"person": [f"P{i}" for i in range(12)], "age": [20.0 + i for i in range(12)]}).write_csv("people.csv")
     nixtla = pl.DataFrame({"unique_id": [f"H{i}" for i in range(24)], "AutoARIMA": [float(i) for i in range(24)]})
     hours = pl.DataFrame({"ds": [datetime(2024, 1, 1, hour) for hour in range(4)]})
     nixtla.join(hours, how="cross").write_csv("forecasts.csv")

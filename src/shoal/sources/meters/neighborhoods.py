@@ -168,11 +168,6 @@ def _relative(x: FloatArray) -> FloatArray:
     return x / math.sqrt(variance) if variance > 0 else np.zeros_like(x)
 
 
-#: Weight of the forecast against the habits of the whole day, and of the habits at the forecast's hours, in
-#: :func:`blend`. Chosen on every second Swiss home; the other half and London are reported in docs/evidence.md.
-CURVE_WEIGHT, AHEAD_WEIGHT = 1.5, 1.0
-
-
 def habits(forecasts: Forecasts) -> FloatArray:
     """(n, d) what makes tomorrow's forecasts alike too: the mean of √kW by hour of the day in the training window.
 
