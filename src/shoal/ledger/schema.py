@@ -10,8 +10,6 @@
 | bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
 | crowd_members, crowds, crowd_numbers | crowds that last (:mod:`shoal.ledger.crowds`); their digest is in the chain |
 | readings_accounts | an index of the chain: what releases of readings have cost each label (:mod:`shoal.ledger.readings`) |
-
-The service has tables of its own in the same database.
 """  # noqa: E501
 
 from __future__ import annotations
