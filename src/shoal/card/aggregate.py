@@ -41,6 +41,11 @@ class AggregateCard:
     release: ReleaseFacts
 
     @property
+    def secret(self) -> str:
+        """What is protected: the label, that is, which of a crowd a row is about."""
+        return "label"
+
+    @property
     def statement(self) -> str:
         """What holds, in a sentence."""
         return f"Rows are averages over at least {self.fit.crowd} {many(self.fit.noun)}."

@@ -65,6 +65,11 @@ class ReleaseCard:
         return cls(fit, design, release, audit, guard)
 
     @property
+    def secret(self) -> str:
+        """What is protected: the label, that is, which of a crowd a row is about."""
+        return "label"
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the content in canonical JSON, all of which is printed: it tells nothing beside."""
         return hashlib.sha256(json.dumps(self._content, sort_keys=True, allow_nan=False).encode()).hexdigest()

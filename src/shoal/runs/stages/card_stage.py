@@ -9,6 +9,7 @@ from shoal.card.card import ReleaseCard
 from shoal.card.contents import gather
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.card.page import page
+from shoal.card.readings import ReadingsCard
 from shoal.runs.context import Context, Made
 
 SETTINGS = ("query",)
@@ -32,7 +33,7 @@ def rehearse(fit: FitFacts, design: DesignFacts, audit: AuditFacts | None) -> No
     page(gather(card))
 
 
-def stage(context: Context, card: ReleaseCard | AggregateCard) -> Made:
+def stage(context: Context, card: ReleaseCard | AggregateCard | ReadingsCard) -> Made:
     """Write the card for machines and for people, and where something is certified for the registry."""
     texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
     if isinstance(card, ReleaseCard):
