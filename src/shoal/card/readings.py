@@ -59,7 +59,9 @@ def readings_sentences(settings: PublicSettings) -> dict[str, list[str]]:
         covers = "The promise covers the table of curves, counts and total"
     else:
         count = plan.account.sigma / plan.count_weight
-        cost = [f"A count is off by about {count:.2g}, a column's sum by {_column_error(plan):.2g} times half its range."]
+        cost = [
+            f"A count is off by about {count:.2g}, a column's sum by {_column_error(plan):.2g} times half its range."
+        ]
         technique = [f"A noisy count and mean per cell, within declared bounds; {declared}."]
         covers = "The promise covers the table of counts and means"
     limits = [

@@ -97,20 +97,25 @@ class Config:
     )
 
     secret: str = _setting(
-        "hiding", "label", '"label": which of a crowd a row is about; "readings": everything a home sent, also from who '
-        "knows all other homes' readings"
+        "hiding", "label", '"label": which of a crowd a row is about; "readings": all that a home sent, also from who '
+        "knows every other home"
     )  # fmt: skip
     customers: int | None = _setting(
         "hiding", None, "for the secret readings: homes (or labels) on the register, declared; at most so many are read"
     )
     bounds: tuple[str, ...] = _setting(
-        "hiding", (), "for the secret readings of a table: column=low:high, the declared ends of a column; repeat for more"
+        "hiding",
+        (),
+        "for the secret readings of a table: column=low:high, the declared ends of a column; repeatable",
     )
     cells: tuple[str, ...] = _setting(
         "hiding", (), "for the secret readings of a table: column=edges, such as age=30,60: a count and means per cell"
     )
     typical_kw: float = _setting(
-        "hiding", 1.5, "for the secret readings: mean load of a typical home, declared; grids and clips are multiples", None
+        "hiding",
+        1.5,
+        "for the secret readings: mean load of a typical home, declared; grids and clips are multiples",
+        None,
     )
     largest_share: float | None = _setting(
         "hiding", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
@@ -125,7 +130,9 @@ class Config:
     )  # fmt: skip
     query: str = _setting("guarantee", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
     epsilon: float | None = _setting("guarantee", None, "ε of the guarantee, for a method or the secret readings")
-    delta: float | None = _setting("guarantee", None, "δ to reach, for a method; for the secret readings 1/(10 customers) by default")
+    delta: float | None = _setting(
+        "guarantee", None, "δ to reach, for a method; for the secret readings 1/(10 customers) by default"
+    )
     budget_epsilon: float | None = _setting(
         "guarantee", None, "for the secret readings: ε of a whole series of releases, fixed with its first"
     )

@@ -71,12 +71,14 @@ def check(config: Config) -> None:
         raise InputError("epsilon: --secret readings needs --epsilon, or --budget-epsilon with --releases for a series")
     if config.label is None:
         if config.origin is None:
-            raise InputError("origin: --secret readings needs the first instant to forecast, --origin: the last reading "
-                             "would tell when one home's end")  # fmt: skip
+            raise InputError("origin: --secret readings needs the first instant to forecast, --origin; the file's end "
+                             "may be one home's")  # fmt: skip
         if config.bounds or config.cells:
             raise InputError("bounds and cells are for tables: name the column of their labels too (--label)")
     elif not config.bounds:
-        raise InputError("bounds: --secret readings needs the ends of every column of a table, --bounds column=low:high")
+        raise InputError(
+            "bounds: --secret readings needs the ends of every column of a table, --bounds column=low:high"
+        )
     else:
         bounds_of(config), cells_of(config)
 
@@ -159,8 +161,8 @@ def check_files(config: Config, source: Source) -> None:
             raise InputError(f"timestamp_column: {name} has date and time in two columns; with --secret readings give "
                              "one column of timestamps")  # fmt: skip
         if file.forms and not file.named and file.forms != ISO:
-            raise InputError(f"timestamp_format: the timestamps of {name} are not ISO 8601; with --secret readings name "
-                             "their layout, --timestamp-format")  # fmt: skip
+            raise InputError(f"timestamp_format: the timestamps of {name} are not ISO 8601; with --secret readings "
+                             "name their layout, --timestamp-format")  # fmt: skip
         if (file.time_zone is not None) != instants:
             how = "with" if file.time_zone is not None else "without"
             raise InputError(f"origin: write it {how} an offset from UTC, as the timestamps of {name} are: with "

@@ -246,6 +246,10 @@ def _question(home: Path, title: str, identity: str, url: str | None) -> Questio
     """The question that a run is, or an error that says why it is none."""
     run = Run(home, workers="serial") if url is None else Run(home, ledger=url, workers="serial")
     seal, facts = run.state.ledger, run.design
+    if run.of_readings:
+        raise InputError(
+            "it protects readings, and its promise covers the table alone, not a row for a handle: hand out public/"
+        )
     if seal is not None and seal.identity != identity:
         raise InputError("it was released on another ledger, which knows what that cost; serve it with that one")
     question = Question(f"{run.state.run[:12]}-{run.state.release}", title, run, facts)

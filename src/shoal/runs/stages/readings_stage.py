@@ -178,12 +178,12 @@ def stage(context: Context, fit: FitFacts) -> Made:
     )
     with context.ledger() as ledger:
         kept = _kept(context, made_from)
+        if ledger.has(context.release_name) and (kept is None or not ledger.has(_name(context, kept))):
+            raise LedgerError(
+                f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
+                "is never drawn again: restore the file, or release a later period"
+            )
         if kept is None:
-            if ledger.has(context.release_name):
-                raise LedgerError(
-                    f"ledger: this release is on record, and {NOISY} in the folder, which holds what was drawn for it, "
-                    "is gone or altered. It is never drawn again: restore the file, or release a later period"
-                )
             total = total_of(homes, settings.plan)
             audit = attacked(homes, settings.plan, total)
             noisy = settings.plan.account.released(total)
@@ -191,7 +191,7 @@ def stage(context: Context, fit: FitFacts) -> Made:
             context.folder.put(NOISY, json.dumps(kept))
         try:
             ledger.record_readings(
-                context.release_name,
+                _name(context, kept),
                 period=settings.period,
                 labels=homes.labels,
                 mu=settings.plan.mu,
@@ -223,6 +223,11 @@ def stage(context: Context, fit: FitFacts) -> Made:
         period=settings.period,
     )
     return Made((NOISY, CSV, PARQUET, OWNER, *files), facts)
+
+
+def _name(context: Context, kept: dict[str, Any]) -> str:
+    """The name on record: that of the release and of the vector that was drawn for it, so that no other is taken."""
+    return f"{context.release_name} {digest_of(kept['noisy'])[:32]}"
 
 
 def _kept(context: Context, made_from: str) -> dict[str, Any] | None:
