@@ -18,12 +18,11 @@ import shoal
 SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "season": "day", "crowd": 4, "epsilon": 2.0}
 
 
-def designed(folder: Path, households: int = 16, meters: Path | None = None, **settings: object) -> Path:
-    """A run in ``folder`` that has a design and has released nothing: of simulated meters, or of a file of them."""
-    source = shoal.SimulatedMeters(households, 8, 60) if meters is None else meters
-    run = shoal.Run(folder, source, **{"method": "codebook", **SETTINGS, **settings})
-    run.do("fit")
-    run.do("design")
+def released(folder: Path, ledger: str | None = None, households: int = 16, **settings: object) -> Path:
+    """A run of simulated meters in ``folder`` that has released, by default through codebooks, on a ledger."""
+    source = shoal.SimulatedMeters(households, 8, 60)
+    run = shoal.Run(folder, source, ledger=ledger, **{"method": "codebook", **SETTINGS, **settings})
+    run.everything("release")
     return folder
 
 

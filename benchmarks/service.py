@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import statistics
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from scipy.stats import mannwhitneyu
 
 import shoal
 from benchmarks import _postgres
-from benchmarks._service import Service, designed
+from benchmarks._service import Service, released
 
 CLIENTS, ANALYSTS, KILLS = 64, 16, 8
 RATE, SECONDS = 50, 20
@@ -47,13 +46,7 @@ def question_of(service: Service) -> dict[str, object]:
     return dict(httpx.get(f"{service.address}/v1/questions", headers=owner).json()[0])
 
 
-def prepared(url: str) -> None:
-    with shoal.Ledger.open(url) as ledger:
-        ledger.budget(200.0, 1e-3)
-
-
 def kills(folder: Path, url: str, name: str) -> str:
-    prepared(url)
     service = Service(folder, url)
     question = question_of(service)
     people = keys_for(service, ANALYSTS, str(question["question"]))
@@ -104,7 +97,6 @@ def kills(folder: Path, url: str, name: str) -> str:
 
 def pace(folder: Path, url: str, name: str) -> str:
     """Releases at a steady rate: an analyst's first one of a question charges it, the others repeat it."""
-    prepared(url)
     service = Service(folder, url)
     question = question_of(service)
     people = keys_for(service, RATE * SECONDS // 20, str(question["question"]))
@@ -144,7 +136,6 @@ def pace(folder: Path, url: str, name: str) -> str:
 
 
 def nonsense(folder: Path, url: str) -> str:
-    prepared(url)
     service = Service(folder, url)
     question = question_of(service)
     (analyst,) = keys_for(service, 1, str(question["question"]))
@@ -181,7 +172,6 @@ def nonsense(folder: Path, url: str) -> str:
 
 
 def timing(folder: Path, url: str) -> str:
-    prepared(url)
     service = Service(folder, url)
     question = question_of(service)
     (who,) = keys_for(service, 1, str(question["question"]))
@@ -215,19 +205,19 @@ def main() -> None:
     print("## Service\n")
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
-        designed(root / "runs" / "january")
         found = _postgres.binaries()
 
-        def folder(name: str) -> Path:
-            """A copy of the runs: a folder keeps the checkpoints of the one ledger that it was served with."""
-            return Path(shutil.copytree(root / "runs", root / name / "runs"))
+        def folder(name: str, url: str) -> Path:
+            """A run that has released on a ledger."""
+            return released(root / name / "runs" / "january", url).parent
 
         def both(part: str, measure: Callable[[Path, str, str], str]) -> None:
-            print(measure(folder(f"{part} sqlite"), f"sqlite:///{root / part}.db", "SQLite"), flush=True)
+            url = f"sqlite:///{root / part}.db"
+            print(measure(folder(f"{part} sqlite", url), url, "SQLite"), flush=True)
             if found is not None:
                 with _postgres.server(found) as address:
                     url = str(_postgres.database(address, part))
-                    print(measure(folder(f"{part} postgresql"), url, "PostgreSQL"), flush=True)
+                    print(measure(folder(f"{part} postgresql", url), url, "PostgreSQL"), flush=True)
 
         if "kills" in wanted:
             print("| ledger | clients | kills | answers shown | receipts | differing | charged twice | intact |")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from shoal.errors import ShoalError
 
 
 def private(path: Path) -> None:
     """Make a file that only its owner reads and writes, or make the one that is there such a file."""
-    handle = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
-    try:
-        os.fchmod(handle, 0o600)
-    finally:
-        os.close(handle)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    path.chmod(0o600)  # a system without such modes keeps the file writable, and nothing more
 
 
 def private_folder(path: Path) -> None:
@@ -38,12 +39,12 @@ def write_whole(target: Path, rough: Path, put: Callable[[Path], Any]) -> None:
     os.close(os.open(rough, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         put(rough)
-        with rough.open("rb") as file:
+        with rough.open("r+b") as file:  # Windows flushes what is open for writing only
             os.fsync(file.fileno())
         os.replace(rough, target)
     finally:
         rough.unlink(missing_ok=True)
-    _settle(target.parent)
+    settle(target.parent)
 
 
 def file_digest(path: Path) -> str:
@@ -57,10 +58,31 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _settle(folder: Path) -> None:
-    """Flush a folder's entries, so that a rename survives a crash of the machine."""
+def settle(folder: Path) -> None:
+    """Flush a folder's entries, so that a new name survives a crash of the machine; Windows does so by itself."""
+    if sys.platform == "win32":
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def held(path: Path, busy: ShoalError) -> Iterator[None]:
+    """Hold a lock file until the block ends, or raise ``busy`` where another process holds it.
+
+    A process that is killed holds nothing any more.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, mode=0o600)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise busy from None
+    try:
+        yield
+    finally:
+        lock.release()

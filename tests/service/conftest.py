@@ -1,4 +1,4 @@
-"""A designed run that the service offers, made once; tests work on copies."""
+"""A released run that the service offers, made once; tests work on copies."""
 
 from __future__ import annotations
 
@@ -11,39 +11,47 @@ import pytest
 pytest.importorskip("fastapi", reason="the service needs shoal[serve]")
 
 from fastapi.testclient import TestClient
-from live import designed
+from live import released
 
 import shoal
 from shoal.service.application import application
-from shoal.service.question_service import QuestionService
+from shoal.service.desk import Desk
 
 
 @pytest.fixture(scope="session")
-def designed_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(designed(tmp_path_factory.mktemp("served") / "january"))
+def released_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a ledger, and a run that has released on it through codebooks."""
+    home = tmp_path_factory.mktemp("served")
+    released(home / "runs" / "january", f"sqlite:///{home}/ledger.db")
+    return home
 
 
 @pytest.fixture
-def runs(designed_run: Path, tmp_path: Path) -> Path:
-    shutil.copytree(designed_run, tmp_path / "runs" / "january")
+def runs(released_run: Path, tmp_path: Path) -> Path:
+    """A copy of the runs; the ledger is beside them."""
+    shutil.copytree(released_run, tmp_path, dirs_exist_ok=True)
     return tmp_path / "runs"
 
 
 @pytest.fixture
-def service(runs: Path) -> Iterator[QuestionService]:
-    with shoal.Ledger.open(f"sqlite:///{runs.parent}/ledger.db") as ledger:
-        ledger.budget(20.0, 1e-3)
-        yield QuestionService(ledger, runs, f"sqlite:///{runs.parent}/ledger.db")
+def url(runs: Path) -> str:
+    return f"sqlite:///{runs.parent}/ledger.db"
 
 
 @pytest.fixture
-def client(service: QuestionService) -> TestClient:
-    return TestClient(application(service))
+def desk(runs: Path, url: str) -> Iterator[Desk]:
+    with shoal.Ledger.open(url) as ledger:
+        yield Desk(ledger, runs)
 
 
 @pytest.fixture
-def owner(service: QuestionService) -> dict[str, str]:
-    key = service.register.first_key()
+def client(desk: Desk) -> TestClient:
+    return TestClient(application(desk))
+
+
+@pytest.fixture
+def owner(desk: Desk) -> dict[str, str]:
+    key = desk.register.first_key()
     assert key is not None
     return {"Authorization": f"Bearer {key.text}"}
 

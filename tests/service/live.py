@@ -19,7 +19,10 @@ assert _spec.loader is not None
 _module = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = _module
 _spec.loader.exec_module(_module)
-NotServed, Service, designed, free_port = _module.NotServed, _module.Service, _module.designed, _module.free_port
+NotServed, Service, released, free_port = _module.NotServed, _module.Service, _module.released, _module.free_port
+
+
+SETTINGS = _module.SETTINGS
 
 
 @contextlib.contextmanager

@@ -10,8 +10,8 @@ import pytest
 from live import threaded
 
 from shoal.service.application import application
-from shoal.service.keys import parse_key
-from shoal.service.question_service import QuestionService
+from shoal.service.desk import Desk
+from shoal.service.people import Key
 
 By = pytest.importorskip("selenium.webdriver.common.by").By
 Keys = pytest.importorskip("selenium.webdriver").Keys
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 SHOWN = {("people", "desktop"), ("owner", "desktop"), ("answer", "desktop"), ("answer", "phone")}
 
 
-def test_from_key_to_answer(browser: Any, service: QuestionService, tmp_path: Path) -> None:
+def test_from_key_to_answer(browser: Any, desk: Desk, tmp_path: Path) -> None:
     pictures = ROOT / "docs" / "pictures" if os.environ.get("SHOAL_SCREENSHOTS") == "1" else tmp_path
     axe, chrome = Path(AXE).read_text(), browser
 
@@ -69,9 +69,9 @@ def test_from_key_to_answer(browser: Any, service: QuestionService, tmp_path: Pa
     def page(name: str) -> None:
         followed(chrome.find_element(By.LINK_TEXT, name))
 
-    first = service.register.first_key()
+    first = desk.register.first_key()
     assert first is not None
-    with threaded(application(service)) as address:
+    with threaded(application(desk)) as address:
         chrome.get(f"{address}/")
         looked("sign-in")
         sign_in("shoal_o_wrong")
@@ -82,7 +82,7 @@ def test_from_key_to_answer(browser: Any, service: QuestionService, tmp_path: Pa
         followed(chrome.find_element(By.ID, "name"), "ada", Keys.ENTER)
         shown = chrome.find_element(By.CSS_SELECTOR, ".secret")
         key = shown.text
-        assert parse_key(key) is not None  # on one line or two, and whole
+        assert Key.parse(key) is not None  # on one line or two, and whole
         assert shown.size["height"] < 100
         looked("people")
         sign_in(key)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from shoal.service.question_service import QuestionService
+from shoal.service.desk import Desk
 
 Granted = Callable[..., dict[str, str]]
 
@@ -89,7 +89,7 @@ def test_analysts_see_and_end_their_own_keys_only(client: TestClient, owner: dic
     assert works(client, bearer(bob["key"]))
 
 
-def test_there_is_always_an_owner(client: TestClient, service: QuestionService, owner: dict[str, str]) -> None:
+def test_there_is_always_an_owner(client: TestClient, desk: Desk, owner: dict[str, str]) -> None:
     (first,) = client.get("/v1/people", headers=owner).json()
     assert client.delete(f"/v1/people/{first['id']}", headers=owner).status_code == 409
     answer = client.delete("/v1/keys", headers=owner)
@@ -99,7 +99,7 @@ def test_there_is_always_an_owner(client: TestClient, service: QuestionService, 
     made(client, owner, "/v1/people", name="olga", role="owner")
     assert client.delete("/v1/keys", headers=owner).status_code == 409
     assert works(client, owner)
-    fresh = bearer(service.register.new_owner_key().text)
+    fresh = bearer(desk.register.new_owner_key().text)
     assert not works(client, owner)
     assert works(client, fresh)
     assert client.delete(f"/v1/people/{first['id']}", headers=fresh).status_code == 409
@@ -163,7 +163,7 @@ def test_before_a_grant_questions_show_what_may_be_asked_for(client: TestClient,
     assert client.post("/v1/releases", json=body, headers={**who, "Idempotency-Key": "k"}).status_code == 404
 
 
-def test_the_table_without_a_handle(client: TestClient, service: QuestionService, granted: Granted, runs: Path) -> None:
+def test_the_table_without_a_handle(client: TestClient, desk: Desk, granted: Granted, runs: Path) -> None:
     who = granted()
     (question,) = client.get("/v1/questions", headers=who).json()
     body = {"question": question["question"]}
@@ -173,7 +173,7 @@ def test_the_table_without_a_handle(client: TestClient, service: QuestionService
     public = (runs / "january" / "public" / "released.csv").read_text().splitlines()
     assert [",".join(row) for row in (content["columns"], *content["rows"])] == public
     assert not set(question["handles"]) & {cell for row in content["rows"] for cell in row}
-    before = service.ledger.head
+    before = desk.ledger.head
     one = client.post(
         "/v1/releases", json={**body, "handle": question["handles"][0]}, headers={**who, "Idempotency-Key": "h"}
     ).json()
@@ -182,6 +182,6 @@ def test_the_table_without_a_handle(client: TestClient, service: QuestionService
     assert payload["table"] == hashlib.sha256((runs / "january" / "public" / "released.csv").read_bytes()).hexdigest()
     figures = {float(row[-1]) for row in content["rows"]}
     assert set(one["answer"]) <= figures
-    assert service.ledger.head == before
+    assert desk.ledger.head == before
     again = {**body, "handle": question["handles"][0]}
     assert client.post("/v1/releases", json=again, headers={**who, "Idempotency-Key": "t"}).status_code == 422

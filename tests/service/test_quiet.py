@@ -12,18 +12,16 @@ import pytest
 from fastapi.testclient import TestClient
 from scipy.stats import mannwhitneyu
 
-from shoal.service.application import application
-from shoal.service.instruments import Instruments
-from shoal.service.limits import BODY
-from shoal.service.question_service import QuestionService
+from shoal.service.application import BODY, Instruments, application
+from shoal.service.desk import Desk
 
 CANARY = "canary-7f3a91"
 
 
 @pytest.fixture
-def watched(service: QuestionService) -> tuple[TestClient, io.StringIO]:
+def watched(desk: Desk) -> tuple[TestClient, io.StringIO]:
     log = io.StringIO()
-    app = application(service, Instruments(log), rate=1e9, burst=1e9)
+    app = application(desk, Instruments(log), rate=1e9, burst=1e9)
     return TestClient(app, follow_redirects=False, raise_server_exceptions=False), log
 
 
@@ -83,21 +81,21 @@ def test_bodies_are_bounded(watched: tuple[TestClient, io.StringIO], owner: dict
     assert client.post("/v1/people", content=chunks, headers=owner).status_code == 413
 
 
-def test_time_does_not_tell_the_label(service: QuestionService) -> None:
+def test_time_does_not_tell_the_label(desk: Desk) -> None:
     """Interleaved requests for two labels take equally long; 50 µs more for one of them would be noticed."""
-    (question,) = service.catalog.questions
-    _, key = service.grant("ada", [question], 4.0, 1e-5, new=True)
+    (question,) = desk.catalog.questions
+    _, key = desk.grant("ada", [question], 4.0, 1e-5, new=True)
     assert key is not None
-    caller = service.register.holder(key)
+    caller = desk.register.holder(key.text)
     assert caller is not None
     person = caller.person
-    handles = service.questions(caller)[0]["handles"]
-    labels = service._handles_of(person, service.catalog.questions[question])  # what the analyst does not know
+    handles = desk.questions(caller)[0]["handles"]
+    labels = desk._handles_of(person, desk.catalog.questions[question])  # what the analyst does not know
     ordered = sorted(handles, key=labels.__getitem__)
     kinds = {"one": ordered[: len(ordered) // 2], "other": ordered[len(ordered) // 2 :]}
     kinds["planted"] = kinds["one"]
     for handle in handles:
-        service.release(person, question, handle, handle)
+        desk.release(person, question, handle, handle)
     taken: dict[str, list[float]] = {kind: [] for kind in kinds}
     draw = random.Random(1)
     order = [kind for kind in kinds for _ in range(2_500)]
@@ -105,7 +103,7 @@ def test_time_does_not_tell_the_label(service: QuestionService) -> None:
     for kind in order:
         handle = draw.choice(kinds[kind])
         begun = time.perf_counter()
-        service.release(person, question, handle, handle)
+        desk.release(person, question, handle, handle)
         if kind == "planted":
             until = time.perf_counter() + 50e-6
             while time.perf_counter() < until:

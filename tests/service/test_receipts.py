@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import shoal
 from shoal.errors import LedgerError
 from shoal.service import receipt_verifier as verifier
+from shoal.service.desk import Desk
 from shoal.service.merkle import Tree, leaf_hash, node_hash
-from shoal.service.question_service import QuestionService
 
 
 def plain_root(leaves: list[bytes]) -> bytes:
@@ -88,9 +88,9 @@ def test_from_outside(
 
 
 def test_an_old_copy_and_a_rewritten_ledger_are_refused(
-    service: QuestionService, granted: Callable[..., dict[str, str]], runs: Path, tmp_path: Path
+    desk: Desk, granted: Callable[..., dict[str, str]], runs: Path, tmp_path: Path
 ) -> None:
-    service.checkpoints.compare()
+    desk.checkpoints.compare()
     old = tmp_path / "old.db"
     source, target = sqlite3.connect(tmp_path / "ledger.db"), sqlite3.connect(old)
     source.backup(target)
@@ -98,32 +98,32 @@ def test_an_old_copy_and_a_rewritten_ledger_are_refused(
     target.close()
     granted()
     with shoal.Ledger.open(f"sqlite:///{old}") as restored, pytest.raises(LedgerError, match="old copy"):
-        QuestionService(restored, runs).checkpoints.compare()
+        Desk(restored, runs).checkpoints.compare()
     with shoal.Ledger.open(f"sqlite:///{old}") as rewritten:
         for _ in range(3):
             rewritten.budget(2.0, 1e-3)
         with pytest.raises(LedgerError, match="rewritten"):
-            QuestionService(rewritten, runs).checkpoints.compare()
+            Desk(rewritten, runs).checkpoints.compare()
     with shoal.Ledger.open(f"sqlite:///{tmp_path}/other.db") as other, pytest.raises(LedgerError, match="not the one"):
-        QuestionService(other, runs).checkpoints.compare()
+        Desk(other, runs).checkpoints.compare()
 
 
-def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(service: QuestionService, runs: Path) -> None:
+def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(desk: Desk, runs: Path) -> None:
     file = runs / "checkpoints.jsonl"
-    service.checkpoints.compare()
+    desk.checkpoints.compare()
     assert file.stat().st_mode & 0o777 == 0o600
     whole = file.read_bytes()
     file.write_bytes(whole + b'{"ledger": "')  # killed while writing: nothing that it covers was shown
-    QuestionService(service.ledger, runs).checkpoints.compare()
+    Desk(desk.ledger, runs).checkpoints.compare()
     assert file.read_bytes().count(b"\n") == 2
     assert file.read_bytes().startswith(whole)
     file.write_bytes(whole + b"nonsense\n")
     with pytest.raises(LedgerError, match="damaged"):
-        QuestionService(service.ledger, runs).checkpoints.compare()
+        Desk(desk.ledger, runs).checkpoints.compare()
 
 
 def test_nothing_is_shown_before_its_checkpoint_is_on_disk(
-    client: TestClient, service: QuestionService, granted: Callable[..., dict[str, str]], runs: Path
+    client: TestClient, desk: Desk, granted: Callable[..., dict[str, str]], runs: Path
 ) -> None:
     who = granted()
     (question,) = client.get("/v1/questions", headers=who).json()
@@ -136,7 +136,7 @@ def test_nothing_is_shown_before_its_checkpoint_is_on_disk(
     assert (answer.status_code, "answer" in answer.json()) == (503, False)
     file.rmdir()
     file.write_bytes(kept)
-    charged = service.ledger.head.seq
+    charged = desk.ledger.head.seq
     answer = client.post("/v1/releases", json=body, headers={**who, "Idempotency-Key": "k"})
     assert answer.status_code == 200
-    assert json.loads(file.read_text().splitlines()[-1])["size"] == charged == service.ledger.head.seq
+    assert json.loads(file.read_text().splitlines()[-1])["size"] == charged == desk.ledger.head.seq

@@ -30,8 +30,6 @@ def restored_after_a_kill(runs: Path, folder: Path, rounds: int) -> int:
     """Kill, restore, start, so many times; in how many an answer had been shown that the old copy does not know."""
     ledger, draw, shown_rounds = folder / "ledger.db", random.Random(7), 0
     url = f"sqlite:///{ledger}"
-    with shoal.Ledger.open(url) as opened:
-        opened.budget(500.0, 1e-3)
     key = ""
     for number in range(rounds):
         service = Service(runs, url)

@@ -8,17 +8,17 @@ import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from shoal.service.access import ANYONE, ROUTES
 from shoal.service.application import application
-from shoal.service.keys import ROLES, new_key, parse_key
-from shoal.service.question_service import QuestionService
-from shoal.service.roles import ANYONE, ROUTES
+from shoal.service.desk import Desk
+from shoal.service.people import ROLES, Key
 
 NO_PAGES = ("/v1", "/metrics", "/healthz", "/openapi", "/sign-in", "/style")
 
 
 @pytest.fixture
-def every(service: QuestionService, owner: dict[str, str]) -> TestClient:
-    return TestClient(application(service), follow_redirects=False, raise_server_exceptions=False)
+def every(desk: Desk, owner: dict[str, str]) -> TestClient:
+    return TestClient(application(desk), follow_redirects=False, raise_server_exceptions=False)
 
 
 def test_the_table_is_all_there_is(every: TestClient) -> None:
@@ -28,9 +28,9 @@ def test_the_table_is_all_there_is(every: TestClient) -> None:
         assert every.request(method, re.sub(r"\{\w+\}", "x", path)).status_code != 405
 
 
-def test_every_route_and_role(every: TestClient, service: QuestionService) -> None:
+def test_every_route_and_role(every: TestClient, desk: Desk) -> None:
     assert set(ROLES) == {"owner", "analyst"}
-    keys = {role: service.register.admit(f"a {role}", role)[1].text for role in ROLES}
+    keys = {role: desk.register.admit(f"a {role}", role)[1].text for role in ROLES}
     for (method, path), allowed in ROUTES.items():
         if not path.startswith("/v1") and path != "/metrics":
             continue
@@ -48,11 +48,11 @@ def test_every_route_and_role(every: TestClient, service: QuestionService) -> No
                 assert answer.status_code not in (401, 500), (method, path, role)
 
 
-def test_pages_by_role(every: TestClient, service: QuestionService) -> None:
+def test_pages_by_role(every: TestClient, desk: Desk) -> None:
     for role in ROLES:
-        caller = service.register.holder(service.register.admit(f"b {role}", role)[1])
+        caller = desk.register.holder(desk.register.admit(f"b {role}", role)[1].text)
         assert caller is not None
-        every.cookies.set("shoal_session", service.register.sign_in(caller))
+        every.cookies.set("shoal_session", desk.register.sign_in(caller))
         for (method, path), allowed in ROUTES.items():
             if path.startswith(NO_PAGES) or method == "POST":
                 continue
@@ -70,25 +70,25 @@ def test_pages_by_role(every: TestClient, service: QuestionService) -> None:
     assert ROUTES["GET", "/sign-in"] == ANYONE
 
 
-def test_wrong_keys(every: TestClient, service: QuestionService) -> None:
-    key = service.register.admit("eve", "analyst")[1]
-    for text in (key.text[:-1], key.text + "0", key.text.swapcase(), new_key("analyst").text, ""):
+def test_wrong_keys(every: TestClient, desk: Desk) -> None:
+    key = desk.register.admit("eve", "analyst")[1]
+    for text in (key.text[:-1], key.text + "0", key.text.swapcase(), Key.new("analyst").text, ""):
         assert every.get("/v1/questions", headers={"Authorization": f"Bearer {text}"}).status_code == 401
     assert every.get("/v1/questions", headers={"Authorization": f"Basic {key.text}"}).status_code == 401
-    assert parse_key(key.text[:-1]) is None
-    assert parse_key(key.text) == key
+    assert Key.parse(key.text[:-1]) is None
+    assert Key.parse(key.text) == key
     assert key.text not in repr(key)
 
 
-def test_calls_and_pages_have_a_pace(service: QuestionService, owner: dict[str, str]) -> None:
-    slow = TestClient(application(service, rate=0.001, burst=5), follow_redirects=False)
+def test_calls_and_pages_have_a_pace(desk: Desk, owner: dict[str, str]) -> None:
+    slow = TestClient(application(desk, rate=0.001, burst=5), follow_redirects=False)
     assert {slow.get("/sign-in").status_code for _ in range(5)} == {200}
     assert slow.get("/sign-in").status_code == 429
     assert slow.get("/").status_code == 429  # not signed in: the same stranger
     assert slow.get("/", headers={"X-Forwarded-For": "203.0.113.9"}).status_code == 429  # nobody believes it
     assert [slow.get("/v1/people", headers=owner).status_code for _ in range(6)] == [200] * 5 + [429]
     key = owner["Authorization"].removeprefix("Bearer ")
-    paced = TestClient(application(service, rate=0.001, burst=5), follow_redirects=False)
+    paced = TestClient(application(desk, rate=0.001, burst=5), follow_redirects=False)
     assert paced.post("/sign-in", data={"key": key}).status_code == 303
     assert [paced.get("/people").status_code for _ in range(6)] == [200] * 5 + [429]
 

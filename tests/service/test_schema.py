@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
 from schemathesis import checks  # noqa: E402
 
 from shoal.service.application import application  # noqa: E402
-from shoal.service.question_service import QuestionService  # noqa: E402
+from shoal.service.desk import Desk  # noqa: E402
 
 #: All that does not contradict the contract: what is forbidden looks like what is not there, and an end in
 #: the past or half a budget is refused although its form is right.
@@ -25,12 +25,12 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("role", ["owner", "analyst"])
-def test_no_surprises(service: QuestionService, role: str) -> None:
-    app = application(service, rate=1e9, burst=1e9)
-    service.register.first_key()
-    key = service.register.admit("tester", role)[1].text
+def test_no_surprises(desk: Desk, role: str) -> None:
+    app = application(desk, rate=1e9, burst=1e9)
+    desk.register.first_key()
+    key = desk.register.admit("tester", role)[1].text
     if role == "analyst":
-        service.grant("tester", list(service.catalog.questions), 4.0, 1e-5, with_key=False)
+        desk.grant("tester", list(desk.catalog.questions), 4.0, 1e-5, with_key=False)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     for result in schema.get_all_operations():
         operation = result.ok()

@@ -1,4 +1,4 @@
-"""The card, the sentences and the page of a release under the readings' promise.
+"""What is said about a release under the readings' promise: :mod:`shoal.card.statements` makes statements of it.
 
 All of it is a function of the public settings, so that it may leave with the table: the number of homes that sent
 readings, whom was left out, errors against what came later and names are the owner's, and are not known here.
@@ -6,22 +6,14 @@ readings, whom was left out, errors against what came later and names are the ow
 
 from __future__ import annotations
 
-import hashlib
-import html
-import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from shoal import __version__
 from shoal.card.digits import counted, many, percent, upper
 from shoal.card.promise import factor
-from shoal.plaintext import printable
 from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
 from shoal.readings.publication import PublicSettings
 
-VERSION = 1
 KIND = "noise under the readings' promise (differential privacy)"
 
 
@@ -30,10 +22,13 @@ def readings_sentences(settings: PublicSettings) -> dict[str, list[str]]:
     plan, series, noun = settings.plan, settings.series, settings.noun
     zero_out, replaced = series.deltas(plan.account)
     whole = "this table" if series.releases == 1 else f"the whole series of at most {series.releases} such tables"
-    guarantee = [
+    words = (
         f"Whatever somebody concludes from {whole} is at most {factor(series.epsilon)} times as likely as it would be "
         f"had any one {noun} sent no readings at all, plus {_chance(zero_out)} (ε = {series.epsilon:g}, δ = "
-        f"{upper(zero_out)}).",
+        f"{upper(zero_out)})."
+    )
+    guarantee = [
+        words,
         f"Had a {noun}'s readings been any others instead: the same with δ = {upper(replaced)}.",
         f"It holds for a {noun} behind one meter; one behind several that were not joined counts several times.",
     ]
@@ -71,7 +66,7 @@ def readings_sentences(settings: PublicSettings) -> dict[str, list[str]]:
     if settings.forecasts:
         technique.append(settings.forecasts)
     return {
-        "hidden": [protects(noun)],
+        "hidden": [f"{protects(noun)} {words}"],
         "guarantee": guarantee,
         "cost": cost,
         "technique": technique,
@@ -103,95 +98,20 @@ def _column_error(plan: Any) -> float:
     return float(plan.account.sigma / plan.value_weight)
 
 
-@dataclass(frozen=True)
-class ReadingsCard:
-    """What is known about a release under the readings' promise: its public settings say all of it."""
-
-    settings: PublicSettings
-
-    @property
-    def secret(self) -> str:
-        """What is protected: the readings."""
-        return "readings"
-
-    @property
-    def kind(self) -> str:
-        return "readings"
-
-    @property
-    def statement(self) -> str:
-        """What holds, in a sentence."""
-        return protects(self.settings.noun)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the content in canonical JSON."""
-        return hashlib.sha256(json.dumps(self._content, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-    def sentences(self) -> list[str]:
-        """What may be published, sentence by sentence; the first says what is protected."""
-        return [printable(line) for lines in readings_sentences(self.settings).values() for line in lines]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings, with the digest."""
-        return {**self._content, "digest": self.digest}
-
-    def to_json(self) -> str:
-        """For machines."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-    def to_markdown(self) -> str:
-        """For people."""
-        first, *rest = self.sentences()
-        lines = ["# Release card", "", f"**{first}**", "", *(f"- {sentence}" for sentence in rest)]
-        return "\n".join([*lines, "", f"Card {self.digest}, shoal {__version__}.", ""])
-
-    @property
-    def _content(self) -> dict[str, Any]:
-        settings, plan = self.settings, self.settings.plan
-        zero_out, replaced = settings.series.deltas(plan.account)
-        return {
-            "version": VERSION,
-            "software": f"shoal {__version__}",
-            "secret": self.secret,
-            "kind": KIND,
-            "statement": self.statement,
-            "period": settings.period,
-            "customers": plan.customers,
-            "epsilon": settings.series.epsilon,
-            "delta": zero_out,
-            "delta_replaced": replaced,
-            "releases": settings.series.releases,
-            "cap": settings.series.cap,
-            "mu": plan.mu,
-            "expected_w1": getattr(plan, "expected_w1", None),
-            "expected_total": getattr(plan, "expected_total", None),
-            "sentences": self.sentences(),
-        }
-
-
-def readings_summary(settings: PublicSettings, owner: Sequence[str] = ()) -> list[tuple[str, list[str]]]:
-    """Headings with their sentences, for the owner's terminal; ``owner`` is what stays with the owner."""
-    said = readings_sentences(settings)
-    parts = [
-        ("What is protected", [*said["hidden"], *said["guarantee"]]),
-        ("At what cost", said["cost"]),
-        ("What is released", [*said["technique"], *said["limits"]]),
-        ("For you alone", list(owner)),
-    ]
-    return [(heading, [printable(line) for line in lines]) for heading, lines in parts if lines]
-
-
-def readings_page(card: ReadingsCard, title: str | None, owner: Sequence[str] = ()) -> str:
-    """A page of the same sentences; without ``owner`` it may be passed on."""
-    name = html.escape(title or "Release report")
-    parts = [
-        f"<h2>{html.escape(heading)}</h2>" + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
-        for heading, lines in readings_summary(card.settings, owner)
-    ]
-    about = f"Released {card.settings.day}, about {card.settings.period}. Card {card.digest}, shoal {__version__}."
-    style = "body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}h2{font-size:1.1em}"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title><style>{style}</style>'
-        f"<h1>{name}</h1>{''.join(parts)}<p><small>{html.escape(about)}</small></p></html>\n"
-    )
+def readings_content(settings: PublicSettings) -> dict[str, Any]:
+    """The figures for machines."""
+    plan, series = settings.plan, settings.series
+    zero_out, replaced = series.deltas(plan.account)
+    return {
+        "technique": KIND,
+        "period": settings.period,
+        "customers": plan.customers,
+        "epsilon": series.epsilon,
+        "delta": zero_out,
+        "delta_replaced": replaced,
+        "releases": series.releases,
+        "cap": series.cap,
+        "mu": plan.mu,
+        "expected_w1": getattr(plan, "expected_w1", None),
+        "expected_total": getattr(plan, "expected_total", None),
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -51,6 +50,5 @@ def serve(
         user_header=user_header,
         trust_proxy=trust_proxy,
         new_owner_key=new_owner_key,
-        tell=lambda text: print(text, file=sys.stderr, flush=True),
     )
     return Outcome({"served": str(folder)}, "Stopped; everything shown is on record.")

@@ -45,6 +45,7 @@ class Outcome:
     content: dict[str, Any]
     text: str = ""
     parts: list[tuple[str, list[str]]] = field(default_factory=list)
+    brief: bool = False  #: headings stand beside their sentences
     code: int = 0
 
 
@@ -122,11 +123,26 @@ def _shown(outcome: Outcome, as_json: bool) -> str:
 
     console = Console(highlight=False, soft_wrap=False)
     with console.capture() as shown:
-        for heading, lines in outcome.parts:
+        if outcome.brief:
+            console.print(_beside(outcome.parts))
+        for heading, lines in [] if outcome.brief else outcome.parts:
             console.print(Text(shoal.printable(heading), style="bold"))
             for line in lines:
                 console.print(Padding(Text(shoal.printable(line)), (0, 0, 0, 2)))
     return shown.get()
+
+
+def _beside(parts: list[tuple[str, list[str]]]) -> Any:
+    """Headings with their sentences beside them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column()
+    for heading, lines in parts:
+        grid.add_row(Text(shoal.printable(heading)), Text("\n".join(shoal.printable(line) for line in lines)))
+    return grid
 
 
 def _json(content: dict[str, Any]) -> str:

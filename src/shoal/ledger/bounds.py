@@ -8,7 +8,7 @@ about either label of a pair
     δ(ε) ≤ Σ δᵢ(εᵢ)                                       whenever Σ εᵢ ≤ ε,
     δ(ε) ≤ e^{t (Σ Dᵢ − ε)} t^t / (1 + t)^{1+t}           for every order 1 + t > 1.
 
-The first: where P₁ ≤ e^{ε₁} Q₁ but for a part of mass δ₁, that part aside the rest is held at ε − ε₁; at εᵢ = 0 total
+The first: where P₁ ≤ e^{ε₁} Q₁ except a part of mass δ₁, that part aside the rest is held at ε − ε₁; at εᵢ = 0 total
 variations add. Two uses of one mechanism, one about each label, may be taken together as a table: its δ is below the
 sum of the two at half of ε each. For the second, divergences of independent releases add, E[e^{tL}] = e^{t D}, and
 (1 − e^{ε−L})₊ ≤ c e^{t(L−ε)} with c = max over x > 0 of (1 − e^{−x}) e^{−tx} = t^t / (1 + t)^{1+t}

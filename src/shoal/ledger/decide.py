@@ -123,10 +123,10 @@ def _refuse_apart(state: State, mechanism: Releaser, labels: Sequence[str]) -> t
     names = mechanism.graph.labels if new else list(dict.fromkeys(labels))
     state.read(names)
     crowds.refuse_apart(state.transaction, mechanism.graph, list(dict.fromkeys(labels)))
-    if any(account.spent for account in state.readings(dict.fromkeys(labels)).values()):
+    if any(account.spent for account in state.readings(names).values()):
         raise InputError(
-            "labels: readings of a label were released under the readings' promise, which does not cover answers about "
-            f"the label. {NOTHING_CHARGED}"
+            "labels: readings of a label of the mechanism were released under the readings' promise, which does not "
+            f"cover answers made from them. {NOTHING_CHARGED}"
         )
     lacking = state.lacking(mechanism.graph, graph, names)
     if lacking:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -35,10 +36,17 @@ class Journal:
         self._batch = batch(transaction)
         self._time = datetime.now(UTC).isoformat(timespec="microseconds")
         self._rows: list[dict[str, Any]] = []
+        self._salt = secrets.token_hex(16)
 
     def append(self, kind: str, content: dict[str, Any]) -> Entry:
-        """The next entry. The time is told, and nothing depends on it."""
+        """The next entry. The time is told, and nothing depends on it.
+
+        The first of a transaction is salted: who holds the hash before and the hash after it, as an analyst does with
+        receipts, cannot try out what was recorded in between.
+        """
         stamped = {**content, "time": self._time}
+        if self._salt:
+            stamped["salt"], self._salt = self._salt, ""
         if kind in CHOSEN:
             stamped["batch"] = self._batch
         entry = follow(self._head, kind, stamped)

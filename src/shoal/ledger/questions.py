@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -94,16 +95,39 @@ def word(**named: Any) -> str:
         raise InputError(f"{name} must be a text of 1 to 1000 characters")
     if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
         raise InputError(f"{name} must not contain null or unpaired surrogate characters")
+    if not unicodedata.is_normalized("NFC", value):
+        raise InputError(
+            f"{name} must be in Unicode normal form C, so that one name has one spelling: "
+            "unicodedata.normalize('NFC', name)"
+        )
     return value
 
 
 def later(period: str, than: str) -> bool:
-    """Whether a period comes after another: as times where both are ISO times of one kind, else as texts."""
-    try:
-        one, two = datetime.fromisoformat(period), datetime.fromisoformat(than)
-        return one > two
-    except (TypeError, ValueError):  # no times, or only one with an offset
-        return period > than
+    """Whether a period surely comes after another.
+
+    Two days, or times that both have an offset or both have none, are compared as such, and a day with a time by the
+    days; two texts that are no times are compared as texts. Of different kinds neither is later than the other.
+    """
+    one, two = _moment(period), _moment(than)
+    if one is None and two is None:
+        return period.strip().casefold() > than.strip().casefold()
+    if one is None or two is None:
+        return False
+    if not (isinstance(one, datetime) and isinstance(two, datetime)):
+        days = [moment.date() if isinstance(moment, datetime) else moment for moment in (one, two)]
+        return days[0] > days[1]
+    return (one.tzinfo is None) == (two.tzinfo is None) and one > two
+
+
+def _moment(period: str) -> date | None:
+    """A day, or a time; None for any other text."""
+    for kind in (date, datetime):
+        try:
+            return kind.fromisoformat(period)
+        except ValueError:
+            continue
+    return None
 
 
 def repeated(query_ids: str | Sequence[str], count: int) -> Sequence[str]:

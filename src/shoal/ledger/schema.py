@@ -10,7 +10,6 @@
 | bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
 | crowd_members, crowds, crowd_numbers | crowds that last (:mod:`shoal.ledger.crowds`); their digest is in the chain |
 | readings_accounts | an index of the chain: what releases of readings have cost each label (:mod:`shoal.ledger.readings`) |
-| people, keys, sessions, grants, requests, asked | who may ask what through the service; no part of the chain |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -133,38 +132,6 @@ _where("entries_readings", ENTRIES.c.label, ENTRIES.c.readings, where="kind = 'r
 _where("entries_shown", ENTRIES.c.label, ENTRIES.c.release, where="kind = 'shown'")
 Index("mechanisms_graph", MECHANISMS.c.graph, MECHANISMS.c.digest)
 Index("graph_labels_graph", GRAPH_LABELS.c.graph, GRAPH_LABELS.c.label)
-
-# Whom the service knows. Grants and receipts are in the chain as well; these rows may change.
-_table("people", _key("id"), _text("name"), _text("role"), _text("created"))
-_table(
-    "keys",
-    _key("digest"),
-    Column("person", Text, nullable=False, index=True),
-    *(_text(name) for name in ("hint", "created")),
-    *(_text(name, optional=True) for name in ("expires", "revoked", "for_grant")),
-)
-_table("sessions", _key("digest"), _text("person"), _text("key_digest", optional=True), _text("expires"))
-_table(
-    "grants",
-    _key("id"),
-    Column("person", Text, nullable=False, index=True),
-    _text("questions"),
-    Column("epsilon", Float(53), nullable=False),
-    Column("delta", Float(53), nullable=False),
-    _text("expires", optional=True),
-    *(Column(name, Float(53)) for name in ("days", "window_epsilon", "window_delta")),
-    _text("created"),
-    _text("revoked", optional=True),
-)
-_table(
-    "requests",
-    _key("id"),
-    *(_text(name) for name in ("person", "question", "reason", "state", "answer")),
-    _text("decided_by", optional=True),
-    _text("created"),
-)
-_table("asked", _key("person"), _key("name"), _text("body"))
-Index("people_name", METADATA.tables["people"].c.role, METADATA.tables["people"].c.name, unique=True)
 
 
 def exists(transaction: Transaction) -> bool:

@@ -253,7 +253,8 @@ def _as_it_lies(address: URL, file: Path) -> URL:
     that log: then it is left to SQLite, which reads both if it can.
     """
     log = file.with_name(f"{file.name}-wal")
-    if os.access(file.parent, os.W_OK, effective_ids=True) or (log.exists() and log.stat().st_size > 0):
+    effective = os.access in os.supports_effective_ids
+    if os.access(file.parent, os.W_OK, effective_ids=effective) or (log.exists() and log.stat().st_size > 0):
         return address
     return address.set(database=f"file:{quote(str(file.resolve()))}", query={"immutable": "1", "uri": "true"})
 

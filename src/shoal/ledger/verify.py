@@ -108,7 +108,7 @@ class _Walk:
         self.state = State(self.transaction, self.accountant.registry, replayed=True)
         self._questions: set[tuple[str, str]] = set()
         self._receipts: set[tuple[str, str]] = set()
-        self._names: set[str] = set()
+        self._names: set[tuple[str, str]] = set()
         #: Labels since the budgets last changed, with the first entry of each; the last batch and its last entry.
         self._since: dict[Charged, int] = {}
         self._settled: set[str] = set()
@@ -165,12 +165,12 @@ class _Walk:
         elif kind == crowds.KIND:
             if content["before"] != self.state.crowds:
                 raise _Broken(entry.seq, "the crowds before it are not those that the release before it left")
-            self._once(entry.seq, self._names, content["query_id"], "its name was used before")
+            self._once(entry.seq, self._names, (kind, content["query_id"]), "its name was used before")
         elif kind == readings.KIND:
             refused = readings.refusal(self.state, content)
             if refused is not None:
                 raise _Broken(entry.seq, str(refused))
-            self._once(entry.seq, self._names, content["query_id"], "its name was used before")
+            self._once(entry.seq, self._names, (kind, content["query_id"]), "its name was used before")
         elif kind == "receipt":
             given = (content["analyst"], content["query_id"])
             self._once(entry.seq, self._receipts, given, "its question had been given to the analyst before")

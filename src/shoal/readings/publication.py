@@ -87,6 +87,11 @@ class PublicSettings:
         """ε of the series."""
         return self.series.epsilon
 
+    @property
+    def zoned(self) -> bool:
+        """Whether instants have an offset from UTC."""
+        return bool(self.origin) and datetime.fromisoformat(self.origin).tzinfo is not None
+
     def to_json(self) -> str:
         """The settings as text."""
         content = {name: value for name, value in vars(self).items() if name not in ("plan", "series")}

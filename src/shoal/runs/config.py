@@ -145,6 +145,9 @@ class Config:
     accept_no_guarantee: bool = _setting(
         "guarantee", False, "release even where δ is above 0.01, which hides nobody", None
     )
+    accept_doubtful_law: bool = _setting(
+        "guarantee", False, "release rows under a Gaussian law although the rows of many labels do not follow it"
+    )
     audit_samples: int = _setting(
         "guarantee", 200, "test answers per label in the audit; more find smaller faults", "samples"
     )
@@ -153,6 +156,7 @@ class Config:
         "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
     )  # fmt: skip
     title: str | None = _setting("output", None, "title of the report", None)
+    licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"')
     shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", None)
     seed: int = _setting("output", 0, "seed of searches and audits; releases take none", None)
 

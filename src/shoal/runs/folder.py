@@ -7,16 +7,14 @@ interrupts a run, the state names only files that are complete, and each with it
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError
-from shoal.files import file_digest, private_folder, write_whole
+from shoal.files import file_digest, held, private_folder, write_whole
 from shoal.runs.config import Config
 from shoal.runs.owner_ledger import FILE, Seal
 from shoal.runs.sources import Source
@@ -85,15 +83,9 @@ class Folder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder; a second process is refused, and a killed one leaves no trace."""
-        handle = os.open(self / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(f"out: another shoal is working in {self.path.name}; wait for it to end") from None
+        busy = InputError(f"out: another shoal is working in {self.path.name}; wait for it to end")
+        with held(self / ".lock", busy):
             yield
-        finally:
-            os.close(handle)
 
     def state(self) -> State:
         """The state as it was last written."""

@@ -33,11 +33,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import shoal
-from shoal.card.aggregate import AggregateCard, aggregate_summary
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
-from shoal.card.readings import ReadingsCard, readings_summary, would_protect
+from shoal.card.readings import would_protect
+from shoal.card.statements import Statement, handing
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
 from shoal.mechanism.reader import load
@@ -71,6 +70,8 @@ if TYPE_CHECKING:
     from shoal.ledger.ledger import Ledger
     from shoal.proofs.proof import Proof
 
+#: The pages of :meth:`Run.explain`.
+BOARD, ANNEX = "board.html", "annex.html"
 #: Where proofs lie in the folder of a run.
 PROOFS = "proof"
 #: The order in which a run takes its stages: nothing is charged before all that can fail has been seen to work.
@@ -243,7 +244,7 @@ class Run:
     # ------------------------------------------------------------------ what came of it
 
     @property
-    def card(self) -> ReleaseCard | AggregateCard | ReadingsCard:
+    def card(self) -> ReleaseCard:
         """The release card: of means, of what a method released under an ε, or of noisy readings."""
         self._demand("release")
         return self._card()
@@ -361,7 +362,8 @@ class Run:
 
     def everything(self, until: str = "report") -> None:
         """Every stage that is not done, up to one of them."""
-        with self.held(), self.unless_refused(), head_start(self._tell, accounting=self.config.charged):
+        with self.held(), self.unless_refused():
+            head_start(self._tell, accounting=self.config.charged)
             self._settle()
             self.do("fit")
             for stage in self.stages(until)[1:]:
@@ -386,12 +388,13 @@ class Run:
 
     def rehearse(self) -> None:
         """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
-        with self.held(), head_start(self._tell, accounting=self.config.charged):
+        with self.held():
             if self.has_released:
                 raise InputError(
                     f"rehearse: {self.path.name} has released. Rehearse in a folder of its own, any number of times: "
                     "crowds on record are used there too"
                 )
+            head_start(self._tell, accounting=self.config.charged)
             self._settle()
             self.do("fit")
             self._remember(without(self.state, "crowds"))  # by what is on record now
@@ -594,8 +597,7 @@ class Run:
         planned = self._told("crowds", CrowdFacts)
         if planned is None:
             return self._told("fit", FitFacts)
-        strange = 0 if self.design is None else self.design.not_gaussian
-        return planned.fit if not strange else _doubtful(planned.fit, strange)
+        return planned.fit
 
     def _planned(self) -> CrowdFacts:
         """What the crowd stage told."""
@@ -649,23 +651,21 @@ class Run:
             },
         }
 
-    def summary(self) -> list[tuple[str, list[str]]]:
-        """What happened, for people: headings with their sentences."""
-        from shoal.card.summary import summary
+    def summary(self, *, verbose: bool = False) -> list[tuple[str, list[str]]]:
+        """What happened, for people: headings with their sentences; five of them, or with ``verbose`` everything."""
+        from shoal.card.render import summary
 
-        if self.of_readings:
-            parts = self._readings_summary()
-        elif self.charged:
-            parts = summary(self.fit, self.design, self.release, self.audit)
-        else:
-            parts = aggregate_summary(self.fit, self.release)
-        if not self.of_readings and self.fit is not None:
-            parts.append(("The other secret", [would_protect(self.fit.labels, self.fit.noun)]))
-        if self.rehearsed is not None or (not self.has_released and self.fit is not None):
+        fit = self.fit
+        parts = [] if fit is None else summary(self._so_far(fit), self._handing(), verbose=verbose)
+        if not self.of_readings and fit is not None:
+            parts.append(("The other secret", [would_protect(fit.labels, fit.noun)]))
+        if self.rehearsed is not None or (not self.has_released and fit is not None):
             words = "Nothing was released, recorded or charged."
             if self.rehearsed is not None:
                 words = f"A rehearsal: {words[0].lower()}{words[1:]} {self.rehearsed} has what would have been."
             parts.insert(0, ("Not released", [words]))
+        if not verbose:
+            return parts
         where = self.place
         spent = "crowds and everything that is charged about the same labels are on record here"
         if where.own:
@@ -677,14 +677,16 @@ class Run:
         files = [f"{self.path / name}: {text}" for name, text in FILES.items() if (self.folder / name).is_file()]
         return [*parts, ("Files", files)] if files else parts
 
-    def _readings_summary(self) -> list[tuple[str, list[str]]]:
-        """The sentences of the card, and what only the owner is told; before a release those of its plan."""
-        if self.fit is None:
-            return []
-        if "release" not in self.state.stages:
-            return readings_summary(readings_stage.settings_of(self.context("release"), self.fit))
-        settings = readings_stage.public_settings(self.path)
-        return readings_summary(settings, readings_stage.owner_lines(self.path, settings.noun))
+    def explain(self, purpose: str = "") -> tuple[Path, Path]:
+        """Write one page for a board and an annex for a regulator, from the card; their paths."""
+        from shoal.card.render import annex, board
+
+        card, made = self.card, self.state.stages["release"].finished[:10]
+        title = self.config.title
+        return (
+            self.folder.put(BOARD, board(card, title=title, made=made)),
+            self.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=made)),
+        )
 
     # ------------------------------------------------------------------ how it is done
 
@@ -692,16 +694,29 @@ class Run:
         done = self.state.stages.get(stage)
         return None if done is None else kind.from_json(done.facts)
 
-    def _card(self) -> ReleaseCard | AggregateCard | ReadingsCard:
-        if self.of_readings and self.release is not None:
-            return ReadingsCard(readings_stage.public_settings(self.path))
+    def _card(self) -> ReleaseCard:
         fit, design, release, audit = self.fit, self.design, self.release, self.audit
-        if fit is not None and release is not None:
-            if not self.charged:
-                return AggregateCard(fit, release)
-            if design is not None and audit is not None:
-                return ReleaseCard.of(fit, design, release, audit)
-        raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
+        if fit is None or release is None or (self.charged and (design is None or audit is None)):
+            raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
+        return self._so_far(fit)
+
+    def _so_far(self, fit: FitFacts) -> ReleaseCard:
+        """The card of the stages that are done."""
+        if self.of_readings:
+            released = "release" in self.state.stages
+            settings = readings_stage.public_settings(self.path) if released else None
+            return ReleaseCard.of_readings(settings or readings_stage.settings_of(self.context("release"), fit))
+        design, audit = (self.design, self.audit) if self.charged else (None, None)
+        card = ReleaseCard.of(fit, design, self.release, audit, charged=self.charged)
+        done = self._told("card", card_stage.CardFacts)
+        return card if done is None else replace(card, attack=done.attack, course=done.course, rules=done.rules)
+
+    def _handing(self) -> tuple[Statement, ...]:
+        """What to pass on and what to keep, once something was released; of readings also what only the owner knows."""
+        if self.of_readings and "release" in self.state.stages:
+            own = readings_stage.owner_statements(self.path)
+            return (*own, *handing(self.path.name, self.place.where))
+        return handing(self.path.name, self.place.where) if "release" in self.state.stages else ()
 
     def _demand_method(self) -> None:
         """Raise unless something with an ε was designed."""
@@ -751,14 +766,15 @@ class Run:
         if stage == "release":
             release = release_stage.stage if self.charged else means_stage.stage
             return release(context, self._planned())
-        if stage == "card":
-            return card_stage.stage(context, self._card())
+        if stage == "card" and self.of_readings:
+            return readings_stage.write_card(context, self._card())
         if stage == "report" and self.of_readings:
-            return readings_stage.report(context, ReadingsCard(readings_stage.public_settings(self.path)))
+            return readings_stage.report(context, self._card(), self._handing(), self.timings)
+        if stage == "card":
+            return card_stage.stage(context, self._card(), self._planned())
         if stage == "report":
-            card = self._card()
-            assert not isinstance(card, ReadingsCard)
-            return report_stage.stage(context, card, self.timings, self.state.stages["release"].finished[:10])
+            made_on = self.state.stages["release"].finished[:10]
+            return report_stage.stage(context, self._card(), self._planned(), self._handing(), self.timings, made_on)
         made: Made = STAGE[stage].stage(context)
         return made
 
@@ -859,6 +875,7 @@ class Run:
 #: Files that a user looks for, and what they are.
 FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true answers",
+    report_stage.PACKAGE: "public/ is what to pass on, a data package: columns, units, licence, guarantee",
     report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
     means_stage.PUBLIC: "the released figures, to pass on: no names",
     means_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
@@ -866,15 +883,6 @@ FILES = {
     crowd_stage.LEFT_OUT: "who has no row in it, and why",
     LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
 }
-
-
-def _doubtful(fit: FitFacts, strange: int) -> FitFacts:
-    """The facts of a table whose rows are not Gaussian, and the sentence that says so."""
-    sentence = (
-        f"THE LAW IS DOUBTFUL: the rows of {strange} of {counted(fit.labels, 'label')} do not look Gaussian. The "
-        "promise rests on Gaussian laws; who knows what the rows look like instead may tell more than it says."
-    )
-    return replace(fit, not_gaussian=strange, about=(*fit.about, sentence))
 
 
 def _boundaries_digest(named: str | None) -> str | None:

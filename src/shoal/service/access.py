@@ -1,31 +1,103 @@
-"""Who is calling: by a key, by the cookie of a page, or by the word of a trusted proxy; and how often they may.
+"""Who is calling, what they may call, and how often: decided before anything of a request is read.
 
-A header is believed only from the one address that was named as the proxy's: who the user is (on pages, never under
-``/v1``), and where a request came from. From every other peer such headers are ignored.
+A caller is known by a key, by the cookie of a page, or by the word of a trusted proxy. A header is believed only from
+the one address that was named as the proxy's: who the user is (on pages, never under ``/v1``), and where a request came
+from. Whoever may not make a call is told what an unknown address is told.
 """
 
 import hashlib
 import hmac
 import ipaddress
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from shoal.errors import InputError
-from shoal.service.keys import parse_key
-from shoal.service.limits import Pace
-from shoal.service.people import Caller
-from shoal.service.question_service import QuestionService
-from shoal.service.roles import may
+from shoal.service.desk import Desk
+from shoal.service.people import FIRST_OWNER, Caller
 
 COOKIE = "shoal_session"
+#: Callers that are remembered.
+CALLERS = 10_000
+OWNER, ANALYST, ANYONE = frozenset({"owner"}), frozenset({"analyst"}), frozenset({"anyone"})
+BOTH = OWNER | ANALYST
+
+#: (method, path) -> roles that may call it; nothing else is there.
+ROUTES: dict[tuple[str, str], frozenset[str]] = {
+    ("GET", "/healthz"): ANYONE,
+    ("GET", "/openapi.json"): ANYONE,
+    ("GET", "/metrics"): OWNER,
+    ("POST", "/v1/people"): OWNER,
+    ("GET", "/v1/people"): OWNER,
+    ("DELETE", "/v1/people/{id}"): OWNER,
+    ("POST", "/v1/keys"): BOTH,
+    ("GET", "/v1/keys"): BOTH,
+    ("DELETE", "/v1/keys"): BOTH,
+    ("DELETE", "/v1/keys/{id}"): BOTH,
+    ("POST", "/v1/grants"): OWNER,
+    ("GET", "/v1/grants"): OWNER,
+    ("DELETE", "/v1/grants/{id}"): OWNER,
+    ("GET", "/v1/questions"): BOTH,
+    ("POST", "/v1/quotes"): ANALYST,
+    ("POST", "/v1/releases"): ANALYST,
+    ("GET", "/v1/receipts"): BOTH,
+    ("GET", "/v1/receipts/{id}/proof"): BOTH,
+    ("GET", "/v1/ledger/head"): BOTH,
+    ("GET", "/v1/ledger/consistency"): BOTH,
+    ("GET", "/v1/ledger/verify"): OWNER,
+    ("GET", "/sign-in"): ANYONE,
+    ("POST", "/sign-in"): ANYONE,
+    ("GET", "/style.css"): ANYONE,
+    ("POST", "/sign-out"): BOTH,
+    ("GET", "/"): BOTH,
+    ("GET", "/questions/{id}"): ANALYST,
+    ("POST", "/questions/{id}/ask"): ANALYST,
+    ("GET", "/questions/{id}/{name}.csv"): ANALYST,
+    ("POST", "/grants"): OWNER,
+    ("POST", "/grants/{id}/end"): OWNER,
+    ("GET", "/people"): OWNER,
+    ("POST", "/people"): OWNER,
+    ("POST", "/people/{id}/dismiss"): OWNER,
+    ("POST", "/people/{id}/key"): OWNER,
+    ("GET", "/keys"): BOTH,
+    ("POST", "/keys/{id}/end"): BOTH,
+    ("POST", "/keys/{id}/replace"): BOTH,
+    ("GET", "/ledger"): OWNER,
+}
 
 
 class SignInNeeded(Exception):
     """Whoever asked for a page is not signed in."""
+
+
+class Pace:
+    """A bucket of tokens per caller: ``rate`` requests a second, ``burst`` at once."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._lock = threading.Lock()
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str) -> None:
+        """Take a token, or raise where there is none."""
+        instant = time.monotonic()
+        with self._lock:
+            left, before = self._left.pop(caller, (self._burst, instant))
+            left = min(left + (instant - before) * self._rate, self._burst)
+            self._left[caller] = (left - 1.0 if left >= 1.0 else left, instant)
+            if len(self._left) > CALLERS:
+                self._left.popitem(last=False)
+        if left < 1.0:
+            raise HTTPException(429)
 
 
 @dataclass(frozen=True)
@@ -61,12 +133,35 @@ class Access:
     """Tells callers apart and holds them to a pace."""
 
     def __init__(
-        self, service: QuestionService, rate: float = 100.0, burst: float = 400.0, proxy: TrustedProxy | None = None
+        self, desk: Desk, rate: float = 100.0, burst: float = 400.0, proxy: TrustedProxy | None = None
     ) -> None:
-        self.service, self.proxy = service, proxy
+        self.desk, self.proxy = desk, proxy
         self._people, self._strangers, self._guesses = Pace(rate, burst), Pace(rate, burst), Pace(1.0, 20.0)
 
-    def address(self, request: Request) -> str:
+    def admit(self, request: Request, path: str) -> Caller | None:
+        """Who makes a call, if they may make it and not too often; None for what anyone may call."""
+        allowed = ROUTES.get((request.method, path), frozenset())
+        if allowed == ANYONE:
+            (self._guesses if request.method == "POST" else self._strangers).take(self._address(request))
+            return None
+        calls = path.startswith("/v1") or path == "/metrics"
+        caller = self._key_holder(request) if calls else self._visitor(request)
+        if caller is None:
+            self._strangers.take(self._address(request))
+            raise HTTPException(401) if calls else SignInNeeded
+        request.state.person = caller.person
+        self._people.take(caller.person.id)
+        if caller.person.role not in allowed:
+            raise HTTPException(404)
+        return caller
+
+    def token(self, request: Request, caller: Caller) -> str:
+        """What every form of a page carries: it belongs to the session, or to who the proxy says it is."""
+        owner = request.cookies.get(COOKIE, "") if caller.key is not None else f"proxy {caller.person.id}"
+        message = b"shoal form " + owner.encode("utf-8", "surrogatepass")
+        return hmac.new(self.desk.ledger.secret, message, hashlib.sha256).hexdigest()
+
+    def _address(self, request: Request) -> str:
         """Where a request came from: the peer, or whom the trusted proxy names last."""
         peer = request.client.host if request.client else "-"
         if self.proxy is not None and self.proxy.sent(request):
@@ -74,44 +169,36 @@ class Access:
             return hops[-1].strip() or peer
         return peer
 
-    def stranger(self, request: Request) -> None:
-        """Hold whoever is not known to a pace."""
-        if not self._strangers.allows(self.address(request)):
-            raise HTTPException(429)
+    def _key_holder(self, request: Request) -> Caller | None:
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        return self.desk.register.holder(text) if scheme.lower() == "bearer" else None
 
-    def guess(self, request: Request) -> None:
-        """Hold whoever tries keys on the page to a slow pace."""
-        if not self._guesses.allows(self.address(request)):
-            raise HTTPException(429)
-
-    def by_key(self, text: str) -> Caller | None:
-        key = parse_key(text.strip())
-        return None if key is None else self.service.register.holder(key)
-
-    def on_page(self, request: Request) -> Caller | None:
-        """Who is signed in: with a cookie, or named once by the trusted proxy and known here."""
+    def _visitor(self, request: Request) -> Caller | None:
+        """Who is signed in: with a cookie, or named once by the trusted proxy and admitted here under that name."""
         cookie = request.cookies.get(COOKIE, "")
-        caller = self.service.register.session(cookie) if cookie else None
+        caller = self.desk.register.session(cookie) if cookie else None
         if caller is None and self.proxy is not None and self.proxy.sent(request):
             names = request.headers.getlist(self.proxy.user_header)
-            person = self.service.register.named(names[0]) if len(names) == 1 and names[0] else None
-            caller = None if person is None else Caller(person)
+            person = self.desk.register.named(names[0]) if len(names) == 1 and names[0] else None
+            # Nobody has admitted the first owner, whose name the service itself made up: that one needs the key.
+            caller = None if person is None or person.name == FIRST_OWNER else Caller(person)
         return caller
 
-    def token(self, request: Request, caller: Caller) -> str:
-        """What every form of a page carries: it belongs to the session, or to who the proxy says it is."""
-        owner = request.cookies.get(COOKIE, "") if caller.key is not None else f"proxy {caller.person.id}"
-        message = b"shoal form " + owner.encode("utf-8", "surrogatepass")
-        return hmac.new(self.service.ledger.secret, message, hashlib.sha256).hexdigest()
 
-    def admit(self, request: Request, caller: Caller) -> Caller:
-        """Let someone known through, if they may call this and not too often."""
-        request.state.person = caller.person
-        if not self._people.allows(caller.person.id):
-            raise HTTPException(429)
-        if not may(caller.person.role, request.method, getattr(request.scope.get("route"), "path", "")):
-            raise HTTPException(404)
-        return caller
+class GuardedRoute(APIRoute):
+    """A route whose caller is known, allowed and within the pace before its body is read."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Any:
+            request.state.caller = await run_in_threadpool(access_of(request).admit, request, self.path)
+            return await handler(request)
+
+        return guarded
+
+
+_bearer = HTTPBearer(auto_error=False, description="A key of this service.")  # for the description of the calls
 
 
 def access_of(request: Request) -> Access:
@@ -119,40 +206,27 @@ def access_of(request: Request) -> Access:
     return access
 
 
-def service_of(request: Request) -> QuestionService:
-    return access_of(request).service
-
-
-_bearer = HTTPBearer(auto_error=False, description="A key of this service.")
-
-
-def _key_holder(request: Request, sent: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
-    access = access_of(request)
-    caller = None if sent is None else access.by_key(sent.credentials)
-    if caller is None:
-        access.stranger(request)
-        raise HTTPException(401)
-    return access.admit(request, caller)
-
-
-def _page_visitor(request: Request) -> Caller:
-    access = access_of(request)
-    caller = access.on_page(request)
-    if caller is None:
-        access.stranger(request)
-        raise SignInNeeded
-    return access.admit(request, caller)
-
-
-def _form_sender(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> Caller:
-    caller = _page_visitor(request)
-    token = access_of(request).token(request, caller)
-    if not hmac.compare_digest(csrf.encode("utf-8", "surrogatepass"), token.encode()):
-        raise HTTPException(404)
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
     return caller
 
 
-Service = Annotated[QuestionService, Depends(service_of)]
+def _key_holder(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
+    return _caller(request)
+
+
+def _form_sender(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> Caller:
+    token = access_of(request).token(request, _caller(request))
+    if not hmac.compare_digest(csrf.encode("utf-8", "surrogatepass"), token.encode()):
+        raise HTTPException(404)
+    return _caller(request)
+
+
+def _desk(request: Request) -> Desk:
+    return access_of(request).desk
+
+
+TheDesk = Annotated[Desk, Depends(_desk)]
 KeyHolder = Annotated[Caller, Depends(_key_holder)]
-Visitor = Annotated[Caller, Depends(_page_visitor)]
+Visitor = Annotated[Caller, Depends(_caller)]
 Sender = Annotated[Caller, Depends(_form_sender)]

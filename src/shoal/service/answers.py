@@ -1,15 +1,23 @@
 """All answers of a question as one analyst gets them, and the receipt that commits to them.
 
-Nothing depends on which label a handle hides: every body has the same length, and after the first request each is one
-look into a table.
+    handle = base32(HMAC-SHA-256(secret of the ledger, analyst, question, label))[:20]
+
+Without the secret a handle says nothing about its label, two analysts cannot compare theirs, and the same analyst
+cannot follow a label from one question to the next. Sorted by handle, labels stand in an order drawn by the secret.
+
+Nothing else depends on which label a handle hides: every body has the same length, and after the first request each is
+one look into a table.
 """
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
+import hmac
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,7 +37,7 @@ class AnswerSheet:
     answers: Answers
     entries: tuple[str, ...]
     timed: bool
-    table: PublicTable | None = None
+    table: PublicTable
 
     @cached_property
     def _tree(self) -> Tree:
@@ -48,29 +56,21 @@ class AnswerSheet:
 
     @cached_property
     def table_body(self) -> bytes:
-        """The whole table as the bytes to send: the public one of the run, or all answers by handle."""
-        columns, rows = self.listing if self.table is None else (self.table.columns, self.table.rows)
+        """The public table of the run as the bytes to send."""
         receipt = {"id": self.entry.content["receipt"], "entry": vars(self.entry)}
-        return _json(self._common() | {"table": {"columns": columns, "rows": rows}, "receipt": receipt})
+        table = {"columns": self.table.columns, "rows": self.table.rows}
+        return _json(self._common() | {"table": table, "receipt": receipt})
 
-    @property
-    def listing(self) -> tuple[Sequence[str], list[list[Any]]]:
-        """Columns and rows of all answers: handle, step, timestamp (or entry) and value."""
-        names = ["handle", "step", "timestamp" if self.timed else "entry", self.entry.content["unit"] or "value"]
-        rows = [
-            [handle, step + 1, column, value]
-            for handle, values in self.answers.items()
-            for step, (column, value) in enumerate(zip(self.entries, values, strict=True))
-        ]
-        return names, rows
-
-    def csv(self, public: bool = False) -> str:
-        """All answers, or the table to pass on, as CSV."""
-        columns, rows = self.listing if self.table is None or not public else (self.table.columns, self.table.rows)
+    def csv(self) -> str:
+        """All answers as CSV: handle, step, timestamp (or entry) and value."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
+        writer.writerow(
+            ["handle", "step", "timestamp" if self.timed else "entry", self.entry.content["unit"] or "value"]
+        )
+        for handle, values in self.answers.items():
+            for step, (column, value) in enumerate(zip(self.entries, values, strict=True)):
+                writer.writerow([handle, step + 1, column, value])
         return out.getvalue()
 
     def _common(self) -> dict[str, Any]:
@@ -91,6 +91,20 @@ class AnswerSheet:
             "entry": vars(self.entry),
         }
         return _json(self._common() | {"handle": handle, "answer": self.answers[handle], "receipt": receipt})
+
+
+def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -> dict[str, str]:
+    """Handle -> label, sorted by handle.
+
+    >>> sorted(handles(b"secret", "ada", "january", ["north", "south"]).values())
+    ['north', 'south']
+    """
+    key = hmac.digest(secret, f"shoal handles\0{analyst}\0{question}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+    names = {}
+    for label in labels:
+        digest = hmac.digest(key, label.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        names[base64.b32encode(digest).decode()[:20].lower()] = label
+    return dict(sorted(names.items()))
 
 
 def commitment(question: str, answers: Answers) -> Tree:

@@ -12,10 +12,15 @@
 Errors are problem documents (RFC 9457) with fixed texts: nothing of a request is ever repeated in a response.
 """
 
+import json
+import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TextIO
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from pydantic import BaseModel
@@ -24,12 +29,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import shoal
 from shoal.errors import InputError, LedgerError, ShoalError
-from shoal.service import api_people, api_questions, pages, pages_analyst, pages_owner
-from shoal.service.access import Access, KeyHolder, SignInNeeded, TrustedProxy
-from shoal.service.instruments import Instruments
-from shoal.service.limits import BODY
+from shoal.service import api, pages
+from shoal.service.access import Access, GuardedRoute, KeyHolder, SignInNeeded, TrustedProxy
+from shoal.service.desk import Desk, IdempotencyConflict, Refused
 from shoal.service.people import NotNow, Unknown
-from shoal.service.question_service import IdempotencyConflict, QuestionService, Refused
+
+#: Bytes of a body.
+BODY = 64 * 1024
 
 
 class Problem(BaseModel):
@@ -67,14 +73,8 @@ HEADERS = [
 METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 
 #: Fields that a message may name.
-FIELDS = {
-    name
-    for model in (
-        api_people.GrantBody, api_people.PersonBody, api_people.KeyBody,
-        api_questions.QuoteBody, api_questions.ReleaseBody,
-    )
-    for name in model.model_fields
-} | {"idempotency-key", "size", "first", "second"}  # fmt: skip
+MODELS = (api.GrantBody, api.PersonBody, api.KeyBody, api.QuoteBody, api.ReleaseBody)
+FIELDS = {name for model in MODELS for name in model.model_fields} | {"idempotency-key", "size", "first", "second"}
 
 
 def problem(status: int, detail: str = "", more: Mapping[str, str] | None = None) -> Response:
@@ -87,6 +87,56 @@ def problem(status: int, detail: str = "", more: Mapping[str, str] | None = None
         headers={**headers, **(more or {})},
         media_type="application/problem+json",
     )
+
+
+#: Upper ends of the buckets of response times, in seconds.
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Instruments:
+    """What the service tells about itself: counts and times for Prometheus, and one line of JSON per request.
+
+    They know routes, statuses and roles: no question, handle, analyst, answer or address.
+    """
+
+    def __init__(self, log: TextIO | None = None) -> None:
+        self._lock = threading.Lock()
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._times: Counter[float] = Counter()
+        self._seconds = 0.0
+        self._begun = time.time()
+        self._log = log
+
+    def count(self, method: str, route: str, status: int, seconds: float, role: str) -> None:
+        """Count a request and write its line."""
+        with self._lock:
+            self._requests[method, route, status] += 1
+            self._times[next((end for end in BUCKETS if seconds <= end), float("inf"))] += 1
+            self._seconds += seconds
+        self.line("request", method=method, route=route, status=status, ms=round(1000 * seconds, 1), role=role)
+
+    def line(self, event: str, **facts: object) -> None:
+        """One line of JSON on the log."""
+        if self._log is not None:
+            stamped = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **facts}
+            print(json.dumps(stamped), file=self._log, flush=True)
+
+    def exposition(self, entries: int) -> str:
+        """The text that Prometheus reads; ``entries`` is how many the ledger holds."""
+        with self._lock:
+            requests, times, seconds = dict(self._requests), dict(self._times), self._seconds
+        lines = ["# TYPE shoal_requests_total counter"]
+        for (method, route, status), count in sorted(requests.items()):
+            lines.append(f'shoal_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}')
+        lines.append("# TYPE shoal_request_seconds histogram")
+        below = 0
+        for end in (*BUCKETS, float("inf")):
+            below += times.get(end, 0)
+            lines.append(f'shoal_request_seconds_bucket{{le="{"+Inf" if end == float("inf") else end}"}} {below}')
+        lines += [f"shoal_request_seconds_sum {seconds:.6f}", f"shoal_request_seconds_count {below}"]
+        lines += ["# TYPE shoal_ledger_entries gauge", f"shoal_ledger_entries {entries}"]
+        lines += ["# TYPE shoal_start_time_seconds gauge", f"shoal_start_time_seconds {self._begun:.0f}"]
+        return "\n".join(lines) + "\n"
 
 
 class Guard:
@@ -117,7 +167,7 @@ class Guard:
             await send(message)
 
         stated = dict(scope["headers"]).get(b"content-length", b"0")
-        if not stated.isdigit() or int(stated) > BODY:
+        if not stated.isdigit() or len(stated) > 9 or int(stated) > BODY:
             await problem(413 if stated.isdigit() else 400)(scope, receive, outward)
         else:
             await self._app(scope, limited, outward)
@@ -128,7 +178,7 @@ class Guard:
 
 
 def application(
-    service: QuestionService,
+    desk: Desk,
     instruments: Instruments | None = None,
     *,
     rate: float = 100.0,
@@ -138,7 +188,7 @@ def application(
     """The service as an ASGI application.
 
     Args:
-        service: what it serves.
+        desk: what it serves.
         instruments: where it counts; by default new ones without a log.
         rate, burst: requests a second of one person or address, and at once.
         proxy: whose headers are believed.
@@ -155,7 +205,8 @@ def application(
         openapi_url="/openapi.json",
         responses={status: {"description": TITLES[status], "content": document} for status in documented},
     )
-    app.state.access = Access(service, rate, burst, proxy)
+    own = APIRouter(route_class=GuardedRoute)
+    app.state.access = Access(desk, rate, burst, proxy)
 
     def told(request: Request, status: int, detail: str = "", more: Mapping[str, str] | None = None) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""
@@ -198,16 +249,16 @@ def application(
         counts.line("failure", kind=type(error).__name__)
         return told(request, 500)
 
-    @app.get("/healthz")
+    @own.get("/healthz")
     def healthz() -> dict[str, str]:
-        service.ledger.head  # noqa: B018
+        desk.ledger.head  # noqa: B018
         return {"status": "ok"}
 
-    @app.get("/metrics", response_class=PlainTextResponse)
+    @own.get("/metrics", response_class=PlainTextResponse)
     def metrics(_: KeyHolder) -> str:
-        return counts.exposition(service.ledger.head.seq)
+        return counts.exposition(desk.ledger.head.seq)
 
-    for router in (api_people.router, api_questions.router, pages.router, pages_owner.router, pages_analyst.router):
+    for router in (own, api.router, pages.router):
         app.include_router(router)
     app.add_middleware(Guard, instruments=counts)
     return app

@@ -1,8 +1,7 @@
-"""What can be asked: every release of a run in a folder is a question. The only module here that knows runs.
+"""What can be asked: every release that a run in a folder has made is a question. The only module here that knows runs.
 
-Only a run releases. Where it has not done so yet, the first granted request makes it: with its readings, its series,
-its budgets and its refusals, so that nothing is answered here that a run would refuse. What analysts get are rows of
-the released table, which is the same whoever asks.
+Only a run releases, with its readings, its series, its budgets and its refusals: nothing is answered here that a run
+would refuse. What analysts get are rows of the released table, or the table as a whole.
 """
 
 from __future__ import annotations
@@ -12,36 +11,24 @@ import hashlib
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from shoal.card.aggregate import KNOWS, AggregateCard
 from shoal.card.digits import upper
-from shoal.card.facts import DesignFacts
 from shoal.card.promise import promise
-from shoal.errors import BudgetError, InputError, LedgerError, ShoalError
+from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.ledger.ledger import Ledger
-from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.reader import load
-from shoal.runs.context import DESIGN
-from shoal.runs.fitted import fitted
 from shoal.runs.folder import STATE
 from shoal.runs.owner_ledger import Place, at
 from shoal.runs.run import Run
-from shoal.runs.stages.design_stage import bound_of
 from shoal.runs.stages.means_stage import PUBLIC
-from shoal.runs.stages.release_stage import default_budget
-from shoal.runs.store import Part
-from shoal.service.allowance import Price
 
-if TYPE_CHECKING:
-    import polars as pl
-
-#: Label -> its answer, as the run has written it.
-Rows = Mapping[str, list[float]]
-#: Columns of the owner's table that name a label, and columns that say which row, crowd or instant it is.
+#: Columns that name a label, and columns that say which row, crowd or instant it is.
 NAMES = ("household", "label")
-PLACES = (*NAMES, "source_row", "group", "crowd", "row", "homes", "news", "step", "timestamp")
+PLACES = (*NAMES, "source_row", "crowd", "row", "homes", "news", "step", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -52,8 +39,8 @@ class Statement:
     """
 
     sentence: str
-    crowd: int  #: the least number of labels that hide together
-    labels: int
+    crowd: int | None = None  #: the least number of labels that hide together
+    labels: int | None = None  #: None where their number is not to be told
     epsilon: float | None = None
     delta: float | None = None
 
@@ -65,145 +52,107 @@ class Statement:
 class PublicTable:
     """A table as it may be passed on: no names, no handles."""
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    digest: str  #: SHA-256 of its file
+    content: bytes
 
-    @classmethod
-    def read(cls, path: Path) -> PublicTable:
-        content = path.read_bytes()
-        head, *rows = csv.reader(io.StringIO(content.decode()))
-        return cls(tuple(head), tuple(map(tuple, rows)), hashlib.sha256(content).hexdigest())
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    @cached_property
+    def columns(self) -> list[str]:
+        return next(csv.reader(io.StringIO(self.content.decode())))
+
+    @cached_property
+    def rows(self) -> list[list[str]]:
+        return list(csv.reader(io.StringIO(self.content.decode())))[1:]
 
 
 @dataclass(frozen=True)
 class Question:
-    """One release of one run. ``facts`` are those of its design; without one nothing is charged: rows are averages."""
+    """One release of one run, as long as its files are those that were released."""
 
     id: str
     title: str
     run: Run
-    facts: DesignFacts | None
+
+    @cached_property
+    def table(self) -> PublicTable:
+        """The table to pass on."""
+        return PublicTable((self.run.path / PUBLIC).read_bytes())
+
+    @cached_property
+    def rows(self) -> Mapping[str, list[float]]:
+        """Label -> its answer; empty where only the table is offered.
+
+        A row for one home is outside of the promise about readings, and a label with several rows has no one answer.
+        """
+        if getattr(self.run.card, "secret", "label") == "readings":
+            return {}
+        frame = self.run.released
+        frame = frame.sort("step", maintain_order=True) if self.timed else frame
+        name = next(name for name in NAMES if name in frame.columns)
+        answers: dict[str, list[float]] = {}
+        for label, *values in frame.select(name, *self._values).iter_rows():
+            answers.setdefault(str(label), []).extend(values)
+        single = all(len(values) == len(self.entries) for values in answers.values())
+        return answers if single else {}
 
     @property
-    def released(self) -> bool:
-        return self.run.is_done("release")
-
-    @cached_property
-    def _pairs(self) -> list[tuple[Part, Part]]:
-        """The mechanism and the answers of each shard, where there is a design."""
-        return [] if self.facts is None else self.run.context("design").listing(DESIGN).pairs
-
-    @cached_property
-    def _frame(self) -> pl.DataFrame:
-        return self.run.released
+    def _values(self) -> list[str]:
+        return [name for name in self.table.columns if name not in PLACES]
 
     @property
     def timed(self) -> bool:
         """Whether entries are instants."""
-        return self.released and "timestamp" in self._frame.columns
+        return "timestamp" in self.table.columns
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
-        """Names of the entries of an answer: instants in ISO 8601, or columns of a table; nothing before a release."""
-        if not self.released:
-            return ()
+        """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
         if not self.timed:
             return tuple(self._values)
-        return tuple(instant.isoformat() for instant in self._frame["timestamp"].unique().sort().to_list())
-
-    @property
-    def _values(self) -> list[str]:
-        return [name for name in self._frame.columns if name not in PLACES]
+        place = self.table.columns.index("timestamp")
+        return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in self.table.rows}))
 
     @property
     def unit(self) -> str:
         """What answers are counted in; empty where every column has its own."""
-        meters = self.run.config.label is None
-        return "kW" if meters else ""
+        return "kW" if self.run.config.label is None else ""
 
     @property
     def error(self) -> float | None:
-        """Root of the mean squared error of a released entry, in ``error_unit``; None where it is not known."""
-        accuracy = self.facts.accuracy if self.facts is not None else getattr(self.run.release, "accuracy", None)
+        """Root of the mean squared error of a released entry; None where it is not known, or not to be told."""
+        card = self.run.card
+        if isinstance(card, AggregateCard):
+            accuracy = card.release.accuracy if card.tells_errors else None
+        else:
+            accuracy = getattr(self.run.design, "accuracy", None)
         return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
 
     @cached_property
-    def price(self) -> Price | None:
-        """What it costs to be shown all of it; None: nothing is charged."""
-        if self.facts is None:
-            return None
-        return Price.of([(load(mechanism.path), bound_of(mechanism)) for mechanism, _ in self._pairs])
-
-    @cached_property
-    def labels(self) -> frozenset[str]:
-        """Who has a row."""
-        if self.released:
-            return frozenset(self._frame[self._name].unique().to_list())
-        return frozenset(name for mechanism, _ in self._pairs for name in load(mechanism.path).classes.labels)
-
-    @property
-    def _name(self) -> str:
-        return next(name for name in NAMES if name in self._frame.columns)
-
-    @cached_property
-    def table(self) -> PublicTable | None:
-        """The table to pass on, where the run has one."""
-        path = self.run.path / PUBLIC
-        return PublicTable.read(path) if self.released and path.is_file() else None
-
-    @cached_property
     def statement(self) -> Statement:
-        facts, price = self.facts, self.price
-        if facts is None or price is None:
-            least = int(self._frame["homes"].min())  # type: ignore[arg-type]
-            return Statement(
-                f"Every row is an average over at least {least} members of a crowd, and the rows of a crowd are "
-                "identical: the table cannot tell whose is whose. It does not hide figures: who knows those of all "
-                "other members computes the last one's.",
-                least,
-                len(self.labels),
-            )
-        epsilon, delta = facts.epsilon, facts.delta
-        if facts.scope != "table":  # designed for single answers, and all of them can be had
-            epsilon = epsilon if price.largest is None else 2.0 * price.largest
-            delta = price.delta_at(epsilon)
-        text = upper(delta)
-        sentence = promise(epsilon, text, "table")
-        return Statement(sentence, facts.smallest_group, facts.labels, epsilon, max(float(text), delta))
+        card, facts = self.run.card, self.run.design
+        if facts is not None:
+            delta = facts.delta if facts.scope == "table" else facts.other_delta
+            if delta is None or not facts.meaningful:
+                raise InputError("its design promises nothing about the whole table that means something")
+            text = upper(delta)
+            sentence = promise(facts.epsilon, text, "table")
+            return Statement(sentence, facts.smallest_group, facts.labels, facts.epsilon, max(float(text), delta))
+        if isinstance(card, AggregateCard):
+            same = "The rows of a crowd are identical: the table cannot tell whose is whose."
+            return Statement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
+        return Statement(card.statement)
 
-    def rows(self, ledger: Ledger) -> Rows:
-        """The released answers by label, if the ledger has this release on record."""
+    def check_record(self, ledger: Ledger) -> None:
+        """Raise unless the ledger has this release on record, as it lies here."""
         name = self.run.release_name
-        lookup = getattr(ledger, "recorded_crowds", None)
-        crowds = None if lookup is None or self.facts is not None else lookup(name)
-        known = crowds is not None and self.table is not None and crowds.content["table"] == self.table.digest
-        if not (known if self.facts is None else ledger.has(name)):
+        crowds = ledger.recorded_crowds(name)
+        on_record = ledger.has(name)
+        if isinstance(self.run.card, AggregateCard):
+            on_record = crowds is not None and crowds.content["table"] == self.table.digest
+        if not on_record:
             raise LedgerError(f"ledger: the table of {self.title} is not on record; run `shoal ledger verify`")
-        frame = self._frame.sort("step", maintain_order=True) if self.timed else self._frame
-        answers: dict[str, list[float]] = {}
-        for label, *values in frame.select(self._name, *self._values).iter_rows():
-            answers.setdefault(str(label), []).extend(values)
-        return answers
-
-    def refuse(self, ledger: Ledger) -> None:
-        """Raise if the run could not release this now; nothing is written."""
-        series = self.run.context("release").series
-        for mechanism, answers in [] if self.released else self._pairs:
-            shard = fitted(answers.path, self.run.config.query, self.run.config.answers)
-            ledger.refuse_seen(shard.owners, shard.readings(), series)
-            if not ledger.cost(load(mechanism.path), shard.owners, query_id=self.run.release_name).allowed:
-                raise BudgetError("budget: what is left in the ledger does not allow this release")
-
-    def set_budget(self, ledger: Ledger) -> None:
-        """Give labels without a budget the one that the run would give them."""
-        if self.facts is not None and not self.released:
-            ledger.ensure_budget(sorted(self.labels), *default_budget(self.run.config))
-
-    def release(self) -> None:
-        """Have the run make its release, where it has not: charged and on record when this returns."""
-        if not self.released:
-            self.run.do("release")  # one that was begun and killed goes on
 
 
 @dataclass(frozen=True)
@@ -228,41 +177,37 @@ def changes(folder: str | Path) -> dict[str, int]:
     return {home.name: state.stat().st_mtime_ns for home, state in states if state.is_file()}
 
 
-def catalog(folder: str | Path, identity: str, url: str | None) -> Catalog:
-    """What a folder offers over the ledger of this identity, which is at ``url``."""
+def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
+    """What a folder offers over a ledger."""
     questions: dict[str, Question] = {}
     left_out: dict[str, str] = {}
     for home in homes(folder):
         title = home.resolve().name
         try:
-            question = _question(home, title, identity, url)
+            question = _question(home, title, ledger)
             questions[question.id] = question
         except (ShoalError, OSError) as error:
             left_out[title] = str(error) if isinstance(error, ShoalError) else "a file of it cannot be read"
     return Catalog(questions, left_out)
 
 
-def _question(home: Path, title: str, identity: str, url: str | None) -> Question:
+def _question(home: Path, title: str, ledger: Ledger) -> Question:
     """The question that a run is, or an error that says why it is none."""
-    run = Run(home, workers="serial") if url is None else Run(home, ledger=url, workers="serial")
-    seal, facts = run.state.ledger, run.design
+    run = Run(home, workers="serial")
     if run.of_readings:
         raise InputError(
             "it protects readings, and its promise covers the table alone, not a row for a handle: hand out public/"
         )
-    if seal is not None and seal.identity != identity:
+    seal = run.state.ledger
+    if seal is not None and seal.identity != ledger.identity:
         raise InputError("it was released on another ledger, which knows what that cost; serve it with that one")
-    question = Question(f"{run.state.run[:12]}-{run.state.release}", title, run, facts)
-    if facts is None and not question.released:
-        raise InputError("it has released nothing yet; `shoal run` makes a release")
-    if "release" in run.state.stages and not question.released:
-        raise InputError("its files were changed since its release; `shoal run` on it says which")
-    if facts is not None:
-        if not facts.meaningful:
-            raise InputError("its design promises nothing that means something; ask for a smaller δ")
-        mechanisms = [load(mechanism.path) for mechanism, _ in question._pairs]
-        if any(not isinstance(one, Codebook) and one.times > 1 for one in mechanisms):
-            raise InputError("it has several rows of a label, which are not offered one by one")
+    if "release" not in run.state.stages:
+        raise InputError(f"it has released nothing yet; `shoal run --out {title}` makes its release")
+    if not run.is_done("release"):
+        raise InputError(f"its files were changed since its release; `shoal run --out {title}` says which")
+    question = Question(f"{run.state.run[:12]}-{run.state.release}", title, run)
+    question.check_record(ledger)
+    _ = question.statement
     return question
 
 

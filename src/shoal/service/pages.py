@@ -1,21 +1,27 @@
-"""Pages for people: rendered here, without scripts and without anything from elsewhere. Signing in and out.
+"""Pages for people: rendered here, without scripts and without anything from elsewhere.
 
 Whoever signs in with a key gets a cookie that scripts cannot read and other sites cannot use; every form carries a
 token that belongs to the session. What a page may do is in the same table of roles as the calls.
 """
 
+import json
+from datetime import date, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
 
 from shoal.card.digits import upper
-from shoal.service.access import COOKIE, Sender, Service, access_of
-from shoal.service.drawing import clock
-from shoal.service.people import SESSION, Caller
+from shoal.errors import InputError
+from shoal.service.access import COOKIE, GuardedRoute, Sender, TheDesk, Visitor, access_of
+from shoal.service.desk import Desk, Refused
+from shoal.service.people import ROLES, SESSION, Caller, Key, NotNow, Unknown
+from shoal.service.picture import answer_plot, clock
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -23,7 +29,7 @@ POLICY = (
 Short = Annotated[str, Form(min_length=1, max_length=200)]
 Optional = Annotated[str, Form(max_length=200)]
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=GuardedRoute)
 
 
 @cache
@@ -57,22 +63,20 @@ def error_page(request: Request, status: int, title: str, detail: str) -> Respon
 
 
 @router.get("/style.css")
-def stylesheet(request: Request) -> Response:
-    access_of(request).stranger(request)
-    return Response(files("shoal.service").joinpath("service.css").read_text(encoding="utf-8"), media_type="text/css")
+def stylesheet() -> Response:
+    return Response(files("shoal.service").joinpath("desk.css").read_text(encoding="utf-8"), media_type="text/css")
 
 
 @router.get("/sign-in")
 def sign_in_page(request: Request) -> Response:
-    access_of(request).stranger(request)
     return render(request, None, "sign_in.html", "Sign in")
 
 
 @router.post("/sign-in")
-def sign_in(request: Request, service: Service, key: Annotated[str, Form(max_length=200)] = "") -> Response:
-    access = access_of(request)
-    access.guess(request)
-    caller = access.by_key(key)
+def sign_in(request: Request, desk: TheDesk, key: Annotated[str, Form(max_length=200)] = "") -> Response:
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise HTTPException(404)  # another site signs nobody in
+    caller = desk.register.holder(key)
     if caller is None:
         notice = "This is not a key that is in force. Look for missing characters, or ask the data owner for a new one."
         return render(request, None, "sign_in.html", "Sign in", 401, notice=notice)
@@ -81,14 +85,198 @@ def sign_in(request: Request, service: Service, key: Annotated[str, Form(max_len
     # Whoever claims HTTPS without it only keeps their own cookie from being sent.
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
     age = int(SESSION.total_seconds())
-    cookie = service.register.sign_in(caller)
+    cookie = desk.register.sign_in(caller)
     response.set_cookie(COOKIE, cookie, max_age=age, httponly=True, samesite="lax", secure=secure, path="/")
     return response
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, service: Service, _: Sender) -> Response:
-    service.register.sign_out(request.cookies.get(COOKIE, ""))
+def sign_out(request: Request, desk: TheDesk, _: Sender) -> Response:
+    desk.register.sign_out(request.cookies.get(COOKIE, ""))
     response = RedirectResponse("/sign-in", status_code=303)
     response.delete_cookie(COOKIE, path="/")
     return response
+
+
+@router.get("/")
+def home(request: Request, caller: Visitor, desk: TheDesk) -> Response:
+    return _overview(request, caller, desk) if caller.is_owner else analyst_page(request, caller, desk)
+
+
+def _overview(request: Request, caller: Caller, desk: Desk, **facts: Any) -> Response:
+    questions = desk.questions(caller)
+    return render(
+        request,
+        caller,
+        "owner.html",
+        "Questions and grants",
+        questions=questions,
+        left_out=desk.catalog.left_out,
+        titles={question["question"]: question["title"] for question in questions},
+        grants=desk.list_grants(),
+        analysts=[person for person in desk.register.people() if person.role == "analyst"],
+        **facts,
+    )
+
+
+@router.post("/grants")
+def grant(
+    request: Request,
+    caller: Sender,
+    desk: TheDesk,
+    analyst: Short,
+    question: Short,
+    epsilon: Optional = "",
+    delta: Optional = "",
+    expires: Optional = "",
+) -> Response:
+    try:
+        # The day that is named is the last one.
+        until = (date.fromisoformat(expires) + timedelta(days=1)).isoformat() if expires else None
+        budget = [float(text) if text.strip() else None for text in (epsilon, delta)]
+        desk.grant(analyst, (question,), *budget, expires=until, by=caller, with_key=False)
+    except (InputError, NotNow, Unknown) as error:
+        return _overview(request, caller, desk, notice=f"Not granted. {error}.")
+    except (ValueError, OverflowError):
+        return _overview(request, caller, desk, notice="Not granted: ε and δ are numbers, and the end is a day.")
+    return RedirectResponse("/", status_code=303)
+
+
+@router.post("/grants/{id}/end")
+def end_grant(_: Sender, desk: TheDesk, id: str) -> Response:
+    desk.end_grant(id)
+    return RedirectResponse("/", status_code=303)
+
+
+@router.get("/people")
+def people(request: Request, caller: Visitor, desk: TheDesk) -> Response:
+    return _people(request, caller, desk)
+
+
+def _people(
+    request: Request, caller: Caller, desk: Desk, key: Key | None = None, key_for: str = "", **facts: Any
+) -> Response:
+    """People and all keys, or an analyst's own keys; a new key is shown on the page that made it, and nowhere else."""
+    everybody = desk.register.people() if caller.is_owner else [caller.person]
+    keys = desk.register.list_keys(None if caller.is_owner else caller.person.id)
+    return render(
+        request,
+        caller,
+        "people.html" if caller.is_owner else "keys.html",
+        "People and keys" if caller.is_owner else "Your keys",
+        people=everybody,
+        names={person.id: person.name for person in everybody},
+        hints={key.id: key.hint for key in keys},
+        keys=[key for key in keys if key.in_force],
+        roles=sorted(ROLES),
+        new_key=None if key is None else key.text,
+        key_for=key_for,
+        **facts,
+    )
+
+
+@router.post("/people")
+def admit(request: Request, caller: Sender, desk: TheDesk, name: Short, role: Short) -> Response:
+    try:
+        _, key = desk.register.admit(name.strip(), role, caller)
+    except (InputError, NotNow) as error:
+        return _people(request, caller, desk, notice=f"Not admitted. {error}.")
+    return _people(request, caller, desk, key, f"{name.strip()}, {role}")
+
+
+@router.post("/people/{id}/dismiss")
+def dismiss(request: Request, caller: Sender, desk: TheDesk, id: str) -> Response:
+    try:
+        desk.dismiss(id)
+    except NotNow as error:
+        return _people(request, caller, desk, notice=f"Not dismissed. {error}.")
+    return RedirectResponse("/people", status_code=303)
+
+
+@router.post("/people/{id}/key")
+def make_key(request: Request, caller: Sender, desk: TheDesk, id: str) -> Response:
+    person = next((person for person in desk.register.people() if person.id == id), None)
+    if person is None:
+        raise Unknown("there is no such person")
+    _, key = desk.register.new_key(person, caller)
+    return _people(request, caller, desk, key, f"{person.name}, {person.role}")
+
+
+@router.get("/keys")
+def keys(request: Request, caller: Visitor, desk: TheDesk) -> Response:
+    return _people(request, caller, desk)
+
+
+@router.post("/keys/{id}/end")
+def end_key(request: Request, caller: Sender, desk: TheDesk, id: str) -> Response:
+    try:
+        count = desk.end_key(id, caller)
+    except NotNow as error:
+        return _people(request, caller, desk, notice=f"Not ended. {error}.")
+    if caller.key in {key.id for key in desk.register.list_keys() if key.ended is not None}:
+        return RedirectResponse("/sign-in", status_code=303)
+    ended = "One key has ended." if count == 1 else f"{count} keys have ended: the one, and those made with it."
+    return _people(request, caller, desk, notice=ended, notice_tone="good")
+
+
+@router.post("/keys/{id}/replace")
+def replace_key(request: Request, caller: Sender, desk: TheDesk, id: str) -> Response:
+    record, key = desk.register.replace_key(id, caller)
+    who = next((person.name for person in desk.register.people() if person.id == record.person), "")
+    return _people(request, caller, desk, key, who)
+
+
+@router.get("/ledger")
+def ledger(request: Request, caller: Visitor, desk: TheDesk, verify: Annotated[int, Query(ge=0, le=1)] = 0) -> Response:
+    return render(
+        request,
+        caller,
+        "ledger.html",
+        "Ledger",
+        head=desk.record.checkpoint(),
+        receipts=desk.receipts(caller),
+        titles={id: question.title for id, question in desk.catalog.questions.items()},
+        names={person.id: person.name for person in desk.register.people()},
+        report=desk.ledger.verify() if verify else None,
+    )
+
+
+def analyst_page(request: Request, caller: Caller, desk: Desk) -> Response:
+    every = desk.questions(caller)
+    granted = [q | {"quote": desk.quote(caller.person, q["question"])} for q in every if q["granted"]]
+    others = [q for q in every if not q["granted"]]
+    return render(request, caller, "analyst.html", "Your questions", questions=granted, others=others)
+
+
+def _question_page(request: Request, caller: Caller, desk: Desk, id: str, **facts: Any) -> Response:
+    quote = desk.quote(caller.person, id)
+    question = next(q for q in desk.questions(caller) if q["question"] == id)
+    return render(request, caller, "question.html", question["title"], q=question, quote=quote, **facts)
+
+
+@router.get("/questions/{id}")
+def question(request: Request, caller: Visitor, desk: TheDesk, id: str) -> Response:
+    return _question_page(request, caller, desk, id)
+
+
+@router.post("/questions/{id}/ask")
+def ask(request: Request, caller: Sender, desk: TheDesk, id: str, handle: Optional = "") -> Response:
+    try:
+        body = json.loads(desk.release(caller.person, id, handle or None, f"page {id} {handle}"))
+    except Refused as refused:
+        return _question_page(request, caller, desk, id, notice=f"Refused: {refused}.")
+    if not handle:
+        return _question_page(request, caller, desk, id)
+    picture = Markup(answer_plot(body["answer"], body["error"], body["unit"], body["times"]))
+    return _question_page(request, caller, desk, id, answer=body, handle=handle, picture=picture)
+
+
+@router.get("/questions/{id}/{name}.csv")
+def download(caller: Visitor, desk: TheDesk, id: str, name: str) -> Response:
+    """All rows by handle, or the table to pass on."""
+    sheet = desk.sheet(caller.person, id)
+    if name not in ("answers", "table"):
+        raise Unknown("there is no such file")
+    content = sheet.table.content if name == "table" else sheet.csv().encode()
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return Response(content, media_type="text/csv", headers=headers)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import LedgerError
+from shoal.files import private, settle
 from shoal.ledger import notes
 from shoal.ledger.chain import Entry
 from shoal.ledger.ledger import Ledger
@@ -123,31 +124,17 @@ class CheckpointFile:
             self._size = int(newest["size"])
 
     def _append(self, line: bytes) -> None:
-        new = not self._path.exists()
-        handle = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            os.lseek(handle, self._whole(handle), os.SEEK_SET)
-            written = os.write(handle, line)
-            if written != len(line):
-                raise OSError("the line was not written whole")
-            os.ftruncate(handle, os.lseek(handle, 0, os.SEEK_CUR))
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        if new:
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-
-    @staticmethod
-    def _whole(handle: int) -> int:
-        """Where the last whole line ends: a line that a crash cut short was never relied on."""
-        size = os.lseek(handle, 0, os.SEEK_END)
-        start = max(size - 4096, 0)
-        tail = os.pread(handle, size - start, start)
-        return start + tail.rfind(b"\n") + 1
+        """Add a line after the last whole one: what a crash cut short was never relied on."""
+        private(self._path)
+        with self._path.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = file.seek(max(size - 4096, 0))
+            file.seek(start + file.read().rfind(b"\n") + 1)
+            file.write(line)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        settle(self._path.parent)
 
     def _last(self) -> dict[str, Any] | None:
         if not self._path.is_file():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import importlib.util
 import logging
 import os
@@ -20,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError
+from shoal.files import held
 from shoal.ledger.ledger import Ledger
 from shoal.ledger.storage import Storage
 from shoal.runs.owner_ledger import Place
 from shoal.service.catalog import ledger_place
-from shoal.service.keys import Key
+from shoal.service.people import Key
 
 KEY_FILE = "owner-key.txt"
 NEEDED = ("fastapi", "uvicorn", "jinja2", "multipart")
@@ -41,7 +41,7 @@ def serve(
     user_header: str | None = None,
     trust_proxy: str | None = None,
     new_owner_key: bool = False,
-    tell: Callable[[str], Any] = print,
+    tell: Callable[[str], Any] | None = None,
 ) -> None:
     """Serve the runs of a folder until the process is told to stop.
 
@@ -52,7 +52,7 @@ def serve(
         user_header: header in which a proxy says who the user of the pages is; with ``trust_proxy``.
         trust_proxy: the proxy's address, from which alone its headers are believed.
         new_owner_key: make an owner key in the place of a lost one.
-        tell: called with what the operator must read.
+        tell: called with what the operator must read; by default it goes to standard error.
 
     >>> shoal.serve("january", port=8000)  # doctest: +SKIP
     """
@@ -61,33 +61,33 @@ def serve(
     import uvicorn
 
     from shoal.service.access import TrustedProxy
-    from shoal.service.application import application
-    from shoal.service.instruments import standard_log
-    from shoal.service.question_service import QuestionService
+    from shoal.service.application import Instruments, application
+    from shoal.service.desk import Desk
 
     proxy = TrustedProxy.of(user_header, trust_proxy)
+    tell = tell or (lambda text: print(text, file=sys.stderr, flush=True))
     place = ledger_place(folder, ledger)
-    log = standard_log()
-    with contextlib.ExitStack() as held:
-        listener = held.enter_context(contextlib.closing(listening(host, port)))
-        held.enter_context(alone(place))
-        used = held.enter_context(Ledger.open(place.url))
-        service = QuestionService(used, folder, place.url, log.line)
-        service.checkpoints.compare()
-        catalog = service.catalog
+    log = Instruments(sys.stderr)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(contextlib.closing(listening(host, port)))
+        used = stack.enter_context(Ledger.open(place.url))
+        stack.enter_context(alone(used, place))
+        desk = Desk(used, folder, log.line)
+        desk.checkpoints.compare()
+        catalog = desk.catalog
         if not catalog.questions:
             reasons = "".join(f". {title}: {reason}" for title, reason in catalog.left_out.items())
             raise InputError(
                 f"dir: nothing in {Path(folder).name} can be asked{reasons or '; `shoal run` makes a run'}"
             )
-        key = service.register.new_owner_key() if new_owner_key else service.register.first_key()
+        key = desk.register.new_owner_key() if new_owner_key else desk.register.first_key()
         if key is not None:
             deliver(key, Path(folder) / KEY_FILE, tell)
-        service.checkpoints.keep()
+        desk.checkpoints.keep()
         for title, reason in catalog.left_out.items():
             tell(f"Not offered: {title}: {reason}")
         tell(f"{len(catalog.questions)} question(s) on http://{host}:{port}/")
-        app = application(service, log, proxy=proxy)
+        app = application(desk, log, proxy=proxy)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -101,7 +101,7 @@ def serve(
         with _stopped_by_signal(lambda: setattr(server, "should_exit", True)):
             log.line("started", questions=len(catalog.questions))
             server.run(sockets=[listener])
-        service.checkpoints.keep()
+        desk.checkpoints.keep()
         log.line("stopped")
 
 
@@ -128,22 +128,16 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def alone(place: Place) -> Iterator[None]:
+def alone(ledger: Ledger, place: Place) -> Iterator[None]:
     """Hold a ledger for this service: two would each believe that nobody else shows answers."""
     busy = LedgerError(
         f"ledger: another `shoal serve` uses {place.where}; one process serves one ledger. Stop that one first"
     )
-    if place.file is not None:
-        handle = os.open(f"{place.file}-serving", os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise busy from None
-        try:
+    if not ledger.storage.postgres:
+        with ledger.storage.reading() as transaction:  # the file itself, by whatever name or link it was given
+            file = Path(str(transaction.one("PRAGMA database_list")[2])).resolve()
+        with held(file.with_name(f"{file.name}-serving"), busy):
             yield
-        finally:
-            os.close(handle)
         return
     # A connection of its own, which nothing else uses and which holds the lock as long as it is open.
     storage = Storage.open(place.url, 30.0)

@@ -442,7 +442,7 @@ class Plan:
             filler = frozen if ahead is None else frozen[:, list(ahead)]
             at = np.array([one.at for one in members])
             today = np.where((at >= 0)[:, None], values[at], 0.0)
-            digests = [value_digest(today[i]) if at[i] >= 0 else "" for i in range(len(members))]
+            digests = [value_digest(today[i], places) if at[i] >= 0 else "" for i in range(len(members))]
             news = np.array([
                 digest != "" and digest != one.last.rpartition(" ")[2]
                 for one, digest in zip(members, digests, strict=True)

@@ -14,14 +14,20 @@ drawn twice. Everything public is made from it and the public settings (:mod:`sh
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shoal.card.card import ReleaseCard
 from shoal.card.facts import FitFacts, Record, ReleaseFacts
-from shoal.card.readings import ReadingsCard, readings_page
+from shoal.card.package import PublicTable, package_files
+from shoal.card.render import public_page
+from shoal.card.render import report as owner_page
+from shoal.card.statements import OWNER as TO_OWNER
+from shoal.card.statements import Statement
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.files import digest_of
 from shoal.readings.crowds import described
@@ -29,10 +35,19 @@ from shoal.readings.error import w1
 from shoal.readings.membership import MembershipAudit, audit_membership
 from shoal.readings.noisy import accepted, contributions, vector_sum
 from shoal.readings.plan import CrowdsPlan
-from shoal.readings.publication import PLAN, PublicSettings, joined, public_curves, public_files, timestamps
+from shoal.readings.publication import NOISY as VECTOR
+from shoal.readings.publication import (
+    PLAN,
+    TABLE,
+    TOTAL,
+    PublicSettings,
+    joined,
+    public_curves,
+    public_files,
+    timestamps,
+)
 from shoal.readings.tables import table_sum
 from shoal.runs import secret
-from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.stages import report_stage
 from shoal.runs.stages.crowd_stage import as_period
@@ -292,36 +307,69 @@ def public_settings(folder: Path) -> PublicSettings:
     return PublicSettings.from_json((folder / PUBLIC / PLAN).read_text())
 
 
-def owner_lines(folder: Path, noun: str = "home") -> list[str]:
+def owner_statements(folder: Path) -> tuple[Statement, ...]:
     """What only the owner is told: homes, errors, the attack."""
     try:
         known = json.loads((folder / OWNER).read_text())
     except (OSError, ValueError):
-        return []
-    lines = [f"{known['homes']} {noun}s are in it, {known['left_out']} could not be used."]
-    if "w1" in known:
-        lines.append(
-            f"Measured: curves are off by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}."
-        )
+        return ()
     audit = known["audit"]
-    lines.append(
-        f"Attacked before the release, {audit['draws']} times, by somebody who has all {noun}s but one: "
-        f"an advantage of {audit['advantage_lower']:.2g} is certain, {audit['advantage_promised']:.2g} is allowed."
-    )
-    return [*lines, "Numbers of homes, errors and names are yours: pass on public/ only."]
+    said = [
+        Statement(
+            "missing",
+            TO_OWNER,
+            str(known["left_out"]),
+            f"{known['homes']} are in it, {known['left_out']} could not be used. These numbers are yours alone.",
+        ),
+        Statement(
+            "attack",
+            TO_OWNER,
+            f"{audit['advantage_lower']:.2g}",
+            f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of "
+            f"{audit['advantage_lower']:.2g} is certain, {audit['advantage_promised']:.2g} is allowed.",
+        ),
+    ]
+    if "w1" in known:
+        words = f"curves are off by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
+        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you alone: {words}."))
+    return tuple(said)
 
 
 @dataclass(frozen=True)
 class PageFacts(Record):
-    """That both pages were written."""
+    """The digest of the card that was written."""
 
-    shown: int = 0
+    digest: str
 
 
-def report(context: Context, card: ReadingsCard) -> Made:
-    """Write the owner's page, and the one to pass on, which is made from the public settings alone."""
-    config: Config = context.config
-    lines = owner_lines(context.folder.path, card.settings.noun)
-    context.folder.put(report_stage.REPORT, readings_page(card, config.title, lines))
-    context.folder.put(report_stage.PUBLIC, readings_page(card, config.title))
-    return Made((report_stage.REPORT, report_stage.PUBLIC), PageFacts())
+def write_card(context: Context, card: ReleaseCard) -> Made:
+    """Write the card, which is a function of the public settings."""
+    texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
+    for name, text in texts.items():
+        context.folder.put(name, text)
+    return Made(tuple(texts), PageFacts(card.digest))
+
+
+def package(
+    settings: PublicSettings, files: Mapping[str, bytes], *, title: str | None = None, licence: str | None = None
+) -> dict[str, bytes]:
+    """Everything in ``public/`` beside the ``files`` of :func:`public_files`: a function of these and the settings."""
+    card, table = ReleaseCard.of_readings(settings), files[TABLE]
+    rows = [line for line in table.decode().splitlines() if line]
+    described_table = PublicTable(table, rows[0].split(","), len(rows) - 1, "UTC" if settings.zoned else None)
+    page = public_page(card, title=title, made=settings.day)
+    return package_files(card, described_table, title=title, licence=licence, page=page, also=files)
+
+
+def report(context: Context, card: ReleaseCard, handed: Sequence[Statement], timings: Mapping[str, float]) -> Made:
+    """Write the owner's page, and the package to pass on."""
+    config, settings = context.config, card.readings
+    assert settings is not None
+    page = owner_page(card, title=config.title, made=settings.day, timings=timings, handed=handed)
+    context.folder.put(report_stage.REPORT, page)
+    names = (TABLE, PLAN, VECTOR, *(() if context.config.label is not None else (TOTAL,)))
+    known = {name: (context.folder / PUBLIC / name).read_bytes() for name in names}
+    files = package(settings, known, title=config.title, licence=config.licence)
+    for name, content in files.items():
+        context.folder.put(f"{PUBLIC}/{name}", content)
+    return Made((report_stage.REPORT, *(f"{PUBLIC}/{name}" for name in files)), PageFacts(card.digest))

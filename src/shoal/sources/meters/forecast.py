@@ -26,7 +26,6 @@ from shoal.sources.meters.season import FLOOR, PERIODS, Season, fit_season, phas
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.card.exhibits import Exhibits
     from shoal.card.facts import Accuracy, FitFacts
     from shoal.laws.graph import NeighborGraph
     from shoal.mechanism.mechanism import Mechanism
@@ -211,13 +210,6 @@ class Forecasts:
         from shoal.sources.meters.traces import power_accuracy
 
         return power_accuracy(mechanism, unit)
-
-    def exhibits(self, mechanism: Mechanism, released: Any, truth: Any = None, *, unit: str = "log") -> Exhibits:
-        """True and released forecasts for the data owner's page: (n, k) in ``unit``, and what came later in kW."""
-        from shoal.sources.meters.traces import exhibits_of
-
-        values = np.asarray(released)
-        return exhibits_of(self, mechanism, values if unit == "kw" else self.to_power(values), truth)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """What the law of each label rests on, for :func:`shoal.model_guard`.

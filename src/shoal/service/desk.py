@@ -1,0 +1,325 @@
+"""What the service does for whoever asks, without HTTP: offer, quote, charge, record, then show.
+
+An answer is shown in four steps. Its idempotency key is bound to what is asked. One transaction looks at the analyst's
+account and notes a receipt that charges the question to it and commits to all of the answers. A checkpoint that covers
+the receipt is put on disk, outside of the ledger. Only then is the answer shown, and it is the same ever after.
+
+A question is charged as a whole, so whether it is refused is the same for all of its handles. Its price is what its
+statement says, (ε, δ) of the whole table; prices of questions that share a label add up (basic composition, which holds
+however the next question is chosen), those about other people do not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from shoal.errors import InputError, LedgerError, ShoalError
+from shoal.ledger import notes
+from shoal.ledger.chain import Entry, canonical
+from shoal.ledger.ledger import Ledger
+from shoal.ledger.storage import Transaction
+from shoal.service.answers import AnswerSheet, commitment, handles
+from shoal.service.catalog import Catalog, Question, catalog, changes
+from shoal.service.people import Caller, Grant, Key, Person, Unknown
+from shoal.service.record import CHECKPOINTS, CheckpointFile, LedgerRecord
+from shoal.service.register import Register
+
+
+class Refused(ShoalError):
+    """It may not be shown; the same for every handle of a question."""
+
+
+class IdempotencyConflict(ShoalError):
+    """The idempotency key was used for something else."""
+
+
+REFUSAL = "the budget of your grant does not allow this question"
+
+
+@dataclass(frozen=True)
+class Account:
+    """A budget (ε, δ) and what was charged to it, exactly."""
+
+    epsilon: float
+    delta: float
+    spent: tuple[Fraction, Fraction]
+
+    @classmethod
+    def of(cls, grant: Grant, charged: Iterable[Entry]) -> Account:
+        statements = [entry.content["statement"] for entry in charged]
+        sums = (sum((Fraction(s[name] or 0) for s in statements), Fraction()) for name in ("epsilon", "delta"))
+        epsilon, delta = sums
+        return cls(grant.epsilon or 0.0, grant.delta or 0.0, (epsilon, delta))
+
+    def allows(self, question: Question) -> bool:
+        """Whether a question still fits."""
+        price = (question.statement.epsilon or 0.0, question.statement.delta or 0.0)
+        every = zip(self.spent, price, (self.epsilon, self.delta), strict=True)
+        return all(before + Fraction(this) <= Fraction(budget) for before, this, budget in every)
+
+    @property
+    def share(self) -> float:
+        """How much of the budget is used up, from 0 to 1."""
+        pairs = zip(self.spent, (self.epsilon, self.delta), strict=True)
+        return min(1.0, max(float(used / Fraction(budget)) if budget else float(used > 0) for used, budget in pairs))
+
+    def remaining(self) -> dict[str, float]:
+        """What is left, rounded down."""
+        return {"epsilon": _left(self.epsilon, self.spent[0]), "delta": _left(self.delta, self.spent[1])}
+
+
+class Desk:
+    """The service over one ledger and one folder of runs."""
+
+    def __init__(self, ledger: Ledger, folder: str | Path, log: Callable[..., None] | None = None) -> None:
+        self.ledger, self.register = ledger, Register(ledger.storage)
+        self.record = LedgerRecord(ledger)
+        self.checkpoints = CheckpointFile(Path(folder) / CHECKPOINTS, self.record)
+        self._folder, self._log = Path(folder), log or (lambda event, **facts: None)
+        self._lock, self._charging = threading.RLock(), threading.Lock()
+        self._catalog, self._seen = Catalog({}, {}), dict[str, int]()
+        self._handles: dict[tuple[str, str], dict[str, str]] = {}
+        self._sheets: dict[tuple[str, str], AnswerSheet] = {}
+
+    # ------------------------------------------------------------------ questions
+
+    @property
+    def catalog(self) -> Catalog:
+        """What the folder offers, read again where a run has changed."""
+        with self._lock:
+            seen = changes(self._folder)
+            if seen != self._seen or not self._seen:
+                self._catalog, self._seen = catalog(self._folder, self.ledger), seen
+            return self._catalog
+
+    def questions(self, caller: Caller) -> list[dict[str, Any]]:
+        """Every question; to an analyst with handles where it was granted, and without where it may be asked for."""
+        grants = self._in_force(caller.person)
+        granted = {id for grant in grants for id in grant.questions}
+        listed = []
+        for question in self.catalog.questions.values():
+            mine = not caller.is_owner and question.id in granted
+            names = list(self._handles_of(caller.person, question)) if mine else []
+            listed.append(_described(question) | ({} if caller.is_owner else {"granted": mine, "handles": names}))
+        return listed
+
+    def quote(self, person: Person, id: str) -> dict[str, Any]:
+        """What the next release of a question would cost the analyst, whether it is allowed, and what is left."""
+        question, grant = self._granted(person, id)
+        with self.ledger.storage.reading() as transaction:
+            given = notes.receipts(transaction, person.id)
+        again = any(entry.content["question"] == id for entry in given)
+        quote = {"question": id, "error": question.error, "unit": question.unit, "given": again}
+        statement = question.statement
+        account = None if grant is None else Account.of(grant, self._counted(given, question))
+        allowed = statement.epsilon is None or again or (account is not None and account.allows(question))
+        charged = statement.epsilon is not None and account is not None
+        return quote | {
+            "epsilon": 0.0 if again and charged else statement.epsilon,
+            "delta": 0.0 if again and charged else statement.delta,
+            "allowed": allowed,
+            "reason": None if allowed else REFUSAL,
+            "remaining": account.remaining() | {"share": 1.0 - account.share} if charged and account else None,
+            "budget": {"epsilon": account.epsilon, "delta": account.delta} if charged and account else None,
+        }
+
+    # ------------------------------------------------------------------ people and grants
+
+    def grant(
+        self, analyst: str, questions: Sequence[str], *budget: float | None, **terms: Any
+    ) -> tuple[Grant, Key | None]:
+        """Grant questions that are on offer, as :meth:`shoal.service.register.Register.grant` does."""
+        offered = self.catalog.questions
+        if not questions or not set(questions) <= set(offered):
+            raise Unknown("question must be the id of a question on offer; see GET /v1/questions")
+        charged = any(offered[id].statement.epsilon is not None for id in questions)
+        if charged and (not budget or budget[0] is None):
+            raise InputError("epsilon and delta are needed: answers to this question are charged to a budget")
+        granted = self.register.grant(analyst, questions, *budget, **terms)
+        self.checkpoints.keep()
+        return granted
+
+    def end_grant(self, id: str) -> None:
+        self.register.end_grant(id)
+        self.checkpoints.keep()
+
+    def dismiss(self, id: str) -> None:
+        self.register.dismiss(id)
+        self.checkpoints.keep()
+
+    def end_key(self, id: str, by: Caller) -> int:
+        count = self.register.end_key(id, by)
+        self.checkpoints.keep()
+        return count
+
+    def list_grants(self) -> list[dict[str, Any]]:
+        """Every grant, with what its analyst has spent of it, and how often it was too small."""
+        people = {person.id: person.name for person in self.register.people()}
+        with self.ledger.storage.reading() as transaction:
+            given = notes.receipts(transaction)
+        listed = []
+        for grant in self.register.grants():
+            shown = {name: getattr(grant, name) for name in ("epsilon", "delta", "expires", "refused", "in_force")}
+            shown |= {"grant": grant.id, "analyst": people.get(grant.person, ""), "questions": list(grant.questions)}
+            account = Account.of(grant, (entry for entry in given if entry.content["analyst"] == grant.person))
+            charged = grant.epsilon is not None
+            shown |= {
+                "share": account.share if charged else None,
+                "remaining": account.remaining() if charged else None,
+            }
+            listed.append(shown)
+        return listed
+
+    def receipts(self, caller: Caller) -> list[dict[str, Any]]:
+        """What was given, in order: to an analyst their own."""
+        names = ("receipt", "question", "analyst", "time")
+        return [
+            {name: entry.content[name] for name in names} | {"entry": entry.seq} for entry in self._receipts(caller)
+        ]
+
+    def proof(self, caller: Caller, receipt: str, size: int | None = None) -> dict[str, Any]:
+        """How a receipt's entry leads to a checkpoint: to the analyst who holds it, and to owners."""
+        entry = next((entry for entry in self._receipts(caller) if entry.content["receipt"] == receipt), None)
+        if entry is None:
+            raise Unknown("there is no such receipt")
+        return self.record.inclusion(entry, size)
+
+    def _receipts(self, caller: Caller) -> list[Entry]:
+        with self.ledger.storage.reading() as transaction:
+            return notes.receipts(transaction, None if caller.is_owner else caller.person.id)
+
+    # ------------------------------------------------------------------ releases
+
+    def release(self, person: Person, id: str, handle: str | None, name: str) -> bytes:
+        """One answer, or the whole table without a handle, as the bytes to send.
+
+        It is charged and on record, and a checkpoint on disk, before this returns; it is the same ever after.
+
+        Raises:
+            Unknown: no such question or handle for this person.
+            IdempotencyConflict: the idempotency key ``name`` was used for another body.
+            Refused: the budget of the grant does not allow the question.
+        """
+        question, grant = self._granted(person, id)
+        if handle is not None and handle not in self._handles_of(person, question):
+            raise Unknown("there is no such question or handle")
+        if not self.register.bind(person.id, name, canonical({"question": id, "handle": handle})):
+            raise IdempotencyConflict("this Idempotency-Key was used for another request; use a new one")
+        sheet = self._sheets.get((person.id, id)) or self._give(person, question, grant)
+        return sheet.table_body if handle is None else sheet.bodies[handle]
+
+    def sheet(self, person: Person, id: str) -> AnswerSheet:
+        """All answers of a question that was given already."""
+        question, grant = self._granted(person, id)
+        with self.ledger.storage.reading() as transaction:
+            if notes.receipt(transaction, person.id, id) is None:
+                raise Unknown("there is no such question or handle")
+        return self._sheets.get((person.id, id)) or self._give(person, question, grant)
+
+    # ------------------------------------------------------------------ how it is done
+
+    def _in_force(self, person: Person) -> list[Grant]:
+        return [grant for grant in self.register.grants(person.id) if grant.in_force]
+
+    def _granted(self, person: Person, id: str) -> tuple[Question, Grant | None]:
+        """A question that was granted, and the grant whose budget holds: the newest with one, for all questions.
+
+        An analyst who could end under one budget in one case and under another in the other would be within neither.
+        """
+        question, grants = self.catalog.questions.get(id), self._in_force(person)
+        if question is None or not any(id in grant.questions for grant in grants):
+            raise Unknown("there is no such question or handle")
+        return question, next((grant for grant in reversed(grants) if grant.epsilon is not None), None)
+
+    def _handles_of(self, person: Person, question: Question) -> dict[str, str]:
+        """The analyst's handles of a question, each with its label."""
+        key = (person.id, question.id)
+        if key not in self._handles:
+            self._handles[key] = handles(self.ledger.secret, person.id, question.id, question.rows)
+        return self._handles[key]
+
+    def _give(self, person: Person, question: Question, grant: Grant | None) -> AnswerSheet:
+        """The sheet of an analyst, charged now or from the record; a checkpoint covers it when this returns."""
+        with self._charging:
+            known = self._sheets.get((person.id, question.id))
+            if known is not None:
+                return known
+            question.check_record(self.ledger)
+            answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
+            root = commitment(question.id, answers).root().hex()
+            with self.ledger.storage.writing() as transaction:
+                entry = notes.receipt(transaction, person.id, question.id)
+                if entry is None and self._allowed(transaction, person, question, grant):
+                    entry = notes.noted(transaction, "receipt", _receipt(person, question, grant, root))
+            if entry is None:
+                if grant is not None:
+                    self.register.count_refusal(grant)
+                self._log("refused", cause="grant", advice="the owner's page shows which grants are too small")
+                raise Refused(REFUSAL)
+            if (root, question.table.digest) != (entry.content["answers"], entry.content["table"]):
+                raise LedgerError(
+                    f"ledger: the answers in {question.title} are not those of the receipt; restore its folder"
+                )
+            self.checkpoints.keep()
+            sheet = AnswerSheet(entry, answers, question.entries, question.timed, question.table)
+            self._sheets[person.id, question.id] = sheet
+            return sheet
+
+    def _allowed(self, transaction: Transaction, person: Person, question: Question, grant: Grant | None) -> bool:
+        if question.statement.epsilon is None:
+            return True
+        given = notes.receipts(transaction, person.id)
+        return grant is not None and Account.of(grant, self._counted(given, question)).allows(question)
+
+    def _counted(self, given: Sequence[Entry], question: Question) -> list[Entry]:
+        """What adds up with a question: all but what is known to be about other labels."""
+        every = self.catalog.questions
+
+        def apart(id: str) -> bool:
+            mine, other = question.rows.keys(), every[id].rows.keys() if id in every else set()
+            return bool(mine) and bool(other) and mine.isdisjoint(other)
+
+        return [entry for entry in given if not apart(entry.content["question"])]
+
+
+def _left(budget: float, used: Fraction) -> float:
+    """What is left of a budget, rounded down."""
+    exact = max(Fraction(budget) - used, Fraction())
+    rounded = float(exact)
+    return math.nextafter(rounded, 0.0) if Fraction(rounded) > exact else rounded
+
+
+def _receipt(person: Person, question: Question, grant: Grant | None, root: str) -> dict[str, Any]:
+    name = canonical({"receipt": [person.id, question.id, root]})
+    return {
+        "receipt": f"rc_{hashlib.sha256(name.encode()).hexdigest()[:24]}",
+        "analyst": person.id,
+        "query_id": question.id,
+        "question": question.id,
+        "grant": None if grant is None else grant.id,
+        "answers": root,
+        "table": question.table.digest,
+        "unit": question.unit,
+        "error": question.error,
+        "statement": question.statement.to_json(),
+    }
+
+
+def _described(question: Question) -> dict[str, Any]:
+    return {
+        "question": question.id,
+        "title": question.title,
+        "entries": len(question.entries),
+        "times": list(question.entries) if question.timed else None,
+        "unit": question.unit,
+        "error": question.error,
+        "charged": question.statement.epsilon is not None,
+        "guarantee": question.statement.to_json(),
+    }
