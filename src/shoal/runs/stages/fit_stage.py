@@ -257,7 +257,7 @@ def _refuse_implausible(shards: Sequence[partition.ShardFacts], config: Config) 
 def stage(context: Context) -> Made:
     """Forecasts of every household, in shards by a hash of the name."""
     config = context.config
-    # Under the readings' promise no stored window is used: it is kept with a shard, which there is as long as one of its
+    # Under the readings' promise no stored window is used: it is kept with a shard, which is there while one of its
     # homes is usable.
     before = None if config.secret == secret.READINGS else _earlier(context)
     with context.workers() as executor:
