@@ -459,7 +459,8 @@ class Run:
         """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
         from shoal.runs.choice import chosen
 
-        with self.held(), head_start(self._tell, accounting=False):
+        with self.held():
+            head_start(self._tell, accounting=False)
             if not self.has_released:
                 self.do("fit")
             self._tell("choose", "rehearsing", 0, 0)
