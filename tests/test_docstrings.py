@@ -18,7 +18,7 @@ METHODS = {
     "GaussianClasses": ("diagonal", "deterministic", "fit", "fit_chunks", "checks", "joint", "take", "with_noise"),
     "NeighborGraph": ("complete", "from_edges", "within_groups", "nearest", "from_csv", "from_distance"),
     "Mechanism": ("release", "curve", "released_curve", "save", "load"),
-    "Codebook": ("curves", "probabilities", "draw", "release", "renewed", "curve"),
+    "Codebook": ("curves", "probabilities", "draw", "release", "curve"),
     "Clip": ("of", "apply"),
     "GaussianMixtureClasses": ("fit", "through", "delta"),
     "Ledger": ("open", "budget", "release", "cost", "spent", "verify"),
