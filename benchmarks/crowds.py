@@ -1,10 +1,9 @@
 """Crowds: spread and seconds beside MDAV and k-means cut to size, and the price of privacy on real homes.
 
 The price is the mean absolute error of what is released, each crowd's mean in kW, against what was metered later,
-relative to that of the unprotected forecasts. ``once``: crowds by the forecasts themselves. ``standing, own day``: by
-the habits of the training window that ends at the origin. ``standing, kept``: those of the first origin, kept for all
-later ones, whatever their hour. Features were chosen on one half of the homes, drawn at random; the other half is
-reported too.
+relative to that of the unprotected forecasts: of crowds by the curves of one release, and of crowds for life, by curve
+and habits together, formed on the day and formed at the first origin; the last column is one half of the homes, drawn
+at random, by the curves of one release.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 import shoal
 from shoal.laws.cells import cut, parts
 from shoal.laws.crowds import crowds, means, spread
-from shoal.sources.meters.neighborhoods import habits
+from shoal.sources.meters.neighborhoods import likeness
 from shoal.validation import FloatArray
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"
@@ -177,17 +176,16 @@ def prices() -> None:
         return float(np.abs(released - later).mean() / np.abs(power - later).mean())
 
     print(f"\n{len(names)} real homes, ARMA(6, 5), 12 quarter-hours, crowds of {SIZE}: price of privacy.\n")
-    print("| origin | once | standing, own day | standing, kept | once, other half | standing, other half |")
-    print("| --- " * 6 + "|")
-    kept = crowds(habits(made[0][0]), SIZE)
+    print("| origin | by that day's curves | for life, formed that day | for life, formed at the first | one half |")
+    print("| --- " * 5 + "|")
+    first = crowds(likeness(made[0][0]), SIZE)
     rows = []
     for fc, truth in made:
         found = [
             price(fc, truth, crowds(fc.power, SIZE)),
-            price(fc, truth, crowds(habits(fc), SIZE)),
-            price(fc, truth, kept),
+            price(fc, truth, crowds(likeness(fc), SIZE)),
+            price(fc, truth, first),
             price(fc, truth, crowds(fc.power[half], SIZE), half),
-            price(fc, truth, crowds(habits(fc)[half], SIZE), half),
         ]
         rows.append(found)
         print(f"| {fc.origin:%Y-%m-%d %H:%M} | {' | '.join(f'{one:.3f}' for one in found)} |", flush=True)

@@ -22,7 +22,10 @@ import determinants
 import shoal
 from determinants import Edge, Enclosure, Law, law, moved
 from shoal.accounting import curve as accounting
+from shoal.accounting.curve import edge_brackets
+from shoal.accounting.deterministic import gaussian_delta
 from shoal.accounting.releases import Releases
+from shoal.accounting.renyi import gdp
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.source import RESOLUTION
 
@@ -127,7 +130,7 @@ def brackets(
             what = f"ε={epsilon!r} {notion}"
 
             def call(epsilon: float = epsilon, notion: str = notion, what: str = what) -> None:
-                found = shoal.edge_brackets(released, graph, epsilon, notion)[0]
+                found = edge_brackets(released, graph, epsilon, notion)[0]
                 for direction in range(2):
                     truth = edge.delta(epsilon, notion, reverse=direction == 1)
                     tally.compare(f"{what} direction {direction}", found[direction, 2], found[direction, 1], truth)
@@ -298,7 +301,7 @@ def constants(seed: int) -> Tally:
         for notion in ("dp", "pdp"):
             tally.at_most(
                 f"gaussian_delta {gap!r} {sigma!r} {epsilon!r} {notion}",
-                shoal.gaussian_delta(gap, sigma, epsilon, notion),
+                gaussian_delta(gap, sigma, epsilon, notion),
                 scalar.delta(epsilon, notion),
             )
     return tally
@@ -316,7 +319,7 @@ def closed_line(seed: int) -> Tally:
     for epsilon in (0.0, *(50.0 * rng.random(7) ** 4).tolist()):
 
         def call(epsilon: float = epsilon) -> None:
-            found = shoal.edge_brackets(classes, graph, epsilon)
+            found = edge_brackets(classes, graph, epsilon)
             for (i, j), both in zip(graph.edges.tolist(), found.tolist(), strict=True):
                 for a, b, (_, low, high) in ((i, j, both[0]), (j, i, both[1])):
                     gap = determinants.rational(means[b]) - determinants.rational(means[a])
@@ -350,7 +353,7 @@ def closed_constants(seed: int) -> Tally:
     for epsilon in (0.0, *(50.0 * rng.random(7) ** 4).tolist()):
 
         def call(epsilon: float = epsilon) -> None:
-            found = shoal.edge_brackets(classes, graph, epsilon)
+            found = edge_brackets(classes, graph, epsilon)
             for edge, both in zip(edges, found.tolist(), strict=True):
                 for _, low, high in both:
                     tally.compare(f"white noise, k={k} ε={epsilon!r}", high, low, edge.delta(epsilon))
@@ -747,12 +750,12 @@ def tables(seed: int) -> Tally:
             what = f"ε={epsilon!r} {notion}"
 
             def call(epsilon: float = epsilon, notion: str = notion, what: str = what) -> None:
-                _, low, high = shoal.edge_brackets(released, graph, epsilon, notion, scope="table")[0]
+                _, low, high = edge_brackets(released, graph, epsilon, notion, scope="table")[0]
                 tally.compare(what, high, low, edge.delta(epsilon, notion))
-                by_hand = shoal.edge_brackets(stacked, graph, epsilon, notion)[0]
+                by_hand = edge_brackets(stacked, graph, epsilon, notion)[0]
                 if (by_hand[:, 1] > high).any() or (by_hand[:, 2] < low).any():
                     tally.violations.append(f"{what}: not the pair stacked by hand")
-                if notion == "dp" and (shoal.edge_brackets(released, graph, epsilon)[0, :, 1] > high).any():
+                if notion == "dp" and (edge_brackets(released, graph, epsilon)[0, :, 1] > high).any():
                     tally.violations.append(f"{what}: below one answer")
 
             tally.attempt(what, call)
@@ -801,7 +804,7 @@ def others(seed: int) -> Tally:
         low, high = _log_ratio(prior[0], prior[1])
         for epsilon in (0.0, abs(math.log(prior[0] / prior[1])), float(mean + 3 * std)):
             for notion in ("dp", "pdp"):
-                found = shoal.edge_brackets(classes, graph, epsilon, notion, prior)[0]
+                found = edge_brackets(classes, graph, epsilon, notion, prior)[0]
                 exact = determinants.rational(epsilon)
                 for back, far in ((False, exact - low), (True, exact + high)):
                     truth = edge.tail(far, notion, back)[0]  # δ falls, so the larger x has the smaller δ
@@ -855,7 +858,7 @@ def others(seed: int) -> Tally:
             tally.at_most("identification_risk", found.success_upper, Enclosure((truth / total).lower(), arb(1)))
 
     def gaussian() -> None:
-        claimed = shoal.gdp(classes, graph)
+        claimed = gdp(classes, graph)
         if claimed < math.inf:
             tally.checks += 1
             if size or not determinants.rational(claimed) ** 2 >= edge.squared_gap:

@@ -9,6 +9,7 @@ from flint import arb
 import determinants
 import shoal
 from families import clustered
+from shoal.accounting.curve import edge_brackets
 
 GRAPH = shoal.NeighborGraph.complete(["a", "b"])
 
@@ -22,7 +23,7 @@ def test_brackets_hold_the_truth(seed: int) -> None:
     covs = np.array([np.eye(k) + difference, np.eye(k)])
     classes = shoal.GaussianClasses([np.zeros(k), gap], covs, ["a", "b"])
     edge = determinants.Edge.of((determinants.law(np.zeros(k), covs[0]), determinants.law(gap, covs[1])))
-    found = shoal.edge_brackets(classes, GRAPH, 8.0)[0]
+    found = edge_brackets(classes, GRAPH, 8.0)[0]
     for direction in range(2):
         truth = edge.delta(8.0, reverse=bool(direction))
         _, lower, upper = found[direction]

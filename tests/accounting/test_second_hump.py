@@ -7,6 +7,7 @@ import pytest
 
 import campaign
 import shoal
+from shoal.accounting.curve import edge_brackets
 
 
 @pytest.mark.parametrize("epsilon", [1.5693125, 1.5703125, 1.5713125, 1.5803125])
@@ -26,7 +27,7 @@ def test_what_rises_again_is_doubt(epsilon: float) -> None:
         laws.append((a, b, times))
     edge = campaign.Edge.of(*laws)
     tally = campaign.Tally()
-    found = shoal.edge_brackets(released, shoal.NeighborGraph.complete(("0", "1")), epsilon)[0]
+    found = edge_brackets(released, shoal.NeighborGraph.complete(("0", "1")), epsilon)[0]
     for direction in range(2):
         truth = edge.delta(epsilon, "dp", reverse=direction == 1)
         tally.compare("δ", found[direction, 2], found[direction, 1], truth)

@@ -12,6 +12,7 @@ import pytest
 from report_page import write_report
 
 import shoal
+from evidence.paper.clusters import cluster_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,7 +31,7 @@ def release() -> dict[str, Any]:
     truth[1, 3] = np.nan
 
     classes = forecasts.classes("trajectory")
-    graph = shoal.cluster_graph(forecasts, 6, by="forecast")
+    graph = cluster_graph(forecasts, 6, by="forecast")
     dearest = shoal.perfect_rho(classes, graph)
     options: dict[str, Any] = {"epsilon": 1.0, "iterations": 3}
     mechanism = shoal.design(classes, graph, method="transport", rho=0.9 * dearest, **options)

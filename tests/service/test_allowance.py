@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
+from shoal.ledger.bounds import mechanism_bound
 from shoal.service import desk as desks
 from shoal.service.allowance import Allowance, Price, spent
 from shoal.service.desk import Desk
@@ -22,7 +23,7 @@ def noisy(gap: float, seed: int) -> shoal.Mechanism:
 
 
 def price(mechanism: shoal.Mechanism, epsilon: float) -> Price:
-    return Price.of([(mechanism, shoal.mechanism_bound(mechanism, epsilon))])
+    return Price.of([(mechanism, mechanism_bound(mechanism, epsilon))])
 
 
 @settings(derandomize=True, max_examples=25, deadline=None)
@@ -48,7 +49,7 @@ def test_the_first_question_is_held_by_its_own_delta_and_the_next_by_the_filter(
 
 def test_pure_losses_add_up() -> None:
     book = shoal.codebook([[0.0], [1.0], [3.0]], shoal.NeighborGraph.complete(LABELS), epsilon=0.5)
-    own = Price.of([(book, shoal.mechanism_bound(book, 1.0))])
+    own = Price.of([(book, mechanism_bound(book, 1.0))])
     two = Allowance.of([own], own, 2.0, 0.0)
     assert two.allowed
     assert two.remaining_epsilon == pytest.approx(1.0)

@@ -22,7 +22,7 @@ from shoal import validation
 from shoal.designs.design import design, perfect_rho
 from shoal.designs.methods import METHODS
 from shoal.designs.parts import joined
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.errors import UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -101,7 +101,7 @@ def calibrate(
         iterations = validation.count(iterations=iterations)
     if time_limit is not None:
         time_limit = validation.positive(time_limit=time_limit)
-    problem = Problem.of(
+    problem = DesignProblem.of(
         classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope, times
     )
     groups = [members for members in problem.components if len(members) > 1]
@@ -153,7 +153,7 @@ def attained(mechanism: Mechanism, delta: float) -> Mechanism:
 class _Group:
     """One connected group and what bounds the search: steps, or a time of the monotonic clock."""
 
-    part: Problem
+    part: DesignProblem
     method: str
     delta: float
     seed: int

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.noise.affine import EXACT
 
 
-def joined(method: str, problem: Problem, found: list[tuple[Any, Mechanism]]) -> Mechanism:
+def joined(method: str, problem: DesignProblem, found: list[tuple[Any, Mechanism]]) -> Mechanism:
     """One mechanism for all labels from those of groups.
 
     A label in none is left as it is, but for the noise floor: nothing is claimed of it.

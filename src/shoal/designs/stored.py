@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from shoal.designs.moves import Moves
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.errors import InputError
 from shoal.mechanism.mechanism import Mechanism
 from shoal.noise.affine import EXACT
@@ -28,7 +28,7 @@ STEP_BITS = 2
 
 def mechanism_of(
     method: str,
-    problem: Problem,
+    problem: DesignProblem,
     moves: Moves,
     *,
     lower_bound: float,
@@ -58,7 +58,7 @@ def mechanism_of(
     raise InputError("rho is too small for its noise_floor: the budget cannot be met in double precision")
 
 
-def certified(problem: Problem, moves: Moves) -> float:
+def certified(problem: DesignProblem, moves: Moves) -> float:
     """Upper end of the ideal law's worst ln δ once the moves are a mechanism; 0 where no claim can be made."""
     mechanism = mechanism_of("", problem, moves, lower_bound=0.0)
     if mechanism.rests_on_rounding[mechanism.pairs].any():
@@ -93,7 +93,7 @@ def met(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | N
     return replace(mechanism, shift=shift, mean_grid=grid)
 
 
-def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, FloatArray]:
+def _gain_and_noise(problem: DesignProblem, moves: Moves) -> tuple[FloatArray | None, FloatArray]:
     """Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise."""
     noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.floor_cov
     if moves.map is None:

@@ -170,7 +170,7 @@ def assumption_free(
     >>> classes = shoal.GaussianClasses([[0.0], [0.5]], [[0.01]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
     >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=4.0)
-    >>> found = shoal.assumption_free(mechanism, shoal.Clip.of(classes, radius=4.0))
+    >>> found = assumption_free(mechanism, shoal.Clip.of(classes, radius=4.0))
     >>> bool(mechanism.certificate.delta_upper < found.delta_upper < 0.06)
     True
     """

@@ -39,7 +39,7 @@ from shoal.mechanism.releasable import COVERAGE, ReleaseErrors, T, described
 from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.experiment import NotPrivate, seeded_noise
 from shoal.noise.factor import JITTER, jittered
-from shoal.noise.grid import Grid
+from shoal.noise.grid import NoiseGrid
 from shoal.noise.precision import UP, edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.numerics.matrices import EPS
@@ -315,9 +315,9 @@ class Mechanism:
         return values.shape[1:] == (self.classes.n_dims,) and self._grid.holds(values)
 
     @cached_property
-    def _grid(self) -> Grid:
+    def _grid(self) -> NoiseGrid:
         std = np.sqrt(np.broadcast_to(self.output.stored_variances, self.output.means.shape))
-        return Grid.of(self.output.means, std)
+        return NoiseGrid.of(self.output.means, std)
 
     @cached_property
     def _exact(self) -> ExactMap:

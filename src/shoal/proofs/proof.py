@@ -30,7 +30,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
-from shoal.noise.grid import Grid
+from shoal.noise.grid import NoiseGrid
 from shoal.noise.precision import UP as LOSS_UP
 from shoal.noise.precision import edge_loss, label_tv
 from shoal.numerics.matrices import EPS
@@ -421,7 +421,7 @@ def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: Fl
     variances = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
     means, covs = laws.rounded
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
-    steps = np.minimum(Grid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
+    steps = np.minimum(NoiseGrid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
     tv = label_tv(np.sqrt(variances), steps)
     if mechanism.outside > 0:
         tv = (tv + mechanism.outside) * LOSS_UP

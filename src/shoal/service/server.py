@@ -47,7 +47,7 @@ def serve(
         tell: called with what the operator must read: the first owner key, once.
         issuer, client_id: an OpenID Connect provider for people; its secret comes from ``SHOAL_OIDC_SECRET``.
 
-    >>> shoal.serve("january", port=8000)  # doctest: +SKIP
+    >>> serve("january", port=8000)  # doctest: +SKIP
     """
     import uvicorn
 

@@ -24,7 +24,7 @@ from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
 from shoal.designs.parts import joined
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -144,7 +144,7 @@ def _saved(out: str, mechanism: Releasable, bound: MechanismBound) -> None:
 
 def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
     """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
-    problem = Problem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
+    problem = DesignProblem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
     groups = [members for members in problem.components if len(members) > 1]
     found = []
     for number, members in enumerate(groups):
