@@ -20,13 +20,11 @@ from shoal import (
     GaussianClasses,
     InputError,
     Ledger,
-    MechanismBound,
     NeighborGraph,
     design,
-    mechanism_bound,
 )
 from shoal.ledger import bounds, overview
-from shoal.ledger.bounds import bounded
+from shoal.ledger.bounds import MechanismBound, bounded, mechanism_bound
 from shoal.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount
 
 TOOLS = [*mixed(), trajectory(4, 2, gap=0.3, seed=9), trajectory(4, 3, gap=0.01, seed=10)]
