@@ -15,7 +15,7 @@ from evidence.histograms import told_apart, totals
 from evidence.homes import SWISS
 from evidence.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told, price_rule
 from shoal.accounting.deterministic import gaussian_delta
-from shoal.studies.fingerprints import fingerprint
+from shoal.studies.attackers import fingerprint
 from shoal.studies.reidentification import _hidden, _raw
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")

@@ -34,12 +34,11 @@ from shoal.audits.attacks import Events, claimed_and_fitted, count_events, excha
 from shoal.audits.book_audit import BookAudit, audit_book
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.audits.fidelity import law_findings
-from shoal.audits.findings import HOLDS, Finding
 from shoal.audits.naming import name_answers, name_rows
 from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
 from shoal.audits.replay import Repeats, share_identical
 from shoal.audits.residuals import ResidualLaws
-from shoal.audits.verdict import Audit, Replay
+from shoal.audits.verdict import HOLDS, Audit, Finding, Replay
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph

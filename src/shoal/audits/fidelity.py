@@ -26,8 +26,8 @@ from scipy import linalg, stats
 
 from shoal.audits.attacks import Halves, halves
 from shoal.audits.confidence import SHARES
-from shoal.audits.findings import Finding
 from shoal.audits.residuals import ResidualLaws
+from shoal.audits.verdict import Finding
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray
 

@@ -21,8 +21,8 @@ from typing import Any
 from shoal import validation
 from shoal.designs.design import design, perfect_rho
 from shoal.designs.methods import METHODS
-from shoal.designs.parts import joined
 from shoal.designs.problem import DesignProblem
+from shoal.designs.stored import joined
 from shoal.errors import UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph

@@ -27,8 +27,7 @@ from shoal.errors import InputError
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.quality import Readings
 from shoal.sources.meters.window import as_readings, cut
-from shoal.studies.attackers import Boosted, Comparison, Hits, curves, posterior, ranked, scored, weekly
-from shoal.studies.fingerprints import fingerprint
+from shoal.studies.attackers import Boosted, Comparison, Hits, curves, fingerprint, posterior, ranked, scored, weekly
 from shoal.studies.pictures import reidentification_picture, saved, sizes_picture
 from shoal.studies.publication import Release, releases, shown
 from shoal.validation import FloatArray

@@ -37,8 +37,7 @@ from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
 from shoal.sources.meters.update import ABSENT, update_forecasts
 from shoal.validation import FloatArray
-from shoal.workers.executor import Executor
-from shoal.workers.ticks import tick
+from shoal.workers.executor import Executor, tick
 
 if TYPE_CHECKING:
     import polars as pl
