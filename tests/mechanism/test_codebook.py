@@ -298,7 +298,7 @@ def test_a_file_whose_odds_exceed_its_epsilon_is_refused_even_when_sealed_anew(t
     counts[0] += 1
     with pytest.raises(shoal.InputError, match="no codebook has"):
         shoal.Codebook.from_bytes(archive.packed(header, {**arrays, "counts": counts}))
-    fewer = {name: values for name, values in arrays.items() if name != "shares"}
+    fewer = {name: values for name, values in arrays.items() if name != "curves"}
     with pytest.raises(shoal.InputError, match="lacks a part"):
         shoal.Codebook.from_bytes(archive.packed(header, fewer))
     sealed = archive.packed(header, arrays)

@@ -179,11 +179,11 @@ class Codebook:
     @cached_property
     def rho(self) -> FloatArray:
         """(n,) mean squared error per entry of each label, of the stored curves and probabilities, rounded up."""
-        found = np.zeros(len(self.labels))
+        errors = np.zeros(len(self.labels))
         for group in self.groups:
-            found[group.members] = group.errors(self.answers)
-        found.flags.writeable = False
-        return found
+            errors[group.members] = group.errors(self.answers)
+        errors.flags.writeable = False
+        return errors
 
     @property
     def mean_rho(self) -> float:
@@ -261,10 +261,10 @@ class Codebook:
         >>> book.release(["a", "b"]).shape
         (2, 1)
         """
-        asked = answers if labels is None else labels
-        if not (isinstance(asked, (list, tuple, np.ndarray)) and np.ndim(asked) > 0):
-            return np.array(self.curves(asked)[self.draw(asked)])
-        places = [self._placed(label) for label in asked]  # refuses before anything is drawn
+        wanted = answers if labels is None else labels
+        if not (isinstance(wanted, (list, tuple, np.ndarray)) and np.ndim(wanted) > 0):
+            return np.array(self.curves(wanted)[self.draw(wanted)])
+        places = [self._placed(label) for label in wanted]  # refuses before anything is drawn
         released = self._first_curves[[number for number, _ in places]]
         for i, (number, row) in enumerate(places):
             group = self.groups[number]
@@ -409,8 +409,8 @@ class Codebook:
         pairs = [group for group in self.groups if len(group.members) > 1]
         if not pairs:
             raise InputError("graph has no edges: there is no worst edge to report")
-        found = [max((_worst(group, e, scope) for group in pairs), key=lambda one: one[0]) for e in grid.tolist()]
-        values = np.array([one[0] for one in found])
+        worst = [max((_worst(group, e, scope) for group in pairs), key=lambda one: one[0]) for e in grid.tolist()]
+        values = np.array([one[0] for one in worst])
         upper = np.where(values > 0.0, np.minimum(np.nextafter(values, np.inf), 1.0), 0.0)
         logs = np.full(len(grid), -np.inf)
         np.log(upper, out=logs, where=upper > 0.0)
@@ -422,7 +422,7 @@ class Codebook:
             delta_lower=np.maximum(values * (1 - 1e-12) - 2.0**-100, 0.0),
             delta_upper=upper,
             log_delta_upper=np.where(upper > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf),
-            worst_edge=[(self.labels[one[1]], self.labels[one[2]]) for one in found],
+            worst_edge=[(self.labels[one[1]], self.labels[one[2]]) for one in worst],
             scope=scope,
         )
         return curve.scalar() if scalar else curve
@@ -488,9 +488,9 @@ class Codebook:
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Codebook:
         """A codebook from the content of its file; one whose odds exceed its ε is refused. ``name`` is for messages."""
-        found = codebook_file.fields(content, name)
-        groups = tuple(Group(**one) for one in found.pop("groups"))
-        return cls(**found, groups=groups)
+        fields = codebook_file.fields(content, name)
+        groups = tuple(Group(**one) for one in fields.pop("groups"))
+        return cls(**fields, groups=groups)
 
     @classmethod
     def load(cls, path: str | Path) -> Codebook:
@@ -566,9 +566,9 @@ def codebook(
         rows, counted = rows[order], counted[order]
     groups = _complete_groups(graph)
     each = epsilon if scope == "answer" else epsilon / 2.0
-    made = tuple(_group(members, rows, counted, each, objective, least_gain) for members in groups)
+    books = tuple(_group(members, rows, counted, each, objective, least_gain) for members in groups)
     rows.flags.writeable = counted.flags.writeable = False
-    return Codebook(graph, rows, epsilon, scope, objective, counted, made)
+    return Codebook(graph, rows, epsilon, scope, objective, counted, books)
 
 
 def _group(

@@ -29,15 +29,15 @@ def fields(content: bytes, name: str) -> dict[str, Any]:
     """The fields of a codebook from the content of its file; ``name`` is what messages call it."""
     header, arrays = archive.unpacked(content, FORMAT, VERSION, name)
     try:
-        found = _fields(header, arrays)
-        possible = _possible(found)
+        parameters = _fields(header, arrays)
+        possible = _possible(parameters)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{name} lacks a part of a codebook") from error
     except ValueError:
         possible = False
     if not possible:
         raise InputError(f"{name} holds parameters that no codebook has")
-    return found
+    return parameters
 
 
 def parts(book: Codebook) -> tuple[dict[str, Any], dict[str, Any]]:

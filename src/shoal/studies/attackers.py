@@ -98,8 +98,8 @@ class Comparison:
     def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray:
         """(homes, rows) −d², the log-likelihood ratio of Gaussian laws with one covariance."""
         a, b = self._off(known, rows)
-        found: FloatArray = 2.0 * a @ b.T - (a**2).sum(axis=1)[:, None] - (b**2).sum(axis=1)[None]
-        return found
+        scores: FloatArray = 2.0 * a @ b.T - (a**2).sum(axis=1)[:, None] - (b**2).sum(axis=1)[None]
+        return scores
 
     def patient(self, known: FloatArray, rows: FloatArray) -> FloatArray:
         """(homes, rows) −Σ ln(1 + dᵢ²): a few coordinates far off count less."""
@@ -141,13 +141,13 @@ def curves(tables: Sequence[Table]) -> list[Comparison]:
     x, mean = (prints - center) / scale, rows.mean(axis=0)
     ridge = np.linalg.solve(x.T @ x + 0.1 * len(x) * np.eye(f), x.T @ (rows - mean)) / scale[:, None]
     expected = np.concatenate([ridge, np.zeros((k, k))])
-    found = []
+    features = []
     for weights in (itself, expected):
         left = rows - known @ weights
         covariance = np.cov(left.T, ddof=0).reshape(k, k)
         floor = 1e-3 * np.trace(covariance) / k + 1e-12
-        found.append(Comparison(left.mean(axis=0), weights, inverse_root(covariance + floor * np.eye(k))))
-    return found
+        features.append(Comparison(left.mean(axis=0), weights, inverse_root(covariance + floor * np.eye(k))))
+    return features
 
 
 class Boosted:
@@ -199,9 +199,9 @@ class Boosted:
         best = np.argsort(-plain, axis=1)[:, :RERANKED]
         asked = np.take_along_axis(described, best[:, :, None], axis=1)
         odds = self._model.decision_function(asked.reshape(-1, described.shape[2])).reshape(best.shape)
-        found: FloatArray = plain - plain.max() + odds.min() - 1.0
-        np.put_along_axis(found, best, odds, axis=1)
-        return found
+        scores: FloatArray = plain - plain.max() + odds.min() - 1.0
+        np.put_along_axis(scores, best, odds, axis=1)
+        return scores
 
 
 def _described(comparisons: Sequence[Comparison], known: FloatArray, rows: FloatArray) -> FloatArray:
@@ -233,8 +233,8 @@ def posterior(log_likelihood: FloatArray) -> FloatArray:
     better; beyond, an attacker's approximation (:func:`shoal.accounting.assignments.marginals`).
     """
     tables = log_likelihood.T[None]
-    found = marginals(tables, likeliest(tables))[0].T
-    return np.asarray(found.round(12))
+    posterior_odds = marginals(tables, likeliest(tables))[0].T
+    return np.asarray(posterior_odds.round(12))
 
 
 #: Least power told apart from none, kW.
