@@ -15,6 +15,7 @@ from small_run import charged, listing
 
 import shoal
 from shoal.card.digits import upper
+from shoal.mechanism.clip import assumption_free
 from shoal.runs.config import Config
 from shoal.runs.run import ORDER, Run
 from shoal.runs.stages import release_stage
@@ -402,7 +403,7 @@ def test_clipped_rows_have_a_figure_without_their_law(tmp_path: Path, monkeypatc
     assert mechanism.certificate.delta_upper >= bare.certificate.delta_upper + loss
     assert run.design is not None
     assert mechanism.certificate.delta_upper <= run.design.delta
-    found = shoal.assumption_free(mechanism, clip)
+    found = assumption_free(mechanism, clip)
     assert run.design.assumption_free == found.delta_upper
     assert run.design.delta < found.delta_upper < 1
 

@@ -33,13 +33,11 @@ from shoal.runs.store import Part, finished, put_whole
 from shoal.sources.meters import clock, window
 from shoal.sources.meters.answered import TRUTH, off_by
 from shoal.sources.meters.forecast import Forecasts, forecast
-from shoal.sources.meters.habits import usual_day
-from shoal.sources.meters.neighborhoods import hourly_habits
+from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
 from shoal.sources.meters.update import ABSENT, update_forecasts
 from shoal.validation import FloatArray
-from shoal.workers.executor import Executor
-from shoal.workers.ticks import tick
+from shoal.workers.executor import Executor, tick
 
 if TYPE_CHECKING:
     import polars as pl
