@@ -96,7 +96,7 @@ def test_type_checkers_see_every_public_name(tmp_path):
     revealed = [line for line in found.splitlines() if "Revealed type" in line]
     assert len(revealed) == len(shoal._HOME), found[-2000:]
     assert [line for line in revealed if '"Any"' in line or '"Unknown"' in line] == []
-    wrong = [line for line in found.splitlines() if "error:" in line and str(script.name) in line]
+    wrong = [line for line in found.splitlines() if ": error: " in line and script.name in line]
     assert len(wrong) == 2, wrong
     assert "complte" in wrong[0]
     assert "tolerence" in wrong[1]
