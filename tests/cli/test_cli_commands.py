@@ -21,7 +21,7 @@ from shoal.runs.config import FEWEST, Config
 ROOT = Path(__file__).parents[2]
 COMMANDS = dict(reference.commands())
 CONTRACT = {
-    "demo", "run", "curve", "frontier", "prove", "ledger show", "ledger log",
+    "demo", "run", "explain", "curve", "frontier", "prove", "ledger show", "ledger log",
      "ledger verify", "ledger budget", "attack", "serve",
 }  # fmt: skip
 
