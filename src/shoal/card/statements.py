@@ -523,6 +523,8 @@ def _cost(card: ReleaseCard, accuracy: Accuracy | None) -> Iterator[Statement]:
                 more.append(f"Figures average {nearest(accuracy.answer_mean)} kW.")
             if accuracy.total_error is not None and card.kind == "certified":
                 more.append(f"The total of a crowd at a step is off by at most {percent(accuracy.total_error)} (rms).")
+        if public and card.design is not None and not card.design.by_step:
+            more.append(f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more.")
         yield Statement("cost", audience, figure, "".join(sentences[:1]), (*sentences[1:], *more))
 
 

@@ -159,7 +159,7 @@ def _beside(parts: list[tuple[str, list[str]]]) -> Any:
 
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
-    grid.add_column()
+    grid.add_column(overflow="fold")
     for heading, lines in parts:
         grid.add_row(Text(printable(heading)), Text("\n".join(printable(line) for line in lines)))
     return grid

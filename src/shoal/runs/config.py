@@ -156,7 +156,7 @@ class Config:
         "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
     )  # fmt: skip
     title: str | None = _setting("output", None, "title of the report", None)
-    licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"')
+    licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"', None)
     shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", None)
     seed: int = _setting("output", 0, "seed of searches and audits; releases take none", None)
 
