@@ -255,13 +255,8 @@ def _refuse_implausible(shards: Sequence[partition.ShardFacts], config: Config) 
 def stage(context: Context) -> Made:
     """Forecasts of every household, in shards by a hash of the name."""
     config = context.config
-<<<<<<< HEAD
     # Under the readings' promise no stored window is used: it is kept with a shard, which is there while one of its
     # homes is usable.
-=======
-    # Under the readings' promise no stored window is used: it is kept with a shard, which there is as long as one of
-    # its homes is usable.
->>>>>>> asking
     before = None if config.secret == secret.READINGS else _earlier(context)
     with context.workers() as executor:
         buckets = None if before is None else before.buckets
