@@ -182,7 +182,7 @@ def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArr
     assert isinstance(settings.plan, CrowdsPlan)
     tables = publish(noisy, settings.plan, settings.horizon)
     into = joined(tables)
-    counts = np.bincount(into, weights=tables.counts)
+    counts: FloatArray = np.bincount(into, weights=tables.counts).astype(np.float64)
     sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
     plain = np.array([np.bincount(into, weights=step) for step in tables.curves.T]).T / np.bincount(into)[:, None]
     curves = np.where(counts[:, None] > 0, sums / np.where(counts > 0, counts, 1.0)[:, None], plain)
