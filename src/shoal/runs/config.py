@@ -34,12 +34,12 @@ SEARCH = 10
 STATED = 1.0
 
 
-def _setting(section: str, default: Any, text: str, flag: str | None = "") -> Any:
+def _setting(section: str, default: Any, text: str, flag: str | None = "", kind: Any = None) -> Any:
     """A field with its section of the file, the words above it there, and its option, if not called like it.
 
-    ``flag=None``: only in a file of settings.
+    ``flag=None``: only in a file of settings. ``kind``: the type of the option, where it is not the setting's.
     """
-    return field(default=default, metadata={"section": section, "text": text, "flag": flag})
+    return field(default=default, metadata={"section": section, "text": text, "flag": flag, "kind": kind})
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Config:
         "input", None, "what a table is about, such as 2024-03 or 2024-03-31: each release needs a later one"
     )
     train_days: int = _setting("input", 15, "days of training before the origin")
-    horizon: int = _setting("input", 12, "steps to forecast")
+    horizon: int = _setting("input", 12, "steps to forecast, or on the command line a time such as 3h", kind=str)
     order: tuple[int, ...] = _setting("input", (6, 5), "order (p, q) of the ARMA models")
     season: str = _setting("input", "auto", '"day", "week", or "auto": by day below four weeks of training', None)
     origin: str | None = _setting(
