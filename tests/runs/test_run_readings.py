@@ -444,3 +444,22 @@ def test_a_class_table_without_bounds_or_with_two_rows_a_label_is_refused(tmp_pa
 
 def test_figures_are_written_without_powers_of_ten() -> None:
     assert [figure(x, 3) for x in (123456.0, 12.345, 0.00012345, 0.9999)] == ["123000", "12.3", "0.000123", "1"]
+
+
+def test_the_command_takes_the_secret_and_names_what_is_missing(meters: Path, tmp_path: Path) -> None:
+    """Through the command line: exit code 2 and one sentence with the option; then a release."""
+    from typer.testing import CliRunner
+
+    from shoal.cli.main import app
+
+    given = ["--secret", "readings", "--customers", "40", "--origin", ORIGIN, "--unit", "kw", "--horizon", "4"]
+    given += ["--order", "2,1", "--train-days", "14", "--ledger", "folder", "--workers", "serial"]
+    out = ["run", str(meters), "--out", str(tmp_path / "run"), *given]
+    refused = CliRunner().invoke(app, [*out, "--epsilon", "1"])
+    assert refused.exit_code == 2
+    assert "--interval" in refused.stderr
+    done = CliRunner().invoke(app, [*out, "--interval", "60", "--budget-epsilon", "1", "--releases", "5"])
+    assert done.exit_code == 0, done.stderr
+    assert "protects every home's readings" in " ".join(done.stdout.split())
+    assert "series of at most 5" in " ".join(done.stdout.split())
+    assert {path.name for path in (tmp_path / "run" / "public").iterdir()} == PUBLIC

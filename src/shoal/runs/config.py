@@ -24,6 +24,10 @@ FEWEST = 100
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
 #: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
 METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
+#: Options that an error message or a page names where they are needed; the command takes them, its help has the others.
+RARE = frozenset(
+    {"samples", "cores", "drop", "max_kw", "accept_large", "accept_doubtful_law", "licence", "meter", "cells"}
+)
 #: Steps of the search of a design that searches.
 SEARCH = 10
 #: ε at which a design that only spends a ρ states its δ.
