@@ -1,15 +1,13 @@
 """A class table of a million rows: ``python -m benchmarks.class_table [rows] [columns] [labels]``.
 
-Gaussian rows of labels whose laws differ, in Parquet, through all that ``shoal run`` does: read, grouped, fitted,
-designed, attacked, released and told of, by two worker processes at (ε, δ) = (1, 1e-5) for all rows of a label
-together, crowds of 10. Memory is the resident set, sampled.
+Gaussian rows of labels whose laws differ, in Parquet, through all that ``shoal run`` does, by two worker processes at
+(ε, δ) = (1, 1e-5) for all rows of a label together, crowds of 10. Memory is the resident set, sampled.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import resource
 import sys
 import tempfile
 import time
@@ -22,13 +20,7 @@ import shoal
 from benchmarks import scale
 
 ROWS, COLUMNS, LABELS = 1_000_000, 32, 1_000
-STEPS = {
-    "reading the table": "read", "rows by label": "group", "clusters of profiles": "group", "nearest clusters": "group",
-    "forming cells": "group", "sorting by group": "group", "shards of whole groups": "group",
-    "laws of the labels": "fit", "designing mechanisms": "design", "attacking released answers": "audit",
-    "releasing through the ledger": "release", "writing the release card": "papers", "writing the report": "papers",
-}  # fmt: skip
-STAGES = ("read", "group", "fit", "design", "audit", "release", "papers")
+STAGES = ("fit", "crowds", "design", "audit", "release", "card", "report")
 
 
 def written(path: Path, rows: int, columns: int, labels: int) -> None:
@@ -51,17 +43,15 @@ def written(path: Path, rows: int, columns: int, labels: int) -> None:
 
 def main() -> None:
     rows, columns, labels = (int(a) for a in (*sys.argv[1:4], *map(str, (ROWS, COLUMNS, LABELS)[len(sys.argv) - 1 :])))
-    scale.STEPS.update(STEPS)
     with tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "table.parquet", Path(folder) / "run"
         written(file, rows, columns, labels)
-        begun, before = time.monotonic(), time.process_time()
-        with scale.Watch() as watch:
-            watch.stage = "read"
-            run = shoal.run(file, out, label="speaker", workers="processes", cores=2, progress=watch)
-        total = time.monotonic() - begun
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        processor = sum(one.ru_utime + one.ru_stime for one in used) - before
+        begun, before = time.monotonic(), scale.processor()
+        with scale.Watch("fit") as watch:
+            run = shoal.run(
+                file, out, label="speaker", epsilon=1.0, delta=1e-5, workers="processes", cores=2, progress=watch
+            )
+        total, processor = time.monotonic() - begun, scale.processor() - before
         disk = sum(f.stat().st_size for f in out.rglob("*") if f.is_file()) / 1e6
         assert run.design is not None
         print("## Class table\n")

@@ -1,39 +1,21 @@
-"""Crowds: spread and seconds beside MDAV and k-means cut to size, and the price of privacy on real homes.
-
-The price is the mean absolute error of what is released, each crowd's mean in kW, against what was metered later,
-relative to that of the unprotected forecasts. ``once``: crowds by the forecasts themselves. ``standing, own day``: by
-the habits of the training window that ends at the origin. ``standing, kept``: those of the first origin, kept for all
-later ones, whatever their hour. Features were chosen on one half of the homes, drawn at random; the other half is
-reported too.
-"""
+"""Crowds: spread and seconds beside MDAV and k-means cut to size. What they cost is measured in ``price``."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-import shoal
 from shoal.laws.cells import cut, parts
 from shoal.laws.crowds import crowds, means, spread
-from shoal.sources.meters.neighborhoods import habits
 from shoal.validation import FloatArray
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"
 SIZE = 10
 SIZES = (100, 1_000, 10_000, 100_000)
-#: Six origins: working days and weekends, different hours.
-ORIGINS = (
-    "2018-11-16T06:00", "2018-11-21T12:00", "2018-11-25T20:00", "2018-11-30T08:00", "2018-12-05T18:00",
-    "2018-12-11T00:00",
-)  # fmt: skip
-POPULATIONS = (60, 120, 240, 486)
-CROWDS = (3, 5, 10, 15, 20, 30)
 
 
 def mdav(points: FloatArray, size: int) -> NDArray[np.int64]:
@@ -151,59 +133,6 @@ def spreads() -> None:
         print(f"| {n:,} | {' | '.join(line)} |", flush=True)
 
 
-def prices() -> None:
-    import polars as pl
-
-    if not DATA.is_file():
-        print("\nThe real homes are not at hand: no prices.")
-        return
-    readings = shoal.read_meters(DATA)
-    made: list[tuple[shoal.Forecasts, FloatArray]] = []
-    for origin in ORIGINS:
-        fc = shoal.forecast(readings, order=(6, 5), train_days=15, horizon=12, season="day", origin=origin)
-        frame = readings if isinstance(readings, pl.DataFrame) else readings.frame
-        later = frame.filter(pl.col("timestamp").is_between(fc.timestamps[0], fc.timestamps[-1]))
-        wide = later.pivot("timestamp", index="household", values="kw").sort("household")
-        place = {name: i for i, name in enumerate(wide["household"])}
-        made.append((fc, wide.drop("household").to_numpy()[[place[name] for name in fc.households]]))
-    names = made[0][0].households
-    assert all(fc.households == names for fc, _ in made)
-    half = np.sort(np.random.default_rng(7).permutation(len(names))[len(names) // 2 :])
-
-    def price(fc: shoal.Forecasts, truth: FloatArray, crowd: NDArray[np.int64], rows: Any = slice(None)) -> float:
-        power, later = fc.power[rows], truth[rows]
-        released = means(power, crowd)[crowd]
-        assert abs(released.sum() / power.sum() - 1) < 1e-12
-        return float(np.abs(released - later).mean() / np.abs(power - later).mean())
-
-    print(f"\n{len(names)} real homes, ARMA(6, 5), 12 quarter-hours, crowds of {SIZE}: price of privacy.\n")
-    print("| origin | once | standing, own day | standing, kept | once, other half | standing, other half |")
-    print("| --- " * 6 + "|")
-    kept = crowds(habits(made[0][0]), SIZE)
-    rows = []
-    for fc, truth in made:
-        found = [
-            price(fc, truth, crowds(fc.power, SIZE)),
-            price(fc, truth, crowds(habits(fc), SIZE)),
-            price(fc, truth, kept),
-            price(fc, truth, crowds(fc.power[half], SIZE), half),
-            price(fc, truth, crowds(habits(fc)[half], SIZE), half),
-        ]
-        rows.append(found)
-        print(f"| {fc.origin:%Y-%m-%d %H:%M} | {' | '.join(f'{one:.3f}' for one in found)} |", flush=True)
-    print(f"| mean | {' | '.join(f'{one:.3f}' for one in np.mean(rows, axis=0))} |")
-
-    print("\n| homes | " + " | ".join(f"{n}" for n in POPULATIONS) + " |\n" + "| --- " * (1 + len(POPULATIONS)) + "|")
-    rng = np.random.default_rng(0)
-    drawn = [np.sort(rng.permutation(len(names))[:n]) for n in POPULATIONS]
-    line = [np.mean([price(fc, t, crowds(fc.power[r], SIZE), r) for fc, t in made]) for r in drawn]
-    print(f"| price, once, crowds of {SIZE} | {' | '.join(f'{one:.3f}' for one in line)} |")
-    print("\n| crowd | " + " | ".join(f"{m}" for m in CROWDS) + " |\n" + "| --- " * (1 + len(CROWDS)) + "|")
-    line = [np.mean([price(fc, t, crowds(fc.power, m)) for fc, t in made]) for m in CROWDS]
-    print(f"| price, once, {len(names)} homes | {' | '.join(f'{one:.3f}' for one in line)} |")
-
-
 if __name__ == "__main__":
     print("## Crowds\n")
     spreads()
-    prices()

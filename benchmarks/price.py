@@ -1,73 +1,162 @@
-"""The price of privacy in one picture: error of crowds by population and by size, and one household's curves.
+"""The price of privacy: error of what a run releases, at once and three weeks later, by population and by crowd.
 
 The price is the mean absolute error of what is released, each crowd's mean in kW, against what was metered later,
-relative to that of the unprotected forecasts (ARMA(6, 5), 12 quarter-hours). Real homes are read where they are at
-hand; simulated ones are nobody's. ``python -m benchmarks.price --picture docs/pictures/price.png`` draws it. 100,000
-simulated homes take an hour on one busy core; with ``--keep FOLDER`` an interrupted measurement goes on.
+relative to that of the unprotected forecasts (ARMA(6, 5), 12 quarter-hours). Crowds are those of a run: formed with
+a fifth more members than are promised, by likeness of forecast and habits (``sources/meters/neighborhoods.likeness``,
+``laws/membership.formed``). Real homes are read where they are at hand; simulated ones are nobody's.
+
+    python -m benchmarks.price --keep FOLDER       forecasts are kept there, and an interrupted measurement goes on
+    python -m benchmarks.price --books             what codebooks take off, too
+    python -m benchmarks.price --simulated 100000  simulated homes; an hour on one busy core
+    python -m benchmarks.price --simulated 100000 --picture docs/pictures/price.png
 """
 
 from __future__ import annotations
 
 import argparse
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from shoal.runs.prices import prices
+from numpy.typing import NDArray
 
 import shoal
-from benchmarks.crowds import DATA, ORIGINS
-from shoal.laws.crowds import crowds, means
+from shoal.laws.crowds import means
+from shoal.laws.membership import formation_size, formed
+from shoal.sources.meters.neighborhoods import likeness
 from shoal.validation import FloatArray
 
+DATA = Path(__file__).parents[2] / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"
+#: Six origins: working days and weekends, different hours.
+ORIGINS = (
+    "2018-11-16T06:00", "2018-11-21T12:00", "2018-11-25T20:00", "2018-11-30T08:00", "2018-12-05T18:00",
+    "2018-12-11T00:00",
+)  # fmt: skip
 SIZE = 10
 SIMULATED = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 #: Simulated homes that are in memory at a time: each depends on its own number alone.
 STRETCH = 2_000
-REAL = (60, 120, 240, 486)
+POPULATIONS = (60, 120, 240, 486)
+CROWDS = (3, 5, 10, 15, 20, 30)
 BOOKS = (1.0, 2.0, 3.0, 4.0)
+#: Six first releases from 14 to 25 November, at the hours of the six origins; the second ones come three weeks later.
+FIRST = (
+    "2018-11-14T06:00", "2018-11-16T12:00", "2018-11-18T20:00", "2018-11-20T08:00", "2018-11-23T18:00",
+    "2018-11-25T00:00",
+)  # fmt: skip
+LATER = timedelta(days=21)
 
 
-def forecasts(readings: Any, origin: Any) -> tuple[shoal.Forecasts, FloatArray]:
-    """Forecasts and what was metered later."""
+@dataclass(frozen=True)
+class Origin:
+    """Forecasts in kW at one origin, what was metered later, and the points that crowds are formed by."""
+
+    households: tuple[str, ...]
+    power: FloatArray
+    metered: FloatArray
+    points: FloatArray
+
+    def take(self, rows: Any) -> Origin:
+        """Of some of the homes; their points are relative to all of them."""
+        names = tuple(np.array(self.households)[rows].tolist())
+        return Origin(names, self.power[rows], self.metered[rows], self.points[rows])
+
+    def crowds(self, size: int = SIZE) -> NDArray[np.int64]:
+        """The crowd of each home, as a run forms them where ``size`` is promised."""
+        return formed(self.points, size, beside=self.power)
+
+    def price(self, member: NDArray[np.int64]) -> float:
+        """Error of the means of these crowds over that of the forecasts themselves."""
+        known = np.isfinite(self.metered)
+        released = means(self.power, member)[member]
+        off, without = (np.abs(rows - self.metered)[known].mean() for rows in (released, self.power))
+        return float(off / without)
+
+
+def at_origin(readings: Any, origin: Any, keep: Path | None, name: str) -> Origin:
+    """Forecasts at an origin, from ``keep`` where they are there."""
+    path = None if keep is None else keep / f"{name}.npz"
+    if path is not None and path.is_file():
+        stored = np.load(path)
+        return Origin(tuple(stored["households"].tolist()), stored["power"], stored["metered"], stored["points"])
     fc = shoal.forecast(readings, order=(6, 5), train_days=15, horizon=12, season="day", origin=origin)
     frame = readings if isinstance(readings, pl.DataFrame) else readings.frame
     later = frame.filter(pl.col("timestamp").is_between(fc.timestamps[0], fc.timestamps[-1]))
     wide = later.pivot("timestamp", index="household", values="kw").sort("household")
     place = {name: i for i, name in enumerate(wide["household"])}
-    return fc, wide.drop("household").to_numpy()[[place[name] for name in fc.households]]
+    metered = wide.drop("household").to_numpy()[[place[name] for name in fc.households]]
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, households=fc.households, power=fc.power, metered=metered, points=likeness(fc))
+    return Origin(fc.households, fc.power, metered, likeness(fc))
 
 
-def price(power: FloatArray, later: FloatArray, size: int = SIZE) -> float:
-    member, known = crowds(power, size), np.isfinite(later)
-    released = means(power, member)[member]
-    return float(np.abs(released - later)[known].mean() / np.abs(power - later)[known].mean())
+def at_once(origins: dict[str, Origin]) -> None:
+    """Prices of a first release, of all homes and of those with odd numbers, by which nothing was chosen."""
+    print("| origin | all homes | homes with odd numbers |\n| --- | ---: | ---: |")
+    rows = []
+    for name, origin in origins.items():
+        odd = origin.take(slice(1, None, 2))
+        rows.append([origin.price(origin.crowds()), odd.price(odd.crowds())])
+        print(f"| {name.replace('T', ' ')} | {rows[-1][0]:.3f} | {rows[-1][1]:.3f} |", flush=True)
+    print("| mean | " + " | ".join(f"{value:.3f}" for value in np.mean(rows, axis=0)) + " |\n")
 
 
-def books(made: list[tuple[shoal.Forecasts, FloatArray]]) -> None:
+def kept(pairs: dict[str, tuple[Origin, Origin]]) -> None:
+    """Prices of two releases three weeks apart, the second with the crowds of the first."""
+    print("| first release | at once | three weeks later | the same, odd numbers | crowds formed anew |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    rows = []
+    for name, (first, second) in pairs.items():
+        lasting = sorted(set(first.households) & set(second.households))
+        before, after = (origin.take([origin.households.index(home) for home in lasting]) for origin in (first, second))
+        odd = slice(1, None, 2)
+        member = before.crowds()
+        rows.append([
+            before.price(member), after.price(member), after.take(odd).price(before.take(odd).crowds()),
+            after.price(after.crowds()),
+        ])  # fmt: skip
+        print(f"| {name.replace('T', ' ')} | " + " | ".join(f"{value:.3f}" for value in rows[-1]) + " |", flush=True)
+    print("| mean | " + " | ".join(f"{value:.3f}" for value in np.mean(rows, axis=0)) + " |\n")
+
+
+def by_population(origins: list[Origin]) -> dict[int, float]:
+    """Mean price of crowds among fewer homes, drawn at random."""
+    order = np.random.default_rng(0).permutation(len(origins[0].households))
+    parts = {n: [origin.take(np.sort(order[:n])) for origin in origins] for n in POPULATIONS}
+    return {n: float(np.mean([part.price(part.crowds()) for part in several])) for n, several in parts.items()}
+
+
+def by_crowd(origins: list[Origin]) -> dict[int, float]:
+    """Mean price by the crowd that is promised."""
+    return {m: float(np.mean([origin.price(origin.crowds(m)) for origin in origins])) for m in CROWDS}
+
+
+def books(origins: dict[str, Origin]) -> None:
     """Expected price of codebooks at some ε of one answer, and what they take off the crowd's squared error."""
     print("| origin | crowd's curve | " + " | ".join(f"ε = {e:g}" for e in BOOKS) + " | " + " | ".join(
         f"error² less, ε = {e:g}" for e in BOOKS) + " |\n" + "| --- " * (2 + 2 * len(BOOKS)) + "|")  # fmt: skip
     rows = []
-    for fc, later in made:
-        power, known = fc.power, np.isfinite(later)
-        member = crowds(power, SIZE)
+    for name, origin in origins.items():
+        power, later, known = origin.power, origin.metered, np.isfinite(origin.metered)
+        member = origin.crowds()
         center = means(power, member)[member]
-        graph = shoal.NeighborGraph.within_groups(fc.households, member.tolist())
+        graph = shoal.NeighborGraph.within_groups(origin.households, member.tolist())
         without = np.abs(power - later)[known].mean()
-        line, gains = [float(np.abs(center - later)[known].mean() / without)], []
+        prices, gains = [origin.price(member)], []
         for epsilon in BOOKS:
             book = shoal.codebook(power, graph, epsilon)
             off = 0.0
-            for i, name in enumerate(graph.labels):
-                errors = np.abs(book.curves(name) - later[i])[:, known[i]]
-                off += float(book.probabilities(name) @ errors.sum(axis=1))
-            line.append(off / known.sum() / without)
+            for i, label in enumerate(graph.labels):
+                errors = np.abs(book.curves(label) - later[i])[:, known[i]]
+                off += float(book.probabilities(label) @ errors.sum(axis=1))
+            prices.append(off / known.sum() / without)
             gains.append(1 - book.mean_rho / float(((center - power) ** 2).mean()))
-        rows.append([*line, *gains])
-        print(_row(f"{fc.origin:%Y-%m-%d %H:%M}", rows[-1]), flush=True)
+        rows.append([*prices, *gains])
+        print(_row(name.replace("T", " "), rows[-1]), flush=True)
     print(_row("mean", np.mean(rows, axis=0).tolist()) + "\n")
 
 
@@ -76,87 +165,90 @@ def _row(name: str, row: list[float]) -> str:
     return f"| {name} | " + " | ".join([*(f"{p:.3f}" for p in prices), *(f"{g:.1%}" for g in gains)]) + " |"
 
 
-def simulated(n: int, keep: str) -> tuple[FloatArray, FloatArray]:
-    """Forecasts of n simulated homes in kW, and what was metered later."""
-    found = []
+def simulated(n: int, keep: Path | None) -> Origin:
+    """Forecasts of n simulated homes in kW, and what was metered later; their crowds are formed by the forecasts."""
+    parts = []
     for first in range(0, n, STRETCH):
         count = min(STRETCH, n - first)
-        path = Path(keep) / f"simulated-{first}-{count}.npy"
-        if keep and path.is_file():
-            found.append(np.load(path))
-            continue
         readings = shoal.simulate_meters(count, 16, seed=1, first=first)
-        fc, later = forecasts(readings, readings["timestamp"].min() + timedelta(days=15, hours=12))
-        found.append(np.stack([fc.power, later]))
-        if keep:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, found[-1])
-    power, later = np.concatenate(found, axis=1)
-    return power, later
+        origin = readings["timestamp"].min() + timedelta(days=15, hours=12)
+        parts.append(at_origin(readings, origin, keep, f"simulated-{first}-{count}"))
+    power, metered = (np.concatenate([getattr(part, name) for part in parts]) for name in ("power", "metered"))
+    return Origin(tuple(name for part in parts for name in part.households), power, metered, power)
+
+
+def _table(title: str, name: str, row: dict[int, float]) -> None:
+    print(f"| {title} | " + " | ".join(f"{n:,}" for n in row) + " |\n| --- |" + " ---: |" * len(row))
+    print(f"| {name} | " + " | ".join(f"{value:.3f}" for value in row.values()) + " |\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--picture", default="", help="where to draw it")
-    parser.add_argument("--keep", default="", help="folder for what is done of the simulated homes")
-    parser.add_argument("--largest", type=int, default=SIMULATED[-1], help="simulated homes at most")
+    parser.add_argument("--keep", type=Path, help="folder for the forecasts")
+    parser.add_argument("--books", action="store_true", help="codebooks, too")
+    parser.add_argument("--simulated", type=int, default=0, help="simulated homes at most")
+    parser.add_argument("--picture", default="", help="where to draw it; simulated homes are in it")
     options = parser.parse_args()
-    print(f"## The price of privacy\n\nError against what was metered later, over no protection; crowds of {SIZE}.\n")
+    print("## The price of privacy\n\nError against what was metered later, over no protection; crowds of ", end="")
+    print(f"{formation_size(SIZE)} and more, {SIZE} promised.\n")
     lines: dict[str, dict[int, float]] = {}
-    by_size: dict[str, dict[int, float]] = {}
+    sizes: dict[str, dict[int, float]] = {}
     if DATA.is_file():
         readings = shoal.read_meters(DATA)
-        made = [forecasts(readings, origin) for origin in ORIGINS]
-        books(made)
-        order = np.random.default_rng(0).permutation(len(made[0][0].households))
-        lines["real homes, mean of six origins"] = {
-            n: float(np.mean([price(fc.power[order[:n]], later[order[:n]]) for fc, later in made])) for n in REAL
-        }
-        each = [dict(prices(fc.power, later, SIZE).by_crowd) for fc, later in made]
-        by_size["486 real homes"] = {int(m): 1 + float(np.mean([one[m] for one in each])) for m in each[0]}
-    line = {}
-    power, metered = simulated(options.largest, options.keep)
-    for n in (one for one in SIMULATED if one <= len(power)):
-        line[n] = price(power[:n], metered[:n])
-    by_size["1,000 simulated homes"] = {
-        int(m): 1 + float(value) for m, value in prices(power[:1_000], metered[:1_000], SIZE).by_crowd
-    }
-    lines["simulated homes"] = line
-    for title, found in (("homes", lines), ("crowd", by_size)):
-        for name, row in found.items():
-            print(f"| {title} | " + " | ".join(f"{n:,}" for n in row) + " |\n" + "| --- " * (1 + len(row)) + "|")
-            print(f"| {name} | " + " | ".join(f"{value:.3f}" for value in row.values()) + " |\n")
+        origins = {name: at_origin(readings, name, options.keep, name) for name in ORIGINS}
+        at_once(origins)
+        pairs = {}
+        for name in FIRST:
+            second = (datetime.fromisoformat(name) + LATER).isoformat(timespec="minutes")
+            first, later = (at_origin(readings, text, options.keep, text) for text in (name, second))
+            pairs[name] = (first, later)
+        kept(pairs)
+        several = list(origins.values())
+        lines["real homes, mean of six origins"] = by_population(several)
+        sizes[f"{len(several[0].households)} real homes"] = by_crowd(several)
+        if options.books:
+            books(origins)
+    if options.simulated:
+        homes = simulated(options.simulated, options.keep)
+        parts = {n: homes.take(slice(0, n)) for n in SIMULATED if n <= options.simulated}
+        lines["simulated homes"] = {n: part.price(part.crowds()) for n, part in parts.items()}
+        some = homes.take(slice(0, 1_000))
+        sizes["simulated homes, 1,000 of them"] = by_crowd([some])
+    for title, prices in ((f"homes, {SIZE} promised", lines), ("crowd that is promised", sizes)):
+        for name, row in prices.items():
+            _table(title, name, row)
     if options.picture:
-        draw(options.picture, lines, by_size, power[:1_000], metered[:1_000])
+        draw(options.picture, lines, sizes, some)
 
 
-def draw(path: str, lines: Any, by_size: Any, power: FloatArray, later: FloatArray) -> None:
+def draw(path: str, lines: dict[str, dict[int, float]], sizes: dict[str, dict[int, float]], homes: Origin) -> None:
+    """Prices by population and by crowd, and the curves of one typical home."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 3.7), layout="constrained")
-    for axes, found, words in (
+    for axes, prices, words in (
         (left, lines, f"households (crowds of {SIZE})"),
-        (middle, by_size, "members of a crowd, at least"),
+        (middle, sizes, "members of a crowd, at least"),
     ):
-        for (name, row), color in zip(found.items(), ("#1f4e79", "#d1772e"), strict=False):
+        for (name, row), color in zip(prices.items(), ("#1f4e79", "#d1772e"), strict=False):
             more = [100 * (value - 1) for value in row.values()]
             axes.semilogx(list(row), more, "o-", color=color, label=name)
         ticks = [2, 5, 10, 20, 50] if axes is middle else [100, 1_000, 10_000, 100_000]
-        axes.set_xticks(ticks, [f"{one:,}" for one in ticks])
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.xaxis.minorticks_off()
         axes.set(xlabel=words, ylabel="more error than without protection, %", ylim=(0, None))
         axes.legend(frameon=False)
         axes.grid(alpha=0.2)
-    member = crowds(power, SIZE)
-    released = means(power, member)[member]
-    home = int(np.argsort(np.abs(released - power).mean(axis=1))[len(power) // 2])  # a typical one
+    member = homes.crowds()
+    released = means(homes.power, member)[member]
+    home = int(np.argsort(np.abs(released - homes.power).mean(axis=1))[len(released) // 2])  # a typical one
     hours = np.arange(1, 13) / 4
     for values, name, style in (
-        (later[home], "metered later", {"color": "#999999"}),
-        (power[home], "forecast, kept private", {"color": "#1f4e79", "ls": "--"}),
+        (homes.metered[home], "metered later", {"color": "#999999"}),
+        (homes.power[home], "forecast, kept private", {"color": "#1f4e79", "ls": "--"}),
         (released[home], "released: its crowd's", {"color": "#d1772e", "lw": 2.5}),
     ):
         right.plot(hours, values, label=name, **style)

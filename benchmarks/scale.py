@@ -1,10 +1,10 @@
 """Runs at growing sizes: seconds and peak memory per stage, the same output on all workers, a cost model.
 
-    python -m benchmarks scale                       1,000 and 10,000 households end to end, 100,000 up to groups
-    python -m benchmarks.scale --sizes 1000 --workers ray
-    python -m benchmarks.scale --same 200            digests of all shards on serial, processes and ray
+    python -m benchmarks scale                       1,000 and 10,000 households end to end
+    python -m benchmarks.scale --sizes 100000
+    python -m benchmarks.scale --same 200            digests of shards and rows on serial, processes and ray
 
-Simulated households, 17 days of quarter-hours, ARMA(6, 5), 12 steps, point forecasts, groups of at most 50, shards of
+Simulated households, 17 days of quarter-hours, the defaults of a run: ARMA(6, 5), 12 steps, crowds of 10, shards of
 1,000. Memory is the resident set, sampled from /proc: the driver's peak and that of its largest worker.
 """
 
@@ -13,32 +13,26 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from shoal.runs.neighborhood import grouped_readings
+import polars as pl
 
 import shoal
 
 DAYS, ORIGIN = 17, "2024-01-17T18:00"
-#: What the driver says it is doing -> stage of the table.
-STEPS = {
-    "simulating": "simulate", "profiles of the day": "group", "clusters of profiles": "group",
-    "nearest clusters": "group", "forming cells": "group", "sorting by group": "group",
-    "shards of whole groups": "group", "fitting forecasts": "fit", "designing mechanisms": "design",
-    "releasing through the ledger": "release",
-}  # fmt: skip
-STAGES = ("simulate", "group", "fit", "design", "release")
+STAGES = ("simulate", "fit", "crowds", "release", "card", "report")
 
 
 class Watch:
     """Seconds and memory by stage: told by the run what it does, asking /proc meanwhile."""
 
-    def __init__(self) -> None:
-        self.stage = "simulate"
+    def __init__(self, first: str = "simulate") -> None:
+        self.stage = first
         self.seconds: dict[str, float] = {}
         self.driver: dict[str, float] = {}
         self.worker: dict[str, float] = {}
@@ -55,10 +49,10 @@ class Watch:
         self._stop.set()
         self._thread.join()
 
-    def __call__(self, stage: str, text: str, done: int, total: int) -> None:
-        found = STEPS.get(text)
-        if found is not None and found != self.stage:
-            self._turn(found)
+    def __call__(self, stage: str, text: str, done: float, total: int) -> None:
+        name = "simulate" if text in ("simulating", "reading meters") else stage
+        if name != self.stage:
+            self._turn(name)
 
     def _turn(self, stage: str) -> None:
         now = time.monotonic()
@@ -84,123 +78,95 @@ def resident(pid: int) -> float:
 
 
 def descendants(pid: int) -> list[int]:
-    found: list[int] = []
+    """The processes below one."""
+    below: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             children = [int(child) for child in task.read_text().split()]
         except OSError:
             continue
         for child in children:
-            found += [child, *descendants(child)]
-    return found
+            below += [child, *descendants(child)]
+    return below
 
 
-def one(households: int, args: argparse.Namespace) -> dict[str, Any]:
-    """One size: end to end through the release, or only as far as shards of whole groups."""
-    source = shoal.SimulatedMeters(households, DAYS)
+def processor() -> float:
+    """Seconds of processor time of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def measured(households: int, args: argparse.Namespace) -> dict[str, Any]:
+    """One size, end to end."""
+    source, before = shoal.SimulatedMeters(households, DAYS), processor()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder, Watch() as watch:
         out = Path(folder) / "run"
-        run = shoal.Run(
-            out,
-            source,
-            progress=watch,
-            workers=args.workers,
-            cores=args.cores,
-            shard_size=args.shard_size,
+        run = shoal.run(
+            source, out, progress=watch, workers=args.workers, cores=args.cores, shard_size=args.shard_size,
             origin=ORIGIN,
-        )
-        with run.held():
-            if households > args.whole:
-                context = run.context("fit")
-                with context.workers() as executor:
-                    grouped_readings(executor, out / "shards", context.source, run.config, context.tell)
-            else:
-                for stage in ("fit", "design", "release"):
-                    run.do(stage)
+        )  # fmt: skip
         disk = sum(f.stat().st_size for f in out.rglob("*") if f.is_file())
-        facts = {name: value for facts in (run.fit, run.design) if facts for name, value in facts.to_json().items()}
+        assert run.release is not None
+        crowds = run.release.crowds
     return {
         "households": households,
-        "seconds": {name: watch.seconds[name] for name in STAGES if name in watch.seconds},
+        "seconds": {name: watch.seconds.get(name, 0.0) for name in STAGES},
+        "processor": processor() - before,
         "driver": watch.driver,
         "worker": watch.worker,
         "disk": disk,
-        "delta": facts.get("delta"),
-        "edges": facts.get("edges"),
+        "crowds": crowds,
     }
 
 
 def sizes(args: argparse.Namespace) -> None:
     """The tables."""
-    rows = [one(n, args) for n in args.sizes]
+    rows = [measured(n, args) for n in args.sizes]
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(
-        f"\nSeconds, workers {args.workers}, shards of {args.shard_size} (CPU cores: {len(os.sched_getaffinity(0))}):\n"
+        f"\nSeconds, workers {args.workers}, shards of {args.shard_size}, {cores} cores, load {load:.1f} at the end:\n"
     )
-    print("| households | " + " | ".join(STAGES) + " | all | ms per household | edges | largest δ |")
+    print("| households | " + " | ".join(STAGES) + " | all | processor | ms per household | crowds |")
     print("| ---: " * (len(STAGES) + 5) + "|")
     for row in rows:
-        cells = [f"{row['seconds'][name]:.1f}" if name in row["seconds"] else "not run" for name in STAGES]
+        cells = [f"{row['seconds'][name]:.1f}" for name in STAGES]
         total = sum(row["seconds"].values())
-        edges = "" if row["edges"] is None else f"{row['edges']:,}"
-        delta = "" if row["delta"] is None else f"{row['delta']:.3g}"
-        each = f"{total / row['households'] * 1e3:.2f}"
-        print(f"| {row['households']:,} | " + " | ".join(cells) + f" | {total:.1f} | {each} | {edges} | {delta} |")
+        print(
+            f"| {row['households']:,} | {' | '.join(cells)} | {total:.1f} | {row['processor']:.1f} | "
+            f"{total / row['households'] * 1e3:.2f} | {row['crowds']:,} |"
+        )
     print("\nPeak resident memory in MiB, driver / largest worker, and MB on disk:\n")
     print("| households | " + " | ".join(STAGES) + " | disk |")
     print("| ---: " * (len(STAGES) + 2) + "|")
     for row in rows:
-        cells = [
-            f"{row['driver'].get(name, 0):.0f} / {row['worker'].get(name, 0):.0f}" if name in row["seconds"] else ""
-            for name in STAGES
-        ]
-        print(f"| {row['households']:,} | " + " | ".join(cells) + f" | {row['disk'] / 1e6:.0f} |")
-    model(rows)
+        cells = [f"{row['driver'].get(name, 0):.0f} / {row['worker'].get(name, 0):.0f}" for name in STAGES]
+        print(f"| {row['households']:,} | {' | '.join(cells)} | {row['disk'] / 1e6:.0f} |")
     if args.json:
         Path(args.json).write_text(json.dumps(rows, indent=1))
 
 
-def model(rows: list[dict[str, Any]]) -> None:
-    """Seconds per household at the largest size at which a stage ran, starting included, times households."""
-    print("\nCost model, seconds = each × households:\n")
-    print("| stage | measured at | each, ms | at 1 million | at 10 million |")
-    print("| --- | ---: | ---: | ---: | ---: |")
-    whole = 0.0
-    for name in STAGES:
-        known = [(row["households"], row["seconds"][name]) for row in rows if name in row["seconds"]]
-        if known:
-            n, seconds = known[-1]
-            whole += (each := seconds / n)
-            print(f"| {name} | {n:,} | {each * 1e3:.2f} | {each * 1e6 / 3600:.2f} h | {each * 1e7 / 3600:.1f} h |")
-    print(f"| all | | {whole * 1e3:.2f} | {whole * 1e6 / 3600:.1f} h | {whole * 1e7 / 3600:.0f} h |")
-
-
 def same(households: int, args: argparse.Namespace) -> None:
-    """Digests of every shard up to the design, on all workers."""
-    found: dict[str, dict[str, str]] = {}
+    """Digests of every shard, and the rows of every crowd, on all workers."""
+    contents: dict[str, tuple[dict[str, str], list[Any]]] = {}
     for workers in ("serial", "processes", "ray"):
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
             out = Path(folder) / "run"
-            size = max(households // 4, 10)
-            source = shoal.SimulatedMeters(households, DAYS)
-            run = shoal.Run(out, source, workers=workers, shard_size=size, crowd=10, cell=size, origin=ORIGIN)
-            for stage in ("fit", "design"):
-                run.do(stage)
-            digests = {}
-            for name in ("fit.json", "design.json"):
-                for shard in json.loads((out / name).read_text())["shards"]:
-                    digests[shard["key"]] = json.dumps(shard["files"], sort_keys=True)
-            found[workers] = digests
+            source, size = shoal.SimulatedMeters(households, DAYS), max(households // 4, 10)
+            shoal.run(source, out, workers=workers, shard_size=size, origin=ORIGIN, until="release")
+            shards = json.loads((out / "fit.json").read_text())["shards"]
+            digests = {shard["key"]: json.dumps(shard["files"], sort_keys=True) for shard in shards}
+            public = pl.read_csv(out / "public" / "released.csv").drop("crowd")
+            contents[workers] = digests, sorted(public.rows())
         print(f"{workers}: {len(digests)} shards", flush=True)
-    alike = all(digests == found["serial"] for digests in found.values())
-    print(f"{households} households: shards on serial, processes and ray are {'identical' if alike else 'DIFFERENT'}")
+    alike = all(content == contents["serial"] for content in contents.values())
+    print(f"{households} households: shards and rows are {'identical' if alike else 'DIFFERENT'} on all workers")
     if not alike:
         raise SystemExit(1)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="*", default=[1000, 10_000, 100_000])
-    parser.add_argument("--whole", type=int, default=10_000, help="larger sizes stop at shards of whole groups")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[1000, 10_000])
     parser.add_argument("--workers", default="processes")
     parser.add_argument("--cores", type=int, default=None)
     parser.add_argument("--shard-size", type=int, default=1000)

@@ -27,12 +27,20 @@ from shoal import Ledger
 from shoal.card.facts import FitFacts
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing
-from shoal.runs.stages.release_stage import Shown
-from shoal.sources.meters.forecast import Forecasts
 
 HOUSEHOLDS, KINDS = 10_000, ("processes", "ray")
 WORKER_KILLS, DRIVER_KILLS = 20, 6
-SETTINGS = ("--order", "2,1", "--horizon", "4", "--crowd", "10", "--samples", "100")
+#: A run under an ε, so that there is something to charge, in forty shards.
+COMMAND = """
+import sys
+import shoal
+out, households, workers, size = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+run = shoal.run(
+    shoal.SimulatedMeters(households, 17), out, order=(2, 1), horizon=4, crowd=10, method="center", epsilon=1.0,
+    delta=1e-5, audit_samples=100, shard_size=size, workers=workers, cores=2,
+)
+sys.exit(run.exit_code)
+"""
 #: Seconds between kills of workers: time enough for one to come up and do something, since a task whose workers die
 #: three times in a row is given up until the next run.
 PAUSE = 2.0, 6.0
@@ -41,8 +49,8 @@ WORKER = {"processes": b"multiprocessing.spawn", "ray": b"ray::attempt"}
 
 
 @dataclass
-class Found:
-    """What was counted on the way and found at the end."""
+class Tally:
+    """What was counted on the way and at the end."""
 
     workers_killed: int = 0
     drivers_killed: int = 0
@@ -106,20 +114,19 @@ def failed(out: Path) -> bool:
     return any(done.facts.get("failed") for done in Folder(out).state().stages.values())
 
 
-def torment(out: Path, households: int, workers: str, seed: int = 0) -> Found:
+def torment(out: Path, households: int, workers: str, seed: int = 0) -> Tally:
     """Give the same command until it ends by itself and well, killing all the while."""
     choose = random.Random(seed)
-    found, begun = Found(), time.monotonic()
+    tally, begun = Tally(), time.monotonic()
     size = max(10, households // 40)
-    command = [sys.executable, "-m", "shoal", "demo", "--out", str(out), "--households", str(households), *SETTINGS]
-    command += ["--workers", workers, "--cores", "2", "--shard-size", str(size), "--json"]
+    command = [sys.executable, "-c", COMMAND, str(out), str(households), workers, str(size)]
     environment = {**os.environ, "RAY_ADDRESS": "local", "SHOAL_THREADS": "1"}
     for _ in range(10 * DRIVER_KILLS):
         driver = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         # Every other driver lives until the release has begun, and dies a little later.
-        late = found.drivers_killed % 2 == 1
+        late = tally.drivers_killed % 2 == 1
         life = choose.uniform(0.0, 3.0) if late else choose.uniform(3.0, 3.0 + min(households / 50, 20.0))
-        doomed = found.drivers_killed < DRIVER_KILLS
+        doomed = tally.drivers_killed < DRIVER_KILLS
         started = time.monotonic()
         next_kill = started + choose.uniform(*PAUSE)
         while driver.poll() is None:
@@ -131,32 +138,32 @@ def torment(out: Path, households: int, workers: str, seed: int = 0) -> Found:
             elif doomed and now - started > life:
                 left = descendants(driver.pid)
                 end(driver.pid)
-                found.drivers_killed += 1
-                found.in_release += in_release
+                tally.drivers_killed += 1
+                tally.in_release += in_release
                 driver.wait()
                 time.sleep(1.0)
                 for pid, line in left.items():  # what a killed Ray leaves running; workers of processes end themselves
                     if Path(f"/proc/{pid}/cmdline").exists() and b"ray" in line:
                         end(pid)
-            if now > next_kill and found.workers_killed < WORKER_KILLS:
+            if now > next_kill and tally.workers_killed < WORKER_KILLS:
                 busy = [pid for pid, line in descendants(driver.pid).items() if WORKER[workers] in line]
                 if busy:
                     end(choose.choice(busy))
-                    found.workers_killed += 1
+                    tally.workers_killed += 1
                 next_kill = now + choose.uniform(*PAUSE)
         text = b"" if driver.stderr is None else driver.stderr.read()
-        found.uncharged += uncharged(out)
+        tally.uncharged += uncharged(out)
         if driver.returncode == 0:
             break
-        if driver.returncode == 2 and (b"worker" in text or failed(out)):
-            found.given_up += 1  # tasks given up, or workers that did not start: the same command goes on
+        if b"worker" in text or (driver.returncode == 2 and failed(out)):
+            tally.given_up += 1  # tasks given up, or workers that did not start: the same command goes on
         elif driver.returncode != -signal.SIGKILL:
             sys.exit(text.decode()[-2000:])
     else:
         sys.exit("the run does not come to an end")
-    checked(out, households, found)
-    found.seconds = time.monotonic() - begun
-    return found
+    checked(out, households, tally)
+    tally.seconds = time.monotonic() - begun
+    return tally
 
 
 def uncharged(out: Path) -> int:
@@ -177,37 +184,35 @@ def uncharged(out: Path) -> int:
 
 def charges(out: Path) -> dict[str, list[list[float]]]:
     """Every charged answer by household."""
-    found: dict[str, list[list[float]]] = {}
+    answers: dict[str, list[list[float]]] = {}
     with Ledger.open(f"sqlite:///{out.resolve()}/ledger.db", create=False) as ledger:
         for entry in ledger.entries():
             if entry.kind == "release":
-                found.setdefault(entry.content["label"], []).append(entry.content["released"])
-    return found
+                answers.setdefault(entry.content["label"], []).append(entry.content["released"])
+    return answers
 
 
-def checked(out: Path, households: int, found: Found) -> None:
+def checked(out: Path, households: int, tally: Tally) -> None:
     """The finished run against its ledger: each household charged once, and written once as it was charged."""
     with Ledger.open(f"sqlite:///{out.resolve()}/ledger.db", create=False) as ledger:
-        found.intact = bool(ledger.verify())
+        tally.intact = bool(ledger.verify())
     charged = charges(out)
-    found.twice += sum(len(answers) != 1 for answers in charged.values())
+    tally.twice += sum(len(answers) != 1 for answers in charged.values())
     fitted, designed, given = (Listing.read(out / f"{name}.json", out).parts for name in ("fit", "design", "release"))
-    forecasts = {d.key: f for d, f in Listing.read(out / "design.json", out).pairs}
     seen: Counter[str] = Counter()
     for part in given:
-        known = Forecasts.load(forecasts[part.told(Shown).mechanism].path)
         table = pl.read_parquet(part.path)
         answers = np.array([charged[name][0] for name in table["household"].unique(maintain_order=True)])
         seen.update(table["household"].unique().to_list())
-        found.altered += not np.array_equal(known.to_power(answers).ravel(), table["released_kw"].to_numpy())
+        tally.altered += not np.array_equal(answers.ravel(), table["kw"].to_numpy())
     on_disk = set((out / "released").glob("*.parquet"))
-    found.twice += sum(count > 1 for count in seen.values()) + len(on_disk - {Path(part.path) for part in given})
-    found.released, found.left_out = len(seen), sum(part.told(FitFacts).left_out for part in fitted)
-    found.missing = households - found.released - found.left_out + (len(designed) - len(given))
-    found.missing += len(set(charged) - set(seen))
-    found.shards = len(given)
+    tally.twice += sum(count > 1 for count in seen.values()) + len(on_disk - {Path(part.path) for part in given})
+    tally.released, tally.left_out = len(seen), sum(part.told(FitFacts).left_out for part in fitted)
+    tally.missing = households - tally.released - tally.left_out + (len(designed) - len(given))
+    tally.missing += len(set(charged) - set(seen))
+    tally.shards = len(given)
     done = Folder(out).state().stages
-    found.made = {part.key: json.dumps(part.files, sort_keys=True) for part in (*fitted, *designed)}
+    tally.made = {part.key: json.dumps(part.files, sort_keys=True) for part in (*fitted, *designed)}
     assert set(done) >= {"fit", "design", "release", "audit", "card", "report"}
 
 
@@ -227,17 +232,17 @@ def main() -> None:
     shards = []
     for workers in kinds:
         with tempfile.TemporaryDirectory() as folder:
-            found = torment(Path(folder, "run"), households, workers)
+            tally = torment(Path(folder, "run"), households, workers)
         print(
-            f"| {workers} | {households} | {found.shards} | {found.seconds:.0f} | {found.workers_killed} | "
-            f"{found.drivers_killed} ({found.in_release}) | {found.given_up} | {found.released} | {found.left_out} | "
-            f"{found.twice} | {found.uncharged} | {found.altered} | {found.missing} | "
-            f"{'intact' if found.intact else 'BROKEN'} |",
+            f"| {workers} | {households} | {tally.shards} | {tally.seconds:.0f} | {tally.workers_killed} | "
+            f"{tally.drivers_killed} ({tally.in_release}) | {tally.given_up} | {tally.released} | {tally.left_out} | "
+            f"{tally.twice} | {tally.uncharged} | {tally.altered} | {tally.missing} | "
+            f"{'intact' if tally.intact else 'BROKEN'} |",
             flush=True,
         )
-        if not found.ok:
+        if not tally.ok:
             sys.exit(1)
-        shards.append(found.made)
+        shards.append(tally.made)
     if len(shards) > 1:
         same = all(one == shards[0] for one in shards)
         print(f"\nForecasts and mechanisms of all shards, byte for byte: {'the same' if same else 'DIFFERENT'}.")

@@ -14,9 +14,8 @@ import pytest
 
 import shoal
 from shoal import archive
-from shoal.card.answers import plain_exhibits
-from shoal.card.page import write_page
 from shoal.errors import InputError
+from shoal.files import write_private
 
 FORM, VERSION = "shoal mechanism", 1
 
@@ -76,10 +75,9 @@ def test_files_saved_from_python_are_private(tmp_path: Path) -> None:
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
     graph = shoal.NeighborGraph.complete(classes.labels)
     mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
-    released = mechanism.release(classes.means, classes.labels)
     (tmp_path / "m").write_bytes(b"")  # readable by all before
     mechanism.save(tmp_path / "m")
     shoal.codebook(np.array([[0.0], [1.0]]), graph, epsilon=1.0).save(tmp_path / "b")
     card = shoal.release_card(mechanism)
-    write_page(tmp_path / "r", card, plain_exhibits(mechanism, released, card.fit.noun))
+    write_private(tmp_path / "r", card.to_json().encode())
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}

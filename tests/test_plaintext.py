@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import shoal
 from shoal.card.facts import FitFacts
-from shoal.card.summary import summary
+from shoal.card.render import summary
 from shoal.numerics.notebook import table
 from shoal.plaintext import as_cells, as_html, cell, printable
 
@@ -41,7 +41,7 @@ def test_cells_are_no_formulas_and_can_be_turned_back(texts: list[str | None]) -
 
 def test_summaries_tables_and_pages_show_no_controls() -> None:
     fit = FitFacts(EVIL, 4, 2, 2, 2, 2, about=(f"Readings: {EVIL}.",), reasons=((EVIL, 1),), left_out=1)
-    for text in (str(summary(fit)), table(EVIL, (EVIL,), [(EVIL,)]), as_html(EVIL)):
+    for text in (str(summary(shoal.ReleaseCard(fit), verbose=True)), table(EVIL, (EVIL,), [(EVIL,)]), as_html(EVIL)):
         assert not any(c in text for c in "\x1b\x07\x9b\u202e\r")
     assert "<script>" not in table(EVIL, (EVIL,), [(EVIL,)])
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=[EVIL, "b"])

@@ -1,77 +1,47 @@
-"""One realistic release for all tests of the report, and a real browser to look at its page."""
+"""One small run of each kind of release for all tests of what is said about it, and where screenshots go."""
 
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+import polars as pl
 import pytest
-from report_page import write_report
+from card_cases import NASTY
 
 import shoal
 
 ROOT = Path(__file__).resolve().parents[2]
+SMALL = {"crowd": 4, "horizon": 4, "order": (1, 0), "train_days": 14, "audit_samples": 100}
+ORIGIN = "2024-01-16T12:00"
 
 
 @pytest.fixture(scope="session")
-def release() -> dict[str, Any]:
-    """Arguments of ``write_report`` for a neighborhood of 30 homes."""
-    from shoal.sources.meters.window import as_readings, cut, place_origin
+def meters() -> pl.DataFrame:
+    """60 homes over 18 days; one of them is called something hostile."""
+    readings = shoal.simulate_meters(60, 18, seed=3)
+    name = pl.when(pl.col("household") == "H0007").then(pl.lit(NASTY)).otherwise(pl.col("household"))
+    return readings.with_columns(household=name)
 
-    readings = shoal.simulate_meters(30, 17, seed=3)
-    data = as_readings(readings)
-    origin = readings["timestamp"].max() - timedelta(minutes=15 * 11)
-    forecasts = shoal.forecast(data, order=(2, 1), season="day", origin=origin)
-    later = cut(data, place_origin(data, origin), forecasts.horizon)
-    truth = later.kw[[later.households.index(name) for name in forecasts.households]]
-    truth[1, 3] = np.nan
 
-    classes = forecasts.classes("trajectory")
-    graph = shoal.cluster_graph(forecasts, 6, by="forecast")
-    dearest = shoal.perfect_rho(classes, graph)
-    options: dict[str, Any] = {"epsilon": 1.0, "iterations": 3}
-    mechanism = shoal.design(classes, graph, method="transport", rho=0.9 * dearest, **options)
-    alternatives = {
-        name: shoal.design(classes, graph, method=name, rho=0.9 * dearest, **options)
-        for name in ("none", "white", "paper", "center")
-    }
-    budgets = dearest * np.array([0.1, 0.5, 0.9])
-    frontier = shoal.frontier(classes, graph, method=["white", "center"], rho=budgets, **options)
-    answers = forecasts.answer("trajectory", np.random.default_rng(5).standard_normal(classes.means.shape))
-    found = shoal.audit(mechanism, n_samples=100, repeats=2)
-    guard = shoal.model_guard(mechanism, forecasts, query="trajectory", n_draws=20, fitted_on_private_data=True)
-    card = shoal.release_card(
-        mechanism, query="trajectory", unit="household", forecasts=forecasts, audit=found, guard=guard
+@pytest.fixture(scope="session")
+def means(meters: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> shoal.Run:
+    """A release of means whose hours were metered later, then the next day in the same folder."""
+    folder = tmp_path_factory.mktemp("means")
+    meters.write_parquet(folder / "meters.parquet")
+    out = folder / "street"
+    shoal.run(folder / "meters.parquet", out, origin=ORIGIN, title="A street", licence="CC-BY-4.0", **SMALL)
+    return shoal.run(folder / "meters.parquet", out, update=True, origin="2024-01-17T12:00", **SMALL)
+
+
+@pytest.fixture(scope="session")
+def certified(meters: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> shoal.Run:
+    """A codebook's release."""
+    folder = tmp_path_factory.mktemp("certified")
+    meters.write_parquet(folder / "meters.parquet")
+    return shoal.run(
+        folder / "meters.parquet", folder / "street", origin=ORIGIN, method="codebook", epsilon=3.0, **SMALL
     )
-    return {
-        "mechanism": mechanism,
-        "graph": graph,
-        "card": card,
-        "released": mechanism.release(answers, list(classes.labels)),
-        "forecasts": forecasts,
-        "truth": truth,
-        "alternatives": alternatives,
-        "frontier": frontier,
-        "timings": {"fit": 3.25, "design": 8.0, "release": 0.25, "audit": 2.5},
-        "title": "A simulated neighborhood",
-    }
-
-
-@pytest.fixture(scope="session")
-def required(release: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that a report cannot do without."""
-    return {name: release[name] for name in ("mechanism", "graph", "released")} | {
-        "card": shoal.release_card(release["mechanism"])
-    }
-
-
-@pytest.fixture(scope="session")
-def written(release: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole report on disk."""
-    return write_report(tmp_path_factory.mktemp("report") / "report.html", **release)
 
 
 @pytest.fixture(scope="session")

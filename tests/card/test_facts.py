@@ -17,7 +17,8 @@ import shoal
 from shoal.card.card import ReleaseCard
 from shoal.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, Record, naming_bound
 from shoal.card.measures import audit_facts, design_facts, fit_facts, groups_digest
-from shoal.card.summary import any_law, summary
+from shoal.card.render import summary
+from shoal.card.statements import any_law
 
 GROUPS = (("a", "b", "c"), ("d", "e"), ("f", "g", "h", "i"))
 
@@ -190,8 +191,8 @@ def test_lists_are_bounded_and_what_is_lost_is_said(whole: shoal.Mechanism) -> N
     merged = FitFacts.merged(shards)
     assert len(merged.failed) == len(merged.reasons) == LISTED
     assert merged.left_out == 120
-    said = dict(summary(merged))["What is missing"]
-    assert "120 labels left out" in said[0]
+    said = dict(summary(ReleaseCard.of(merged), verbose=True))["Who is not in it"]
+    assert "120 labels without a row" in said[0]
     assert sum("SHARD LEFT OUT" in line for line in said) == LISTED
     card = ReleaseCard.of(merged, design_facts(whole))
     assert "Who is not in it" in card.to_markdown()

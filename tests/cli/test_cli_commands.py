@@ -86,11 +86,15 @@ def test_demo_as_a_process_gives_one_json_object(tmp_path):
 
 
 def test_summary_for_people(january):
-    text = call("run", "--out", january).out
-    for heading in ("What is released", "At what cost", "On record", "Time", "Files"):
+    brief = call("run", "--out", january).out
+    for heading in ("Who hides", "It costs", "An attacker", "Pass on", "Keep"):
+        assert heading in brief
+    text = call("run", "--out", january, "--verbose").out
+    for heading in ("Who hides", "It costs", "An attacker", "What is not hidden", "Time", "Files"):
         assert heading in text
     flowing = " ".join(text.split())
-    assert flowing.index("averages over at least 4 households") < flowing.index("who knows all others' figures") < 400
+    assert "hides among at least 4" in " ".join(brief.split())
+    assert "Who knows all others' figures computes yours" in " ".join(brief.split())
     assert "season by day" in flowing
     assert "ε =" not in flowing
 
@@ -215,5 +219,5 @@ def test_every_setting_is_an_option_of_run_with_its_words():
 def test_the_command_imports_shoal_and_its_own_modules_only():
     for path in (ROOT / "src" / "shoal" / "cli").glob("*.py"):
         found = re.findall(r"^\s*(?:from|import) (shoal[\w.]*)", path.read_text(), flags=re.M)
-        known = {"shoal", "shoal.rounding", "shoal.accounting.curve"}
+        known = {"shoal", "shoal.rounding", "shoal.plaintext", "shoal.accounting.curve"}
         assert {name for name in found if not name.startswith("shoal.cli")} <= known, path.name

@@ -62,22 +62,21 @@ def test_a_run_goes_on_where_nobody_reads_its_progress(closed: TextIO, monkeypat
 def test_an_interrupt_while_modules_load_has_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGINT
-    assert done.stderr == ""
+    assert done.stderr == "shoal: interrupted before anything was begun.\n"
 
 
 def test_the_first_run_says_that_it_compiles(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, str, float, int]] = []
     done: list[str] = []
     monkeypatch.setattr(compiled, "FOLDER", tmp_path)
-    monkeypatch.setattr(head_start, "CODE", "")
     monkeypatch.setattr(head_start, "FIRST", {name: lambda name=name: done.append(name) for name in ("a", "b")})
-    with head_start.head_start(lambda *report: told.append(report)):
-        assert done == ["a", "b"]
+    head_start.head_start(lambda *report: told.append(report))
+    assert done == ["a", "b"]
     assert [(stage, at, of) for stage, _, at, of in told] == [("compile", 0, 2), ("compile", 1, 2), ("compile", 2, 2)]
     assert all("compiling, once on this machine" in text for _, text, _, _ in told)
     (tmp_path / "spectrum._fast_block-1.nbi").touch()
-    with head_start.head_start(lambda *report: told.append(report)):
-        assert len(told) == 3
+    head_start.head_start(lambda *report: told.append(report))
+    assert len(told) == 3
     for work in (head_start.compile_models, head_start.compile_crowds, head_start.compile_accounting):
         work()
 

@@ -153,9 +153,12 @@ def test_rests_stay_together_among_at_least_m_others(m: int, crowds: list[int], 
 
 
 def test_values_are_recognized_whatever_their_type() -> None:
-    assert value_digest(np.array([1.0, 2.0])) == value_digest(np.array([1, 2], dtype=np.float32).astype(np.float64))
-    assert value_digest(np.array([0.0])) == value_digest(np.array([-0.0]))
-    assert value_digest(np.array([1.0])) != value_digest(np.array([np.nextafter(1.0, 2)]))
+    two = np.array([1, 2], dtype=np.float32).astype(np.float64)
+    assert value_digest(np.array([1.0, 2.0]), [3, 3]) == value_digest(two, [3, 3])
+    assert value_digest(np.array([0.0]), [3]) == value_digest(np.array([-0.0]), [3])
+    assert value_digest(np.array([1.0]), [3]) == value_digest(np.array([np.nextafter(1.0, 2)]), [3])
+    assert value_digest(np.array([1.0]), [3]) != value_digest(np.array([1.001]), [3])
+    assert value_digest(np.array([1000.0]), [-3]) != value_digest(np.array([2000.0]), [-3])
 
 
 def test_who_can_still_have_news() -> None:

@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from forgeries import Case, faults, honest, trial
 
-from shoal.proofs import checker
+import shoal
+from shoal import archive
+from shoal.mechanism import mechanism_file
+from shoal.proofs import checker, laws_file
 
 ZERO, SMALL, ONE = (0.0).hex(), (1e-300).hex(), (1.0).hex()
 CASES = {case.name: case for case in honest()}
@@ -118,3 +122,42 @@ def test_the_command_says_in_one_sentence_what_it_cannot_read(
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("confirmed: for all 3 pair(s)")
+
+
+def sealed(header: dict[str, Any], arrays: dict[str, Any], proof: dict[str, Any]) -> Case:
+    """A file of parameters with a digest of its own, and the proof about it."""
+    plain = {name: value for name, value in header.items() if name != "digest"}
+    proof["digest"] = archive.digest(plain, arrays)
+    return Case("sealed anew", json.dumps(proof), archive.packed(plain, arrays))
+
+
+def test_laws_have_one_order_of_labels() -> None:
+    """A list of labels that only a mechanism has would lead the pairs of the graph to other laws."""
+    gaussian = shoal.GaussianClasses([[0.0], [0.1], [9.0]], [[1.0]], ["a", "b", "c"])
+    graph = shoal.NeighborGraph.from_edges(gaussian.labels, [("a", "b")])
+    header, arrays = laws_file.parts(gaussian, graph.edges)
+    proof = json.loads(shoal.prove(gaussian, graph, 1.0).to_json())
+    assert "confirmed" in checked(sealed(header, arrays, dict(proof)))
+    apart = {**arrays, "edges": np.array([[0, 2]])}
+    with pytest.raises(checker.Refused, match="order"):
+        checked(sealed({**header, "graph_labels": ["a", "c", "b"]}, apart, proof))
+
+
+@pytest.mark.parametrize("form", ["shoal laws", "shoal mechanism"])
+def test_a_matrix_that_no_law_has_is_no_covariance(form: str) -> None:
+    """Also where noise makes the sum a covariance, and where the laws are of labels that no pair is about."""
+    classes = shoal.GaussianClasses([[0.0, 0.0], [0.5, 0.0], [9.0, 9.0]], [np.eye(2)] * 3, ["a", "b", "c"])
+    graph = shoal.NeighborGraph.from_edges(classes.labels, [("a", "b")])
+    if form == "shoal laws":
+        header, arrays = laws_file.parts(classes, graph.edges)
+        proof = shoal.prove(classes, graph, 1.0)
+    else:
+        mechanism = shoal.design(classes, graph, "white", 1.0, 16.0)
+        header, arrays = mechanism_file.parts(mechanism)
+        proof = shoal.prove(mechanism)
+    covs = np.broadcast_to(np.eye(2), (3, 2, 2)).copy()
+    arrays = {name: values for name, values in arrays.items() if name != "variances"} | {"covs": covs}
+    assert "confirmed" in checked(sealed(header, arrays, json.loads(proof.to_json())))
+    covs[2] = [[1.0, 1.5], [1.5, 1.0]]
+    with pytest.raises(checker.Refused, match="no law has"):
+        checked(sealed(header, arrays, json.loads(proof.to_json())))

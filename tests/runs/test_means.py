@@ -17,7 +17,7 @@ import pytest
 from small_run import CONFIG, GAP, LATE, SHORT, SILENT, crowds, go, left_out, opened, public, recorded
 
 import shoal
-from shoal.card.aggregate import KNOWS
+from shoal.card.statements import FIGURES, KNOWS
 from shoal.errors import InputError
 from shoal.ledger.ledger import Ledger
 from shoal.runs.folder import Folder
@@ -71,10 +71,11 @@ def test_no_greek_anywhere(monday: Path) -> None:
     for text in texts:
         text = re.sub("<script.*?</script>", "", text, flags=re.DOTALL)
         assert "δ ≤" not in text
-        assert KNOWS in text.replace("&#x27;", "'")
+        text = re.sub("</?code>", "`", text).replace("&#39;", "'")
+        assert FIGURES in text
     _, sentences = run.summary()[0]
-    assert "averages over at least 5 households" in sentences[0]
-    assert sentences[1] == KNOWS
+    assert "hides among at least 5" in sentences[0]
+    assert any(KNOWS in lines for _, lines in run.summary())
     with run.ledger() as ledger:
         assert {entry.kind for entry in ledger.entries()} & {"release"} == set()
     with pytest.raises(InputError, match="nothing is certified here"):
@@ -167,7 +168,7 @@ def test_another_folder_uses_the_crowds_and_says_so(tmp_path: Path, days: Days, 
     go(tmp_path / "first", days[0], replace(CONFIG, origin="2024-01-16T12:00"))
     later = go(tmp_path / "second", days[0], CONFIG)
     assert crowds(tmp_path / "first") == crowds(tmp_path / "second")
-    assert any("on record" in line for line in later.summary()[0][1])
+    assert any("those on record" in line for _, lines in later.summary(verbose=True) for line in lines)
     with pytest.raises(InputError, match="needs a later period"):
         go(tmp_path / "third", days[0], replace(CONFIG, origin="2024-01-16T18:00"))
 

@@ -81,7 +81,7 @@ def test_a_new_folder_does_not_start_afresh(designed: Path, owner: Path, tmp_pat
     first = go(designed, until="release")
     assert not (designed / "ledger.db").exists()
     assert first.to_dict()["ledger"]["where"] == str(owner)
-    assert any(str(owner) in line for _, lines in first.summary() for line in lines)
+    assert any(str(owner) in line for _, lines in first.summary(verbose=True) for line in lines)
     before = names(owner)
     with pytest.raises(InputError, match=r"all were released for this period; nothing was released"):
         go(other, until="release")

@@ -423,7 +423,7 @@ def test_clipped_rows_have_a_figure_without_their_law(tmp_path: Path, monkeypatc
         assert max(one.spent for one in ledger.spent()) <= 1e-5
     assert run.design is not None
     said = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(found.delta_upper)}"
-    for text in (run.card.to_markdown(), str(run.summary())):
+    for text in (run.card.to_markdown(), str(run.summary(verbose=True))):
         assert said in text
         assert "Rows are clipped" in text
     assert run.card.to_dict()["guarantee"]["delta_any_law"] >= found.delta_upper
@@ -441,7 +441,7 @@ def test_a_clip_that_cannot_be_is_refused(tmp_path: Path) -> None:
     run = go(tmp_path / "samples", samples(), replace(SAMPLES, clip=5.9), "design")
     assert run.design is not None
     assert run.design.delta <= run.design.target == 1e-5  # type: ignore[operator]
-    assert "δ ≤ 1, so that nothing is promised without" in str(run.summary())
+    assert "δ ≤ 1, so that nothing is promised without" in str(run.summary(verbose=True))
 
 
 def test_a_crowd_with_too_few_left_is_retired_and_its_rest_stays_together(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """The release card: everything a reader needs to judge a release, made from what its stages measured, to be published.
 It names no label, and its accuracy cannot be solved for the answers behind it.
 
-The card is the same for one mechanism and for thousands: facts of many shards are merged before they come here. Its
-figures are those of the facts, rounded to their safe side; Markdown, the registry record, the summary and the page are
-other ways to print it, with the same figures.
+The card is the same for one mechanism and for thousands, for means and for a method: facts of many shards are merged
+before they come here. Its figures are those of the facts, rounded to their safe side; what it says are the statements
+of :mod:`shoal.card.statements`, and summary, Markdown and pages are other ways to print them. Digests on it cover what
+is public: nothing on it is a function of who is who.
 """
 
 from __future__ import annotations
@@ -12,27 +13,41 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import shoal
 from shoal.audits.verdict import Audit
 from shoal.card.assumptions import question
 from shoal.card.digits import down, nearest, up
-from shoal.card.facts import CROWD, AuditFacts, DesignFacts, FitFacts, Guard, ReleaseFacts, lost_shards, promised
+from shoal.card.facts import (
+    CROWD,
+    AuditFacts,
+    Course,
+    DesignFacts,
+    FitFacts,
+    Guard,
+    OwnAttack,
+    ReadingsFacts,
+    ReleaseFacts,
+    lost_shards,
+    promised,
+)
 from shoal.card.measures import audit_facts, design_facts, fit_facts, ledger_facts
 from shoal.card.promise import HOLDERS
+from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, price, statements
 
 if TYPE_CHECKING:
     from shoal.audits.guard import ModelGuard
-    from shoal.card.exhibits import AnswerSource
+    from shoal.card.measures import AnswerSource
     from shoal.ledger.ledger import Ledger
     from shoal.mechanism.mechanism import Mechanism
 
-VERSION = 3
-#: Digits of an error on a card.
-SHOWN_DIGITS = 2
+VERSION = 4
 #: The δ's of a guard.
 GUARDED = ("promise", "delta_at_confidence", "noise_alone")
+#: Queries whose guarantee rests on a law of the answers.
+LAWS = ("trajectory", "marginal", "sample", "as_in_paper", None)
 
 
 @dataclass(frozen=True)
@@ -40,55 +55,95 @@ class ReleaseCard:
     """What is known about a release; :func:`release_card` makes one from a mechanism, a run from its stages."""
 
     fit: FitFacts
-    design: DesignFacts
+    design: DesignFacts | None = None
     release: ReleaseFacts | None = None
     audit: AuditFacts | None = None
     guard: Guard | None = None
+    readings: ReadingsFacts | None = None
+    attack: OwnAttack | None = None
+    course: Course | None = None
+    rules: tuple[str, ...] = ()  #: names of the rules of aggregation that every row keeps
+    charged: bool = False  #: a method's, also before it is designed
 
     @classmethod
     def of(
         cls,
         fit: FitFacts,
-        design: DesignFacts,
+        design: DesignFacts | None = None,
         release: ReleaseFacts | None = None,
         audit: AuditFacts | None = None,
         guard: Guard | None = None,
+        **more: Any,
     ) -> ReleaseCard:
         """The card of a release from the facts of its stages, each of all shards together.
 
-        A guard looks at some groups, for which a smaller δ may hold than for all: no figure of it is told that is below
+        A guard looks at some crowds, for which a smaller δ may hold than for all: no figure of it is told that is below
         what the card promises.
         """
         guard = guard if guard is not None or audit is None else audit.guard
-        if guard is not None and guard.notion == design.notion:
+        if guard is not None and design is not None and guard.notion == design.notion:
             guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in GUARDED})
-        return cls(fit, design, release, audit, guard)
+        return cls(fit, design, release, audit, guard, **more)
+
+    @property
+    def kind(self) -> str:
+        """What was released: "means" of crowds, answers that are "certified" by a method, or noisy "readings"."""
+        if self.readings is not None:
+            return "readings"
+        return "certified" if self.design is not None or self.charged else "means"
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """Everything that is to be said, for the public and for the owner."""
+        return statements(self)
+
+    @property
+    def public(self) -> tuple[Statement, ...]:
+        """What may be published."""
+        return tuple(one for one in self.statements if one.audience == PUBLIC)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the content in canonical JSON, all of which is printed: it tells nothing beside."""
+        """SHA-256 of the content in canonical JSON."""
         return hashlib.sha256(json.dumps(self._content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
     @property
     def meaningful(self) -> bool:
-        """Whether δ is small enough for the guarantee to mean something."""
-        return self.design.meaningful
+        """Whether what is promised means something: of a method, whether δ is small enough."""
+        return self.design is None or self.design.meaningful
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the guarantee rests on a law that the rows of some labels reject."""
+        return self.design is not None and self.design.doubtful
+
+    @property
+    def rests_on_model(self) -> bool:
+        """Whether the guarantee rests on a law of the answers."""
+        return self.design is not None and self.design.query in LAWS
 
     @property
     def statement(self) -> str:
-        """The guarantee in figures, or that there is none."""
-        return self.design.statement
+        """What holds, in figures or in a sentence."""
+        if self.design is not None:
+            return self.design.statement
+        key = "guarantee" if self.kind == "readings" else "technique"
+        return next(one.figure if key == "guarantee" else one.sentence for one in self.statements if one.key == key)
 
     @property
     def tells_errors(self) -> bool:
         """Whether errors over all labels may be published: of fewer than a crowd they would tell of the answers."""
-        return self.fit.fitted_on_private_data is not True or self.design.accuracy.labels >= CROWD
+        if self.design is not None:
+            return self.fit.fitted_on_private_data is not True or self.design.accuracy.labels >= CROWD
+        return self.release is not None and self.release.accuracy is not None and self.release.crowds >= POOLED
 
     @property
     def tells_worst(self) -> bool:
         """Whether the error of one label, the worst, may be: only where it tells of the noise and of no answer."""
-        found = self.design.accuracy
-        return self.fit.fitted_on_private_data is not True or (found.noise_alone and not found.ratio)
+        if self.design is None:
+            return False
+        accuracy = self.design.accuracy
+        return self.fit.fitted_on_private_data is not True or (accuracy.noise_alone and not accuracy.ratio)
 
     @property
     def later_errors(self) -> tuple[float | None, float | None]:
@@ -105,7 +160,7 @@ class ReleaseCard:
 
     def to_markdown(self) -> str:
         """For people."""
-        from shoal.card.markdown import markdown
+        from shoal.card.render import markdown
 
         return markdown(self)
 
@@ -127,50 +182,85 @@ class ReleaseCard:
 
     @property
     def _content(self) -> dict[str, Any]:
-        return {
+        content: dict[str, Any] = {
             "format": "shoal release card",
             "version": VERSION,
             "software": {"name": "shoal", "version": shoal.__version__},
-            "mechanism": {
-                "method": self.design.method,
-                "notes": list(self.design.notes),
-            },
-            "guarantee": _guarantee(self.fit, self.design),
-            "graph": self.design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
-            "query": _query(self.design),
-            "curve": {
-                "notion": "dp",
-                "epsilon": [epsilon for epsilon, _ in self.design.curve],
-                "delta": [up(delta) for _, delta in self.design.curve],
-            },
-            "renyi": {
-                "order": [order for order, _ in self.design.renyi],
-                "divergence": [up(divergence) for _, divergence in self.design.renyi],
-                "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it"
-                + ("" if self.design.assumption_free is None else ", nor is clipping"),
-            },
-            "tradeoff": {
-                "false_positive_rate": [rate for rate, _ in self.design.tradeoff],
-                "true_positive_rate_at_most": [up(rate, most=1.0) for _, rate in self.design.tradeoff],
-            },
-            "identification": {
-                "success_upper": up(self.design.naming.success_upper, most=1.0),
-                "guessing": self.design.naming.guessing,
-                "exact": self.design.naming.exact,
-                "confidence": self.design.naming.confidence,
-                "meaning": f"share of rows whose label the best attacker, {HOLDERS[self.design.scope]}, names within "
-                "its group, all labels equally likely",
-            },
-            "accuracy": _accuracy(self),
-            "model": _model(self.fit, self.guard),
-            "composition": _composition(self.release),
-            "audit": _audit(self.design, self.audit),
-            "left_out": {
-                "labels": self.fit.left_out,
-                **self.fit.part("reasons", "newcomers"),
-                "shards": [lost.part("stage", "key") for lost in lost_shards(self.fit, self.design, self.release)],
-            },
+            "kind": self.kind,
+            "statement": self.statement,
+            "statements": [
+                {"key": s.key, "figure": s.figure, "sentence": s.sentence, "more": list(s.more)} for s in self.public
+            ],
         }
+        if self.design is not None:
+            return content | _method_content(self, self.design)
+        if self.readings is not None:
+            return content | {"guarantee": self.readings.to_json()}
+        return content | _means_content(self)
+
+
+def _means_content(card: ReleaseCard) -> dict[str, Any]:
+    fit, release, ratio = card.fit, card.release, price(card)
+    accuracy = None if release is None else release.accuracy
+    told = card.tells_errors and accuracy is not None
+    return {
+        "technique": KIND,
+        "period": None if release is None else release.period,
+        "least": fit.crowd,
+        "labels": fit.labels,
+        "crowds": fit.groups if release is None else release.crowds,
+        "smallest": fit.smallest_group,
+        "largest": fit.largest_group,
+        "repeated": None if release is None else release.repeated,
+        "rules": list(card.rules),
+        "origin": fit.origin,
+        "step_minutes": fit.step_minutes,
+        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if told and accuracy is not None else None,
+        "unit": None if accuracy is None else accuracy.unit,
+        "price": up(ratio, 3) if told and ratio is not None else None,
+    }
+
+
+def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
+    """Everything about a method's release, for machines."""
+    return {
+        "mechanism": {"method": design.method, "notes": list(design.notes)},
+        "guarantee": _guarantee(card.fit, design),
+        "graph": design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
+        "query": _query(design),
+        "curve": {
+            "notion": "dp",
+            "epsilon": [epsilon for epsilon, _ in design.curve],
+            "delta": [up(delta) for _, delta in design.curve],
+        },
+        "renyi": {
+            "order": [order for order, _ in design.renyi],
+            "divergence": [up(divergence) for _, divergence in design.renyi],
+            "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it"
+            + ("" if design.assumption_free is None else ", nor is clipping"),
+        },
+        "tradeoff": {
+            "false_positive_rate": [rate for rate, _ in design.tradeoff],
+            "true_positive_rate_at_most": [up(rate, most=1.0) for _, rate in design.tradeoff],
+        },
+        "identification": {
+            "success_upper": up(design.naming.success_upper, most=1.0),
+            "guessing": design.naming.guessing,
+            "exact": design.naming.exact,
+            "confidence": design.naming.confidence,
+            "meaning": f"share of rows whose label the best attacker, {HOLDERS[design.scope]}, names within its crowd, "
+            "all labels equally likely",
+        },
+        "accuracy": _accuracy(card, design),
+        "model": _model(card),
+        "composition": _composition(card.release),
+        "audit": _audit(design, card.audit),
+        "left_out": {
+            "labels": card.fit.left_out,
+            **card.fit.part("reasons", "newcomers"),
+            "shards": [lost.part("stage", "key") for lost in lost_shards(card.fit, design, card.release)],
+        },
+    }
 
 
 def release_card(
@@ -259,23 +349,23 @@ def _query(design: DesignFacts) -> dict[str, Any]:
     }
 
 
-def _accuracy(card: ReleaseCard) -> dict[str, Any]:
+def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     """Errors over crowds, with few digits; None where they could be solved for the answers behind them."""
-    found, told, worst = card.design.accuracy, card.tells_errors, card.tells_worst
+    found, told, worst = design.accuracy, card.tells_errors, card.tells_worst
     before, after = card.later_errors
-    metered = told and after is not None
+    metered, ratio = told and after is not None, price(card)
     return {
         "unit": found.unit,
         "rho_largest": up(found.rho_largest) if worst else None,
         "rho_mean": up(found.rho_mean, SHOWN_DIGITS) if told else None,
         "grid": list(found.grid),
         "coverage": found.coverage,
-        **_by_step(card.design),
+        **_by_step(design),
         "rmse": up(found.rmse, SHOWN_DIGITS) if told else None,
         "rmse_worst_label": up(found.rmse_largest, SHOWN_DIGITS) if worst else None,
         "answer_mean": _few(found.answer_mean) if told else None,
         "total_error": up(found.total_error, SHOWN_DIGITS) if told else None,
-        "price": up(after / before, SHOWN_DIGITS) if metered and before and after is not None else None,
+        "price": up(ratio, 3) if metered and ratio is not None else None,
         "later_error": {"released": up(after, SHOWN_DIGITS), "unprotected": _few(before)} if metered else None,
     }
 
@@ -301,10 +391,12 @@ def _few(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(nearest(value, SHOWN_DIGITS))
 
 
-def _model(fit: FitFacts, guard: Guard | None) -> dict[str, Any]:
+def _model(card: ReleaseCard) -> dict[str, Any]:
+    """Where the laws come from; checks of them only where the guarantee rests on them."""
+    fit, guard = card.fit, card.guard
     return {
         "fitted_on_private_data": fit.fitted_on_private_data,
-        "checks": None if fit.checks is None else fit.checks.to_json(),
+        "checks": None if fit.checks is None or not card.rests_on_model else fit.checks.to_json(),
         "guard": None if guard is None else guard.to_json() | {name: up(getattr(guard, name)) for name in GUARDED},
         "left_out": fit.left_out,
     }
@@ -320,6 +412,7 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
         "largest": None
         if worst is None
         else worst.part("epsilon", "spent", "budget", "mode") | {"spent": up(worst.spent)},
+        "head": release.head,
     }
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from shoal import __version__
 from shoal.card.assumptions import question
-from shoal.card.card import SHOWN_DIGITS, ReleaseCard
+from shoal.card.card import ReleaseCard
 from shoal.card.digits import many, up, upper
 from shoal.card.promise import promise
-from shoal.card.summary import other_scope
+from shoal.card.statements import SHOWN_DIGITS, other_scope
 from shoal.errors import InputError
 from shoal.plaintext import printable
 
@@ -35,6 +35,8 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
         raise InputError(f"deployment fields must be among {', '.join(PUBLISHER)}")
     own = {**PUBLISHER, **deployment}
     design, audit, release = card.design, card.audit, card.release
+    if design is None:
+        raise InputError("card: nothing is certified here for a registry of guarantees; to_json has all of it")
     asked, unit, accuracy = question(design.query), card.fit.noun, design.accuracy
     counting = "composed exactly, for a series fixed in advance"
     if release is not None and release.worst is not None and release.worst.mode == "adaptive":
@@ -62,7 +64,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 "name": "Approximate DP",
                 "data_domain": f"The {unit} that an answer of {design.entries} numbers is about, one of "
                 f"{design.labels}",
-                "unprotected_quantities": f"The group that the {unit} belongs to, the list of {many(unit)}, and that "
+                "unprotected_quantities": f"The crowd that the {unit} belongs to, the list of {many(unit)}, and that "
                 f"an answer was given: a {unit} without one has no row",
             },
             "privacy_loss": {
@@ -72,7 +74,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                     if design.scope == "table"
                     else f"Adjacent: the same question asked about a neighboring {unit}; "
                 )
-                + f"{design.edges} neighboring pairs in {design.groups} groups.",
+                + f"{design.edges} neighboring pairs in {design.groups} crowds.",
                 "privacy_parameters": {"epsilon": design.epsilon, "delta": up(design.delta)},
                 "privacy_parameters_description": f"{design.statement}. "
                 + (f"{promise(design.epsilon, upper(design.delta), design.scope)} " if design.meaningful else "")
@@ -99,8 +101,7 @@ def registry_yaml(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
                 else "None stated",
                 "mechanisms": f"{design.method} of shoal {__version__}: affine map and Gaussian noise per label, "
                 f"cryptographic source, exact arithmetic, finite precision{clipped} "
-                f"{upper(design.finite_precision)} of delta included; card "
-                f"{card.digest[:16]}",
+                f"{upper(design.finite_precision)} of delta included; card {card.digest[:16]}",
                 "justification": (
                     f"Root mean squared error {upper(accuracy.rmse, SHOWN_DIGITS)} ({accuracy.unit}). "
                     if card.tells_errors

@@ -1,8 +1,10 @@
 """What the stages of a release hand to its card: frozen records of plain values, which merge over shards.
 
-A record of several shards says what holds for all of them: counts are added, the worst figure stays, means are taken
-over labels from sums, lists are cut to :data:`LISTED`. No privacy figure of a merged record is smaller than that of any
-shard. Errors are kept as sums of squares over labels, entry by entry, so that a merged root mean square is that of all.
+A record of several shards says what holds for all of them, by the rule beside each field (:func:`merging`): counts are
+added, the worst figure stays, means are taken over labels from sums, lists are cut to :data:`LISTED`. A field without a
+rule is the same in all shards, or taken from the first. No privacy figure of a merged record is smaller than that of
+any shard. Errors are kept as sums of squares over labels, entry by entry, so that a merged root mean square is that of
+all.
 
 Labels, entries and units are whatever the caller says they are: ``noun`` names a label ("household"), ``unit`` what
 errors are counted in ("kW").
@@ -15,21 +17,95 @@ import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Self, TypeVar
 
 from shoal.accounting.risk import named_in_group
 from shoal.card.assumptions import question
-from shoal.card.digits import upper
 from shoal.errors import InputError
+from shoal.rounding import upper
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
 MEANINGLESS = 1e-2
 #: Members of the smallest group from which on errors are told entry by entry.
 CROWD = 10
+#: Share of labels whose rows may fail a test of the law by chance.
+DOUBTED = 0.2
 #: Entries of a list that a record keeps.
 LISTED = 20
 Key = TypeVar("Key")
+
+
+def merging(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
+    """A field whose value of all shards is ``rule`` of the list of their values."""
+    return field(default=default, metadata={"merge": rule})
+
+
+def merging_parts(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
+    """A field whose value of all shards is ``rule`` of their whole records."""
+    return field(default=default, metadata={"merge_parts": rule})
+
+
+def _first(values: Sequence[Any]) -> Any:
+    return values[0]
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    """The largest; None where one is not known."""
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
+
+
+def _largest_known(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _all_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if len(known) == len(values) else None
+
+
+def _entry_by_entry(rule: Callable[[Any], float]) -> Callable[[Any], tuple[float, ...]]:
+    return lambda columns: tuple(rule(entry) for entry in zip(*columns, strict=True))
+
+
+def _hull(intervals: Sequence[tuple[tuple[float, float], ...]]) -> tuple[tuple[float, float], ...]:
+    return tuple(
+        (min(low for low, _ in entry), max(high for _, high in entry)) for entry in zip(*intervals, strict=True)
+    )
+
+
+def _joined(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+    return tuple(one for inside in values for one in inside)[:LISTED]
+
+
+def _distinct(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+    return tuple(sorted({one for inside in values for one in inside})[:LISTED])
+
+
+def _most_common_first(values: Iterable[Iterable[tuple[str, int]]]) -> tuple[tuple[str, int], ...]:
+    return tuple(most_common(tallied(values)))[:LISTED]
+
+
+def _known(values: Sequence[Any]) -> Any:
+    """The records that are there, merged by their own rules; None where there are none."""
+    known = [value for value in values if value is not None]
+    return type(known[0]).merged(known) if known else None
+
+
+def _records(values: Sequence[Any]) -> Any:
+    return type(values[0]).merged(values)
+
+
+def _same(what: str, again: str) -> Callable[[Sequence[Any]], Any]:
+    """The value that all shards must share."""
+
+    def rule(values: Sequence[Any]) -> Any:
+        if len(set(values)) > 1:
+            raise InputError(f"facts: {what}; run {again} again")
+        return values[0]
+
+    return rule
 
 
 class Record:
@@ -54,8 +130,20 @@ class Record:
 
     @classmethod
     def like(cls, found: Any) -> Self:
-        """What is found under the names of its fields."""
+        """A record with what another object has under the names of its fields."""
         return cls(**{one.name: getattr(found, one.name) for one in fields(cls)})  # type: ignore[arg-type]
+
+    @classmethod
+    def merged(cls, parts: Sequence[Self]) -> Self:
+        """The record of all parts together: every field by the rule that stands beside it."""
+        values = {}
+        for one in fields(cls):  # type: ignore[arg-type]
+            column = [getattr(part, one.name) for part in parts]
+            if "merge_parts" in one.metadata:
+                values[one.name] = one.metadata["merge_parts"](parts)
+            else:
+                values[one.name] = one.metadata.get("merge", _first)(column)
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -71,11 +159,11 @@ class Lost(Record):
 class ModelChecks(Record):
     """Labels whose law passed each formal check, of how many."""
 
-    gaussian: int
-    white: int
-    stationary: int
-    all_three: int
-    of: int
+    gaussian: int = merging(sum)
+    white: int = merging(sum)
+    stationary: int = merging(sum)
+    all_three: int = merging(sum)
+    of: int = merging(sum)
 
 
 @dataclass(frozen=True)
@@ -83,16 +171,15 @@ class FitFacts(Record):
     """Where the class laws come from, and who hides among whom."""
 
     source: str  #: in a few words
-    labels: int  #: with a law
-    groups: int
-    smallest_group: int
-    largest_group: int
-    edges: int
-    left_out: int = 0
-    repaired: int = 0
-    smaller_model: int = 0
-    not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
-    reasons: tuple[tuple[str, int], ...] = ()  #: why labels are left out, most common first
+    labels: int = merging(sum)  #: with a law
+    groups: int = merging(sum)
+    smallest_group: int = merging(min)
+    largest_group: int = merging(max)
+    edges: int = merging(sum)
+    left_out: int = merging(sum, 0)
+    repaired: int = merging(sum, 0)
+    smaller_model: int = merging(sum, 0)
+    reasons: tuple[tuple[str, int], ...] = merging(_most_common_first, ())  #: why labels are left out
     first: str = ""  #: one of the labels: a shard is on record where this one is
     noun: str = "label"
     entry: str = "step"  #: what an entry of an answer is
@@ -100,22 +187,22 @@ class FitFacts(Record):
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries
     time_zone: str | None = None  #: of the instants; None: the clock on the wall
-    checks: ModelChecks | None = None
+    checks: ModelChecks | None = merging(_known, None)  # noqa: RUF009
     fitted_on_private_data: bool | None = True
-    later_known: int = 0  #: entries whose true value came later
-    later_absolute: float = 0.0  #: sum of |true answer − what came|, in the unit of errors
-    shards: int = 1
-    failed: tuple[Lost, ...] = ()
+    later_known: int = merging(sum, 0)  #: entries whose true value came later
+    later_absolute: float = merging(math.fsum, 0.0)  #: sum of |true answer − what came|, in the unit of errors
+    shards: int = merging(sum, 1)
+    failed: tuple[Lost, ...] = merging(_joined, ())
     goes_on: bool = False  #: from the forecasts of an earlier release; then also:
-    carried: int = 0  #: known before, with news
-    silent: int = 0
-    newcomers: int = 0  #: without a place in a group yet
-    joined: int = 0  #: given a place in a group
-    merged_groups: int = 0  #: that became part of another, for good
-    crowd: int = 0  #: least size of a group that was asked for; 0 where groups came otherwise
-    fewest_rows: int = 1  #: of a label, in a table
-    most_rows: int = 1
-    standing: bool = False  #: groups are kept for releases to come
+    carried: int = merging(sum, 0)  #: known before, with news
+    silent: int = merging(sum, 0)
+    newcomers: int = merging(sum, 0)  #: without a place in a crowd yet
+    joined: int = merging(sum, 0)  #: given a place in a crowd
+    merged_groups: int = merging(sum, 0)  #: that became part of another, for good
+    crowd: int = 0  #: least size of a crowd that was asked for; 0 where neighbors came otherwise
+    fewest_rows: int = merging(min, 1)  #: of a label, in a table
+    most_rows: int = merging(max, 1)
+    standing: bool = False  #: crowds are kept for releases to come
     unit: str = ""  #: what the data came in
     unit_reason: str = ""  #: how that is known
 
@@ -124,30 +211,10 @@ class FitFacts(Record):
         """Mean absolute error of the unprotected answers against what came later."""
         return self.later_absolute / self.later_known if self.later_known else None
 
-    @classmethod
-    def merged(cls, parts: Sequence[FitFacts]) -> FitFacts:
-        """Of all shards."""
-        known = [part.checks for part in parts if part.checks is not None]
-        names = [one.name for one in fields(ModelChecks)]
-        return replace(
-            parts[0],
-            **_of_all(
-                sum, parts, "labels", "groups", "edges", "left_out", "repaired", "smaller_model", "not_gaussian",
-                "later_known", "shards", "carried", "silent", "newcomers", "joined",
-                "merged_groups",
-            ),
-            **_of_all(min, parts, "smallest_group", "fewest_rows"),
-            **_of_all(max, parts, "largest_group", "most_rows"),
-            **_of_all(math.fsum, parts, "later_absolute"),
-            **_of_all(_joined, parts, "failed"),
-            reasons=tuple(most_common(tallied(part.reasons for part in parts)))[:LISTED],
-            checks=ModelChecks(**_of_all(sum, known, *names)) if known else None,
-        )  # fmt: skip
-
 
 @dataclass(frozen=True)
 class NamingFacts(Record):
-    """At most this share of answers is named right within the group, and the share that guessing gets."""
+    """At most this share of answers is named right within the crowd, and the share that guessing gets."""
 
     success_upper: float
     guessing: float
@@ -159,21 +226,21 @@ class NamingFacts(Record):
 class Accuracy(Record):
     """Errors of released answers, as sums over ``labels``; intervals hold for every label, entry by entry."""
 
-    labels: int
-    unit: str  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
-    rho: float  #: sum over labels of the mean squared error per entry, in the unit of the design
-    rho_largest: float
-    squares: tuple[float, ...]  #: by entry: sum over labels of the expected squared error
-    biases: tuple[float, ...]  #: by entry: sum over labels of the expected error
-    square_largest: float  #: largest over labels of the mean over entries
-    answers: float | None  #: sum over labels of the mean true answer
-    grid: tuple[float, ...]  #: step between values that an entry can take
-    coverage: float  #: of the interval
-    interval: tuple[tuple[float, float], ...]  #: by entry: released − true, or released / true with ``ratio``
+    labels: int = merging(sum)
+    unit: str = merging(_first)  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
+    rho: float = merging(math.fsum)  #: sum over labels of the mean squared error per entry, in the unit of the design
+    rho_largest: float = merging(max)
+    squares: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected squared errors
+    biases: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected errors
+    square_largest: float = merging(max)  #: largest over labels of the mean over entries
+    answers: float | None = merging(_all_known)  #: sum over labels of the mean true answer
+    grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
+    coverage: float = merging(_first)  #: of the interval
+    interval: tuple[tuple[float, float], ...] = merging(_hull)  #: by entry: released − true; a ratio with ``ratio``
     ratio: bool = False
-    total_error: float | None = None  #: largest over groups and entries: error of the group's total, relative to it
-    beside_largest: float = 0.0  #: largest over labels: error (root mean square) over the largest answer of its group
-    noise_alone: bool = False  #: nothing is moved: the interval is that of the noise, whatever the answers are
+    total_error: float | None = merging(_largest, None)  #: largest error of a crowd's total, relative to it
+    beside_largest: float = merging(max, 0.0)  #: largest over labels: error over the largest answer of its crowd
+    noise_alone: bool = merging(all, False)  #: nothing is moved: the interval is that of the noise
 
     @property
     def rho_mean(self) -> float:
@@ -203,67 +270,53 @@ class Accuracy(Record):
     def answer_mean(self) -> float | None:
         return None if self.answers is None else self.answers / self.labels
 
-    @classmethod
-    def merged(cls, parts: Sequence[Accuracy]) -> Accuracy:
-        known = [part.answers for part in parts if part.answers is not None]
-        return replace(
-            parts[0],
-            **_of_all(sum, parts, "labels"),
-            **_of_all(math.fsum, parts, "rho"),
-            **_of_all(max, parts, "rho_largest", "square_largest", "beside_largest"),
-            **_of_all(all, parts, "noise_alone"),
-            **_of_all(_largest, parts, "total_error"),
-            **_of_all(_entry_by_entry(math.fsum), parts, "squares", "biases"),
-            **_of_all(_entry_by_entry(max), parts, "grid"),
-            answers=math.fsum(known) if len(known) == len(parts) else None,
-            interval=tuple(
-                (min(low for low, _ in entry), max(high for _, high in entry))
-                for entry in zip(*(p.interval for p in parts), strict=True)
-            ),
-        )
-
 
 @dataclass(frozen=True)
 class DesignFacts(Record):
-    """What is promised and what it costs. Every δ, rate and divergence is an upper end, finite precision included."""
+    """What is promised and what it costs. Every δ, rate and divergence is an upper end, finite precision included.
+
+    Fields without a rule are those of the shard with the worst certificate.
+    """
 
     method: str
-    epsilon: float  #: of the guarantee; the largest, where edges have their own
-    epsilons: tuple[float, ...]  #: all different ones
-    delta: float
-    log_delta: float | None  #: natural logarithm of the upper end; None for that of zero
-    notion: str  #: of what is released
-    designed_for: str
-    finite_precision: float
-    worst_edge: tuple[str, str]
-    best_possible: float  #: a δ that no mechanism with this error goes below; not part of the guarantee
-    labels: int
-    entries: int
-    groups: int
-    smallest_group: int
-    largest_group: int
-    alone: int
-    edges: int
-    curve: tuple[tuple[float, float], ...]  #: (ε, δ at most)
-    renyi: tuple[tuple[float, float | None], ...]  #: (order, divergence at most); None: no finite bound
-    tradeoff: tuple[tuple[float, float], ...]  #: (false positive rate, true positive rate at most)
-    naming: NamingFacts
-    accuracy: Accuracy
+    epsilon: float = merging(max)  #: of the guarantee; the largest, where edges have their own
+    epsilons: tuple[float, ...] = merging(_distinct)  #: all different ones
+    delta: float = merging(max)
+    log_delta: float | None = merging(_largest_known)  #: natural logarithm of the upper end; None for that of zero
+    notion: str = merging(_first)  #: of what is released
+    designed_for: str = merging(_first)
+    finite_precision: float = merging(max)
+    worst_edge: tuple[str, str] = merging(_first)
+    best_possible: float = merging(max)  #: a δ that no mechanism with this error goes below; not part of the guarantee
+    labels: int = merging(sum)
+    entries: int = merging(_first)
+    groups: int = merging(sum)
+    smallest_group: int = merging(min)
+    largest_group: int = merging(max)
+    alone: int = merging(sum)
+    edges: int = merging(sum)
+    curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
+    renyi: tuple[tuple[float, float | None], ...] = merging(lambda curves: _worst_divergence(curves))  #: by order
+    tradeoff: tuple[tuple[float, float], ...] = merging_parts(lambda parts: _tradeoff_together(parts))  #: (fpr, tpr ≤)
+    naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
+    accuracy: Accuracy = merging(_records)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
-    all_alike: bool = False  #: what is released is the group's answer, up to a trace of noise
-    perfect_rho: float | None = None  #: least ρ, largest over groups, at which all labels of a group look alike
-    scope: str = "answer"  #: what somebody must hold for all of these figures: one "answer", or the "table"
-    other_delta: float | None = None  #: δ at the same ε for who holds the other of the two
-    digest: str = ""  #: of the mechanism; of several, see :func:`together`
-    graph_digest: str = ""  #: of who hides among whom, whatever the shards
-    notes: tuple[str, ...] = ()
-    failed: tuple[Lost, ...] = ()
-    proved: str = ""  #: what makes δ a theorem about the stored parameters; empty: it is not proved to be one
-    unproved: str = ""  #: why not
-    proof: str = ""  #: digest of the proof's file; of several, see :func:`together`
-    assumption_free: float | None = None  #: δ whatever the law of clipped answers is; None: they are not clipped
-    not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
+    all_alike: bool = merging(all, False)  #: what is released is the crowd's answer, up to a trace of noise
+    perfect_rho: float | None = merging(_largest, None)  #: least ρ at which all labels of a crowd look alike
+    scope: str = merging(_same("shards were designed for different scopes", "the design"), "answer")
+    other_delta: float | None = merging(_largest, None)  #: δ at the same ε for who holds the other of the two
+    digest: str = merging(lambda digests: together(digests), "")  #: of the mechanism
+    graph_digest: str = merging(lambda digests: together(digests), "")  #: of who hides among whom
+    notes: tuple[str, ...] = merging(_distinct, ())
+    failed: tuple[Lost, ...] = merging(_joined, ())
+    proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
+    unproved: str = merging_parts(
+        lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
+    )  #: why δ is not proved
+    proof: str = merging(lambda digests: together(digests) if any(digests) else "", "")  #: digest of the proof's file
+    not_gaussian: int = merging(sum, 0)  #: labels whose rows do not follow the Gaussian law that the promise rests on
+    assumption_free: float | None = merging(_largest, None)  #: δ whatever the law of clipped answers; None: not clipped
 
     @property
     def theorem(self) -> str:
@@ -273,8 +326,13 @@ class DesignFacts(Record):
         return f"proved ({self.proved})"
 
     @property
+    def doubtful(self) -> bool:
+        """Whether more labels reject the Gaussian law that the promise rests on than chance explains."""
+        return self.not_gaussian > DOUBTED * self.labels
+
+    @property
     def by_step(self) -> bool:
-        """Whether groups are large enough for errors by entry to be published."""
+        """Whether crowds are large enough for errors by entry to be published."""
         return self.smallest_group >= CROWD
 
     @property
@@ -293,32 +351,8 @@ class DesignFacts(Record):
 
     @classmethod
     def merged(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
-        """Of all shards: the worst certificate, everyone's errors."""
-        if len({part.scope for part in parts}) > 1:
-            raise InputError("facts: shards were designed for different scopes; run the design again")
-        worst = max(parts, key=lambda part: (part.delta, part.worst_edge))
-        curve = _worst_at(part.curve for part in parts)
-        return replace(
-            worst,
-            **_of_all(max, parts, "epsilon", "finite_precision", "best_possible", "largest_group"),
-            **_of_all(min, parts, "smallest_group"),
-            **_of_all(sum, parts, "labels", "groups", "alone", "edges", "not_gaussian"),
-            **_of_all(all, parts, "all_alike"),
-            **_of_all(_largest, parts, "other_delta", "perfect_rho", "assumption_free"),
-            **_of_all(together, parts, "digest", "graph_digest"),
-            **_of_all(_joined, parts, "failed"),
-            epsilons=tuple(sorted({one for part in parts for one in part.epsilons})[:LISTED]),
-            log_delta=max((p.log_delta for p in parts if p.log_delta is not None), default=None),
-            curve=curve,
-            renyi=_worst_divergence([part.renyi for part in parts]),
-            tradeoff=tuple((rate, tpr_bound(rate, curve)) for rate, _ in worst.tradeoff),
-            naming=_naming_together(parts, curve),
-            accuracy=Accuracy.merged([part.accuracy for part in parts]),
-            notes=_listed(sorted({note for part in parts for note in part.notes})),
-            proved=" and ".join(sorted({part.proved for part in parts})) if all(part.proved for part in parts) else "",
-            unproved="; ".join(_listed(sorted({part.unproved for part in parts if not part.proved}))),
-            proof=together(proofs) if (proofs := [part.proof for part in parts if part.proof]) else "",
-        )
+        """The worst certificate with everyone's errors."""
+        return super().merged(sorted(parts, key=lambda part: (part.delta, part.worst_edge), reverse=True))
 
 
 @dataclass(frozen=True)
@@ -369,15 +403,47 @@ class ReleaseFacts(Record):
 
 
 @dataclass(frozen=True)
+class ReadingsFacts(Record):
+    """A release under the readings' promise: noise and counts, ε and δ about every home's whole readings."""
+
+    epsilon: float
+    delta: float  #: a home added or taken away
+    delta_replace: float  #: a home's readings replaced by any others
+    customers: int  #: declared before anything was read
+    crowds: int
+    curve_error: float  #: expected distance of the table's curves from the homes', over the mean load
+    total_error: float  #: expected error of the total, relative to it
+    unit: str = "kW"
+
+
+@dataclass(frozen=True)
+class OwnAttack(Record):
+    """An attack on the rows of this release: shares of labels that somebody names, and what a guess gets."""
+
+    knows: str  #: what the attacker knows about each label, in words
+    labels: int  #: that were looked for
+    before: float | None  #: share found among unprotected rows; None: nobody else's row to confuse it with
+    after: float  #: share named from this release
+    guessing: float  #: share named by a guess inside the crowd
+
+
+@dataclass(frozen=True)
+class Course(Record):
+    """The price of earlier releases of a series, measured once what came later was known: (period, price)."""
+
+    prices: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class Named(Record):
     """How often attackers named the label of a test answer, beside the promise and guessing."""
 
-    accuracy: float
-    accuracy_lower: float
-    accuracy_upper: float
-    promise_upper: float
-    guessing: float
-    n_answers: int
+    accuracy: float = merging_parts(lambda parts: _named_mean(parts, "accuracy"))
+    accuracy_lower: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_lower"))
+    accuracy_upper: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_upper"))
+    promise_upper: float = merging_parts(lambda parts: _named_mean(parts, "promise_upper"))
+    guessing: float = merging_parts(lambda parts: _named_mean(parts, "guessing"))
+    n_answers: int = merging(sum)
 
 
 @dataclass(frozen=True)
@@ -392,39 +458,50 @@ class Found(Record):
 
 @dataclass(frozen=True)
 class Guard(Record):
-    """How δ moves over the models that the training data leave plausible; worst over the groups looked at."""
+    """How δ moves over the models that the training data leave plausible; worst over the crowds looked at.
 
-    promise: float
-    notion: str
-    rests_on_model: bool
-    delta_at_confidence: float
-    confidence: float
-    noise_alone: float
+    Fields without a rule are those of the worst.
+    """
+
+    promise: float = merging(max)
+    notion: str = merging(_first)
+    rests_on_model: bool = merging(any)
+    delta_at_confidence: float = merging(max)
+    confidence: float = merging(min)
+    noise_alone: float = merging(max)
     statements: tuple[str, ...] = ()
+
+    @classmethod
+    def merged(cls, parts: Sequence[Guard]) -> Guard:
+        """The worst of all crowds looked at."""
+        return super().merged(sorted(parts, key=lambda part: part.delta_at_confidence, reverse=True))
 
 
 @dataclass(frozen=True)
 class AuditFacts(Record):
-    """What attacks on groups came to; ``confidence`` holds for all of it at once."""
+    """What attacks on crowds came to; ``confidence`` holds for all of it at once."""
 
-    verdict: str  #: "consistent" or "violated"
-    confidence: float
-    n_samples: int  #: test answers per label
-    source: str
-    groups: int  #: attacked
-    labels: int  #: in them
-    curve: tuple[tuple[float, float, float], ...]  #: (ε, δ proved at least, δ promised at most), the design's ε first
-    detectable_delta: float
-    detectable_shortage: float
-    scope: str = "answer"  #: what the attackers held: one "answer", or the "table"
-    of_groups: int = 0  #: groups in all
-    rule: str = ""  #: how the attacked groups were chosen
-    violations: int = 0
-    mismatches: int = 0
-    findings: tuple[Found, ...] = ()
-    named: Named | None = None
-    guard: Guard | None = None
-    equal_noise_delta: float | None = None  #: what equal noise of the same mean squared error would leave there
+    verdict: str = merging(lambda verdicts: "violated" if "violated" in verdicts else "consistent")
+    confidence: float = merging(min)
+    n_samples: int = merging(min)  #: test answers per label
+    source: str = merging(_first)
+    groups: int = merging(sum)  #: attacked
+    labels: int = merging(sum)  #: in them
+    curve: tuple[tuple[float, float, float], ...] = merging(lambda curves: _audit_curve(curves))  #: (ε, δ ≥, δ ≤)
+    detectable_delta: float = merging(max)
+    detectable_shortage: float = merging(max)
+    scope: str = merging(_same("crowds were attacked in different scopes", "the audit"), "answer")
+    of_groups: int = merging(max, 0)  #: crowds in all
+    rule: str = ""  #: how the attacked crowds were chosen
+    violations: int = merging(sum, 0)
+    mismatches: int = merging(sum, 0)
+    findings: tuple[Found, ...] = merging(
+        lambda every: tuple(sorted((f for part in every for f in part), key=lambda f: not f.lessens_privacy)[:LISTED]),
+        (),
+    )
+    named: Named | None = merging(_known, None)  # noqa: RUF009
+    guard: Guard | None = merging(_known, None)  # noqa: RUF009
+    equal_noise_delta: float | None = merging(_largest_known, None)  #: what equal noise of this error would leave there
 
     @property
     def delta_proved(self) -> float:
@@ -433,30 +510,6 @@ class AuditFacts(Record):
     @property
     def delta_promised(self) -> float:
         return self.curve[0][2]
-
-    @classmethod
-    def merged(cls, parts: Sequence[AuditFacts]) -> AuditFacts:
-        """Of all groups that were attacked."""
-        if len({part.scope for part in parts}) > 1:
-            raise InputError("facts: groups were attacked in different scopes; run the audit again")
-        named = [part.named for part in parts if part.named is not None]
-        guards = [part.guard for part in parts if part.guard is not None]
-        equal = [part.equal_noise_delta for part in parts if part.equal_noise_delta is not None]
-        found = sorted((f for part in parts for f in part.findings), key=lambda one: not one.lessens_privacy)
-        same = len({tuple(e for e, _, _ in part.curve) for part in parts}) == 1
-        rows = zip(*(part.curve for part in parts), strict=True) if same else [[part.curve[0] for part in parts]]
-        return replace(
-            parts[0],
-            verdict="violated" if any(part.verdict == "violated" for part in parts) else "consistent",
-            **_of_all(min, parts, "confidence", "n_samples"),
-            **_of_all(sum, parts, "groups", "labels", "violations", "mismatches"),
-            **_of_all(max, parts, "of_groups", "detectable_delta", "detectable_shortage"),
-            curve=tuple((max(r[0] for r in row), max(r[1] for r in row), max(r[2] for r in row)) for row in rows),
-            findings=_listed(found),
-            named=_named_together(named) if named else None,
-            guard=_guards_together(guards) if guards else None,
-            equal_noise_delta=max(equal, default=None),
-        )
 
 
 def promised(design: DesignFacts, audit: AuditFacts) -> float:
@@ -500,11 +553,16 @@ def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float
     return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
-def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, float]]) -> NamingFacts:
+def _tradeoff_together(parts: Sequence[DesignFacts]) -> tuple[tuple[float, float], ...]:
+    curve = _worst_at([part.curve for part in parts])
+    return tuple((rate, tpr_bound(rate, curve)) for rate, _ in parts[0].tradeoff)
+
+
+def _naming_together(parts: Sequence[DesignFacts]) -> NamingFacts:
     weights, naming = [part.labels for part in parts], [part.naming for part in parts]
     if all(part.naming.exact for part in parts):
         guessing = sum(part.groups for part in parts) / sum(weights)
-        return NamingFacts(naming_bound(guessing, curve), guessing)
+        return NamingFacts(naming_bound(guessing, _worst_at([part.curve for part in parts])), guessing)
     return NamingFacts(
         success_upper=min(_above(_mean((n.success_upper for n in naming), weights)), 1.0),
         guessing=_mean((n.guessing for n in naming), weights),
@@ -513,24 +571,16 @@ def _naming_together(parts: Sequence[DesignFacts], curve: Sequence[tuple[float, 
     )
 
 
-def _named_together(parts: Sequence[Named]) -> Named:
-    weights = [part.n_answers for part in parts]
-    means = {
-        one.name: _mean((getattr(part, one.name) for part in parts), weights)
-        for one in fields(Named)
-        if one.name != "n_answers"
-    }
-    return Named(**means, n_answers=sum(weights))
+def _named_mean(parts: Sequence[Named], name: str) -> float:
+    """Mean of a share over all test answers."""
+    return _mean((getattr(part, name) for part in parts), [part.n_answers for part in parts])
 
 
-def _guards_together(parts: Sequence[Guard]) -> Guard:
-    worst = max(parts, key=lambda part: part.delta_at_confidence)
-    return replace(
-        worst,
-        **_of_all(max, parts, "promise", "noise_alone"),
-        **_of_all(any, parts, "rests_on_model"),
-        **_of_all(min, parts, "confidence"),
-    )
+def _audit_curve(curves: Sequence[tuple[tuple[float, float, float], ...]]) -> tuple[tuple[float, float, float], ...]:
+    """The worst figures at each ε that all crowds share; else those at their own ε."""
+    same = len({tuple(epsilon for epsilon, _, _ in curve) for curve in curves}) == 1
+    rows = zip(*curves, strict=True) if same else [tuple(curve[0] for curve in curves)]
+    return tuple((max(r[0] for r in row), max(r[1] for r in row), max(r[2] for r in row)) for row in rows)
 
 
 def _mean(values: Iterable[float], weights: Sequence[int]) -> float:
@@ -540,25 +590,6 @@ def _mean(values: Iterable[float], weights: Sequence[int]) -> float:
 def _above(value: float) -> float:
     """A figure after a few roundings, moved to their safe side."""
     return math.nextafter(value * (1 + 2**-50), math.inf) if value > 0 else value
-
-
-def _of_all(rule: Callable[[Any], Any], parts: Sequence[Record], *names: str) -> dict[str, Any]:
-    """Field -> what the rule makes of its values in all parts."""
-    return {name: rule([getattr(part, name) for part in parts]) for name in names}
-
-
-def _largest(values: Sequence[float | None]) -> float | None:
-    """None where one is not known."""
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
-
-
-def _entry_by_entry(rule: Callable[[Any], float]) -> Callable[[Any], tuple[float, ...]]:
-    return lambda columns: tuple(rule(entry) for entry in zip(*columns, strict=True))
-
-
-def _joined(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
-    return _listed(one for inside in values for one in inside)
 
 
 def _worst_at(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[float, float], ...]:
@@ -572,10 +603,6 @@ def _worst_divergence(curves: Sequence[Sequence[tuple[float, float | None]]]) ->
     known = [{order: math.inf if value is None else value for order, value in curve} for curve in curves]
     worst = _worst_at([tuple(one.items()) for one in known])
     return tuple((order, value if math.isfinite(value) else None) for order, value in worst)
-
-
-def _listed(values: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(values)[:LISTED]
 
 
 def _plain(value: Any) -> Any:

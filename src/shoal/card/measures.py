@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,16 @@ THOROUGH = 5000
 SETTLED = 1e-20
 #: Share of a false positive rate that a bound from the curve may give away before edges are searched.
 CLOSE = 0.01
+
+
+class AnswerSource(Protocol):
+    """Where class laws come from, if it can describe itself: :class:`shoal.Forecasts`."""
+
+    def facts(self, graph: NeighborGraph) -> FitFacts:
+        """Who has a law, who was left out, and which laws hold."""
+
+    def accuracy(self, mechanism: Mechanism) -> Accuracy:
+        """Errors in the unit in which answers are used."""
 
 
 def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = None) -> FitFacts:

@@ -45,6 +45,7 @@ class Outcome:
     content: dict[str, Any]
     text: str = ""
     parts: list[tuple[str, list[str]]] = field(default_factory=list)
+    brief: bool = False  #: headings stand beside their sentences
     code: int = 0
 
 
@@ -101,8 +102,27 @@ def explained(error: BaseException) -> str:
             return f"no permission to use{name}; choose another folder with --out, or change its permissions"
         if error.errno == errno.ENOENT:
             return f"there is no{name or ' such file'}; check the path"
-        return f"{error.strerror or 'the system refused'}:{name or ' a file'}; put it right and run the command again"
-    return re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, str(error))
+        if error.errno == errno.EADDRINUSE:
+            return "the port is in use; stop what uses it, or choose another with --port"
+        if error.errno == errno.EDQUOT:
+            return "your quota on the disk is used up. Nothing that was finished is lost: make room and run again."
+        reason = error.strerror or "an operation on files failed"
+        return f"{reason}{f':{name}' if name else ''}; put it right and run the command again"
+    return by_options(str(error))
+
+
+def by_options(text: str) -> str:
+    """A message with settings named as the command's options: ``train_days`` is ``--train-days``.
+
+    >>> by_options("audit_samples must be at least 100; pass interval=")
+    '--samples must be at least 100; pass --interval'
+    """
+    text = re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, text)
+    names = {field.name: f"--{flag.replace('_', '-')}" for flag, (field, _) in shoal.Config.options().items()}
+    names |= {"at_most": "--at-most"}
+    named = "|".join(name for name in names if "_" in name)
+    text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
+    return re.sub(r"^(within|only): ", lambda match: f"{names.get(match[1], '--' + match[1])}: ", text)
 
 
 def _as_option(found: re.Match[str]) -> str:
@@ -122,11 +142,26 @@ def _shown(outcome: Outcome, as_json: bool) -> str:
 
     console = Console(highlight=False, soft_wrap=False)
     with console.capture() as shown:
-        for heading, lines in outcome.parts:
+        if outcome.brief:
+            console.print(_beside(outcome.parts))
+        for heading, lines in [] if outcome.brief else outcome.parts:
             console.print(Text(shoal.printable(heading), style="bold"))
             for line in lines:
                 console.print(Padding(Text(shoal.printable(line)), (0, 0, 0, 2)))
     return shown.get()
+
+
+def _beside(parts: list[tuple[str, list[str]]]) -> Any:
+    """Headings with their sentences beside them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column()
+    for heading, lines in parts:
+        grid.add_row(Text(shoal.printable(heading)), Text("\n".join(shoal.printable(line) for line in lines)))
+    return grid
 
 
 def _json(content: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ FIRST = ("crowd", "label")
 Until = Annotated[
     str, typer.Option("--until", metavar="STAGE", help="Stop after fit, design, audit, release or report.")
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Everything there is to say, not the five lines.")]
 
 
 @command
@@ -26,6 +27,7 @@ def demo(
     out: options.Out = Path("shoal-demo"),
     households: Annotated[int, typer.Option(help="Simulated households.")] = 100,
     until: Until = "report",
+    verbose: Verbose = False,
     **chosen: Any,
 ) -> Outcome:
     """The whole job on a simulated neighborhood: meters, forecasts, crowds, release, report.
@@ -42,7 +44,7 @@ def demo(
     """
     chosen.setdefault("origin", DEMO_ORIGIN)
     chosen["title"] = "A simulated neighborhood"
-    return _everything(shoal.SimulatedMeters(households), out, None, chosen, until=until)
+    return _everything(shoal.SimulatedMeters(households), out, None, chosen, until=until, verbose=verbose)
 
 
 @command
@@ -63,7 +65,26 @@ def run(
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help="Everything up to the release; recorded and charged nowhere.")
     ] = False,
+    at_most: Annotated[
+        str | None,
+        typer.Option(
+            "--at-most",
+            metavar="1-in-20",
+            help="Instead of --crowd: the risk of being named.",
+            rich_help_panel="Hiding",
+        ),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within",
+            metavar="10%",
+            help="Instead of --crowd: the largest one whose expected price, rehearsed on past days, is at most this.",
+            rich_help_panel="Hiding",
+        ),
+    ] = None,
     until: Until = "report",
+    verbose: Verbose = False,
     config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
@@ -90,9 +111,37 @@ def run(
 
         shoal run meters.parquet --out drawn --method codebook --epsilon 3
 
+        shoal run meters.parquet --out january --at-most 1-in-20
+
+        shoal run meters.parquet --out january --within 10%
+
         shoal run meters.parquet --out try --rehearse
     """
-    return _everything(meters, out, config, chosen, until=until, update=update, rehearse=rehearse)
+    chosen |= {"at_most": at_most, "within": within}
+    return _everything(meters, out, config, chosen, until=until, update=update, rehearse=rehearse, verbose=verbose)
+
+
+@command
+@options.of_sections("input", "hiding", "ledger", "speed", first=FIRST)
+def check(
+    meters: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet file, as for `shoal run`.")],
+    config: options.ConfigFile = None,
+    **chosen: Any,
+) -> Outcome:
+    """What `shoal run` would find in a file: who can be used, what is questionable, which crowds, at what price.
+
+    Reads, questions and rehearses; makes no folder and writes to no ledger. Exit code 2 where a run would be refused.
+
+    Examples:
+
+        shoal check meters.csv
+
+        shoal check meters.csv --crowd 20 --horizon 3h
+    """
+    settings = {} if config is None else shoal.Config.read(config).to_dict()
+    with Stages() as progress:
+        preview = shoal.check(meters, progress=progress, **{**settings, **chosen})
+    return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
 
 def _everything(
@@ -104,13 +153,37 @@ def _everything(
     until: str,
     update: bool = False,
     rehearse: bool = False,
+    verbose: bool = False,
 ) -> Outcome:
     config = None if file is None else shoal.Config.read(file)
     with Stages() as progress:
         done = shoal.run(
             source, out, config=config, until=until, update=update, rehearse=rehearse, progress=progress, **chosen
         )
-    parts = done.summary()
+    parts = done.summary(verbose=verbose)
     if not done.did:
         parts.insert(0, ("Nothing to do", [f"{out} holds a finished run; nothing was released again."]))
-    return Outcome(done.to_dict(), parts=parts, code=done.exit_code)
+    return Outcome(done.to_dict(), parts=parts, code=done.exit_code, brief=not verbose)
+
+
+@command
+def explain(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that has released.")],
+    purpose: Annotated[str, typer.Option(help="What the release is for, in a sentence: a chapter of the annex.")] = "",
+) -> Outcome:
+    """One page for a board, and an annex for a regulator, from the release card of a run.
+
+    Both are HTML and print well, the first on one sheet; they name nobody.
+
+    Examples:
+
+        shoal explain january
+
+        shoal explain january --purpose "Planning of the feeder at Hauptstrasse"
+    """
+    board, annex = shoal.Run.open(folder).explain(purpose)
+    parts = [
+        ("For a board", [f"{board}: one sheet, in plain words."]),
+        ("For a regulator", [f"{annex}: an annex by the usual chapters."]),
+    ]
+    return Outcome({"board": str(board), "annex": str(annex)}, parts=parts)

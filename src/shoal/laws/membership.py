@@ -6,7 +6,8 @@ The rules below are those of the theory notes, section 10; m is the crowd that i
 1. **A crowd is a fixed set.** It is formed with about 1.2 m members (:data:`ROOM`) by likeness; m to 1.2 m labels are
    one crowd.
 2. **The mean is over the whole set.** Who has no news enters with a stored value, frozen when the crowd was formed.
-   News is a value other than the last one that entered. Where fewer than m have news, the previous row is repeated.
+   News is a value other than the last one that entered, in the decimals that are released. Where fewer than m have
+   news, the previous row is repeated.
 3. **Newcomers wait** until they are 2.4 m (:data:`WAIT`). Up to 10 m of them (:data:`LOT`) are divided by lot, since
    nine invented labels would otherwise have the tenth; more are alike inside lots of 10 m.
 4. **A crowd of which fewer than m can still have news is retired.** Its rest stays together and enters, as a block, a
@@ -146,9 +147,17 @@ def admitted(
     return member
 
 
-def value_digest(value: FloatArray) -> str:
-    """What a value is recognized by when it comes again: its digest, whatever unit or type it was read from."""
-    return hashlib.sha256((np.asarray(value, dtype="<f8") + 0.0).tobytes()).hexdigest()[:32]
+def value_digest(value: FloatArray, decimals: Sequence[int]) -> str:
+    """What a value is recognized by when it comes again: its digest, in the decimals that are released.
+
+    The unit, type or number of digits that it was read from does not matter. Figures of the last time with other last
+    digits are no news: a crowd full of them would show what the one member who is silent this time had.
+
+    >>> value_digest(np.array([1.25]), [3]) == value_digest(np.array([1.2500001]), [3])
+    True
+    """
+    rounded = [round(entry, places) + 0.0 for entry, places in zip(value.tolist(), decimals, strict=True)]
+    return hashlib.sha256(np.array(rounded, dtype="<f8").tobytes()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

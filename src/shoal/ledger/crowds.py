@@ -10,8 +10,11 @@ every change of them, whoever asks:
 | crowds | crowd | its setting, the period and the row of its last release, how many members, whether it is retired |
 
 A crowd is a fixed set. A retired crowd releases nothing more, and its rest, the members that carry its number as their
-``block``, moves as one into a new crowd with at least m others. The digest of both tables is in the chain, in the entry
-of the release that changed them, and :meth:`Ledger.verify` holds the tables against it.
+``block``, moves as one into a new crowd with at least m new labels, which promises no less and releases for a later
+period. Nothing is released of a crowd with a member that has neighbors on record, through a mechanism, outside of it.
+
+The digest of both tables is in the chain, in the entry of the release that changed them; :meth:`Ledger.verify` holds
+the tables against it, and so does every release, for the crowds that it is about.
 
 The digest of a crowd covers its row and its members; the digest of the tables covers the digests of all crowds.
 """
@@ -22,12 +25,12 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import journal
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from shoal.laws.graph import NeighborGraph
+    from shoal.ledger.state import State
 
 #: Kind of the entry of a release of lasting crowds.
 KIND = "crowds"
@@ -48,6 +52,7 @@ KIND = "crowds"
 NOBODY = hashlib.sha256().hexdigest()
 NOTHING_CHANGED = "Nothing was recorded"
 STALE = f"crowds: somebody else released since they were read; read them again with crowds(). {NOTHING_CHANGED}"
+ALTERED = "ledger: the tables of crowds are not those that were recorded; run verify() and restore a backup"
 OTHER_CONTENT = (
     f"name: a release of other crowds, rows or facts is on record under it; give the new release a name of its own. "
     f"{NOTHING_CHANGED}"
@@ -207,18 +212,9 @@ def recorded(transaction: Transaction, name: str) -> Entry | None:
     return next(iter(journal.fetched(transaction, journal.of_kind(KIND), ENTRIES.c.query_id == name)), None)
 
 
-def record(
-    transaction: Transaction,
-    release: CrowdsRelease,
-    book_digest: str,
-    neighbors: Callable[[Sequence[str]], Mapping[str, Iterable[str]]],
-    readings: Callable[[Sequence[str]], Mapping[str, str]],
-) -> Entry:
-    """Decide a release and record it, tables and entry.
-
-    ``neighbors`` gives those on record of some labels, ``readings`` the last period of a release of their readings.
-    """
-    content = release.content
+def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
+    """Decide a release, change the tables and append the entry."""
+    transaction, content = state.transaction, release.content
     entry = recorded(transaction, release.name)
     if entry is not None:
         if entry.content["content"] != content:
@@ -229,28 +225,39 @@ def record(
         raise LedgerError(STALE, reason="stale")
     on_record = members_of(transaction, list(release.members))
     around = {m.crowd for m in (*on_record.values(), *release.members.values())} | release.crowds.keys()
-    old = {crowd.crowd: crowd for crowd in _crowds(transaction, around)}
-    everyone = {m.label: m for m in _members(transaction, CROWD_MEMBERS.c.crowd, around)}
+    last = transaction.value(select(func.max(ENTRIES.c.seq)).where(journal.of_kind(KIND)))
+    sealed = [entry.content["crowds"] for entry in journal.fetched(transaction, ENTRIES.c.seq == last)]
+    if before != (sealed[0] if sealed else NOBODY):
+        raise LedgerError(ALTERED, reason="damaged")
+    old, everyone = _intact(transaction, around)
     blocks = {m.block for m in release.members.values() if m.block is not None}
     everyone |= {m.label: m for m in _members(transaction, CROWD_MEMBERS.c.block, blocks)}
     after = everyone | dict(release.members)
     crowds = old | dict(release.crowds)
     _refuse_crowds(transaction, release, old)
     _refuse_members(release, everyone, after, old)
-    placed = [m for m in release.members.values() if m.crowd not in old]
-    for label, names in neighbors([m.label for m in placed]).items():
-        places = {after[label].crowd, *(number for number in around if number in old and crowds[number].retired)}
-        if any(name not in after or after[name].crowd not in places for name in names):
-            raise InputError(
-                "members: a label of a new crowd has a neighbor on record, through a mechanism, that is not in the "
-                f"crowd; two that were neighbors stay neighbors. {NOTHING_CHANGED}"
-            )
     inside: dict[int, list[Member]] = {}
     for member in after.values():
         inside.setdefault(member.crowd, []).append(member)
     shown = [n for n, crowd in release.crowds.items() if n not in old or crowd.release != old[n].release]
     place = {member.label: crowds[n].period for n in shown for member in inside.get(n, [])}
-    if any(not later(place[label], period) for label, period in readings(list(place)).items()):
+    state.read(place)
+    outside = {
+        name
+        for label in place
+        for name in state.neighbors(label)
+        if name not in after or after[name].crowd != after[label].crowd
+    }
+    elsewhere = members_of(transaction, sorted(outside)) | after
+    retired = {n for n, crowd in crowds.items() if crowd.retired}
+    retired |= {c.crowd for c in _crowds(transaction, {m.crowd for m in elsewhere.values()} - around) if c.retired}
+    if any(name not in elsewhere or elsewhere[name].crowd not in retired for name in outside):
+        raise InputError(
+            "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two "
+            f"that were neighbors stay neighbors. {NOTHING_CHANGED}"
+        )
+    accounts = state.readings(place)
+    if any(account.period and not later(place[label], account.period) for label, account in accounts.items()):
         raise InputError(
             "crowds: the readings of a member were released for this period or a later one, under the readings' "
             f"promise, which does not cover this release. {NOTHING_CHANGED}"
@@ -269,7 +276,7 @@ def record(
         "before": before,
         "crowds": digest(transaction),
     }
-    return journal.append(transaction, KIND, changed)
+    return state.append(KIND, changed)
 
 
 def _refuse_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> None:
@@ -343,11 +350,22 @@ def _refuse_members(
         if member.crowd in inside:
             inside[member.crowd][member.block] += 1
     for number, blocks in inside.items():
-        crowd, size = release.crowds[number], blocks.total()
-        if crowd.homes != size:
+        crowd = release.crowds[number]
+        if crowd.homes != blocks.total():
             raise InputError(f"crowds: homes must be the number of members of a crowd. {NOTHING_CHANGED}")
-        others = min([size, *(size - count for block, count in blocks.items() if block is not None)])
-        if others < crowd.least:
+        rests = [old[block] for block in blocks if block is not None]
+        if not all(later(crowd.period, rest.period) for rest in rests):
+            raise InputError(
+                "crowds: the period of a new crowd is not later than that of the last release about its members. "
+                f"{NOTHING_CHANGED}"
+            )
+        least = max((rest.least for rest in rests), default=0)
+        if crowd.least < least:
+            raise InputError(
+                f"crowds: a new crowd promises less than the one that its members come from (m = {least}). "
+                f"{NOTHING_CHANGED}"
+            )
+        if blocks[None] < crowd.least:
             raise InputError(
                 f"crowds: a crowd has fewer members than its setting's m = {crowd.least}, not counting any rest of a "
                 f"retired crowd. {NOTHING_CHANGED}"
@@ -369,6 +387,23 @@ def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
     for member in sorted(members, key=lambda m: m.label):
         _put(total, *vars(member).values())
     return total.hexdigest()
+
+
+def _intact(transaction: Transaction, numbers: Iterable[int]) -> tuple[dict[int, Crowd], dict[str, Member]]:
+    """Crowds on record, by number, and their members, by label; refused unless they give the crowds' digests."""
+    wanted = list(numbers)
+    crowds = {crowd.crowd: crowd for crowd in _crowds(transaction, wanted)}
+    members = {member.label: member for member in _members(transaction, CROWD_MEMBERS.c.crowd, wanted)}
+    inside: dict[int, list[Member]] = {number: [] for number in crowds}
+    for member in members.values():
+        inside.setdefault(member.crowd, []).append(member)
+    query = select(CROWDS.c.crowd, CROWDS.c.digest)
+    known = {
+        int(n): str(d) for part in chunks(wanted) for n, d in transaction.rows(query.where(CROWDS.c.crowd.in_(part)))
+    }
+    if inside.keys() != crowds.keys() or known != {n: crowd_digest(crowds[n], inside[n]) for n in crowds}:
+        raise LedgerError(ALTERED, reason="damaged")
+    return crowds, members
 
 
 def altered(transaction: Transaction, last: str) -> bool:
@@ -397,7 +432,7 @@ def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequenc
     """Refuse a graph that does not join a label with a crowd on record to every other member of that crowd."""
     crowd_of = {label: m.crowd for label, m in members_of(transaction, labels).items()}
     inside: dict[int, set[str]] = {}
-    for member in _members(transaction, CROWD_MEMBERS.c.crowd, set(crowd_of.values())):
+    for member in _intact(transaction, set(crowd_of.values()))[1].values():
         inside.setdefault(member.crowd, set()).add(member.label)
     if any(not inside[crowd] <= {label, *graph.neighbors(label)} for label, crowd in crowd_of.items()):
         raise InputError(

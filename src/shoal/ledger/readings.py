@@ -8,8 +8,8 @@ one that would exceed it is refused. Sums are exact fractions of the stated doub
 
 The promise about readings does not cover what a label's promise releases from the same readings, nor the other way
 round. So the two refuse each other: a release of crowds about the same label needs a later period than its last release
-of readings, and the other way round; charged releases, which name no period, and releases of readings about one label
-exclude each other altogether.
+of readings, and the other way round; charged mechanisms, which name no period and are made from the answers of all
+their labels, and releases of readings about one of these exclude each other altogether.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ def refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputErro
             f"mu: the release would raise the sum of squares of a label above that of its cap. {NOTHING_RECORDED}",
             limit="readings",
         )
-    if state.released(content["labels"]):
+    state.read(content["labels"])
+    if any(state.of(label).graphs for label in content["labels"]):
         return InputError(
-            "labels: answers about a label were released under the labels' promise, which the promise about readings "
-            f"does not cover. {NOTHING_RECORDED}"
+            "labels: a mechanism on record was made for a label, under the labels' promise, which the promise about "
+            f"readings does not cover. {NOTHING_RECORDED}"
         )
     return None

@@ -223,6 +223,8 @@ def verified(header: dict[str, Any], arrays: dict[str, Any]) -> None:
     if not len({frozenset(pair) for pair in edges.tolist()}) == len(edges):
         raise Refused("the file's graph lists a pair twice")
     if header["format"] == "shoal laws":
+        if "graph_labels" in header:
+            raise Refused("the file's laws order the labels of their graph otherwise")
         return
     if not set(names(header.get("graph_labels"))) == set(header["labels"]):
         raise Refused("the file's graph has other labels than its laws")
@@ -281,6 +283,9 @@ class Laws:
         self.outside: float = header.get("outside", 0.0) if self.released else 0.0
         self.n, self.k = arrays["means"].shape
         self.kept: dict[int, Law] = {}
+        self.class_covs = [rationals(np.diag(one) if one.ndim == 1 else one) for one in self._covs()]
+        if not all(is_covariance(cov) for cov in self.class_covs):
+            raise Refused("the file holds a covariance that no law has")
         self.jitters: dict[bytes, tuple[Any, Any]] = {}
         noise = arrays.get("noise_cov")
         error = arrays.get("cov_error")
@@ -294,9 +299,7 @@ class Laws:
         return self.arrays["variances"] if "variances" in self.arrays else self.arrays["covs"]
 
     def class_cov(self, i: int) -> Any:
-        stored = self._covs()
-        one = stored[i if len(stored) > 1 else 0]
-        return rationals(np.diag(one) if one.ndim == 1 else one)
+        return self.class_covs[i if len(self.class_covs) > 1 else 0]
 
     def __getitem__(self, i: int) -> Law:
         if i not in self.kept:
@@ -578,16 +581,17 @@ class Integrand:
         half = own.log_ratio / 2
         self.slope = sum((half if side else -half for side in sides), arb(0)) - arb(epsilon)
         self.start = sum((half for side in sides if side), arb(0)) - arb(level)
-        self.rooms = [self._room(-1 - center if side else center) for side in sides] if own.left or own.off else []
+        starts = [-1 - arb(center) if side else arb(center) for side in sides]
+        self.rooms = [self._room(s) for s in starts] if own.left or own.off else []
         spread = [abs(v).upper() for v in own.diagonal] + [v.abs_upper().sqrt() * 2 for v in own.squares]
         self.reach = up(sum(spread, arb(1)))
         self.size = max(float(abs(v).upper()) for v in own.diagonal)
 
-    def _room(self, s: float) -> float:
+    def _room(self, s: Any) -> float:
         """A lower bound on the least eigenvalue of I − sT at the start, which must be positive."""
         most = 1.0
         while most > 1e-12:
-            if all(pivot > 0 for pivot in self._pivots(arb(s), arb(most))):
+            if all(pivot > 0 for pivot in self._pivots(s, arb(most))):
                 return most
             most /= 1.25
         raise Refused("a path starts outside of the strip where the loss has exponential moments")

@@ -29,12 +29,12 @@ SEARCH = 10
 STATED = 1.0
 
 
-def _setting(section: str, default: Any, text: str, flag: str | None = "") -> Any:
+def _setting(section: str, default: Any, text: str, flag: str | None = "", kind: Any = None) -> Any:
     """A field with its section of the file, the words above it there, and its option, if not called like it.
 
-    ``flag=None``: only in a file of settings.
+    ``flag=None``: only in a file of settings. ``kind``: the type of the option, where it is not the setting's.
     """
-    return field(default=default, metadata={"section": section, "text": text, "flag": flag})
+    return field(default=default, metadata={"section": section, "text": text, "flag": flag, "kind": kind})
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Config:
         "input", None, "what a table is about, such as 2024-03 or 2024-03-31: each release needs a later one"
     )
     train_days: int = _setting("input", 15, "days of training before the origin")
-    horizon: int = _setting("input", 12, "steps to forecast")
+    horizon: int = _setting("input", 12, "steps to forecast, or on the command line a time such as 3h", kind=str)
     order: tuple[int, ...] = _setting("input", (6, 5), "order (p, q) of the ARMA models")
     season: str = _setting("input", "auto", '"day", "week", or "auto": by day below four weeks of training', None)
     origin: str | None = _setting(
@@ -117,6 +117,9 @@ class Config:
     accept_no_guarantee: bool = _setting(
         "guarantee", False, "release even where δ is above 0.01, which hides nobody", None
     )
+    accept_doubtful_law: bool = _setting(
+        "guarantee", False, "release rows under a Gaussian law although the rows of many labels do not follow it"
+    )
     audit_samples: int = _setting(
         "guarantee", 200, "test answers per label in the audit; more find smaller faults", "samples"
     )
@@ -125,6 +128,7 @@ class Config:
         "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
     )  # fmt: skip
     title: str | None = _setting("output", None, "title of the report", None)
+    licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"')
     shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", None)
     seed: int = _setting("output", 0, "seed of searches and audits; releases take none", None)
 

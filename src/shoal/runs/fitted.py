@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.audits.guard import ModelGuard
-from shoal.card.exhibits import Exhibits
 from shoal.card.facts import Accuracy
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
@@ -88,9 +87,6 @@ class Fitted(Protocol):
 
     def released(self, path: str | Path) -> FloatArray:
         """(m, k) what was released, from the written table, in the order of the answers."""
-
-    def exhibits(self, mechanism: Mechanism, released: FloatArray) -> Exhibits:
-        """True and released answers for the data owner's page."""
 
 
 def fitted(path: str | Path, query: str, unit: str) -> Fitted:

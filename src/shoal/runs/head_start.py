@@ -1,32 +1,19 @@
-"""What the very first run compiles before it begins, and says so; a second process has its share of it.
+"""The very first run on a machine: kernels are compiled before they are needed, and progress says so.
 
-Kernels are compiled once and kept (``compiled``), one at a time in a process: that is most of what the very
-first run takes. Spectra of edges share no kernel with the fits before them nor with the tails after them, so another
-process can have them ready. Nothing depends on it: what is not there in time is compiled where it is needed.
+Kernels are compiled on first use and kept (``compiled``): that is most of what the very first run takes. Nothing
+depends on it: what is not there in time is compiled where it is needed.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-from shoal.numerics.threads import ONE_THREAD, n_threads
+from collections.abc import Callable
 
 #: Called with (stage, what is happening, done, total).
 Tell = Callable[[str, str, float, int], None]
-CODE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from shoal.runs.head_start import compile_spectra; compile_spectra()"
-)
 
 
-@contextmanager
-def head_start(tell: Tell | None = None, *, accounting: bool = True) -> Iterator[None]:
-    """On the very first run, say so and compile; with a core to spare, spectra in a second process meanwhile.
+def head_start(tell: Tell, *, accounting: bool = True) -> None:
+    """On the very first run, say so and compile.
 
     Means of crowds need no ``accounting``: its kernels are the larger part, and are left to the first run with an ε.
     """
@@ -35,28 +22,12 @@ def head_start(tell: Tell | None = None, *, accounting: bool = True) -> Iterator
     folder = compiled.FOLDER
     last = "spectrum._fast_block*.nbi" if accounting else "crowds._sweep*.nbi"
     if folder is None or any(folder.rglob(last)):
-        yield
         return
-    quiet = subprocess.DEVNULL
-    child = None
     first = FIRST if accounting else {name: FIRST[name] for name in ("models", "crowds")}
-    if accounting and n_threads() > 1:
-        child = subprocess.Popen(
-            [sys.executable, "-c", CODE, json.dumps(sys.path)],
-            env={**os.environ, **ONE_THREAD}, stdin=quiet, stdout=quiet, stderr=quiet,
-        )  # fmt: skip
-    try:
-        for number, (name, work) in enumerate(first.items()):
-            if tell is not None:
-                tell("compile", f"compiling, once on this machine, in a minute or two: {name}", number, len(first))
-            work()
-        if tell is not None:
-            tell("compile", "compiling, once on this machine", len(first), len(first))
-        yield
-    finally:
-        if child is not None:
-            child.kill()
-            child.wait()
+    for number, (name, work) in enumerate(first.items()):
+        tell("compile", f"compiling, once on this machine, in a minute or two: {name}", number, len(first))
+        work()
+    tell("compile", "compiling, once on this machine", len(first), len(first))
 
 
 def compile_models() -> None:
@@ -68,7 +39,7 @@ def compile_models() -> None:
 
 
 def compile_crowds() -> None:
-    """Those that form crowds."""
+    """The kernels that form crowds."""
     import numpy as np
 
     from shoal.laws.crowds import crowds
@@ -76,27 +47,19 @@ def compile_crowds() -> None:
     crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)
 
 
-def compile_spectra() -> None:
-    """The kernels behind the spectra of a small family of laws, which are those of any."""
+def compile_accounting() -> None:
+    """The kernels behind the spectra of any family of laws, and behind what is made of them: δ(ε), divergences."""
     import numpy as np
 
+    from shoal.accounting.curve import privacy_curve
+    from shoal.accounting.renyi import renyi_curve
     from shoal.accounting.spectrum import edge_spectra
     from shoal.laws.classes import GaussianClasses
+    from shoal.laws.graph import NeighborGraph
 
     laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
     for precise in (False, True):
         edge_spectra(laws, np.array([[0, 1]]), precise=precise).reversed()
-
-
-def compile_accounting() -> None:
-    """Those, and what is made of spectra: δ(ε) of an answer and of a table, Rényi divergences."""
-    from shoal.accounting.curve import privacy_curve
-    from shoal.accounting.renyi import renyi_curve
-    from shoal.laws.classes import GaussianClasses
-    from shoal.laws.graph import NeighborGraph
-
-    compile_spectra()
-    laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
     graph = NeighborGraph.complete(laws.labels)
     for scope in ("answer", "table"):
         privacy_curve(laws, graph, [0.5, 1.0], scope=scope)
@@ -104,7 +67,7 @@ def compile_accounting() -> None:
 
 
 def compile_designs() -> None:
-    """Those of designs that search, of the paper's method, of trade-offs and of an attacker who holds a table."""
+    """The kernels of designs that search, of the paper's method, of trade-offs and of an attacker who holds a table."""
     import numpy as np
 
     from shoal.accounting.assignments import likeliest, marginals
@@ -121,7 +84,7 @@ def compile_designs() -> None:
     marginals(table, likeliest(table))
 
 
-#: What every run needs -> what has it compiled. Spectra come last: the second process has them by then, or nearly.
+#: What runs need -> what has it compiled.
 FIRST: dict[str, Callable[[], None]] = {
     "models": compile_models,
     "crowds": compile_crowds,

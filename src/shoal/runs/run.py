@@ -28,24 +28,25 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import shoal
-from shoal.card.aggregate import AggregateCard, aggregate_summary
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
+from shoal.card.statements import Statement, handing
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
 from shoal.mechanism.reader import load
+from shoal.runs import reader
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
 from shoal.runs.context import DESIGN, FIT, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Place, Seal, at, opened, place, without_password
+from shoal.runs.rehearsal import Rehearsal, rehearsal
 from shoal.runs.sources import FRAME, MeterFile, Source, frame_of
 from shoal.runs.stages import (
     audit_stage,
@@ -61,13 +62,17 @@ from shoal.runs.stages import (
 from shoal.runs.stages.crowd_stage import Book, CrowdFacts
 from shoal.runs.stages.record import NUMBERS
 from shoal.runs.store import finished, put_whole, sweep
+from shoal.sources.meters import clock
 
 if TYPE_CHECKING:
     import polars as pl
 
     from shoal.ledger.ledger import Ledger
     from shoal.proofs.proof import Proof
+    from shoal.runs.choice import Choice
 
+#: The pages of :meth:`Run.explain`.
+BOARD, ANNEX = "board.html", "annex.html"
 #: Where proofs lie in the folder of a run.
 PROOFS = "proof"
 #: The order in which a run takes its stages: nothing is charged before all that can fail has been seen to work.
@@ -98,6 +103,8 @@ def run(
     until: str = "report",
     update: bool = False,
     rehearse: bool = False,
+    at_most: float | str | None = None,
+    within: float | str | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Run:
@@ -114,6 +121,8 @@ def run(
         until: the last stage to do: "fit", "design", "audit", "release" or "report".
         update: go on with a new day, or period, in this folder: a new release.
         rehearse: everything up to the release, which is recorded and charged nowhere.
+        at_most: instead of ``crowd``: the largest risk of being named, ``1/20`` or ``"1-in-20"``.
+        within: instead of ``crowd``: the largest expected increase of the error, ``0.10`` or ``"10%"``.
         progress: called with (stage, what is happening, done, total).
         settings: fields of :class:`shoal.Config` and of :class:`shoal.Speed`, on top of ``config``.
 
@@ -125,14 +134,21 @@ def run(
     >>> shoal.run(frame, out="voices", label="speaker", crowd=9).card  # doctest: +SKIP
     """
     chosen, speed = shared(settings)
+    asks = at_most is not None or within is not None
+    if asks and chosen.get("crowd") is not None:
+        raise InputError("crowd: give it, or let --at-most or --within choose it, not both")
     going = Run(out, source, config, speed, progress, **chosen)
-    if rehearse:
-        going.rehearse()
-        return going
+    if going.state.ledger is not None:
+        going.ledger().close()  # before anything is done: is it there, and the one it was?
     with going.held(), going.unless_refused():
-        if update:
+        if update and not rehearse:
             going.go_on()
-        going.everything(until)
+        if asks:
+            going.take(going.choose(at_most=at_most, error=within))
+        if rehearse:
+            going.rehearse()
+        else:
+            going.everything(until)
     return going
 
 
@@ -154,17 +170,21 @@ class Run:
         **settings: Any,
     ) -> None:
         self.folder = Folder(out)
+        self._horizon, settings = _as_time(settings)
         chosen, plain = shared(settings)
         self.speed = plain if speed is None else speed
         self.progress = progress
         self.did: list[str] = []
         self.rehearsed: Path | None = None  #: what a rehearsal wrote
+        self.choice: Choice | None = None  #: the crowd that was asked for in other words, where it was
         self._depth = 0
         self._saved = self.folder.state() if self.folder.is_run else None
         if self._saved is None and source is None:
             raise InputError(f"file: {self.folder.path.name} is not a shoal run yet; name a meter file, or a table")
         base = config or (Config() if self._saved is None else self._saved.config)
         settled = base.changed(**chosen)
+        # Where nobody asked for a size, that of the crowds on record is the one.
+        self._any_crowd = self._saved is None and config is None and chosen.get("crowd") is None
         self._named = settled.ledger  # with its password, which is used and written nowhere
         if settled.ledger is not None:
             settled = replace(settled, ledger=without_password(settled.ledger))
@@ -175,6 +195,26 @@ class Run:
         else:
             assert read is not None
             self.state = State(read, settled, created=_now(), run=uuid.uuid4().hex, day=_now()[:10])
+        fit = self._told("fit", FitFacts)
+        if fit is not None:
+            self._settle_horizon(fit)
+
+    def _settle_horizon(self, fit: FitFacts) -> None:
+        """A horizon that was given as a time becomes a number of steps, once the step is known."""
+        if self._horizon is None or not fit.step_minutes:
+            return
+        steps = clock.steps(self._horizon, timedelta(minutes=fit.step_minutes))
+        self._horizon = None
+        self.state = replace(self.state, config=replace(self.config, horizon=steps))
+
+    def _foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> None:
+        """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?"""
+        with self.existing_ledger() as ledger:
+            book = Book.read(ledger, labels)
+        size = crowd_stage.recorded_size(book)
+        if size is not None and self._any_crowd:
+            self.state = replace(self.state, config=replace(self.config, crowd=size))
+        crowd_stage.foreseen(self.config, book, origin, step_minutes)
 
     def _read(self, source: Any, config: Config) -> Source:
         """The source that was named; a frame is kept in the folder, as a file that is written when a stage is done."""
@@ -240,7 +280,7 @@ class Run:
     # ------------------------------------------------------------------ what came of it
 
     @property
-    def card(self) -> ReleaseCard | AggregateCard:
+    def card(self) -> ReleaseCard:
         """The release card: of means, or of what a method released under an ε."""
         self._demand("release")
         return self._card()
@@ -256,6 +296,31 @@ class Run:
 
         self._demand("release")
         return pl.read_parquet(self.folder / means_stage.PARQUET)
+
+    def reader(self, row: int | Sequence[float]) -> pl.DataFrame:
+        """For the recipient: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+
+        Args:
+            row: the number of a crowd, or the figures of its row as they were released.
+
+        Returns:
+            entry, row, and below_10 … below_90: the figures below which so many percent of homes lie. It is never a
+            crowd's own spread; ``public/reader.json`` is what it is made from (:mod:`shoal.runs.reader`).
+
+        >>> run.reader(123456)  # doctest: +SKIP
+        """
+        import polars as pl
+
+        self._demand("release")
+        if self.charged:
+            raise InputError("reader: a method releases a row per home under an ε; its card says how far it is off")
+        law = reader.ReaderLaw.read(self.folder / reader.FILE)
+        if isinstance(row, int):
+            table = pl.read_csv(self.folder / means_stage.PUBLIC).filter(pl.col("crowd") == row)
+            if not len(table):
+                raise InputError("row must be the number of a crowd in public/released.csv, or its figures")
+            row = table["kw"].to_list() if "step" in table.columns else list(table.select(law.entries).row(0))
+        return law.around(row)
 
     @property
     def report(self) -> Path:
@@ -351,7 +416,8 @@ class Run:
 
     def everything(self, until: str = "report") -> None:
         """Every stage that is not done, up to one of them."""
-        with self.held(), self.unless_refused(), head_start(self._tell, accounting=self.config.charged):
+        with self.held(), self.unless_refused():
+            head_start(self._tell, accounting=self.config.charged)
             self._settle()
             self.do("fit")
             for stage in self.stages(until)[1:]:
@@ -371,14 +437,44 @@ class Run:
                 self._begin_release()
             self._stage(stage)
 
+    def rehearsal(self, *, days: bool = True) -> Rehearsal:
+        """What crowds of any size would cost, rehearsed on past ``days``; the first stage is done."""
+        fit = self._told("fit", FitFacts)
+        assert fit is not None
+        return rehearsal(self.context("fit"), fit, days=days)
+
+    def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
+        """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
+        from shoal.runs.choice import chosen
+
+        with self.held(), head_start(self._tell, accounting=False):
+            if not self.has_released:
+                self.do("fit")
+            self._tell("choose", "rehearsing", 0, 0)
+            choice = chosen(self, at_most, error)
+            self._tell("choose", "rehearsing", 1, 1)
+        return choice
+
+    def take(self, choice: Choice) -> None:
+        """Go on with a choice: its crowd becomes the setting of this folder, and the folder keeps why."""
+        if self.has_released and choice.crowd != self.config.crowd:
+            raise InputError(
+                f"crowd: {self.path.name} has released with crowds of at least {self.config.crowd}, and now "
+                f"{choice.crowd} would be chosen ({choice.asked}). Leave --at-most and --within out, or name a new "
+                "folder. Nothing was released"
+            )
+        self.choice = choice
+        self.state = replace(self.state, config=replace(self.config, crowd=choice.crowd))
+
     def rehearse(self) -> None:
         """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
-        with self.held(), head_start(self._tell, accounting=self.config.charged):
+        with self.held():
             if self.has_released:
                 raise InputError(
                     f"rehearse: {self.path.name} has released. Rehearse in a folder of its own, any number of times: "
                     "crowds on record are used there too"
                 )
+            head_start(self._tell, accounting=self.config.charged)
             self._settle()
             self.do("fit")
             self._remember(without(self.state, "crowds"))  # by what is on record now
@@ -561,8 +657,7 @@ class Run:
         planned = self._told("crowds", CrowdFacts)
         if planned is None:
             return self._told("fit", FitFacts)
-        strange = 0 if self.design is None else self.design.not_gaussian
-        return planned.fit if not strange else _doubtful(planned.fit, strange)
+        return planned.fit
 
     def _planned(self) -> CrowdFacts:
         """What the crowd stage told."""
@@ -604,6 +699,7 @@ class Run:
             "release": self.state.release,
             "ledger": {"where": self.place.where, "identity": seal and seal.identity, "head": seal and seal.head},
             "config": self.config.to_dict(),
+            "choice": None if self.choice is None else self.choice.to_dict(),
             "stages": {
                 name: {
                     "done": self.is_done(name),
@@ -616,19 +712,21 @@ class Run:
             },
         }
 
-    def summary(self) -> list[tuple[str, list[str]]]:
-        """What happened, for people: headings with their sentences."""
-        from shoal.card.summary import summary
+    def summary(self, *, verbose: bool = False) -> list[tuple[str, list[str]]]:
+        """What happened, for people: headings with their sentences; five of them, or with ``verbose`` everything."""
+        from shoal.card.render import summary
 
-        if self.charged:
-            parts = summary(self.fit, self.design, self.release, self.audit)
-        else:
-            parts = aggregate_summary(self.fit, self.release)
-        if self.rehearsed is not None or (not self.has_released and self.fit is not None):
+        fit = self.fit
+        parts = [] if fit is None else summary(self._so_far(fit), self._handing(), verbose=verbose)
+        if self.rehearsed is not None or (not self.has_released and fit is not None):
             words = "Nothing was released, recorded or charged."
             if self.rehearsed is not None:
                 words = f"A rehearsal: {words[0].lower()}{words[1:]} {self.rehearsed} has what would have been."
             parts.insert(0, ("Not released", [words]))
+        if self.choice is not None:
+            parts.append(("Chosen", self.choice.sentences()))
+        if not verbose:
+            return parts
         where = self.place
         spent = "crowds and everything that is charged about the same labels are on record here"
         if where.own:
@@ -640,20 +738,39 @@ class Run:
         files = [f"{self.path / name}: {text}" for name, text in FILES.items() if (self.folder / name).is_file()]
         return [*parts, ("Files", files)] if files else parts
 
+    def explain(self, purpose: str = "") -> tuple[Path, Path]:
+        """Write one page for a board and an annex for a regulator, from the card; their paths."""
+        from shoal.card.render import annex, board
+
+        card, made = self.card, self.state.stages["release"].finished[:10]
+        title = self.config.title
+        return (
+            self.folder.put(BOARD, board(card, title=title, made=made)),
+            self.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=made)),
+        )
+
     # ------------------------------------------------------------------ how it is done
 
     def _told(self, stage: str, kind: type[Kind]) -> Kind | None:
         done = self.state.stages.get(stage)
         return None if done is None else kind.from_json(done.facts)
 
-    def _card(self) -> ReleaseCard | AggregateCard:
+    def _card(self) -> ReleaseCard:
         fit, design, release, audit = self.fit, self.design, self.release, self.audit
-        if fit is not None and release is not None:
-            if not self.charged:
-                return AggregateCard(fit, release)
-            if design is not None and audit is not None:
-                return ReleaseCard.of(fit, design, release, audit)
-        raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
+        if fit is None or release is None or (self.charged and (design is None or audit is None)):
+            raise InputError(f"dir: {self.path.name} has not been through all stages; run `shoal run` on it")
+        return self._so_far(fit)
+
+    def _so_far(self, fit: FitFacts) -> ReleaseCard:
+        """The card of the stages that are done."""
+        design, audit = (self.design, self.audit) if self.charged else (None, None)
+        card = ReleaseCard.of(fit, design, self.release, audit, charged=self.charged)
+        done = self._told("card", card_stage.CardFacts)
+        return card if done is None else replace(card, attack=done.attack, course=done.course, rules=done.rules)
+
+    def _handing(self) -> tuple[Statement, ...]:
+        """What to pass on and what to keep, once something was released."""
+        return handing(self.path.name, self.place.where) if "release" in self.state.stages else ()
 
     def _demand_method(self) -> None:
         """Raise unless something with an ε was designed."""
@@ -683,6 +800,8 @@ class Run:
             previous=self.state.previous,
             day=self.state.day,
             series=f"run {self.state.run} ",
+            horizon=self._horizon,
+            foresee=self._foresee if stage == "fit" else None,
         )
 
     def _work(self, stage: str) -> Made:
@@ -699,9 +818,10 @@ class Run:
             release = release_stage.stage if self.charged else means_stage.stage
             return release(context, self._planned())
         if stage == "card":
-            return card_stage.stage(context, self._card())
+            return card_stage.stage(context, self._card(), self._planned())
         if stage == "report":
-            return report_stage.stage(context, self._card(), self.timings, self.state.stages["release"].finished[:10])
+            made_on = self.state.stages["release"].finished[:10]
+            return report_stage.stage(context, self._card(), self._planned(), self._handing(), self.timings, made_on)
         made: Made = STAGE[stage].stage(context)
         return made
 
@@ -714,6 +834,8 @@ class Run:
         self._tell(stage, text, 0, 0)
         begun = time.monotonic()
         made = self._work(stage)
+        if isinstance(made.facts, FitFacts):
+            self._settle_horizon(made.facts)
         digests = {name: self.folder.digest(name) for name in made.files}
         seconds = round(time.monotonic() - begun, 3)
         done = Done(self.key(stage), digests, seconds, _now(), made.facts.to_json())
@@ -800,8 +922,10 @@ class Run:
 #: Files that a user looks for, and what they are.
 FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true answers",
+    report_stage.PACKAGE: "public/ is what to pass on, a data package: columns, units, licence, guarantee",
     report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
     means_stage.PUBLIC: "the released figures, to pass on: no names",
+    reader.FILE: "how far homes lie from rows, pooled over all crowds, to pass on",
     means_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
     crowd_stage.LEFT_OUT: "who has no row in it, and why",
@@ -809,13 +933,15 @@ FILES = {
 }
 
 
-def _doubtful(fit: FitFacts, strange: int) -> FitFacts:
-    """The facts of a table whose rows are not Gaussian, and the sentence that says so."""
-    sentence = (
-        f"THE LAW IS DOUBTFUL: the rows of {strange} of {counted(fit.labels, 'label')} do not look Gaussian. The "
-        "promise rests on Gaussian laws; who knows what the rows look like instead may tell more than it says."
-    )
-    return replace(fit, not_gaussian=strange, about=(*fit.about, sentence))
+def _as_time(settings: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """A horizon that is a time, such as 3h, apart from the other settings; a number in text is a number of steps."""
+    given = settings.get("horizon")
+    if not isinstance(given, str):
+        return None, settings
+    if given.strip().isdigit():
+        return None, {**settings, "horizon": int(given)}
+    clock.steps(given, timedelta(minutes=1))  # refused here, if it is no time
+    return given, {name: value for name, value in settings.items() if name != "horizon"}
 
 
 def _boundaries_digest(named: str | None) -> str | None:

@@ -204,7 +204,14 @@ def stage(context: Context) -> Made:
     context.put(DESIGN, Listing.of(jobs, blocks, made, failed))
     facts = DesignFacts.merged([part.told(DesignFacts) for part in made])
     strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
-    return Made((DESIGN,), replace(facts, failed=tuple(failed)[:LISTED], not_gaussian=strange))
+    facts = replace(facts, failed=tuple(failed)[:LISTED], not_gaussian=strange)
+    if facts.doubtful and context.config.clip is None and not context.config.accept_doubtful_law:
+        raise UnreachableError(
+            f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
+            "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "
+            "per label needs no law; --accept-doubtful-law releases these all the same"
+        )
+    return Made((DESIGN,), facts)
 
 
 def design_job(home: Path, block: Part, config: Config) -> Job:

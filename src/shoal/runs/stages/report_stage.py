@@ -1,46 +1,34 @@
-"""The last stage: the page for the data owner, and the one to pass on. What they say of everyone comes from the card.
+"""The last stage: the page for the data owner, and ``public/`` as a data package. What they say comes from the card.
 
-Single figures are shown of a few crowds: of a release of means the largest spreads first, of a method's the crowds
-hardest to hide in. The work does not grow with the run, and nothing else is designed for the page.
+The owner's page draws every crowd, members' figures beside what was released; nothing else is designed for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
-from shoal.card.aggregate import AggregateCard, aggregate_contents
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import nearest
 from shoal.card.facts import Record
-from shoal.card.page import page, write_page
-from shoal.card.section import Plot, axis, lines, series
-from shoal.designs.design import design
-from shoal.errors import InputError
-from shoal.files import write_private
-from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import load
-from shoal.mechanism.releasable import Releasable
-from shoal.runs.config import Config
-from shoal.runs.context import DESIGN, RELEASE, Context, Made
-from shoal.runs.fitted import Fitted, fitted
-from shoal.runs.stages.design_stage import hardest
+from shoal.card.package import PublicTable, package_files
+from shoal.card.pictures import CrowdCurves
+from shoal.card.render import public_page, report
+from shoal.card.statements import Statement
+from shoal.runs.context import Context, Made
+from shoal.runs.stages.card_stage import PARQUET, with_rows
+from shoal.runs.stages.crowd_stage import CrowdFacts
+from shoal.runs.stages.means_stage import PUBLIC as TABLE
 from shoal.runs.stages.record import members_and_rows
-from shoal.runs.stages.release_stage import Shown
-from shoal.runs.store import Part
 from shoal.validation import FloatArray
 
-SETTINGS = ("title", "query", "epsilon", "seed")
+SETTINGS = ("title", "licence")
 DOING = "writing the report"
-REPORT, PUBLIC = "report.html", "public/report.html"
-#: Labels whose pairs and answers a page shows, at least one crowd; accounts that it lists; entries of a ledger up to
-#: which it is verified for the page; crowds of a release of means that are shown.
-LABELS, ACCOUNTS, ENTRIES, CROWDS = 60, 20, 50_000, 12
+REPORT, PUBLIC, PACKAGE = "report.html", "public/report.html", "public/datapackage.json"
+#: Entries of a ledger up to which it is verified for the page.
+ENTRIES = 50_000
 
 
 @dataclass(frozen=True)
@@ -51,121 +39,92 @@ class ReportFacts(Record):
     ledger_intact: bool | None
 
 
-def stage(context: Context, card: ReleaseCard | AggregateCard, timings: Mapping[str, float], made: str = "") -> Made:
-    """Write both pages."""
-    if isinstance(card, AggregateCard):
-        shown = _means_pages(context, card, timings, made)
-    else:
-        shown = _method_pages(context, card, timings, made)
+def stage(
+    context: Context,
+    card: ReleaseCard,
+    plan: CrowdFacts,
+    handed: Sequence[Statement],
+    timings: Mapping[str, float],
+    made: str = "",
+) -> Made:
+    """Write the owner's page, and everything in ``public/`` beside the table."""
+    config = context.config
+    of_meters = config.label is None
+    crowds, columns = curves_of_means(context) if card.kind == "means" else curves_of_method(context, plan)
+    unit, axis = ("kW", f"{config.horizon} steps") if of_meters else ("sd", f"{columns} columns")
+    if not of_meters:
+        crowds = in_deviations(crowds)
+    page = report(card, crowds, unit=unit, axis=axis, title=config.title, made=made, timings=timings, handed=handed)
+    context.folder.put(REPORT, page)
+    content = (context.folder / TABLE).read_bytes()
+    header = pl.read_csv(content, infer_schema=False)
+    table = PublicTable(content, header.columns, len(header), plan.fit.time_zone if of_meters else None)
+    public = public_page(card, title=config.title, made=made)
+    files = package_files(card, table, title=config.title, licence=config.licence, page=public)
+    for name, text in files.items():
+        context.folder.put(f"public/{name}", text)
     intact = None
     with context.ledger() as ledger:
         if ledger.head.seq <= ENTRIES:
             intact = bool(ledger.verify().ok)
-    return Made((REPORT, PUBLIC), ReportFacts(shown, intact))
+    shown = sum(len(crowd.names) for crowd in crowds)
+    return Made((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown, intact))
 
 
-def _means_pages(context: Context, card: AggregateCard, timings: Mapping[str, float], made: str) -> int:
-    plots, shown = _crowd_plots(context)
-    title = context.config.title
-    owner = aggregate_contents(card, plots, timings, public=False, title=title, made=made)
-    public = aggregate_contents(card, public=True, title=title, made=made)
-    for name, contents in ((REPORT, owner), (PUBLIC, public)):
-        text = page(contents)
-        context.folder.write(name, lambda path, text=text: write_private(path, text.encode()))  # type: ignore[misc]
-    return shown
-
-
-def _crowd_plots(context: Context) -> tuple[list[Plot], int]:
-    """The rows with the largest spread among their members, each with its members' own figures."""
-    import polars as pl
-
+def curves_of_means(context: Context) -> tuple[list[CrowdCurves], int]:
+    """Every crowd with its row and its members' own figures of today, and how many entries these have."""
     members, rows = members_and_rows(context)
-    known = members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
-    table = dict(rows.filter(~pl.col("retired")).select("crowd", "values").iter_rows())
-    found = []
-    for (number,), part in known.sort("label").group_by("crowd", maintain_order=True):
-        row = table.get(int(str(number)))
-        values = part["value"].to_numpy()
-        if row is None or len(row) != values.shape[1]:
-            continue
-        found.append((float(((values - np.array(row)) ** 2).mean()), part["label"].to_list(), values, row))
-    found.sort(key=lambda one: -one[0])
-    plots = []
-    what = ("step", "kW") if context.config.label is None else ("column", "value")
-    for number, (_, names, values, row) in enumerate(found[:CROWDS], 1):
-        at = range(1, len(row) + 1)
-        drawn = [
-            series(name, [(x, float(y), nearest(float(y))) for x, y in zip(at, line, strict=True)], color=7)
-            for name, line in zip(names, values.tolist(), strict=True)
-        ]
-        points = [(x, float(y), nearest(float(y))) for x, y in zip(at, row, strict=True)]
-        drawn.append(series("released", points, color=0, thick=True))
-        plots.append(lines(f"{number}: {len(names)} with a figure today", axis(what[0]), axis(what[1]), drawn))
-    return plots, sum(len(names) for _, names, _, _ in found[:CROWDS])
+    released = pl.read_parquet(context.folder / PARQUET)
+    public = released.select(pl.col(released.columns[0]).alias("label"), number="crowd").unique()
+    both = with_rows(members, rows).join(public, on="label", how="inner").sort("label")
+    crowds = [
+        CrowdCurves(
+            part["number"][0],
+            part["homes"][0],
+            part["label"].to_list(),
+            part["value"].to_numpy(),
+            np.array(part["row"].to_list())[:1],
+        )
+        for part in both.partition_by("crowd", maintain_order=True)
+    ]
+    return crowds, crowds[0].values.shape[1] if crowds else 0
 
 
-# ------------------------------------------------------------------ a method's release
+def curves_of_method(context: Context, plan: CrowdFacts) -> tuple[list[CrowdCurves], int]:
+    """Every crowd with what was released about each member; of several rows about one, their mean."""
+    released = pl.read_parquet(context.folder / PARQUET)
+    if "step" in released.columns:
+        wide = released.sort("step").group_by("household", "crowd", maintain_order=True).agg(pl.col("kw"))
+        wide = wide.select(pl.col("household").alias("label"), "crowd", row=pl.col("kw"))
+    else:
+        means = released.group_by("label", "crowd").agg(pl.col(list(plan.columns)).mean())
+        wide = means.select("label", "crowd", row=pl.concat_list(list(plan.columns)))
+    members, _ = members_and_rows(context)
+    own = members.filter(pl.col("value").is_not_null()).select("label", "value")
+    both = wide.join(own, on="label", how="inner").sort("label")
+    crowds = [
+        CrowdCurves(
+            part["crowd"][0],
+            len(part),
+            part["label"].to_list(),
+            part["value"].to_numpy(),
+            np.array(part["row"].to_list()),
+        )
+        for part in both.partition_by("crowd", maintain_order=True)
+    ]
+    return crowds, crowds[0].values.shape[1] if crowds else 0
 
 
-def _method_pages(context: Context, card: ReleaseCard, timings: Mapping[str, float], made: str) -> int:
-    config = context.config
-    through, made_for, given = _hardest(context)
-    mechanism, answers, released, crowds = _shown(through, made_for, given, config)
-    verification = None
-    with context.ledger() as ledger:
-        overview = ledger.overview(exact=ACCOUNTS)
-        if overview.entries <= ENTRIES:
-            verification = ledger.verify()
-    total = card.design.groups
-    shown = replace(
-        answers.exhibits(_laws_alone(mechanism, answers), released),
-        accounts=overview.worst,
-        n_accounts=overview.labels,
-        verification=verification,
-        timings=dict(timings),
-        mechanism=mechanism.by_kind(mechanism=lambda m: m, codebook=lambda _: None),
-        scope="" if crowds == total else f"the {crowds} of {total} crowds that are hardest to hide in",
-    )
-    context.folder.write(REPORT, lambda path: write_page(path, card, shown, title=config.title, made=made))
-    context.folder.write(PUBLIC, lambda path: write_page(path, card, title=config.title, made=made))
-    return len(answers.labels)
-
-
-def _laws_alone(mechanism: Releasable, answers: Fitted) -> Mechanism:
-    """A mechanism of the labels on the page that names them: of a codebook, the answers as they are."""
-
-    def of_answers(book: Codebook) -> Mechanism:
-        crowd = dict(zip(book.graph.labels, book.graph.components.tolist(), strict=True))
-        graph = NeighborGraph.within_groups(answers.labels, [crowd[name] for name in answers.labels])
-        return design(answers.laws(), graph, "none", book.epsilon, 1.0)
-
-    return mechanism.by_kind(mechanism=lambda m: m, codebook=of_answers)
-
-
-def _hardest(context: Context) -> tuple[Part, ...]:
-    """Mechanism, block and released answers of the undamaged block with the largest δ that was released."""
-    given = {part.told(Shown).mechanism: part for part in context.listing(RELEASE).parts}
-    shards = [(part, made_of, given[part.key]) for part, made_of in context.listing(DESIGN).pairs if part.key in given]
-    if not shards:
-        raise InputError("dir: nothing was released that a page could show; run it until the release first")
-    return hardest(shards)
-
-
-def _shown(mechanism: Part, block: Part, given: Part, config: Config) -> tuple[Releasable, Fitted, FloatArray, int]:
-    """Mechanism, answers and what was released, of the crowds on the page; how many these are."""
-    whole, everyone = load(mechanism.path), fitted(Path(block.path), config.query, config.answers)
-    place = set(everyone.labels)
-    labels, component = whole.graph.labels, whole.graph.components
-    first = 0 if whole.certificate is None else int(component[labels.index(whole.certificate.worst_edge[0])])
-    members: list[str] = []
-    crowds = 0
-    for number in [first, *(c for c in range(int(component.max()) + 1) if c != first)]:
-        crowd = [labels[i] for i in np.flatnonzero(component == number) if labels[i] in place]
-        if members and len(members) + len(crowd) > LABELS:
-            break
-        if len(crowd) > 1 or not members:
-            members, crowds = members + crowd, crowds + 1
-    answers = everyone.take(members)
-    released = answers.released(given.path)
-    shown: Releasable = whole if whole.output is None else whole.part(members)
-    return shown, answers, released, crowds
+def in_deviations(crowds: Sequence[CrowdCurves]) -> list[CrowdCurves]:
+    """Columns of a table side by side: each less its mean, in standard deviations over all labels."""
+    if not crowds:
+        return []
+    values = np.concatenate([crowd.values for crowd in crowds])
+    center, spread = values.mean(axis=0), values.std(axis=0)
+    scale: FloatArray = np.where(spread > 0, spread, 1.0)
+    return [
+        CrowdCurves(
+            crowd.number, crowd.homes, crowd.names, (crowd.values - center) / scale, (crowd.released - center) / scale
+        )
+        for crowd in crowds
+    ]

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 
 from shoal.audits.guard import ModelGuard, model_guard
-from shoal.card.exhibits import Exhibits
 from shoal.card.facts import Accuracy
 from shoal.card.measures import accuracy_facts
 from shoal.errors import InputError
@@ -140,10 +139,6 @@ class ForecastAnswers:
         order = pl.DataFrame({NAMES: self.labels})
         values = order.join(table.sort("step"), on=NAMES, how="left", maintain_order="left_right")["kw"]
         return values.to_numpy().reshape(len(self.labels), self.forecasts.horizon)
-
-    def exhibits(self, mechanism: Mechanism, released: FloatArray) -> Exhibits:
-        truth = self.truth if np.isfinite(self.truth).any() else None
-        return self.forecasts.exhibits(mechanism, released, truth, unit="kw")
 
 
 def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:

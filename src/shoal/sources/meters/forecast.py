@@ -26,7 +26,6 @@ from shoal.sources.meters.season import FLOOR, PERIODS, Season, fit_season, phas
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.card.exhibits import Exhibits
     from shoal.card.facts import Accuracy, FitFacts
     from shoal.laws.graph import NeighborGraph
     from shoal.mechanism.mechanism import Mechanism
@@ -212,13 +211,6 @@ class Forecasts:
 
         return power_accuracy(mechanism, unit)
 
-    def exhibits(self, mechanism: Mechanism, released: Any, truth: Any = None, *, unit: str = "log") -> Exhibits:
-        """True and released forecasts for the data owner's page: (n, k) in ``unit``, and what came later in kW."""
-        from shoal.sources.meters.traces import exhibits_of
-
-        values = np.asarray(released)
-        return exhibits_of(self, mechanism, values if unit == "kw" else self.to_power(values), truth)
-
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """What the law of each label rests on, for :func:`shoal.model_guard`.
 
@@ -388,9 +380,11 @@ def _prepared(
     rows = np.array([i for i, name in enumerate(past.households) if name not in reasons], dtype=np.int64)
     if not len(rows):
         seen = int(np.isfinite(past.kw).sum(axis=1).max(initial=0))
+        days = int(seen * step / timedelta(days=1) / LEAST_OBSERVED)
+        enough = f"; train_days {days} would do" if 1 <= days < train_days else ""
         raise InputError(
             f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
-            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
+            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant{enough}"
         )
     phase = phases(past.timestamps, season, step)
     profile = fit_season(past.kw[rows], phase, period=season, step=step, floor=floor)

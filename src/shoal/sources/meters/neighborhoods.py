@@ -168,11 +168,6 @@ def _relative(x: FloatArray) -> FloatArray:
     return x / math.sqrt(variance) if variance > 0 else np.zeros_like(x)
 
 
-#: Weight of the forecast against the habits of the whole day, and of the habits at the forecast's hours, in
-#: :func:`blend`. Chosen on every second Swiss home; the other half and London are reported in docs/evidence.md.
-CURVE_WEIGHT, AHEAD_WEIGHT = 1.5, 1.0
-
-
 def habits(forecasts: Forecasts) -> FloatArray:
     """(n, d) what makes tomorrow's forecasts alike too: the mean of √kW by hour of the day in the training window.
 
@@ -183,13 +178,6 @@ def habits(forecasts: Forecasts) -> FloatArray:
     width = max(int(timedelta(hours=1) / forecasts.step), 1)
     slot, ahead = (phases(when, "day", forecasts.step) // width for when in (times, forecasts.timestamps))
     return day_habits(np.sqrt(np.maximum(kw, 0)), slot, ahead)
-
-
-def usual(forecasts: Forecasts) -> FloatArray:
-    """(n, h) mean kW at the times of the day that are forecast, in the training window: what lasts of a forecast."""
-    times, kw = _past(forecasts, "what is usual")
-    slot, ahead = (phases(when, "day", forecasts.step) for when in (times, forecasts.timestamps))
-    return means_by_time(kw, slot)[:, np.searchsorted(np.unique(slot), ahead)]
 
 
 def _past(forecasts: Forecasts, what: str) -> tuple[pl.Series, FloatArray]:

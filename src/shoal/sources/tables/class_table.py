@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from shoal import archive
 from shoal.audits.guard import ModelGuard, model_guard
-from shoal.card.answers import plain_exhibits
-from shoal.card.exhibits import Exhibits
 from shoal.card.facts import Accuracy
 from shoal.card.measures import accuracy_facts
 from shoal.errors import InputError
@@ -165,21 +163,6 @@ class ClassTable:
         table = pl.read_parquet(path)
         found = order.join(table, on=SOURCE_ROW, how="left", maintain_order="left").select(self.columns)
         return np.asarray(np.ldexp(found.to_numpy(), self.exponents))
-
-    def exhibits(self, mechanism: Mechanism, released: FloatArray) -> Exhibits:
-        """The first row of every label, in scaled units."""
-        first = np.unique(self.owner, return_index=True)[1]
-        shown = plain_exhibits(mechanism, released[first], "label")
-        what = "each one's answer" if self.constant else "the mean of each one's law"
-        which = "What was released" if self.constant else "The first row that was released"
-        return replace(
-            shown,
-            says=(
-                f"{which} about {len(shown.traces)} of {len(self.labels)} labels, beside {what}. Entries are the "
-                "columns of the table in their order, each in its unit: the power of two next to its spread, or to "
-                "one over its weight.",
-            ),
-        )
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file without pickle. It holds the rows: guard it like them."""

@@ -1,0 +1,133 @@
+"""``public/`` as a data package: what the table's columns mean, under which licence, and what is promised about it.
+
+``datapackage.json`` follows Frictionless Data Package 1.0. Nothing in it depends on who is who: it is made from the
+card and from the public table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shoal import __version__
+from shoal.card.card import ReleaseCard
+from shoal.card.render import readme
+from shoal.plaintext import printable
+
+#: Names of the columns of a table of crowds -> type and meaning; other columns are figures.
+FIELDS: dict[str, tuple[str, str]] = {
+    "crowd": ("integer", "number of the crowd: drawn once at random, the same in every later table"),
+    "homes": ("integer", "members of the crowd; fixed for its life, whoever has news"),
+    "news": ("boolean", "whether the row is new; false: repeated from the release before"),
+    "row": ("integer", "number of the row inside its crowd, drawn at random"),
+    "step": ("integer", "step of the horizon, from 1 on"),
+    "timestamp": ("datetime", "beginning of the step"),
+    "kw": ("number", "mean power over the members of the crowd"),
+}
+#: Where no licence was named.
+UNSTATED = {"name": "notspecified", "title": "not stated: ask whoever gave you this table"}
+
+
+@dataclass(frozen=True)
+class PublicTable:
+    """What the package says about ``released.csv``: its columns, their units, and the zone of its times."""
+
+    content: bytes
+    columns: Sequence[str]
+    rows: int
+    time_zone: str | None = None
+
+    @property
+    def zone(self) -> str:
+        """The zone of its times, in words."""
+        if "timestamp" not in self.columns:
+            return "none in it"
+        return self.time_zone or "as in the readings, without a zone"
+
+    @property
+    def words(self) -> str:
+        """The table in a line."""
+        each = "crowd and step" if "step" in self.columns else "crowd"
+        return f"{self.rows} rows, one per {each}: {', '.join(self.columns)}"
+
+
+def package_files(
+    card: ReleaseCard, table: PublicTable, *, title: str | None, licence: str | None, page: str
+) -> dict[str, bytes]:
+    """Name -> content of everything in ``public/`` beside the table itself."""
+    name = printable(title) if title else "A release of averages"
+    about = f" about {card.release.period}" if card.release is not None and card.release.period else ""
+    citation = f"{name}{about}. Made with shoal {__version__}; release card {card.digest[:16]}."
+    stated = {"name": licence, "title": licence} if licence else UNSTATED
+    texts = {
+        "card.json": card.to_json(),
+        "card.md": card.to_markdown(),
+        "report.html": page,
+        "README.txt": readme(
+            card, title=name, table=table.words, zone=table.zone, licence=stated["title"], citation=citation
+        ),
+        "datapackage.json": json.dumps(
+            descriptor(card, table, name, stated, citation), indent=2, ensure_ascii=False, allow_nan=False
+        )
+        + "\n",
+    }
+    files = {name: text.encode() for name, text in texts.items()}
+    sums = {"released.csv": table.content, **files}
+    lines = [f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(sums.items())]
+    return {**files, "SHA256SUMS": "".join(lines).encode()}
+
+
+def descriptor(
+    card: ReleaseCard, table: PublicTable, title: str, licence: Mapping[str, str], citation: str
+) -> dict[str, Any]:
+    """The content of ``datapackage.json``."""
+    return {
+        "profile": "tabular-data-package",
+        "name": "released",
+        "title": title,
+        "description": " ".join(one.sentence for one in card.public if one.key in ("technique", "hidden")),
+        "licenses": [dict(licence)],
+        "citation": citation,
+        "time_zone": table.zone,
+        "guarantee": {
+            "kind": card.kind,
+            "statement": card.statement,
+            "not_hidden": [one.sentence for one in card.public if one.key == "limits"],
+            "rules": list(card.rules),
+            "card": "card.json",
+        },
+        "resources": [
+            {
+                "name": "released",
+                "path": "released.csv",
+                "profile": "tabular-data-resource",
+                "format": "csv",
+                "mediatype": "text/csv",
+                "encoding": "utf-8",
+                "bytes": len(table.content),
+                "hash": f"sha256:{hashlib.sha256(table.content).hexdigest()}",
+                "schema": {
+                    "fields": [_field(name, card) for name in table.columns],
+                    "primaryKey": [name for name in ("crowd", "row", "step") if name in table.columns],
+                    "missingValues": [""],
+                },
+            }
+        ],
+    }
+
+
+def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
+    kind, meaning = FIELDS.get(name, ("number", "mean over the members of the crowd"))
+    made: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
+    if name == "timestamp":
+        made["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
+    if name == "kw":
+        made["unit"] = "kW"
+    if name == "homes":
+        made["constraints"] = {"minimum": card.fit.crowd or 2}
+    if name == "step" and card.fit.step_minutes is not None:
+        made["unit"] = f"{card.fit.step_minutes:g} minutes"
+    return made

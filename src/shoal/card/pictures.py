@@ -1,0 +1,210 @@
+"""Pictures for pages, as figures that a template draws: nothing here is markup.
+
+Whatever is drawn agrees with its text: the length of a bar is that of the figure printed beside it. What has nothing to
+show (one bar, all alike) is not drawn: the functions return None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.card.card import ReleaseCard
+from shoal.card.digits import counted, many, nearest, percent, upper
+from shoal.validation import FloatArray
+
+#: Crowds that are drawn, those of them that are shown at first, and labels that are listed by name.
+DRAWN, FIRST, NAMED = 300, 12, 100_000
+#: Size of a panel.
+WIDTH, HEIGHT = 200.0, 90.0
+#: Bins of a distribution, and labels in the table of who pays most.
+BINS, MOST = 8, 5
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar with the text beside it; ``length`` is in percent of the longest, from the figure that is printed."""
+
+    name: str
+    text: str
+    value: float
+    length: str
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars to compare, with the names of their two columns."""
+
+    name: str
+    of: str
+    unit: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class CrowdCurves:
+    """The owner's view of one crowd: members' own figures, (n, k), and what was released, (1, k) or (n, k)."""
+
+    number: int
+    homes: int
+    names: Sequence[str]
+    values: FloatArray
+    released: FloatArray
+
+    @property
+    def off(self) -> FloatArray:
+        """(n,) root mean square of released − own figures."""
+        return np.asarray(np.sqrt(((self.released - self.values) ** 2).mean(axis=1)))
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a panel: its name, how far off the row is, and its curve as a path."""
+
+    name: str
+    off: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One crowd: its members' curves, and what is released."""
+
+    number: int
+    words: str
+    members: tuple[Member, ...]
+    released: tuple[str, ...]
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class Crowds:
+    """All crowds, dearest first: those that are drawn, and the names of everybody else."""
+
+    words: str
+    axis: str
+    panels: tuple[Panel, ...]
+    others: tuple[tuple[str, int, str], ...]
+    others_words: str
+    first: int = FIRST
+
+
+def bars(name: str, of: str, unit: str, rows: Sequence[tuple[str, str, str]]) -> Bars | None:
+    """(name, printed figure, tone) as bars; None where there is nothing to compare."""
+    values = [float(text.split()[0]) for _, text, _ in rows]
+    longest = max(values, default=0.0)
+    if len(rows) < 2 or longest <= 0 or len(set(values)) == 1:
+        return None
+    drawn = [
+        Bar(label, text, value, f"{100 * value / longest:.2f}", tone)
+        for (label, text, tone), value in zip(rows, values, strict=True)
+    ]
+    return Bars(name, of, unit, tuple(drawn))
+
+
+def before_and_after(card: ReleaseCard) -> Bars | None:
+    """Naming without protection, from this release, and by a guess, as the statements print them."""
+    attack, named = card.attack, None if card.audit is None else card.audit.named
+    rows: list[tuple[str, str, str]] = []
+    if attack is not None:
+        if attack.before is not None:
+            rows.append(("without protection", percent(attack.before, "lower"), "before"))
+        rows.append(("from this release", percent(attack.after), ""))
+        rows.append(("a guess inside the right crowd", percent(attack.guessing), "guess"))
+    elif named is not None:
+        rows = [
+            ("promised at most", percent(named.promise_upper), "before"),
+            ("the best attacker", percent(named.accuracy), ""),
+            ("a guess inside the crowd", percent(named.guessing, "nearest"), "guess"),
+        ]
+    return bars(f"How often a {card.fit.noun} is named", "who", "named right", rows)
+
+
+def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars | None:
+    """How many labels a row is off by how much."""
+    off = np.concatenate([crowd.off for crowd in crowds]) if crowds else np.empty(0)
+    if len(off) < 2 or off.max() <= off.min():
+        return None
+    unit_step = 10.0 ** np.floor(np.log10(off.max() / BINS))
+    step = next(m * unit_step for m in (1, 2, 5, 10) if m * unit_step * BINS >= off.max())
+    edges = step * np.arange(int(np.ceil(off.max() / step)) + 1)
+    counts = np.histogram(off, [*edges[:-1], np.inf])[0]
+    rows = [
+        (f"{nearest(a)} to {nearest(b)} {unit}", str(int(n)), "")
+        for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)
+    ]
+    return bars(f"How far a row is from the {noun}'s own figures", "off by", many(noun), rows)
+
+
+def dearest(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, str, str]]:
+    """Who pays most: name, crowd, how far off the row is, mean of the own figures."""
+    rows = [
+        (float(off), name, crowd.number, float(values.mean()))
+        for crowd in crowds
+        for name, off, values in zip(crowd.names, crowd.off, crowd.values, strict=True)
+    ]
+    rows.sort(key=lambda row: (-row[0], row[1]))
+    return [
+        (name, str(number), f"{upper(off)} {unit}", f"{nearest(own)} {unit}") for off, name, number, own in rows[:MOST]
+    ]
+
+
+def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> Crowds | None:
+    """Small multiples, the crowd that costs its members most first; None without crowds."""
+    if not crowds:
+        return None
+    ordered = sorted(crowds, key=lambda crowd: (-float(np.sqrt((crowd.off**2).mean())), crowd.number))
+    drawn, rest = ordered[:DRAWN], ordered[DRAWN:]
+    others = [
+        (name, crowd.number, f"off by {upper(float(off))} {unit}")
+        for crowd in rest
+        for name, off in zip(crowd.names, crowd.off, strict=True)
+    ][:NAMED]
+    missing = sum(len(crowd.names) for crowd in rest) - len(others)
+    released = "thick the row that is released" if len(ordered[0].released) == 1 else "blue what is released about them"
+    words = (
+        f"{counted(len(ordered), 'crowd')}: thin the members' own figures, which stay here, {released}. Each has its "
+        f"own scale. The search finds every {noun}"
+        + (f" but {missing}, whom released.csv has." if missing else " of them.")
+    )
+    return Crowds(
+        words, axis, tuple(_panel(crowd, unit) for crowd in drawn), tuple(others), f"{len(others)} more, by name"
+    )
+
+
+def _panel(crowd: CrowdCurves, unit: str) -> Panel:
+    low = min(0.0, float(crowd.values.min()), float(crowd.released.min()))
+    high = max(float(crowd.values.max()), float(crowd.released.max()))
+    cost = float(np.sqrt((crowd.off**2).mean()))
+    members = [
+        Member(name, f"off by {upper(float(off), 3)} {unit}", _path(values, low, high))
+        for name, off, values in zip(crowd.names, crowd.off, crowd.values, strict=True)
+    ]
+    rows = np.unique(crowd.released, axis=0)
+    return Panel(
+        crowd.number,
+        f"{crowd.homes} members, off by {upper(cost, 3)} {unit}",
+        tuple(sorted(members, key=lambda member: member.name)),
+        tuple(_path(row, low, high) for row in rows),
+        nearest(low),
+        f"{nearest(high)} {unit}",
+    )
+
+
+def _path(values: FloatArray, low: float, high: float) -> str:
+    """A curve inside a panel; a single figure is a level line."""
+    curve = np.repeat(values, 2) if len(values) == 1 else values
+    x = np.linspace(2.0, WIDTH - 2.0, len(curve))
+    y = HEIGHT - 3.0 - (curve - low) / ((high - low) or 1.0) * (HEIGHT - 6.0)
+    return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+
+
+def course(card: ReleaseCard) -> Bars | None:
+    """The price of the releases of a series, where there are several."""
+    prices = () if card.course is None else card.course.prices
+    rows = [(period, f"{upper(value)} times", "") for period, value in prices]
+    return bars("The price of earlier releases", "period", "error, as a multiple of the unprotected one", rows)

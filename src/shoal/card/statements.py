@@ -1,0 +1,605 @@
+"""What may be said about a release, sentence by sentence. A fact is phrased once, here; renderers choose and order.
+
+A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
+that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.rounding`, to
+the safe side; a ratio is rounded as a ratio.
+
+There are three kinds of release. *means*: rows are averages over a crowd, no noise and no Greek; aggregation with a
+least crowd (k-anonymity), and called that. *certified*: a method with ε and δ about which label a row is about.
+*readings*: noise, ε and δ about every label's whole readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shoal.card.assumptions import question
+from shoal.card.digits import counted, lower, many, nearest, percent, upper
+from shoal.card.facts import (
+    CROWD,
+    MEANINGLESS,
+    Accuracy,
+    AuditFacts,
+    DesignFacts,
+    FitFacts,
+    Named,
+    lost_shards,
+    promised,
+)
+from shoal.card.promise import HOLDERS, promise
+from shoal.plaintext import printable
+
+if TYPE_CHECKING:
+    from shoal.card.card import ReleaseCard
+
+PUBLIC, OWNER = "public", "owner"
+#: Digits of an error that is published.
+SHOWN_DIGITS = 2
+#: Crowds of means from which on errors pooled over all of them are published.
+POOLED = 10
+#: Two figures below this need not be told apart.
+NOTHING = 1e-12
+#: Largest rounding error of a released figure in kW: half a watt.
+WATT = 0.0005
+KIND = "aggregation with a least crowd (k-anonymity)"
+#: What a mean does not hide, wherever an operator reads.
+FIGURES = (
+    "This hides which member a row is about. It does not hide figures: who knows the other members' figures, because "
+    "they are his meters, tenants or customers, computes yours. `--secret readings` protects against that."
+)
+#: The same in a line.
+KNOWS = "Who knows all others' figures computes yours; `--secret readings` protects against that."
+#: Key -> the heading over its sentences; the first five are the summary.
+HEADINGS = {
+    "hidden": "Who hides",
+    "cost": "It costs",
+    "attack": "An attacker",
+    "pass_on": "Pass on",
+    "keep": "Keep",
+    "naming": "How well it hides",
+    "guarantee": "The guarantee",
+    "technique": "What is released",
+    "limits": "What is not hidden",
+    "rules": "Rules that were kept",
+    "course": "The price of earlier releases",
+    "use": "What may be computed",
+    "model": "What it rests on",
+    "audit": "Audit",
+    "spent": "What is on record",
+    "missing": "Who is not in it",
+}
+SUMMARY = ("hidden", "cost", "attack", "pass_on", "keep")
+#: Named rules of aggregation: name -> least number of members, largest share of one of them (None: not limited), words.
+RULES: dict[str, tuple[int, float | None, str]] = {
+    "15/15": (15, 0.15, "at least 15, and none with more than 15 % of a figure"),
+    "4/80": (4, 0.80, "at least 4, and none with more than 80 % of a figure"),
+    "five devices": (5, None, "at least five devices"),
+    "100 accounts": (100, None, "at least 100 accounts"),
+}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One thing to say: its key, whom it is for, a figure, a sentence, and more."""
+
+    key: str
+    audience: str
+    figure: str
+    sentence: str
+    more: tuple[str, ...] = ()
+
+
+def statements(card: ReleaseCard) -> tuple[Statement, ...]:
+    """Everything that is to be said about a release, in order of what a reader asks first."""
+    kinds = {"means": _of_means, "certified": _of_method, "readings": _of_readings}
+    return tuple(
+        Statement(
+            one.key,
+            one.audience,
+            printable(one.figure),
+            printable(one.sentence),
+            tuple(printable(line) for line in one.more if line),
+        )
+        for one in (*kinds[card.kind](card), *_of_everybody(card))
+        if one.sentence
+    )
+
+
+def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
+    """What to pass on, and what to keep; ``ledger`` says where the ledger is."""
+    return (
+        Statement(
+            "pass_on", OWNER, "public/", f"{folder}/public: the table, its card, README and checksums. No names in it."
+        ),
+        Statement(
+            "keep",
+            OWNER,
+            "the rest",
+            f"All else in {folder}, where released.csv says whose row is whose, and the ledger {ledger}: as private as "
+            "the data.",
+        ),
+    )
+
+
+def sizes(smallest: int, largest: int) -> str:
+    """A range of crowd sizes."""
+    return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
+
+
+def price(card: ReleaseCard) -> float | None:
+    """Error against what came later: as released over unprotected; None where it is not known."""
+    before, after = card.later_errors
+    return after / before if before and after is not None else None
+
+
+# ------------------------------------------------------------------ means
+
+
+def _of_means(card: ReleaseCard) -> Iterator[Statement]:
+    fit, release, noun = card.fit, card.release, card.fit.noun
+    span = sizes(fit.smallest_group, fit.largest_group)
+    crowds = f"{counted(fit.labels, noun)} in {counted(fit.groups, 'crowd')} of {span}"
+    yield Statement(
+        "hidden",
+        PUBLIC,
+        f"among at least {fit.crowd}",
+        f"Every {noun} hides among at least {fit.crowd}, itself included: {crowds}, one row for each crowd.",
+        (
+            "A row is its members' mean, so the table cannot tell whose is whose.",
+            "A crowd is a fixed set, formed once, for life; `homes` in the table is its size, whoever has news.",
+        ),
+    )
+    if release is not None:
+        yield from _cost(card, release.accuracy)
+        if card.attack is not None:
+            yield _own_attack(card)
+    yield Statement(
+        "technique",
+        PUBLIC,
+        "the mean of each crowd",
+        f"Rows are averages over at least {fit.crowd} {many(noun)}, without noise: {KIND}.",
+        _about(fit, public=True),
+    )
+    yield from _not_hidden(card)
+    if card.rules:
+        names = "; ".join(f"{name} ({RULES[name][2]})" for name in card.rules)
+        yield Statement("rules", PUBLIC, ", ".join(card.rules), f"Every row keeps these rules of aggregation: {names}.")
+    if card.course is not None and card.course.prices:
+        period, last = card.course.prices[-1]
+        yield Statement(
+            "course",
+            OWNER,
+            f"{upper(last)} times",
+            f"The release for {period}, now that its hours are metered: {upper(last)} times the error of unprotected "
+            "figures.",
+            tuple(f"{period}: {upper(value)} times" for period, value in card.course.prices[:-1]),
+        )
+    yield Statement(
+        "use",
+        PUBLIC,
+        "row × homes = total",
+        "A row times its `homes` is the crowd's total; totals of crowds add up; a mean over crowds is weighted by "
+        "`homes`.",
+        (
+            "A row says nothing about how its members differ: no household need look like it.",
+            "Do not take differences between tables to find somebody: who is averaged stays the same from table to "
+            "table, and a row changes only where at least the least crowd has news (`news` is true).",
+        ),
+    )
+    if release is None:
+        return
+    lines = []
+    if release.repeated:
+        lines.append(
+            f"{counted(release.repeated, 'row')} repeated from the release before, for lack of news (`news` is false)."
+        )
+    yield Statement(
+        "spent",
+        PUBLIC,
+        release.period,
+        f"{counted(release.crowds, 'row')} about {release.period}." if release.period else "",
+        tuple(lines),
+    )
+    recorded = (
+        f"{counted(release.recorded_before, 'row')} released for this period before: they are those of the record."
+    )
+    yield Statement(
+        "spent",
+        OWNER,
+        "on record",
+        f"The crowds of {counted(release.labels, noun)} are in the ledger; nothing was charged.",
+        (recorded,) if release.recorded_before else (),
+    )
+
+
+def _not_hidden(card: ReleaseCard) -> Iterator[Statement]:
+    fit, noun = card.fit, card.fit.noun
+    least = fit.smallest_group
+    near = f", to {upper(WATT * least, 1)} kW in the smallest crowd" if fit.step_minutes is not None else ""
+    yield Statement(
+        "limits",
+        PUBLIC,
+        f"figures, from who knows {least - 1} of {least}",
+        FIGURES,
+        (f"Who knows {least - 1} figures of a crowd of {least} computes the last one{near}.",),
+    )
+    yield Statement(
+        "limits",
+        PUBLIC,
+        f"the crowd: one of {fit.groups}",
+        f"Which of the {counted(fit.groups, 'crowd')} a {noun} is in is not hidden from who knows its figures.",
+    )
+    yield Statement(
+        "limits", PUBLIC, "absence", f"A {noun} without a crowd has no row; that can be seen by who knows of it."
+    )
+    yield Statement(
+        "limits",
+        PUBLIC,
+        "what others release",
+        f"What another owner releases about the same {many(noun)} is not counted here: two averages over different "
+        "crowds can give a member away.",
+    )
+
+
+# ------------------------------------------------------------------ a method with ε and δ
+
+
+def _of_method(card: ReleaseCard) -> Iterator[Statement]:
+    fit, design, noun = card.fit, card.design, card.fit.noun
+    span = sizes(fit.smallest_group, fit.largest_group)
+    least = f"Every {noun} hides among at least {fit.smallest_group}, itself included: " if fit.crowd else ""
+    crowds = f"{counted(fit.labels, noun)} in {counted(fit.groups, 'crowd')} of {span}"
+    bound = "" if design is None else _naming_bound(design, noun)
+    yield Statement(
+        "hidden",
+        PUBLIC,
+        f"among {span}" if design is None else f"named in at most {percent(design.naming.success_upper)}",
+        f"{least}{crowds if least else crowds[:1].upper() + crowds[1:]}. {bound}".strip(),
+        (f"Which {noun} of its crowd a row is about is hidden; the crowd is not.",),
+    )
+    if design is None:
+        return
+    yield from _cost(card, design.accuracy)
+    if card.audit is not None and card.audit.named is not None:
+        yield _audit_attack(card.audit, noun)
+    if card.attack is not None:
+        yield _own_attack(card)
+    yield from _guarantee(card, design)
+    asked = question(design.query)
+    yield Statement(
+        "technique",
+        PUBLIC,
+        design.method,
+        f"Released: {asked.released}. The attacker may know {asked.attacker_may_know}.",
+        (*_about(fit, public=True), asked.not_counted or ""),
+    )
+    yield Statement(
+        "limits",
+        PUBLIC,
+        "the crowd, absence, what others release",
+        f"The crowd of a {noun} is not hidden, nor that a {noun} has no row. Everything else released about the same "
+        "labels adds up and must be counted; the ledger does that, pair by pair, for one owner.",
+        (
+            f"Two {many(noun)} are protected from each other if they are neighbors in the graph; those without a path "
+            "between them not at all.",
+            f"{counted(design.alone, noun)} without a neighbor: no promise there." if design.alone else "",
+        ),
+    )
+    yield from _model(card, design)
+    yield from _audit(card, design)
+    yield from _ledger(card)
+
+
+def _naming_bound(design: DesignFacts, noun: str) -> str:
+    risk = design.naming
+    sampled = "" if risk.exact else f" (an estimate, upper end at {100 * risk.confidence:.6g} % confidence)"
+    return (
+        f"Naming the {noun} of a row within its crowd, for {HOLDERS[design.scope]}: right at most "
+        f"{percent(risk.success_upper)} of the time{sampled}; a guess gets {percent(risk.guessing, 'nearest')}."
+    )
+
+
+def _guarantee(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
+    noun = card.fit.noun
+    if not design.meaningful:
+        why = (
+            f"δ is above {MEANINGLESS:g}"
+            if question(design.query).sound
+            else "its accounting does not match what is released"
+        )
+        yield Statement(
+            "guarantee",
+            PUBLIC,
+            "no meaningful guarantee",
+            f"No meaningful guarantee: δ ≤ {upper(design.delta)} at ε = {design.epsilon:g}; {why}. Do not rely on this "
+            "release to hide anyone.",
+            any_law(design),
+        )
+        return
+    aim = "" if design.target is None else f"Asked for was δ ≤ {design.target:g}, at the least error that was found."
+    alike = f"At this guarantee the {many(noun)} of a crowd get the same answer up to a trace of noise."
+    yield Statement(
+        "guarantee",
+        PUBLIC,
+        "rests on a law that the rows reject" if card.doubtful else design.statement,
+        f"{promise(design.epsilon, upper(design.delta), design.scope)} Neighbors are the {many(noun)} of one crowd.",
+        (
+            f"{design.statement}, {design.method}.",
+            f"This δ is {design.theorem}.",
+            *any_law(design),
+            *other_scope(design),
+            aim,
+            alike if design.all_alike else "",
+        ),
+    )
+    a, b = design.worst_edge
+    yield Statement("guarantee", OWNER, "", f"Hardest to hide: {a} from {b}.")
+
+
+def other_scope(design: DesignFacts) -> tuple[str, ...]:
+    """The figure for who holds the other thing, where it differs from the one that is promised."""
+    if design.other_delta is None or upper(design.other_delta) == upper(design.delta):
+        return ()
+    if max(design.delta, design.other_delta) < NOTHING:
+        return ()
+    other = "answer" if design.scope == "table" else "table"
+    held = f"For {HOLDERS[other]} δ ≤ {upper(design.other_delta)} at the same ε."
+    return (held if other == "answer" else f"{held} This release was designed for single answers: do not pass on all.",)
+
+
+def any_law(design: DesignFacts) -> tuple[str, ...]:
+    """What holds of clipped answers without their laws, beside the figure that rests on them."""
+    if design.assumption_free is None:
+        return ()
+    said = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(min(design.assumption_free, 1.0))}"
+    if upper(design.assumption_free) == "1":
+        return (f"{said}, so that nothing is promised without the Gaussian law.",)
+    return (f"{said} at ε = {design.epsilon:g}; the promised δ rests on the Gaussian law.",)
+
+
+def _model(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
+    """What the guarantee rests on; model checks only where it rests on a model."""
+    fit, checks = card.fit, card.fit.checks
+    if design.not_gaussian:
+        yield Statement(
+            "model",
+            PUBLIC,
+            f"rejected for {design.not_gaussian} of {design.labels}",
+            f"THE LAW IS DOUBTFUL: the rows of {design.not_gaussian} of {counted(design.labels, fit.noun)} do not look "
+            "Gaussian. The promise rests on Gaussian laws; who knows what the rows look like instead may tell more "
+            "than it says.",
+        )
+    if fit.fitted_on_private_data:
+        yield Statement(
+            "model",
+            PUBLIC,
+            "parameters stay secret",
+            "The laws were fitted on the data of the labels themselves. The guarantee covers the released answers, not "
+            "the mechanism's own parameters, which must be kept as secret as the data.",
+        )
+    if checks is not None and card.rests_on_model:
+        yield Statement(
+            "model",
+            PUBLIC,
+            f"{checks.all_three} of {checks.of}",
+            f"Model checks passed of {checks.of}: Gaussian innovations {checks.gaussian}, white {checks.white}, "
+            f"stationary {checks.stationary}, all three {checks.all_three}.",
+        )
+    if card.guard is not None:
+        yield Statement("model", PUBLIC, "", " ".join(card.guard.statements))
+
+
+def _audit_attack(audit: AuditFacts, noun: str) -> Statement:
+    named = audit.named
+    assert named is not None
+    return Statement(
+        "attack",
+        OWNER,
+        f"{percent(named.accuracy)} named",
+        f"The best attacker {HOLDERS[audit.scope]} named the {noun} in {percent(named.accuracy)} of {named.n_answers} "
+        f"test answers ({long_run(named)}); a guess gets {percent(named.guessing, 'nearest')}, promised is at most "
+        f"{percent(named.promise_upper)} on average.",
+    )
+
+
+def long_run(named: Named) -> str:
+    """How far chance may have moved a share: one above the promise need not break it."""
+    return f"in the long run between {percent(named.accuracy_lower, 'lower')} and {percent(named.accuracy_upper)}"
+
+
+def _audit(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
+    audit = card.audit
+    if audit is None:
+        yield Statement("audit", PUBLIC, "none", "No audit was made.")
+        return
+    limit = audit.detectable_delta
+    unseen = f"This many answers would have shown a δ of {upper(limit)}; less may pass unseen."
+    equal = f"Equal noise with the same mean squared error would leave δ = {upper(audit.equal_noise_delta)}."
+    violated = f"VIOLATED ({counted(audit.violations, 'finding')}). Do not use this release"
+    yield Statement(
+        "audit",
+        PUBLIC,
+        audit.verdict,
+        f"Audit of {attacked_crowds(audit, card.fit.noun)} by {HOLDERS[audit.scope]}, {audit.n_samples} answers per "
+        f"label ({audit.source}): {'consistent with the promise' if audit.verdict == 'consistent' else violated} at "
+        f"confidence {audit.confidence:g}; δ of at least {lower(audit.delta_proved)} shown, at most "
+        f"{upper(promised(design, audit))} promised.",
+        (unseen if limit < 1 else "", equal if audit.equal_noise_delta is not None else ""),
+    )
+
+
+def attacked_crowds(audit: AuditFacts, noun: str) -> str:
+    """Which part of a release was attacked."""
+    if audit.of_groups <= audit.groups:
+        return f"all {counted(audit.labels, noun)}" if audit.labels != 1 else "one " + noun
+    rule = f", {audit.rule}" if audit.rule else ""
+    return f"{audit.groups} of {audit.of_groups} crowds ({counted(audit.labels, noun)}{rule})"
+
+
+def _ledger(card: ReleaseCard) -> Iterator[Statement]:
+    release, noun = card.release, card.fit.noun
+    if release is None:
+        yield Statement(
+            "spent",
+            PUBLIC,
+            "one release",
+            "The figures are for one release. No ledger was given: what was released before is not counted.",
+        )
+        return
+    worst = release.worst
+    spent = "" if worst is None else (
+        f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}, {worst.choice}."
+    )  # fmt: skip
+    yield Statement(
+        "spent",
+        PUBLIC,
+        counted(release.releases, "release"),
+        f"Ledger: {counted(release.releases, 'release')} about {counted(release.ledger_labels, noun)}.",
+        (spent,),
+    )
+    if release.budget_set:
+        yield Statement(
+            "spent", OWNER, "", "The ledger had no budget; this one was set. `shoal ledger budget` changes it."
+        )
+    if release.ledger_intact is False:
+        yield Statement("spent", OWNER, "NOT intact", "The ledger is NOT intact: `shoal ledger verify` says where.")
+
+
+# ------------------------------------------------------------------ the readings' promise
+
+
+def _of_readings(card: ReleaseCard) -> Iterator[Statement]:
+    facts, noun = card.readings, card.fit.noun
+    assert facts is not None
+    yield Statement(
+        "hidden",
+        PUBLIC,
+        f"every one of {facts.customers}",
+        f"Every {noun}'s whole readings are hidden, also from who knows all the others: at most "
+        f"{counted(facts.customers, 'customer')}, declared before anything was read.",
+    )
+    yield Statement(
+        "cost",
+        PUBLIC,
+        percent(facts.curve_error),
+        f"Expected before anything was read: curves off by {percent(facts.curve_error)} of the mean load, the total by "
+        f"{percent(facts.total_error)}.",
+    )
+    yield Statement(
+        "guarantee",
+        PUBLIC,
+        f"(ε, δ) = ({facts.epsilon:g}, {upper(facts.delta)})",
+        f"Any conclusion drawn from the table is at most e^{facts.epsilon:g} times as probable as without one {noun}, "
+        f"plus {upper(facts.delta)}; had a {noun}'s readings been any others, plus {upper(facts.delta_replace)}.",
+    )
+    yield Statement(
+        "technique",
+        PUBLIC,
+        counted(facts.crowds, "crowd"),
+        f"{counted(facts.crowds, 'curve')} with counts, noise added to every sum; cells and clips were fixed from "
+        "declared numbers alone.",
+        _about(card.fit, public=True),
+    )
+    yield Statement(
+        "limits",
+        PUBLIC,
+        "what holds for all",
+        f"What holds for all {many(noun)} together may be learned; that is its use.",
+    )
+
+
+# ------------------------------------------------------------------ every kind
+
+
+def _cost(card: ReleaseCard, accuracy: Accuracy | None) -> Iterator[Statement]:
+    """Errors for the owner; for the public with fewer digits, pooled, or not at all."""
+    noun = card.fit.noun
+    for audience in (PUBLIC, OWNER):
+        public = audience == PUBLIC
+        if public and not card.tells_errors:
+            least = f"{POOLED} crowds" if card.kind == "means" else f"{CROWD} {many(noun)}"
+            yield Statement(
+                "cost",
+                PUBLIC,
+                "not told",
+                f"Errors are told of {least} or more: of fewer they would tell of the answers themselves.",
+            )
+            continue
+        digits = SHOWN_DIGITS if public else 4
+        sentences, figure, more = [], "", []
+        ratio, (before, after) = price(card), card.later_errors
+        if ratio is not None and before is not None:
+            figure = f"{upper(ratio, max(digits, 3))} times"
+            sentences.append(
+                f"Against what came later, a row is off by {upper(after, digits)} kW: {figure} the error of "
+                f"unprotected figures, {nearest(before, digits)} kW."
+            )
+        if accuracy is not None:
+            unit = f" {accuracy.unit}" if len(accuracy.unit) <= 6 else f" ({accuracy.unit})"
+            own = f"{upper(accuracy.rmse, digits)}{unit}"
+            figure = figure or own
+            sentences.append(f"Beside a {noun}'s own figures a row is off by {own} (root mean square).")
+            if not public or card.tells_worst:
+                more.append(f"At worst, for one {noun}: {upper(accuracy.rmse_largest, digits)}{unit}.")
+            if not public and accuracy.answer_mean is not None and card.kind == "means" and accuracy.unit == "kW":
+                more.append(f"Figures average {nearest(accuracy.answer_mean)} kW.")
+            if accuracy.total_error is not None and card.kind == "certified":
+                more.append(f"The total of a crowd at a step is off by at most {percent(accuracy.total_error)} (rms).")
+        yield Statement("cost", audience, figure, "".join(sentences[:1]), (*sentences[1:], *more))
+
+
+def _own_attack(card: ReleaseCard) -> Statement:
+    attack, noun = card.attack, card.fit.noun
+    assert attack is not None
+    named, guess = percent(attack.after), percent(attack.guessing)
+    if card.kind == "means":
+        before = "" if attack.before is None else (
+            f"finds its row in {percent(attack.before, 'lower')} of cases without protection, and here "
+        )  # fmt: skip
+        sentence = (
+            f"Who knows {attack.knows} {before}names the {noun} in {named}; from this table nobody beats a guess "
+            f"inside the right crowd, {guess}."
+        )
+    else:
+        sentence = (
+            f"Who knows {attack.knows} names the {noun} of a held-out one in {named} of cases; a guess gets {guess}."
+        )
+    tried = f"Tried on the rows of this release, for {counted(attack.labels, noun)}."
+    return Statement("attack", OWNER, f"{named} named", sentence, (tried,))
+
+
+def _about(fit: FitFacts, *, public: bool) -> tuple[str, ...]:
+    """What the answers are; how readings were taken stays with the owner."""
+    return tuple(line for line in fit.about if not (public and line.startswith("Readings:")))
+
+
+def _of_everybody(card: ReleaseCard) -> Iterator[Statement]:
+    fit = card.fit
+    for line in fit.about:
+        if line.startswith("Readings:"):
+            yield Statement("technique", OWNER, "", line)
+    if fit.left_out:
+        yield Statement(
+            "missing",
+            PUBLIC if card.kind == "certified" else OWNER,
+            counted(fit.left_out, fit.noun),
+            f"{counted(fit.left_out, fit.noun)} without a row, which can be seen"
+            + (": " + "; ".join(f"{reason} ({number})" for reason, number in fit.reasons) if fit.reasons else "")
+            + ".",
+        )
+    if fit.newcomers and card.kind == "certified":
+        yield Statement(
+            "missing",
+            PUBLIC,
+            "",
+            f"{counted(fit.newcomers, fit.noun)} new, without a crowd yet: nothing was released about them.",
+        )
+    for lost in lost_shards(fit, card.design, card.release):
+        yield Statement(
+            "missing",
+            OWNER,
+            "shard left out",
+            f"SHARD LEFT OUT, nothing of it is released: {lost.stage} {lost.key[:12]}: {lost.message}",
+        )

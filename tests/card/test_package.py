@@ -1,0 +1,74 @@
+"""``public/`` is a data package that others' tools read, and nothing in it is the owner's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+from card_cases import NASTY
+
+import shoal
+
+
+@pytest.fixture(scope="module")
+def public(means: shoal.Run) -> Path:
+    return means.path / "public"
+
+
+def test_the_files_are_there_with_their_checksums(public: Path) -> None:
+    names = {path.name for path in public.iterdir()}
+    assert names == {
+        "released.csv", "datapackage.json", "card.json", "card.md", "report.html", "README.txt", "SHA256SUMS",
+    }  # fmt: skip
+    done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=public, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == len(names) - 1
+
+
+def test_frictionless_validates_it(public: Path, certified: shoal.Run) -> None:
+    frictionless = pytest.importorskip("frictionless")
+    for folder in (public, certified.path / "public"):
+        package = frictionless.Package(str(folder / "datapackage.json"))
+        outcome = package.validate()
+        assert outcome.valid, outcome.flatten(["rowNumber", "fieldName", "type", "note"])
+        assert outcome.stats["errors"] == 0
+
+
+def test_it_says_what_its_columns_are_and_under_which_licence(public: Path, means: shoal.Run) -> None:
+    package = json.loads((public / "datapackage.json").read_text())
+    (table,) = package["resources"]
+    content = (public / table["path"]).read_bytes()
+    assert table["hash"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    assert table["bytes"] == len(content)
+    fields = {field["name"]: field for field in table["schema"]["fields"]}
+    assert list(fields) == pl.read_csv(content).columns == ["crowd", "homes", "news", "step", "timestamp", "kw"]
+    assert fields["kw"]["unit"] == "kW"
+    assert fields["homes"]["constraints"]["minimum"] == 4
+    assert package["licenses"] == [{"name": "CC-BY-4.0", "title": "CC-BY-4.0"}]
+    assert package["guarantee"]["statement"] == means.card.statement
+    assert means.card.digest[:16] in package["citation"]
+    assert package["time_zone"] in (public / "README.txt").read_text()
+
+
+def test_the_readme_is_half_a_page(public: Path) -> None:
+    lines = (public / "README.txt").read_text().splitlines()
+    assert len(lines) <= 32
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_nothing_in_it_is_the_owners(public: Path, means: shoal.Run) -> None:
+    names = means.released["household"].unique().to_list()
+    for path in public.iterdir():
+        text = path.read_text()
+        assert not any(name in text for name in names if name != NASTY), path.name
+        assert "onerror" not in text, path.name
+        assert "meters.parquet" not in text, path.name
+
+
+def test_released_figures_have_the_digits_they_can_mean(public: Path) -> None:
+    figures = pl.read_csv(public / "released.csv", infer_schema=False)["kw"].to_list()
+    assert all(len(text.partition(".")[2]) <= 3 for text in figures)

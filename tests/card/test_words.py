@@ -1,0 +1,255 @@
+"""What real runs say, in the first place where an operator looks, and that what is drawn agrees with it."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from card_cases import NASTY
+from sklearn.datasets import load_breast_cancer
+
+import shoal
+from shoal.card.facts import FitFacts, ReadingsFacts
+from shoal.card.render import annex, board, markdown, public_page, report, summary
+from shoal.card.statements import FIGURES, HEADINGS, KNOWS, SUMMARY
+
+GREEK = re.compile("[\u0370-\u03ff]")
+TINY = re.compile(r"\d[\d.]*e-(?:09|[1-9]\d)", re.IGNORECASE)
+
+
+def words(page: str) -> str:
+    """What a page shows, as running text."""
+    page = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).replace("`", "").split())
+
+
+def documents(run: shoal.Run) -> dict[str, str]:
+    """Everything that a default run writes for people."""
+    paths = run.explain("Planning a feeder")
+    pages = {path.name: path.read_text() for path in (*paths, run.path / "report.html", run.path / "card.md")}
+    public = {name: (run.path / "public" / name).read_text() for name in ("report.html", "README.txt", "card.md")}
+    return pages | {f"public/{name}": text for name, text in public.items()}
+
+
+def test_a_default_run_has_no_greek_and_no_tiny_figure(means: shoal.Run) -> None:
+    texts = documents(means) | {"summary": str(means.summary()), "all": str(means.summary(verbose=True))}
+    for name, text in texts.items():
+        shown = words(text) if name.endswith(".html") else text
+        assert not GREEK.search(shown), name
+        assert not TINY.search(re.sub(r"\b[0-9a-f]{16,}\b", "", shown)), name
+        assert not re.search(r"\b(certificate|certified|proof|proved)\b", shown), name
+
+
+def test_the_summary_has_five_parts_and_more_on_request(means: shoal.Run) -> None:
+    brief = means.summary()
+    assert [heading for heading, _ in brief] == [HEADINGS[key] for key in SUMMARY]
+    said = dict(brief)
+    assert re.search(r"hides among at least 4, itself included: 60 households in \d+ crowds", said["Who hides"][0])
+    assert re.search(r"off by [\d.]+ kW: [\d.]+ times the error of unprotected figures, [\d.]+ kW", said["It costs"][0])
+    assert "without protection" in said["An attacker"][0]
+    assert "public" in said["Pass on"][0]
+    assert "ledger" in said["Keep"][0]
+    everything = dict(means.summary(verbose=True))
+    assert {"Files", "Time", "Ledger", "What is not hidden"} <= set(everything)
+
+
+def test_who_knows_the_others_is_said_wherever_an_operator_reads(means: shoal.Run) -> None:
+    """Finding 10."""
+    assert KNOWS in dict(means.summary())["An attacker"]
+    sentence = FIGURES.replace("`", "")
+    for name, text in documents(means).items():
+        shown = words(text) if name.endswith(".html") else " ".join(text.replace("`", "").split())
+        assert sentence in shown, name
+
+
+def test_the_price_is_rounded_as_a_ratio(means: shoal.Run) -> None:
+    """Finding 12: 1.014, not the 1.1 of 0.32 over 0.31."""
+    card = means.card
+    before, after = card.later_errors
+    assert before is not None
+    assert after is not None
+    stated = card.to_dict()["price"]
+    assert after / before <= stated <= 1.01 * after / before
+    assert f"{stated:.3g} times" in card.to_markdown()
+    assert "% off" not in str(means.summary())
+
+
+def test_models_are_checked_aloud_only_where_something_rests_on_them(means: shoal.Run, certified: shoal.Run) -> None:
+    for run in (means, certified):
+        for text in (run.card.to_markdown(), (run.path / "public" / "report.html").read_text()):
+            assert "Model checks" not in text
+
+
+def test_the_naming_bound_of_a_codebook_comes_first_in_words(certified: shoal.Run) -> None:
+    """Finding 13."""
+    bound = certified.card.to_dict()["identification"]
+    first = certified.summary()[0][1][0]
+    assert re.search(r"right at most [\d.]+ % of the time; a guess gets [\d.]+ %", first)
+    stated = float(re.search(r"right at most ([\d.]+) %", first)[1])  # type: ignore[index]
+    assert stated >= 100 * bound["success_upper"] * (1 - 1e-3) > 100 * bound["guessing"]
+    text = certified.card.to_markdown()
+    assert text.index("right at most") < text.index("δ")
+    page = words((certified.path / "report.html").read_text())
+    assert page.index("right at most") < page.index("δ")
+
+
+def test_a_run_takes_no_codebook_unasked(means: shoal.Run) -> None:
+    assert means.card.kind == "means"
+    assert not means.charged
+
+
+def test_the_attack_is_on_the_rows_of_this_release(means: shoal.Run) -> None:
+    attack = means.card.attack
+    assert attack is not None
+    assert attack.labels == 60
+    assert attack.before == 1.0  # every home's own figures are its own
+    assert 0 <= attack.after <= attack.guessing + 1e-12  # rows of a crowd are one row
+    sizes = means.released.group_by("household").first()["homes"].to_numpy()
+    assert attack.guessing == pytest.approx((1 / sizes).mean())
+
+
+def test_what_is_drawn_agrees_with_its_text(means: shoal.Run, certified: shoal.Run) -> None:
+    """Every bar is as long as the figure beside it says, and the figure stands in the text."""
+    for run in (means, certified):
+        page = (run.path / "report.html").read_text()
+        tables = re.findall(r'<table class="bars">.*?</table>', page, flags=re.DOTALL)
+        assert tables
+        for table in tables:
+            bars = re.findall(
+                r'width="([\d.]+)" height="10" data-value="([\d.e+-]+)"/></svg></td><td class="text">([^<]+)<', table
+            )
+            longest = max(float(value) for _, value, _ in bars)
+            for width, value, text in bars:
+                assert float(text.split()[0]) == float(value)
+                assert float(width) == pytest.approx(100 * float(value) / longest, abs=0.006)
+        before = re.search(r'<section id="before".*?</section>', page, flags=re.DOTALL)
+        assert before is not None
+        shown = words(before[0])
+        for figure in re.findall(r'<td class="text">([^<]+)</td>', before[0]):
+            assert shown.count(figure) >= 2, figure  # beside its bar, and in the sentence
+    assert "heat" not in page
+
+
+def test_every_household_is_in_the_page_once_per_crowd(means: shoal.Run) -> None:
+    page = (means.path / "report.html").read_text()
+    listed = [unescape(name) for name in re.findall(r'<li data-name="([^"]*)"', page)]
+    assert sorted(listed) == sorted(means.released["household"].unique().to_list())
+    numbers = [int(n) for n in re.findall(r'<figure class="panel[^"]*" data-crowd="(\d+)"', page)]
+    assert sorted(numbers) == sorted(means.released["crowd"].unique().to_list())
+    costs = [float(c) for c in re.findall(r"members, off by ([\d.]+) kW", page)[::2]]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_a_hostile_name_is_text(means: shoal.Run) -> None:
+    page = (means.path / "report.html").read_text()
+    assert NASTY not in page
+    assert "<img" not in page
+    assert unescape(re.search(r'data-name="([^"]*onerror[^"]*)"', page)[1]) == NASTY  # type: ignore[index]
+    for name, text in documents(means).items():
+        assert name == "report.html" or "onerror" not in text, name
+
+
+def test_a_series_tells_the_price_of_the_release_before(means: shoal.Run) -> None:
+    course = means.card.course
+    assert course is not None
+    ((period, ratio),) = course.prices
+    assert period.startswith("2024-01-16T12:00")
+    first = shoal.Run.open(means.path / "releases" / "1") if (means.path / "releases" / "1").is_dir() else None
+    assert 0.5 < ratio < 3.0
+    assert first is None or ratio == pytest.approx(first.card.to_dict()["price"], rel=0.02)
+    assert "now that its hours are metered" in words((means.path / "report.html").read_text())
+
+
+def test_what_has_nothing_to_show_is_not_drawn(certified: shoal.Run) -> None:
+    from shoal.card.pictures import bars
+
+    assert bars("a", "b", "c", [("one", "5 %", "")]) is None
+    assert bars("a", "b", "c", [("one", "5 %", ""), ("two", "5 %", "")]) is None
+    assert bars("a", "b", "c", [("one", "0", ""), ("two", "0", "")]) is None
+    page = (certified.path / "report.html").read_text()
+    deltas = {delta for _, delta in certified.card.design.curve}  # type: ignore[union-attr]
+    assert ('id="curve"' in page) is (len(deltas) > 1)
+
+
+def test_the_board_page_is_short_and_the_annex_has_its_chapters(means: shoal.Run) -> None:
+    pages = documents(means)
+    assert len(words(pages["board.html"]).split()) < 350
+    headings = re.findall(r"<h2>\d+\. ([^<]+)</h2>", pages["annex.html"])
+    assert headings == [
+        "Data", "Purpose", "Technique", "Singling out", "Linkability", "Inference", "Residual risk", "Evidence",
+    ]  # fmt: skip
+    assert "Planning a feeder" in pages["annex.html"]
+    for name in ("board.html", "annex.html"):
+        assert "H0001" not in pages[name]
+
+
+def test_rules_are_stated_where_the_figures_show_that_they_were_kept(means: shoal.Run) -> None:
+    import polars as pl
+
+    from shoal.runs.stages.card_stage import kept_rules
+
+    def kept(sizes: list[int], values: list[float]) -> tuple[str, ...]:
+        crowd = [number for number, size in enumerate(sizes) for _ in range(size)]
+        members = pl.DataFrame(
+            {"label": [str(i) for i in range(len(crowd))], "crowd": crowd, "value": [[v] for v in values],
+             "waits": [False] * len(crowd)},
+            schema={"label": pl.String, "crowd": pl.Int64, "value": pl.Array(pl.Float64, 1), "waits": pl.Boolean},
+        )  # fmt: skip
+        rows = pl.DataFrame(
+            {
+                "crowd": list(range(len(sizes))),
+                "homes": sizes,
+                "values": [[0.0]] * len(sizes),
+                "retired": [False] * len(sizes),
+            }
+        )
+        return kept_rules(members, rows)
+
+    assert kept([15], [1.0] * 15) == ("15/15", "4/80", "five devices")
+    assert kept([15], [1.0] * 14 + [100.0]) == ("five devices",)
+    assert kept([14, 15], [1.0] * 29) == ("4/80", "five devices")
+    assert kept([4], [1.0] * 4) == ("4/80",)
+    assert "100 accounts" in kept([100], [1.0] * 100)
+    assert kept([15], [1.0] * 14 + [-1.0]) == ("five devices",)  # shares of what flows both ways mean nothing
+    assert means.card.rules == kept_rules(*_members_and_rows(means))
+
+
+def _members_and_rows(run: shoal.Run) -> tuple:
+    from shoal.runs.stages.record import members_and_rows
+
+    return members_and_rows(run.context("card"))
+
+
+def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:
+    """Finding 11: benign or malignant, 30 figures that are nothing like Gaussian."""
+    data = load_breast_cancer(as_frame=True)
+    table = data.frame.iloc[:, [0, 3, 13, 23]].assign(diagnosis=data.target.map({0: "malignant", 1: "benign"}))
+    given = {"label": "diagnosis", "crowd": 2, "epsilon": 1.0, "delta": 1e-3, "method": "center", "audit_samples": 100}
+    with pytest.raises(shoal.UnreachableError, match="--accept-doubtful-law"):
+        shoal.run(table, tmp_path / "refused", **given)
+    run = shoal.run(table, tmp_path / "accepted", accept_doubtful_law=True, **given)
+    assert run.card.doubtful
+    assert any("THE LAW IS DOUBTFUL" in line for _, lines in run.summary() for line in lines)
+    figure = next(one.figure for one in run.card.statements if one.key == "guarantee")
+    assert "δ" not in figure
+    attack = run.card.attack
+    assert attack is not None
+    assert attack.guessing == pytest.approx(np.bincount(data.target).max() / len(data.target))
+    assert 0 < attack.after <= 1
+    assert "a held-out one" in next(
+        one.sentence for one in run.card.statements if one.sentence.startswith("Who knows whose")
+    )
+
+
+def test_the_readings_promise_goes_through_the_same_pieces() -> None:
+    facts = ReadingsFacts(1.0, 2**-12, 2**-11, 500, 7, 0.12, 0.03)
+    card = shoal.ReleaseCard(FitFacts("", 480, 7, 40, 90, 0, noun="household"), readings=facts)
+    assert card.kind == "readings"
+    assert card.statement == "(ε, δ) = (1, 0.0002442)"
+    for text in (markdown(card), report(card), public_page(card), board(card), annex(card), str(summary(card))):
+        assert "500 customers" in text
+    assert "0.0004883" in card.to_markdown()
+    assert card.to_dict()["guarantee"]["delta_replace"] == 2**-11

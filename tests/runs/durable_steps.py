@@ -1,0 +1,178 @@
+"""Kill a run at every durable step, give the same command again, and hold the ledger against what is written.
+
+A step is durable where a file gets its name (``os.replace``, ``os.rename``), a folder goes (``shutil.rmtree``) or a
+transaction of the ledger is committed. A child process ends itself, without a word to anyone, right before such a step
+(what it wrote has its temporary name by then) and right after it. ``python durable_steps.py FOLDER CASE`` walks one
+case of :data:`CASES` and prints how many steps there were; it ends with an error where anything is charged or recorded
+twice, shown without being on record, or otherwise than recorded.
+
+The threads of Polars do not survive a fork: this process starts none, whatever touches a table is a child.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from small_run import CHARGED, CONFIG, SECOND_DAY
+from sqlalchemy import Connection
+
+import shoal
+from shoal.runs.config import Config
+from shoal.runs.run import Run
+
+KILLED = 9
+
+
+def walked(at: int) -> list[int]:
+    """Count the points before and after durable steps from here on; at number ``at`` the process ends."""
+    count = [0]
+
+    def point() -> None:
+        count[0] += 1
+        if count[0] == at:
+            os._exit(KILLED)
+
+    def stepped(do: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **named: Any) -> Any:
+            point()
+            result = do(*arguments, **named)
+            point()
+            return result
+
+        return step
+
+    for module, name in ((os, "replace"), (os, "rename"), (shutil, "rmtree")):
+        setattr(module, name, stepped(getattr(module, name)))
+    run = Connection.exec_driver_sql
+    commit = stepped(run)
+
+    def execute(self: Connection, statement: str, *more: Any, **named: Any) -> Any:
+        return (commit if statement == "COMMIT" else run)(self, statement, *more, **named)
+
+    Connection.exec_driver_sql = execute  # type: ignore[assignment,method-assign]
+    return count
+
+
+def child(do: Callable[[], None], at: int = 0) -> tuple[int, int]:
+    """Run a job in a process of its own: how it ended, and how many points it passed."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            count = walked(at)
+            do()
+            os.write(writing, str(count[0]).encode())
+            code = 0
+        except BaseException:  # noqa: BLE001 - told, and the process ends
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(writing)
+    _, status = os.waitpid(pid, 0)
+    with os.fdopen(reading) as handle:
+        points = handle.read()
+    return os.waitstatus_to_exitcode(status), int(points or 0)
+
+
+def job(out: Path, config: Config, meters: Path, until: str, *, update: bool = False) -> None:
+    """What the command does."""
+    shoal.run(meters, out, config=config, ledger="folder", until=until, update=update, workers="serial")
+
+
+def check_means(out: Path, releases: int) -> None:
+    """Every release of means is on record once, and what is written is what was recorded."""
+    run = Run.open(out)
+    with run.ledger() as ledger:
+        assert ledger.verify()
+        entries = [entry for entry in ledger.entries() if entry.kind == "crowds"]
+        assert len(entries) == releases, f"{len(entries)} releases on record instead of {releases}"
+        assert ledger.recorded_crowds(run.release_name) == entries[-1]
+        assert ledger.overview().releases == 0  # nothing is charged
+        book = ledger.crowds()
+    content = (out / "public" / "released.csv").read_bytes()
+    assert entries[-1].content["table"] == hashlib.sha256(content).hexdigest()
+    public = pl.read_csv(content).sort("crowd", "step")
+    assert set(public["crowd"]) == set(book.crowds["crowd"])
+    for crowd, row in book.crowds.select("crowd", "row").iter_rows():
+        shown = public.filter(pl.col("crowd") == crowd)["kw"].to_list()
+        assert shown == np.frombuffer(row, "<f8")[1:].tolist()
+    owner = run.released
+    assert owner["household"].n_unique() * 4 == len(owner)
+
+
+def check_charged(out: Path, releases: int) -> None:
+    """Every home is charged once for each release, and what is written is what was charged."""
+    run = Run.open(out)
+    answers: dict[str, dict[str, list[float]]] = {}
+    with run.ledger() as ledger:
+        assert ledger.verify()
+        for entry in ledger.entries():
+            if entry.kind == "release":
+                names = answers.setdefault(entry.content["query_id"], {})
+                assert entry.content["label"] not in names, "charged twice"
+                names[entry.content["label"]] = entry.content["released"]
+        assert sum(entry.kind == "crowds" for entry in ledger.entries()) == releases
+    assert len(answers) == releases
+    rows = run.released.sort("household", "step").group_by("household", maintain_order=True)
+    shown = {str(name): part["kw"].to_list() for (name,), part in rows}
+    assert shown == answers[run.release_name]
+
+
+#: Case -> settings, the stage it begins after, its last stage, whether it goes on with a second day, and the check.
+CASES: dict[str, tuple[Config, str | None, str, bool, Callable[[Path, int], None]]] = {
+    "means": (CONFIG, None, "report", False, check_means),
+    "means, a second day": (CONFIG, "release", "release", True, check_means),
+    "charged": (CHARGED, "fit", "release", False, check_charged),
+}
+
+
+def written(home: Path) -> None:
+    """Meter files of 16 days and of the next one."""
+    readings = shoal.simulate_meters(24, 18, seed=1).filter(pl.col("timestamp") < SECOND_DAY)
+    first = pl.col("timestamp") < readings["timestamp"].min() + pl.duration(days=16)
+    readings.filter(first).write_parquet(home / "monday.parquet")
+    readings.filter(~first).write_parquet(home / "tuesday.parquet")
+
+
+def walk(home: Path, case: str) -> int:
+    """Kill at every point of a case; how many there were."""
+    config, begun, until, update, check = CASES[case]
+    meters, base, out = home / ("tuesday.parquet" if update else "monday.parquet"), home / "base", home / "run"
+    releases = 2 if update else 1
+    assert child(lambda: written(home))[0] == 0
+    if begun is not None:
+        assert child(lambda: job(base, config, home / "monday.parquet", begun))[0] == 0
+
+    def fresh() -> None:
+        shutil.rmtree(out, ignore_errors=True)
+        if begun is not None:
+            shutil.copytree(base, out)
+
+    def do() -> None:
+        job(out, config, meters, until, update=update)
+
+    fresh()
+    code, points = child(do)
+    assert code == 0
+    assert child(lambda: check(out, releases))[0] == 0
+    for at in range(1, points + 1):
+        fresh()
+        assert child(do, at)[0] == KILLED, f"point {at} was not reached"
+        assert child(do)[0] == 0, f"the same command fails after a kill at point {at} of {points}"
+        assert child(lambda: check(out, releases))[0] == 0, f"killed at point {at} of {points}"
+    return points
+
+
+if __name__ == "__main__":
+    print(walk(Path(sys.argv[1]), sys.argv[2]))
