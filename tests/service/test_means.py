@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from live import SETTINGS, released
-from shoal.card.aggregate import KNOWS
+from shoal.card.statements import KNOWS
 
 import shoal
 from shoal.service import receipt_verifier

@@ -68,7 +68,7 @@ def error_page(request: Request, status: int, title: str, detail: str) -> Respon
 
 @router.get("/style.css")
 def stylesheet() -> Response:
-    return Response(files("shoal.service").joinpath("desk.css").read_text(encoding="utf-8"), media_type="text/css")
+    return Response(files("shoal.service").joinpath("service.css").read_text(encoding="utf-8"), media_type="text/css")
 
 
 @router.get("/sign-in")
