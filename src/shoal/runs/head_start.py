@@ -1,7 +1,7 @@
 """The very first run on a machine: kernels are compiled before they are needed, and progress says so.
 
-Kernels are compiled on first use and kept (``compiled``): that is most of what the very first run takes. Nothing depends
-on it: what is not there in time is compiled where it is needed.
+Kernels are compiled on first use and kept (``compiled``): that is most of what the very first run takes. Nothing
+depends on it: what is not there in time is compiled where it is needed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def compile_crowds() -> None:
 
 
 def compile_accounting() -> None:
-    """The kernels behind the spectra of any family of laws, and behind what is made of them: δ(ε), Rényi divergences."""
+    """The kernels behind the spectra of laws, and behind what is made of spectra: δ(ε), Rényi divergences."""
     import numpy as np
 
     from shoal.accounting.curve import privacy_curve
