@@ -1,8 +1,9 @@
-"""Families of hard pairs, and certified figures of the library held against enclosures of ``determinants``.
+"""Families of hard pairs, and certified figures of the library held against proofs that the checker has confirmed.
 
-A check is one certified upper end compared with one enclosure, with no tolerance: it fails where the upper end is below
-the enclosure's lower end. Lower ends are compared too and counted apart. A refusal (CertificationError) claims nothing
-and is counted as such; any other exception counts as a crash. Everything follows from (family, seed).
+A check is one certified upper end compared with one proved lower end, with no tolerance: it fails where the upper end
+is below. Lower ends are compared too and counted apart. The proof names the paths; ``shoal.proofs.checker``, which
+shares no code with the library, encloses δ along them again, and what it refuses counts as a crash. A refusal of the
+library (CertificationError) claims nothing and is counted as such. Everything follows from (family, seed).
 """
 
 from __future__ import annotations
@@ -14,22 +15,21 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 from numpy.typing import NDArray
 
-import determinants
 import shoal
-from determinants import Edge, Enclosure, Law, law, moved
-from shoal.accounting import curve as accounting
-from shoal.accounting.releases import Releases
+from shoal import archive
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.source import RESOLUTION
+from shoal.proofs import checker, laws_file
 
 Array = NDArray[np.float64]
-NOTIONS = ("dp", "pdp", "pdp-two-sided")
-#: ε of one sweep.
-SWEEP = 160
+EDGE = shoal.NeighborGraph.complete(["0", "1"])
+#: ε of a pair beside those that a family chooses, and binary digits of exact answers.
+COUNT, DIGITS = 3, 1200
 
 
 @dataclass
@@ -45,138 +45,100 @@ class Tally:
     false_lower: list[str] = field(default_factory=list)
     crashes: list[str] = field(default_factory=list)
 
-    def compare(self, what: str, log_upper: float, log_lower: float, truth: Enclosure) -> None:
-        """Hold a bracket of ln δ against the truth."""
-        with determinants.bits(256):
+    def compare(self, what: str, log_upper: float, log_lower: float, lower: float, upper: float) -> None:
+        """Hold a bracket of ln δ against proved ends of δ."""
+        with ctx.workprec(256):
             self.checks += 1
             top = arb(log_upper).exp() if log_upper > -math.inf else arb(0)
-            if math.isnan(log_upper) or top < truth.lower:
-                self.violations.append(f"{what}: upper ln δ {log_upper!r}, proven {truth.log[0]!r}")
+            if math.isnan(log_upper) or top < arb(lower):
+                self.violations.append(f"{what}: upper ln δ {log_upper!r}, proved {lower!r}")
             self.lower_checks += 1
-            if log_lower > -math.inf and arb(log_lower).exp() > truth.upper:
-                self.false_lower.append(f"{what}: lower ln δ {log_lower!r}, proven at most {truth.log[1]!r}")
+            if log_lower > -math.inf and arb(log_lower).exp() > arb(upper):
+                self.false_lower.append(f"{what}: lower ln δ {log_lower!r}, proved at most {upper!r}")
 
-    def at_most(self, what: str, claimed: float, truth: Enclosure) -> None:
-        """Hold a claimed upper end, as a number, against the truth."""
+    def at_most(self, what: str, claimed: float, lower: float) -> None:
+        """Hold a claimed upper end against a proved lower one."""
         self.checks += 1
-        if math.isnan(claimed) or not determinants.above(claimed, truth):
-            self.violations.append(f"{what}: {claimed!r}, proven e^{truth.log[0]!r}")
+        if not claimed >= lower:
+            self.violations.append(f"{what}: {claimed!r}, proved {lower!r}")
 
     def attempt(self, what: str, call: Callable[[], None]) -> None:
-        """Run one comparison; a refusal claims nothing, an enclosure that was not found decides nothing."""
+        """Run one comparison; a refusal claims nothing."""
         try:
             call()
         except shoal.CertificationError:
             self.refused += 1
-        except determinants.Unresolved:
-            self.unresolved += 1
-        except (ArithmeticError, ValueError, IndexError, AssertionError) as error:
+        except (ArithmeticError, ValueError, IndexError, AssertionError, checker.Refused) as error:
             self.crashes.append(f"{what}: {type(error).__name__}: {error}"[:200])
 
 
-def laws_of(classes: shoal.GaussianClasses) -> list[Law]:
-    """The laws as stored, exactly."""
-    return [law(mean, cov) for mean, cov in zip(classes.means, classes.covs, strict=True)]
+def confirmed(released: shoal.GaussianClasses | shoal.Mechanism, epsilon: float | None, scope: str) -> shoal.Proof:
+    """A proof, over every pair, that the checker has confirmed from the files alone."""
+    graph = shoal.NeighborGraph.complete(released.labels)
+    proof = shoal.prove(released, graph, epsilon, scope)
+    if isinstance(released, shoal.Mechanism):
+        content = released.to_bytes()
+    else:
+        content = archive.packed(*laws_file.parts(released, graph.edges))
+    checker.check(checker.parsed(proof.to_json().encode()), content)
+    return proof
 
 
-def output_laws(mechanism: shoal.Mechanism) -> list[Law]:
-    """Laws of what a mechanism gives out, exactly, from its stored parameters."""
-    found = []
-    for i, source in enumerate(laws_of(mechanism.classes)):
-        gain = None if mechanism.gain is None else mechanism.gain[i]
-        noise = mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)]
-        found.append(moved(source, exact_shift(mechanism, i), gain, noise))
-    return found
+def loss(classes: shoal.GaussianClasses) -> tuple[float, float]:
+    """Mean and deviation of the privacy loss of the first label against the second, roughly."""
+    (a, b), gap = classes.covs, classes.means[1] - classes.means[0]
+    scale = np.sqrt(np.where(np.diagonal(b) > 0, np.diagonal(b), 1.0))
+    a, b, gap = a / scale / scale[:, None], b / scale / scale[:, None], gap / scale
+    inverse = np.linalg.pinv(b)
+    moved, ratio = inverse @ gap, inverse @ a
+    logs = np.log(np.abs(np.linalg.eigvals(ratio)) + 1e-300)
+    mean = 0.5 * (np.trace(ratio) - len(gap) + gap @ moved - logs.sum())
+    std = math.sqrt(abs(0.5 * np.trace((ratio - np.eye(len(gap))) @ (ratio - np.eye(len(gap)))) + moved @ a @ moved))
+    return float(mean), std
 
 
-def exact_shift(mechanism: shoal.Mechanism, i: int) -> list[Fraction]:
-    """What is added to the mean: the stored shift, or the way to the grid point next to the rounded sum."""
-    shift = np.broadcast_to(mechanism.shift, mechanism.classes.means.shape)[i].tolist()
-    grid = [-1074] * len(shift) if mechanism.mean_grid is None else mechanism.mean_grid[i].tolist()
-    result = []
-    for mean, moved_by, exponent in zip(mechanism.classes.means[i].tolist(), shift, grid, strict=True):
-        step = Fraction(2) ** exponent
-        snapped = round(Fraction(mean + moved_by) / step) * step  # half to even, as IEEE rounds
-        result.append(Fraction(moved_by) if exponent == -1074 else snapped - Fraction(mean))
-    return result
-
-
-def epsilons(rng: np.random.Generator, edge: Edge, count: int) -> list[float]:
+def epsilons(rng: np.random.Generator, classes: shoal.GaussianClasses) -> list[float]:
     """0 and others at which δ is anything from near 1 to far below 1e-100; at most 1000."""
-    mean, std = edge.loss()
-    levels = rng.choice([0.0, 1.0, 3.0, 8.0, 20.0, 60.0], size=count - 1, replace=False)
+    mean, std = loss(classes)
+    levels = rng.choice([0.0, 1.0, 3.0, 8.0, 20.0, 60.0], size=COUNT - 1, replace=False)
     chosen = [max(mean, 0.0) + std * float(z) * float(rng.uniform(0.7, 1.3)) for z in levels]
-    if rng.random() < 0.3:
-        chosen[0] = float(rng.uniform(0.0, 50.0))
-    return [0.0, *(min(e, 1000.0) for e in chosen)]
+    return [0.0, *(min(e, 1000.0) if math.isfinite(e) else 1.0 for e in chosen)]
 
 
 def brackets(
-    tally: Tally,
-    released: Any,
-    edge: Edge,
-    grid: Sequence[float],
-    notions: Sequence[str] = NOTIONS,
-    labels: tuple[str, str] = ("0", "1"),
+    tally: Tally, rng: np.random.Generator, classes: shoal.GaussianClasses, grid: Sequence[float] | None = None
 ) -> None:
-    """Both directions of the only edge between two labels at every ε and notion."""
+    """Every direction that a proof encloses, of one answer and of a table, at every ε."""
     tally.pairs += 1
-    graph = shoal.NeighborGraph.from_edges(labels, [labels])
-    for epsilon in grid:
-        for notion in notions:
-            what = f"ε={epsilon!r} {notion}"
+    for epsilon in epsilons(rng, classes) if grid is None else grid:
+        for scope in ("answer", "table"):
+            what = f"ε={epsilon!r} {scope}"
 
-            def call(epsilon: float = epsilon, notion: str = notion, what: str = what) -> None:
-                found = shoal.edge_brackets(released, graph, epsilon, notion)[0]
-                for direction in range(2):
-                    truth = edge.delta(epsilon, notion, reverse=direction == 1)
-                    tally.compare(f"{what} direction {direction}", found[direction, 2], found[direction, 1], truth)
+            def call(epsilon: float = epsilon, scope: str = scope, what: str = what) -> None:
+                proof = confirmed(classes, epsilon, scope)
+                if proof.unsettled:
+                    tally.unresolved += 1
+                found = shoal.edge_brackets(classes, EDGE, epsilon, scope=scope)[0].reshape(-1, 3)
+                for entry in proof.edges:
+                    for row in range(len(found)) if entry.by == "apart" else [int(entry.direction == "backward")]:
+                        low, high = found[row, 1:].tolist()
+                        tally.compare(f"{what} direction {row}", high, low, entry.lower, entry.upper)
+                if len(proof.equal):
+                    tally.compare(f"{what} equal", float(found[:, 2].max()), float(found[:, 1].max()), 0.0, 0.0)
 
             tally.attempt(what, call)
-    sweeps(tally, released, edge, grid)
-
-
-def sweeps(tally: Tally, released: Any, edge: Edge, grid: Sequence[float], scope: str = "answer") -> None:
-    """δ at many ε about each of those given, in every direction, all of them from few sums."""
-    releases = Releases.of(released, scope)
-    pairs = releases.pairs(shoal.NeighborGraph.complete(("0", "1")))
-    for epsilon in grid:
-        for direction in range(releases.directions):
-
-            def call(epsilon: float = epsilon, direction: int = direction) -> None:
-                found = edge.around(epsilon, SWEEP, reverse=direction == 1)
-                if not found:
-                    return
-                at = np.array([e for e, _ in found])
-                every = accounting.brackets(releases, pairs, 0, at, releases.offsets(pairs, None))
-                _, lows, highs = accounting.trusted(every[0, direction])
-                for (e, truth), low, high in zip(found, lows.tolist(), highs.tolist(), strict=True):
-                    tally.compare(f"about ε={e!r} direction {direction}", high, low, truth)
-
-            tally.attempt(f"about ε={epsilon!r}", call)
 
 
 def pair(
-    tally: Tally,
-    rng: np.random.Generator,
-    means: Array,
-    covs: Array,
-    count: int = 4,
-    grid: Callable[[Edge], Sequence[float]] | None = None,
+    tally: Tally, rng: np.random.Generator, means: Array, covs: Array, grid: Sequence[float] | None = None
 ) -> None:
     """Everything about two laws of full rank, or singular ones with exact parameters."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            classes = shoal.GaussianClasses(means, covs)
-        except shoal.InputError:
-            tally.refused += 1
-            return
-        try:
-            edge = Edge.of(tuple(laws_of(classes)))  # type: ignore[arg-type]
-        except ValueError:
-            return  # not a covariance once rounded
-        brackets(tally, classes, edge, grid(edge) if grid else epsilons(rng, edge, count))
+    try:
+        classes = shoal.GaussianClasses(means, covs)
+    except shoal.InputError:
+        tally.refused += 1
+        return
+    brackets(tally, rng, classes, grid)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -221,7 +183,7 @@ def widest(seed: int) -> Tally:
     k = int(rng.integers(25, 61))
     half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-2.0, 0.0, k))
     other, gap = likeness(rng, half, float(rng.choice([0.05, 0.3])), float(10.0 ** rng.uniform(-1, 0.7)))
-    pair(tally, rng, np.array([np.zeros(k), gap]), np.array([half @ half.T, other]), count=5)
+    pair(tally, rng, np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
     return tally
 
 
@@ -271,92 +233,19 @@ def diagonal(seed: int) -> Tally:
     other = np.where(rng.random(k) < 0.3, v, other)
     gap = np.sqrt(v) * rng.standard_normal(k) * 10.0 ** rng.uniform(-3, 0.7)
     classes = shoal.GaussianClasses.diagonal(np.array([np.zeros(k), gap]), np.array([v, other]))
-    edge = Edge.of(tuple(laws_of(classes)))  # type: ignore[arg-type]
-    brackets(tally, classes, edge, epsilons(rng, edge, 4))
+    brackets(tally, rng, classes)
     return tally
 
 
 def constants(seed: int) -> Tally:
-    """Deterministic answers behind one shared noise, and the closed forms built on it."""
+    """Deterministic answers behind one shared noise."""
     tally, rng = Tally(), np.random.default_rng([7, seed])
     k = int(rng.integers(1, 13))
     means = rng.standard_normal((2, k)) * 10.0 ** rng.uniform(-6, 6)
     size = float(np.linalg.norm(means[0] - means[1]) * 10.0 ** rng.uniform(-1, 2))
     noise: Any = size**2 if rng.random() < 0.3 else size**2 * covariance(rng, k, 3.0)
     classes = shoal.GaussianClasses.deterministic(means).with_noise(noise)
-    edge = Edge.of(tuple(laws_of(classes)))  # type: ignore[arg-type]
-    grid = epsilons(rng, edge, 4)
-    brackets(tally, classes, edge, grid)
-    gap, sigma = float(10.0 ** rng.uniform(-3, 3)), float(10.0 ** rng.uniform(-3, 3))
-    scalar = Edge.of(
-        (
-            law([0.0], [[1.0]]),
-            Law((determinants.rational(gap) / determinants.rational(sigma),), law([0.0], [[1.0]]).cov),
-        )
-    )
-    for epsilon in epsilons(rng, scalar, 4):
-        for notion in ("dp", "pdp"):
-            tally.at_most(
-                f"gaussian_delta {gap!r} {sigma!r} {epsilon!r} {notion}",
-                shoal.gaussian_delta(gap, sigma, epsilon, notion),
-                scalar.delta(epsilon, notion),
-            )
-    return tally
-
-
-def closed_line(seed: int) -> Tally:
-    """One entry, variances unequal: 60 pairs in closed form."""
-    tally, rng = Tally(), np.random.default_rng([19, seed])
-    n = 61
-    sizes = np.exp(rng.standard_normal(n) * 10.0 ** rng.uniform(-6, 0.5, n)) * 10.0 ** rng.choice([-12, 0, 0, 12])
-    means = np.cumsum(rng.standard_normal(n) * np.sqrt(sizes) * 10.0 ** rng.uniform(-3, 0.8, n))
-    classes = shoal.GaussianClasses.diagonal(means[:, None], sizes[:, None])
-    graph = shoal.NeighborGraph.from_edges(classes.labels, list(zip(classes.labels, classes.labels[1:], strict=False)))
-    means, sizes = classes.means[:, 0], classes.stored_variances[:, 0]
-    for epsilon in (0.0, *(50.0 * rng.random(7) ** 4).tolist()):
-
-        def call(epsilon: float = epsilon) -> None:
-            found = shoal.edge_brackets(classes, graph, epsilon)
-            for (i, j), both in zip(graph.edges.tolist(), found.tolist(), strict=True):
-                for a, b, (_, low, high) in ((i, j, both[0]), (j, i, both[1])):
-                    gap = determinants.rational(means[b]) - determinants.rational(means[a])
-                    truth = (
-                        determinants.on_a_line(gap, sizes[a], sizes[b], epsilon)
-                        if sizes[a] != sizes[b]
-                        else Edge.of((law([means[a]], [[sizes[a]]]), law([means[b]], [[sizes[b]]]))).delta(epsilon)
-                    )
-                    tally.compare(f"line {i}-{j} ε={epsilon!r}", high, low, truth)
-
-        tally.attempt(f"line ε={epsilon!r}", call)
-    tally.pairs += graph.n_edges
-    return tally
-
-
-def closed_constants(seed: int) -> Tally:
-    """Constants behind white noise, k = 1 to 60: 60 pairs in closed form."""
-    tally, rng = Tally(), np.random.default_rng([20, seed])
-    n, k = 61, int(rng.integers(1, 61))
-    means = np.cumsum(rng.standard_normal((n, k)) * 10.0 ** rng.uniform(-4, 1, (n, 1)) / math.sqrt(k), axis=0)
-    size = float(10.0 ** rng.uniform(-1, 1))
-    classes = shoal.GaussianClasses.deterministic(means).with_noise(size)
-    graph = shoal.NeighborGraph.from_edges(classes.labels, list(zip(classes.labels, classes.labels[1:], strict=False)))
-    rows = [[determinants.rational(v) for v in row] for row in classes.means.tolist()]
-    squares = [
-        sum(((y - x) ** 2 for x, y in zip(rows[i], rows[j], strict=True)), start=determinants.rational(0.0))
-        / determinants.rational(size)
-        for i, j in graph.edges
-    ]
-    edges = [Edge.gaussian(square) for square in squares]
-    for epsilon in (0.0, *(50.0 * rng.random(7) ** 4).tolist()):
-
-        def call(epsilon: float = epsilon) -> None:
-            found = shoal.edge_brackets(classes, graph, epsilon)
-            for edge, both in zip(edges, found.tolist(), strict=True):
-                for _, low, high in both:
-                    tally.compare(f"white noise, k={k} ε={epsilon!r}", high, low, edge.delta(epsilon))
-
-        tally.attempt(f"white noise ε={epsilon!r}", call)
-    tally.pairs += graph.n_edges
+    brackets(tally, rng, classes)
     return tally
 
 
@@ -370,7 +259,7 @@ def bounded(seed: int) -> Tally:
     covs = np.array([half @ np.diag(1 + g) @ half.T, half @ half.T])
     top = float(-0.5 * np.log1p(g).sum() - 0.5 * (w**2 / g).sum())
     near = [top * (1 + sign * 10.0 ** rng.uniform(-15, -0.5)) for sign in (-1, -1, 1)]
-    pair(tally, rng, np.array([np.zeros(k), half @ w]), covs, grid=lambda edge: [0.0, *near])
+    pair(tally, rng, np.array([np.zeros(k), half @ w]), covs, grid=[0.0, *near])
     return tally
 
 
@@ -407,7 +296,7 @@ def clustered(seed: int) -> Tally:
         if skew > worst:
             worst, chosen = skew, cov
     gap = rng.standard_normal(k) * 10.0 ** rng.uniform(-2, 0) / math.sqrt(k)
-    pair(tally, rng, np.array([np.zeros(k), gap]), np.array([chosen, np.eye(k)]), count=5)
+    pair(tally, rng, np.array([np.zeros(k), gap]), np.array([chosen, np.eye(k)]))
     return tally
 
 
@@ -475,56 +364,24 @@ def apart(seed: int) -> Tally:
 # Mechanisms
 
 
-def _mechanism(tally: Tally, rng: np.random.Generator, mechanism: shoal.Mechanism, grid: Sequence[float]) -> None:
+def _mechanism(tally: Tally, mechanism: shoal.Mechanism, grid: Sequence[float]) -> None:
     """A design's certificate and curves against the exact laws of what it gives out."""
-    laws = output_laws(mechanism)
-    edges = [Edge.of((laws[i], laws[j])) for i, j in mechanism.pairs]
-    tally.pairs += len(edges)
-
-    def worst(epsilon: Sequence[float] | float, notion: str) -> Enclosure:
-        each = np.broadcast_to(epsilon, (len(edges),))
-        found = [
-            edge.delta(float(e), notion, reverse=back)
-            for edge, e in zip(edges, each, strict=True)
-            for back in (False, True)
-        ]
-        top = max(found, key=lambda one: one.lower)
-        return Enclosure(top.lower, max((one.upper for one in found), key=lambda one: one))
+    tally.pairs += len(mechanism.pairs)
 
     def certificate() -> None:
-        tally.at_most(
-            f"{mechanism.method} certificate", mechanism.certificate.delta_upper, worst(mechanism.epsilon, "dp")
-        )
+        proof = confirmed(mechanism, None, mechanism.scope)
+        tally.at_most(f"{mechanism.method} certificate", mechanism.certificate.delta_upper, proof.delta_lower)
 
     tally.attempt(f"{mechanism.method} certificate", certificate)
     for epsilon in grid:
-        for notion in NOTIONS:
-            what = f"{mechanism.method} curve ε={epsilon!r} {notion}"
+        what = f"{mechanism.method} curve ε={epsilon!r}"
 
-            def call(epsilon: float = epsilon, notion: str = notion, what: str = what) -> None:
-                found = mechanism.curve(epsilon, notion)
-                truth = worst(epsilon, notion)
-                tally.compare(
-                    what,
-                    found.log_delta_upper,
-                    math.log(found.delta_lower) if found.delta_lower > 0 else -math.inf,
-                    truth,
-                )
+        def call(epsilon: float = epsilon, what: str = what) -> None:
+            curve, proof = mechanism.curve(epsilon), confirmed(mechanism, epsilon, mechanism.scope)
+            low = math.log(curve.delta_lower) if curve.delta_lower > 0 else -math.inf
+            tally.compare(what, curve.log_delta_upper, low, proof.delta_lower, proof.ideal_upper)
 
-            tally.attempt(what, call)
-
-    for epsilon in grid:
-        edge = edges[int(np.argmax([float(edge.delta(epsilon).lower) for edge in edges]))]
-        for back in (False, True):
-
-            def sweep(epsilon: float = epsilon, back: bool = back, edge: Edge = edge) -> None:
-                found = edge.around(epsilon, SWEEP, reverse=back)
-                if found:
-                    curve = mechanism.curve([e for e, _ in found])
-                    for (e, truth), high in zip(found, curve.log_delta_upper.tolist(), strict=True):
-                        tally.compare(f"{mechanism.method} about ε={e!r}", high, -math.inf, truth)
-
-            tally.attempt(f"{mechanism.method} about ε={epsilon!r}", sweep)
+        tally.attempt(what, call)
 
 
 METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center")
@@ -563,46 +420,66 @@ def designed(seed: int) -> Tally:
     return tally
 
 
-def drawn_noise(cov: Array) -> list[list[Fraction]]:
-    """The covariance that is drawn: one that is singular up to rounding gets a little of its diagonal on top."""
-    exact = [[Fraction(value) for value in row] for row in cov.tolist()]
-    if jittered(cov[None])[0]:
-        for i in range(len(exact)):
-            exact[i][i] *= 1 + Fraction(JITTER * len(exact), 2**52)
-    return exact
+def exact_answer(mechanism: shoal.Mechanism, i: int, answer: Array, normals: Sequence[int]) -> list[Any]:
+    """What a label's answer becomes before it is rounded to the grid, in many digits: the map and a factor of the noise
+    from the stored parameters, a covariance that is singular up to rounding with a little of its diagonal on top."""
+    k, means = len(answer), mechanism.classes.means[i].tolist()
+    shift = np.broadcast_to(mechanism.shift, mechanism.classes.means.shape)[i].tolist()
+    grid = [-1074] * k if mechanism.mean_grid is None else mechanism.mean_grid[i].tolist()
+    cov = mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)]
+    share = Fraction(JITTER * k, 2**52) if jittered(cov[None])[0] else Fraction(0)
+    exact = [
+        [(Fraction(cov[r, c]) + Fraction(cov[c, r])) / 2 * (1 + share * (r == c)) for c in range(k)] for r in range(k)
+    ]
+    rest = [Fraction(a) - Fraction(b) for a, b in zip(answer.tolist(), means, strict=True)]
+    factor = [[mpmath.mpf(0)] * k for _ in range(k)]
+    result = []
+    for r in range(k):
+        for c in range(r + 1):
+            left = _number(exact[r][c]) - mpmath.fsum(factor[r][j] * factor[c][j] for j in range(c))
+            if r == c:
+                factor[r][r] = mpmath.sqrt(left) if exact[r][r] else mpmath.mpf(0)
+            elif exact[c][c]:
+                factor[r][c] = left / factor[c][c]
+        moved, step = Fraction(shift[r]), Fraction(2) ** grid[r]
+        if grid[r] > -1074:  # the sum is rounded half to even, as IEEE rounds
+            moved = round(Fraction(means[r] + shift[r]) / step) * step - Fraction(means[r])
+        total = Fraction(answer[r]) + moved
+        if mechanism.gain is not None:
+            total += sum(Fraction(g) * x for g, x in zip(mechanism.gain[i][r].tolist(), rest, strict=True))
+        noise = mpmath.fsum(factor[r][c] * normals[c] for c in range(r + 1)) / mpmath.mpf(2) ** RESOLUTION.unit_bits
+        result.append(_number(total) + noise)
+    return result
+
+
+def _number(value: Fraction) -> Any:
+    return mpmath.mpf(value.numerator) / value.denominator
 
 
 def drawn(seed: int) -> Tally:
-    """Entries given out by a design, from given normals, against the map and a factor of the noise in balls."""
+    """Entries given out by a design, from given normals, against the map and a factor of the noise in many digits."""
     tally, rng = Tally(), np.random.default_rng([18, seed])
 
     def call() -> None:
         mechanism = _asked(rng, seed)()
         n, k = mechanism.classes.means.shape
-        unit = RESOLUTION.unit_bits
-        normals = [(int(z * 2.0**60) << unit) >> 60 for z in rng.standard_normal(8 * k)]
+        normals = [(int(z * 2.0**60) << RESOLUTION.unit_bits) >> 60 for z in rng.standard_normal(8 * k)]
         labels = [int(i) for i in rng.integers(n, size=8)]
-        answers = mechanism.classes.means[labels] + rng.standard_normal((8, k)) * np.sqrt(
-            mechanism.output.covs[0].max()
-        )
+        spread = np.sqrt(mechanism.output.covs[0].max())
+        answers = mechanism.classes.means[labels] + rng.standard_normal((8, k)) * spread
         found = mechanism._exact.released(answers, labels, normals)
-        steps = [determinants.rational(step) for step in mechanism.grid]
         for row, label in enumerate(labels):
-            noise = drawn_noise(mechanism.noise_cov[min(label, len(mechanism.noise_cov) - 1)])
-            gain = None if mechanism.gain is None else mechanism.gain[label]
-            z = normals[row * k : (row + 1) * k]
-            exact = determinants.given_out(
-                answers[row], mechanism.classes.means[label], exact_shift(mechanism, label), gain, noise, z, unit
-            )
+            exact = exact_answer(mechanism, label, answers[row], normals[row * k : (row + 1) * k])
             for i, value in enumerate(exact):
+                steps = value / float(mechanism.grid[i])
                 tally.checks += 1
-                index = determinants.nearest(value, steps[i])
-                if index is None:
+                if abs(steps - mpmath.floor(steps) - 0.5) < 1e-15:  # what the factor's last place may decide
                     tally.unresolved += 1
-                elif determinants.rational(found[row, i]) != index * steps[i]:
+                elif found[row, i] != mpmath.floor(steps + 0.5) * float(mechanism.grid[i]):
                     tally.violations.append(f"{mechanism.method} entry {i}: {found[row, i]!r}")
 
-    tally.attempt("draw", call)
+    with mpmath.workprec(DIGITS):
+        tally.attempt("draw", call)
     return tally
 
 
@@ -614,8 +491,8 @@ def _design(
 
         def call() -> None:
             mechanism = make()
-            chosen = grid or [0.0, float(rng.uniform(0.0, 1.0)), float(rng.uniform(1.0, 5.0))]
-            _mechanism(tally, rng, mechanism, chosen)
+            chosen = grid or [0.0, float(rng.uniform(0.0, 5.0))]
+            _mechanism(tally, mechanism, chosen)
 
         try:
             tally.attempt("design", call)
@@ -699,173 +576,23 @@ def truncated(seed: int) -> Tally:
     return tally
 
 
-def compositions(seed: int) -> Tally:
-    """Two to four releases, some repeated, up to a thousand times."""
-    tally, rng = Tally(), np.random.default_rng([16, seed])
-    released: list[Any] = []
-    laws = []
-    for _ in range(int(rng.integers(2, 5))):
-        k = int(rng.integers(1, 5))
-        half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-2.0, 0.0, k))
-        times = int(rng.choice([1, 1, 2, 5, 40, 330]))
-        spread = float(rng.choice([0.0, 1e-6, 0.2])) / math.sqrt(times)
-        other, gap = likeness(rng, half, spread, float(10.0 ** rng.uniform(-2, 0)) / math.sqrt(times))
-        classes = shoal.GaussianClasses(np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
-        released += [classes] * times
-        a, b = laws_of(classes)
-        laws.append((a, b, times))
-    edge = Edge.of(*laws)
-    brackets(tally, released, edge, epsilons(rng, edge, 4))
-    return tally
-
-
-def tables(seed: int) -> Tally:
-    """Pairs exchanged in one table, or in several: against proofs, pairs stacked by hand, and one answer."""
-    tally, rng = Tally(), np.random.default_rng([17, seed])
-    released, stacked, laws = [], [], []
-    for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
-        k = int(rng.integers(1, 13))
-        half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-float(rng.choice([0, 1, 6])), 0.0, k))
-        spread = float(rng.choice([0.0, 1e-9, 1e-5, 0.05, 0.5, 1.5]))
-        other, gap = likeness(rng, half, spread, float(10.0 ** rng.uniform(-3, 0.7)))
-        means, covs = np.array([np.zeros(k), gap]), np.array([half @ half.T, other])
-        classes = shoal.GaussianClasses(means, covs)
-        times = int(rng.choice([1, 1, 2, 7]))
-        released += [classes] * times
-        both = np.zeros((2, 2 * k, 2 * k))
-        for world, (i, j) in enumerate(((0, 1), (1, 0))):
-            both[world, :k, :k], both[world, k:, k:] = classes.covs[i], classes.covs[j]
-        rows = np.array([np.concatenate([means[i], means[j]]) for i, j in ((0, 1), (1, 0))])
-        stacked += [shoal.GaussianClasses(rows, both)] * times
-        a, b = laws_of(classes)
-        laws += [(a, b, times), (b, a, times)]
-    edge = Edge.of(*laws)
-    tally.pairs += 1
-    graph = shoal.NeighborGraph.complete(("0", "1"))
-    for epsilon in epsilons(rng, edge, 5):
-        for notion in NOTIONS:
-            what = f"ε={epsilon!r} {notion}"
-
-            def call(epsilon: float = epsilon, notion: str = notion, what: str = what) -> None:
-                _, low, high = shoal.edge_brackets(released, graph, epsilon, notion, scope="table")[0]
-                tally.compare(what, high, low, edge.delta(epsilon, notion))
-                by_hand = shoal.edge_brackets(stacked, graph, epsilon, notion)[0]
-                if (by_hand[:, 1] > high).any() or (by_hand[:, 2] < low).any():
-                    tally.violations.append(f"{what}: not the pair stacked by hand")
-                if notion == "dp" and (shoal.edge_brackets(released, graph, epsilon)[0, :, 1] > high).any():
-                    tally.violations.append(f"{what}: below one answer")
-
-            tally.attempt(what, call)
-    sweeps(tally, released, edge, [0.0, *epsilons(rng, edge, 4)], "table")
-    return tally
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Other figures
-
-
-def _log_ratio(a: float, b: float) -> tuple[Any, Any]:
-    """Rationals below and above ln(a/b), close together."""
-    with determinants.bits(300):
-        value = (arb(a) / arb(b)).log()
-        return value.lower().fmpq(), value.upper().fmpq()
-
-
-def others(seed: int) -> Tally:
-    """Priors, ε for a δ, Rényi divergences, trade-off curves, naming one of two, GDP: one pair, every figure."""
+def inverses(seed: int) -> Tally:
+    """ε for a δ: δ at that ε is not above the one that was asked for."""
     tally, rng = Tally(), np.random.default_rng([17, seed])
     k = int(rng.integers(1, 7))
     half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-1.0, 0.0, k))
-    size = float(rng.choice([0.0, 1e-12, 1e-8, 1e-4, 0.1, 0.5]))
-    other, gap = likeness(rng, half, 0.0, 1.0)
-    turn = rotation(rng, k)
-    moves = np.maximum(size * rng.standard_normal(k), -0.9)
-    other = half @ (np.eye(k) + (turn * moves) @ turn.T) @ half.T if size else half @ half.T
-    base = half @ half.T
-    base, other = 0.5 * (base + base.T), 0.5 * (other + other.T)
-    if not size:
-        other = base.copy()
-    gap = gap * float(rng.choice([0.0, 1e-10, 1e-3, 1.0])) if size else gap * float(rng.choice([1e-8, 1e-3, 1.0]))
-    classes = shoal.GaussianClasses(np.array([np.zeros(k), gap]), np.array([base, other]))
-    graph = shoal.NeighborGraph.complete(classes.labels)
-    edge = Edge.of(tuple(laws_of(classes)))  # type: ignore[arg-type]
+    other, gap = likeness(rng, half, float(rng.choice([1e-6, 0.1, 0.5])), float(rng.choice([1e-3, 1.0])))
+    classes = shoal.GaussianClasses(np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
     tally.pairs += 1
-    mean, std = edge.loss()
+    for delta in (0.3, 1e-3, 1e-9, 1e-40):
+        for scope in ("answer", "table"):
 
-    def prior_figures() -> None:
-        weights = (
-            rng.choice([0.5, 0.3, 0.9, 1 - 1e-6, 1e-3]) if rng.random() < 0.7 else 0.5 + 0.25 * std * rng.uniform(-1, 1)
-        )
-        weights = float(min(max(weights, 1e-6), 1 - 1e-6))
-        prior = np.array([weights, 1.0 - weights])
-        low, high = _log_ratio(prior[0], prior[1])
-        for epsilon in (0.0, abs(math.log(prior[0] / prior[1])), float(mean + 3 * std)):
-            for notion in ("dp", "pdp"):
-                found = shoal.edge_brackets(classes, graph, epsilon, notion, prior)[0]
-                exact = determinants.rational(epsilon)
-                for back, far in ((False, exact - low), (True, exact + high)):
-                    truth = edge.tail(far, notion, back)[0]  # δ falls, so the larger x has the smaller δ
-                    tally.compare(
-                        f"prior {prior[0]!r} ε={epsilon!r} {notion} back={back}", found[int(back), 2], -math.inf, truth
-                    )
+            def call(delta: float = delta, scope: str = scope) -> None:
+                epsilon = shoal.epsilon_at(classes, EDGE, delta, scope=scope)
+                if epsilon < math.inf:
+                    tally.at_most(f"epsilon_at {delta!r}", delta, confirmed(classes, epsilon, scope).delta_lower)
 
-    def inverse() -> None:
-        for delta in (0.3, 1e-3, 1e-9, 1e-40):
-            for notion in ("dp", "pdp"):
-                epsilon = shoal.epsilon_at(classes, graph, delta, notion)
-                if epsilon == math.inf:
-                    continue
-                for back in (False, True):
-                    tally.at_most(
-                        f"epsilon_at {delta!r} {notion} {epsilon!r}", delta, edge.delta(epsilon, notion, reverse=back)
-                    )
-
-    def renyi() -> None:
-        orders = [0.5, 1.0 + 1e-7, 2.0, 10.0, 1e3, math.inf]
-        curve = shoal.renyi_curve(classes, graph, orders)
-        for order, claimed in zip(orders, curve.divergence_upper, strict=True):
-            for back in (False, True):
-                tally.checks += 1
-                truth = edge.renyi_lower(order, reverse=back)
-                if claimed < math.inf and (truth is None or arb(claimed) < truth):
-                    shown = "inf" if truth is None else truth.str(20)
-                    tally.violations.append(f"renyi order {order!r}: {claimed!r}, proven {shown}")
-
-    def tradeoff() -> None:
-        rates = np.array([1e-6, 0.2])
-        found = shoal.tradeoff_curve(classes, "0", "1", rates)
-        for rate, claimed in zip(rates, found.tpr_upper, strict=True):
-            # The best test at this rate: TPR = α e^x + δ(x) where Pr'(L > x) = α. Every x gives a test of rate
-            # Pr'(L > x) and power Pr(L > x); one with a rate at most α and a higher power refutes the claim.
-            x = edge.threshold(rate)
-            power = edge.tail(x, "pdp", False)[0]
-            size_of_test = edge.tail(-x, "pdp", True)[1]
-            if size_of_test.upper <= arb(rate):
-                tally.at_most(f"tradeoff at {rate!r}", float(claimed), power)
-
-    def naming() -> None:
-        weight = float(rng.choice([0.5, 0.3, 0.9]))
-        prior = np.array([weight, 1.0 - weight])
-        found = shoal.identification_risk(classes, prior=prior)
-        _, high = _log_ratio(prior[1], prior[0])
-        delta = edge.tail(high, "dp", False)[0]
-        with determinants.bits(300):
-            truth = arb(prior[1]) + arb(prior[0]) * delta.lower
-            total = arb(prior[0]) + arb(prior[1])
-            tally.at_most("identification_risk", found.success_upper, Enclosure((truth / total).lower(), arb(1)))
-
-    def gaussian() -> None:
-        claimed = shoal.gdp(classes, graph)
-        if claimed < math.inf:
-            tally.checks += 1
-            if size or not determinants.rational(claimed) ** 2 >= edge.squared_gap:
-                tally.violations.append(f"gdp {claimed!r}")
-
-    for name, call in (
-        ("prior", prior_figures), ("epsilon_at", inverse), ("renyi", renyi), ("tradeoff", tradeoff),
-        ("risk", naming), ("gdp", gaussian),
-    ):  # fmt: skip
-        tally.attempt(f"{name} size={size!r}", call)
+            tally.attempt(f"epsilon_at {delta!r}", call)
     return tally
 
 
@@ -879,14 +606,10 @@ FAMILIES: dict[str, tuple[Callable[[int], Tally], int, bool]] = {
     "nearly equal": (near_equal, 700, False),
     "independent entries": (diagonal, 500, False),
     "constants behind noise": (constants, 500, False),
-    "one entry, closed form": (closed_line, 250, False),
-    "constants behind white noise, closed form": (closed_constants, 250, False),
     "bounded losses at their supremum": (bounded, 400, False),
     "duplicated eigenvalues": (duplicated, 300, False),
-    "compositions": (compositions, 400, False),
-    "tables": (tables, 700, False),
     "designs, every method": (designed, 700, False),
-    "priors, inverses, Rényi, trade-offs, naming": (others, 500, False),
+    "ε for a δ": (inverses, 500, False),
     "entries given out": (drawn, 210, False),
     "clustered eigenvalues, k > 25": (clustered, 120, True),
     "nearly singular": (nearly_singular, 250, True),

@@ -167,6 +167,31 @@ def renyi(gamma: Vector, nu: Vector, order: Number, dps: int = DIGITS) -> mpf:
     return _rounded(out, dps)
 
 
+def divergence(means: Any, covs: Any, order: Number) -> Any:
+    """The Rényi divergence of the first law from the second in 400 digits; None where it diverges."""
+    with mp.workdps(400):
+        first, base = (mp.matrix(cov.tolist()) for cov in covs)
+        gap = mp.matrix(means[1].tolist()) - mp.matrix(means[0].tolist())
+        order = mpf(order)
+
+        def log_det(matrix: Any) -> Any:
+            factor = mp.cholesky(matrix)
+            return 2 * mp.fsum(mp.log(factor[i, i]) for i in range(matrix.rows))
+
+        def form(matrix: Any) -> Any:
+            return (gap.T * mp.lu_solve(matrix, gap))[0]
+
+        if order == 1:
+            trace = mp.fsum(mp.lu_solve(base, first[:, i])[i] for i in range(first.rows))
+            return (trace - first.rows + form(base) + log_det(base) - log_det(first)) / 2
+        mixed = order * base + (1 - order) * first
+        try:
+            ratio = log_det(mixed) - (1 - order) * log_det(first) - order * log_det(base)
+        except ValueError:  # not positive definite
+            return None
+        return order * form(mixed) / 2 - ratio / (2 * (order - 1))
+
+
 def log_chernoff(gamma: Vector, nu: Vector, x: Number, dps: int = DIGITS) -> mpf:
     """Infimum over t in (0, t₊) of K(t) − xt, the Chernoff bound on ln Pr(L > x)."""
     with mp.workdps(dps + GUARD):

@@ -125,3 +125,15 @@ def test_screenshots(opened: Callable[..., Any], pictures: Path) -> None:
         shot = page.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
         (pictures / name).write_bytes(base64.b64decode(shot["data"]))
         assert (pictures / name).stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_reports_nothing(opened: Callable[..., Any], name: str, dark: bool) -> None:
+    axe_core = pytest.importorskip("axe_core_python.selenium")
+    page = opened(name, PHONE, dark=dark)
+    page.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
+    page = opened(name, dark=dark)
+    found = axe_core.Axe().run(page)
+    page.execute_cdp_cmd("Page.setBypassCSP", {"enabled": False})
+    assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found["violations"]] == []

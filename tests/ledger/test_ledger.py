@@ -71,7 +71,7 @@ def test_a_query_id_means_one_question(ledger: Ledger, change: str) -> None:
     mechanism, other = trajectory(), trajectory(seed=2)
     q = answer(mechanism, "h0")
     ledger.release(mechanism, q, "h0", query_id="a")
-    ledger.register(other)
+    ledger.release(other, answer(other, "h1") + 2.0, "h1", query_id="other")
     head = ledger.head
     question = (mechanism, q + 1.0) if change == "answer" else (other, q)
     with pytest.raises(InputError, match="query_id was already used"):
@@ -219,7 +219,7 @@ def test_an_answer_is_drawn_by_the_mechanism_as_recorded(ledger: Ledger, monkeyp
 
 def test_a_failed_draw_charges_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = point()
-    ledger.register(mechanism)
+    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="before")
     head = ledger.head
     for wrong in (lambda *_: np.array([np.nan, 0.0]), lambda *_: np.zeros(5)):
         monkeypatch.setattr(Mechanism, "release", wrong)

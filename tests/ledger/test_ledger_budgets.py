@@ -10,9 +10,9 @@ from releasing import answer, exchanged, point, trajectory
 
 import shoal
 from shoal import BudgetError, InputError, Ledger, NeighborGraph
-from shoal.ledger import journal
+from shoal.ledger import accounts, journal
 from shoal.ledger.budgets import Limit
-from shoal.ledger.registry import Registry
+from shoal.ledger.memory import Memory
 from shoal.ledger.state import State
 
 
@@ -85,7 +85,7 @@ def test_who_was_left_out_has_nothing_that_day(ledger: Ledger) -> None:
         for name, other in ((a, b), (b, a)):
             limit = Limit("", 1.0, 0.5, name, against=(other,), mode="fixed")
             with ledger.storage.reading() as transaction:
-                account = ledger._accountant.account(ledger._accountant.state(transaction), limit)
+                account = accounts.account(State(transaction, ledger._memory), limit)
             assert np.log(account.spent) == pytest.approx(exact[:, 0].max(), abs=1e-9)
             assert np.log(account.spent) >= exact[:, 1].max()
             assert account.releases == counts[name]
@@ -227,8 +227,6 @@ def test_cost_writes_nothing_and_tells_the_truth(ledger: Ledger) -> None:
 
 
 def test_bad_budgets(ledger: Ledger) -> None:
-    mechanism = point()
-    ledger.register(mechanism)
     head = ledger.head
     wrong = [
         lambda: ledger.budget(-1.0, 0.1),
@@ -275,9 +273,8 @@ def test_the_index_is_what_the_chain_says(ledger: Ledger, url: str) -> None:
 
     def charges(opened: Ledger, replayed: bool = False) -> list[object]:
         with opened.storage.reading() as transaction:
-            state = opened._accountant.state(transaction)
+            state = State(transaction, Memory(), replayed=replayed)
             if replayed:
-                state = State(transaction, Registry(), replayed=True)
                 for entry, _ in journal.entries(transaction):
                     state.apply(entry)
             return [state.charges(label, analyst) for label in labels for analyst in (None, "ann")]

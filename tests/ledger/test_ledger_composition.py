@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from releasing import answer, charges, exchanged, point, trajectory
 from scipy.special import log_ndtr, ndtr
 
-import determinants
+import oracle
 import shoal
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph
 from shoal.accounting.incident import IncidentReleases, incident_spectra
@@ -172,22 +173,24 @@ def test_a_pair_is_the_two_worlds_stacked_by_hand(
 
 
 def test_a_pair_against_exact_arithmetic() -> None:
-    """Two mechanisms, used unequally about both labels: an enclosure in ball arithmetic that shares no code."""
+    """Two mechanisms, used unequally about both labels: an oracle of many digits that shares no code."""
     families = [pair_of_laws(3, 2, 0.6), pair_of_laws(8, 1, 0.9)]
     about, opposite = [2, 1], [1, 3]
-    sides = []
+    gammas: list[list[Any]] = [[], []]
+    nus: list[list[Any]] = [[], []]
     for family, n, m in zip(families, about, opposite, strict=True):
-        laws = [determinants.law(mean, cov) for mean, cov in zip(family.means, family.covs, strict=True)]
-        sides += [(laws[0], laws[1], n), (laws[1], laws[0], m)]
-    edge = determinants.Edge.of(*sides)
+        for way, (i, j) in enumerate(((0, 1), (1, 0))):
+            gamma, nu = oracle.spectrum(family.means[i], family.covs[i], family.means[j], family.covs[j], dps=80)
+            for world, times in ((way, n), (1 - way, m)):
+                gammas[world] += list(gamma) * times
+                nus[world] += list(nu) * times
     parts = tuple(lambda precise, f=f: incident_spectra(f, "a", ["b"], precise=precise) for f in families)
     counts = [np.array([[float(n)] for n in side]) for side in (about, opposite)]
     for epsilon in (0.0, 1.0, 4.0):
         found = IncidentReleases(("a", "b"), parts, *counts).curve(np.array([epsilon]), [0])
-        both = [edge.delta(epsilon, "dp", reverse=turned) for turned in (False, True)]
-        for enclosure in both:
-            assert determinants.above(float(found.delta_upper[0]), enclosure)
-        assert math.log(found.delta[0]) == pytest.approx(max(enclosure.log[1] for enclosure in both), abs=1e-9)
+        exact = max(oracle.log_hockey(gamma, nu, epsilon) for gamma, nu in zip(gammas, nus, strict=True))
+        assert found.log_delta_upper[0] >= exact
+        assert math.log(found.delta[0]) == pytest.approx(float(exact), abs=1e-9)
 
 
 TOOLS = [trajectory(4, 2, gap=0.3, seed=seed) for seed in (1, 2)]

@@ -193,7 +193,7 @@ def test_verify_finds_what_a_decision_would_have_refused(ledger: Ledger, monkeyp
     assert ledger.verify()
     with monkeypatch.context() as patch:
         patch.setattr(State, "lacking", lambda *_: 0)
-        ledger.register(apart)
+        table(ledger, apart, "second", "abc")
     assert "lacks neighbors that were recorded before" in ledger.verify().problem
 
 

@@ -142,7 +142,7 @@ def test_an_open_ledger_survives_a_fork(ledger: Ledger, tmp_path: Path) -> None:
 )
 def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charged: bool, tmp_path: Path) -> None:
     mechanism = point()
-    ledger.register(mechanism)
+    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="before")
     head = ledger.head
 
     def die(*_: Any, **__: Any) -> None:
@@ -197,7 +197,7 @@ def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charg
 def test_killed_while_charging(ledger: Ledger, url: str, instant: str, charged: int, tmp_path: Path) -> None:
     """All of a batch or none of it is charged, and none of it is shown before."""
     mechanism = point()
-    ledger.register(mechanism)
+    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="before")
     labels = list(mechanism.classes.labels)
     true = np.array([answer(mechanism, label) for label in labels])
     head = ledger.head

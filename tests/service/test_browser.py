@@ -99,7 +99,7 @@ def test_from_key_to_answer(browser: Any, desk: Desk, tmp_path: Path) -> None:
         followed(chrome.find_element(By.CSS_SELECTOR, "button.main"))
         assert "Refused" in chrome.find_element(By.CSS_SELECTOR, ".notice").text
         sign_in(first.text)
-        assert "the budget of the grant does not allow" in chrome.find_element(By.CSS_SELECTOR, ".wide").text
+        assert "Too small: refused 1 time" in chrome.find_element(By.CSS_SELECTOR, ".refused").text
         epsilon = chrome.find_element(By.ID, "epsilon")
         epsilon.clear()
         epsilon.send_keys("4")

@@ -12,9 +12,8 @@ import pytest
 from fastapi.testclient import TestClient
 from scipy.stats import mannwhitneyu
 
-from shoal.service.application import BODY, application
+from shoal.service.application import BODY, Instruments, application
 from shoal.service.desk import Desk
-from shoal.service.instruments import Instruments
 
 CANARY = "canary-7f3a91"
 

@@ -1,29 +1,18 @@
-"""What has been spent of budgets: composed, bounded, and told to people."""
+"""What has been spent of budgets: bounded, composed, and in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_DOWN, Context
 from typing import Any
 
 import numpy as np
-from sqlalchemy import select
 
-from shoal.accounting.curve import round_up
-from shoal.ledger import journal
 from shoal.ledger.bounds import pair_bound
-from shoal.ledger.budgets import Budgets, Limit
-from shoal.ledger.composition import Composer, LabelAccount, PairAccount
-from shoal.ledger.recent import Recent
-from shoal.ledger.registry import Registry
-from shoal.ledger.schema import ENTRIES
+from shoal.ledger.budgets import Limit
+from shoal.ledger.composition import LabelAccount, PairAccount
 from shoal.ledger.state import State
-from shoal.ledger.storage import Transaction
-from shoal.mechanism.reader import Releaser
-
-_FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
-_LAST_BUDGET = select(ENTRIES.c.hash).where(journal.of_kind("budget")).order_by(ENTRIES.c.seq.desc()).limit(1)
+from shoal.rounding import lower, upper
 
 
 @dataclass(frozen=True)
@@ -51,11 +40,10 @@ class Account:
         return left * (1 - 2.0**-50) if left > 0 else 0.0
 
     def __str__(self) -> str:
-        spent, left = round_up(self.spent), round_down(self.remaining)
         worst = "" if self.pair is None else f", worst for {self.pair[0]} and {self.pair[1]}"
         return (
-            f"{self.name}: δ({self.epsilon:g}) ≤ {spent:.4g} of {self.budget:g}, {left:.4g} left, {self.mode}, "
-            f"{self.releases} release(s){worst}"
+            f"{self.name}: δ({self.epsilon:g}) ≤ {upper(self.spent)} of {self.budget:g}, {lower(self.remaining)} left, "
+            f"{self.mode}, {self.releases} release(s){worst}"
         )
 
 
@@ -113,86 +101,52 @@ class Cost:
     def __repr__(self) -> str:
         verdict = "already answered, free" if self.repeated else "allowed" if self.allowed else "refused"
         lines = [
-            f"  {b.name}: δ({b.epsilon:g}) {round_up(b.spent):.4g} → {round_up(a.spent):.4g} of {b.budget:g}, {a.mode}"
+            f"  {b.name}: δ({b.epsilon:g}) {upper(b.spent)} → {upper(a.spent)} of {b.budget:g}, {a.mode}"
             for b, a in zip(self.before, self.after, strict=True)
         ]
         return "\n".join([f"Cost({verdict})", *lines])
 
 
-def round_down(value: float) -> float:
-    """A positive number rounded down to four significant digits, for display."""
-    return float(_FOUR_DIGITS.create_decimal(value)) if value > 0 else 0.0
+def account(state: State, limit: Limit) -> Account:
+    """What has been spent of a limit, composed exactly: by the worst pair it is held against."""
+    return _composed(state, limit, state.account(limit))
 
 
-class Accountant:
-    """Tells what accounts have spent. What it remembers between calls could be computed again; nothing rests on it."""
+def exceeding(state: State, limit: Limit, headroom: float) -> float | None:
+    """What has been spent of a limit where it is more than the limit allows, with ``headroom``; None within it.
 
-    def __init__(self, composer: Composer | None = None) -> None:
-        self.registry = Registry()
-        self.composer = Composer() if composer is None else composer
-        self._uppers: Recent[float] = Recent(16 * 2**20)
-        self._budgets: tuple[str, Budgets] = ("", Budgets())
+    What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
+    """
+    pairs = state.account(limit)
+    undecided = tuple(pair for pair in pairs.pairs if most_spent(state, pair, limit) * (1 + headroom) > limit.delta)
+    if not undecided:
+        return None
+    spent = _composed(state, limit, replace(pairs, pairs=undecided)).spent
+    return spent if spent * (1 + headroom) > limit.delta else None
 
-    def state(self, transaction: Transaction) -> State:
-        """The state of the ledger as its index has it."""
-        state = State(transaction, self.registry)
-        last = transaction.value(_LAST_BUDGET)
-        if last is not None:
-            known, state.budgets = self._budgets
-            if known != last:  # a hash stands for everything up to its entry
-                state.budgets = Budgets()
-                for entry in journal.fetched(transaction, journal.of_kind("budget")):
-                    state.apply(entry)
-                self._budgets = (str(last), state.budgets)
-        return state
 
-    def prepared(self, mechanism: Releaser, labels: Iterable[str] = ()) -> Releaser:
-        """A trusted copy of a mechanism, with all that can be computed before anything is locked."""
-        own = self.registry.trusted(mechanism)
-        own.prepare()
-        for label in labels:
-            self.composer.prepare(own, label)
-        return own
+def most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
+    """What the bounds of mechanisms say that a pair has spent at most; 1 where they say nothing.
 
-    def account(self, state: State, limit: Limit) -> Account:
-        """What has been spent of a limit, composed exactly: by the worst pair it is held against."""
-        return self._composed(state, limit, state.account(limit))
+    They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
+    """
+    key = (pair.about.bare, pair.opposite.bare, limit.epsilon, limit.delta if limit.filters(pair.span) else None)
+    most = state.memory.uppers.get(key)  # still a bound if more points have become known since
+    if most is None:
+        most = pair_bound(pair, limit, state.bound)
+        if most < 1.0:
+            state.memory.uppers.put(key, most, 1000)
+    return most
 
-    def exceeding(self, state: State, limit: Limit, headroom: float) -> float | None:
-        """What has been spent of a limit where it is more than the limit allows, with ``headroom``; None within it.
 
-        What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
-        """
-        account = state.account(limit)
-        allowed = [self.upper(state, pair, limit) * (1 + headroom) <= limit.delta for pair in account.pairs]
-        if all(allowed):
-            return None
-        undecided = tuple(pair for pair, within in zip(account.pairs, allowed, strict=True) if not within)
-        spent = self._composed(state, limit, replace(account, pairs=undecided)).spent
-        return spent if spent * (1 + headroom) > limit.delta else None
-
-    def upper(self, state: State, pair: PairAccount, limit: Limit) -> float:
-        """What the bounds of mechanisms say about a pair; 1 where they say nothing.
-
-        They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
-        """
-        key = (pair.about.bare, pair.opposite.bare, limit.epsilon, limit.delta if limit.filters(pair.span) else None)
-        upper = self._uppers.get(key)  # still a bound if more points have become known since
-        if upper is None:
-            upper = pair_bound(pair, limit, state.bound)
-            if upper < 1.0:
-                self._uppers.put(key, upper, 1000)
-        return upper
-
-    def _composed(self, state: State, limit: Limit, account: LabelAccount) -> Account:
-        curves = []
-        for filtered in (False, True):
-            pairs = tuple(pair for pair in account.pairs if limit.filters(pair.span) == filtered)
-            if pairs and filtered:
-                curves.append(self.composer.filtered(replace(account, pairs=pairs), limit.rule, state.mechanism))
-            elif pairs:
-                grid = np.array([limit.epsilon])
-                curves.append(self.composer.curve(replace(account, pairs=pairs), grid, state.mechanism))
-        worst = max(curves, key=lambda curve: float(curve.delta_upper[0]))
-        spent = float(worst.delta_upper[0])
-        return Account(limit.name, limit.epsilon, limit.delta, spent, account.releases, worst.worst_edge[0], limit.mode)
+def _composed(state: State, limit: Limit, label: LabelAccount) -> Account:
+    composer, curves = state.memory.composer, []
+    for filtered in (False, True):
+        pairs = tuple(pair for pair in label.pairs if limit.filters(pair.span) == filtered)
+        if pairs and filtered:
+            curves.append(composer.filtered(replace(label, pairs=pairs), limit.rule, state.mechanism))
+        elif pairs:
+            curves.append(composer.curve(replace(label, pairs=pairs), np.array([limit.epsilon]), state.mechanism))
+    worst = max(curves, key=lambda curve: float(curve.delta_upper[0]))
+    spent = float(worst.delta_upper[0])
+    return Account(limit.name, limit.epsilon, limit.delta, spent, label.releases, worst.worst_edge[0], limit.mode)

@@ -39,7 +39,7 @@ from shoal.errors import CertificationError, InputError
 from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import Charges, PairAccount, covered
 from shoal.mechanism.atoms import sum_up
-from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.reader import Releaser
 
 #: Parts of ε at which δ is bounded: a few uses that share it evenly, or one that has it all.
@@ -149,15 +149,20 @@ def bound_at(
     mechanism: Releaser, epsilons: Sequence[float], orders: Sequence[float], table: Sequence[float]
 ) -> MechanismBound:
     """The bound at given points, as computed. Where a figure cannot be certified nothing is claimed: δ = 1, no D."""
-    renyi: dict[float, float] = {}
-    if isinstance(mechanism, Codebook):
-        renyi = {order: mechanism.divergence(order) for order in orders}
-    elif orders:
-        upper = renyi_curve(mechanism.output, mechanism.graph, np.array(orders)).divergence_upper
-        renyi = {a: max(float(d), 0.0) for a, d in zip(orders, upper, strict=True) if math.isfinite(d)}
+    renyi = mechanism.by_kind(
+        mechanism=lambda gaussian: _divergences(gaussian, orders),
+        codebook=lambda book: {order: book.divergence(order) for order in orders},
+    )
     return MechanismBound.of_points(
         mechanism.digest, _deltas(mechanism, epsilons, "answer"), renyi, _deltas(mechanism, table, "table")
     )
+
+
+def _divergences(mechanism: Mechanism, orders: Sequence[float]) -> dict[float, float]:
+    if not orders:
+        return {}
+    upper = renyi_curve(mechanism.output, mechanism.graph, np.array(orders)).divergence_upper
+    return {a: max(float(d), 0.0) for a, d in zip(orders, upper, strict=True) if math.isfinite(d)}
 
 
 def stated(bound: MechanismBound) -> MechanismBound:
@@ -168,11 +173,6 @@ def stated(bound: MechanismBound) -> MechanismBound:
         return {x: min(math.nextafter(v * (1 + HEADROOM), most), most) if v else v for x, v in bound.points(kind)}
 
     return MechanismBound.of_points(bound.digest, *(raised(kind) for kind in POINTS))
-
-
-def fits(spent: float, budget: float) -> bool:
-    """Whether a δ is within a budget, with room for another machine to find the same."""
-    return spent * (1 + HEADROOM) <= budget
 
 
 def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf) -> float:
@@ -219,10 +219,12 @@ def pair_bound(pair: PairAccount, limit: Limit, bound_of: BoundOf) -> float:
 def _deltas(mechanism: Releaser, epsilons: Sequence[float], scope: str) -> dict[float, float]:
     if not epsilons:
         return {}
+    grid = np.array(epsilons)
     try:
-        if isinstance(mechanism, Codebook):
-            return dict(zip(epsilons, mechanism.curve(epsilons, scope).delta_upper.tolist(), strict=True))
-        delta = privacy_curve(mechanism.output, mechanism.graph, np.array(epsilons), scope=scope).delta_upper
+        delta = mechanism.by_kind(
+            mechanism=lambda gaussian: privacy_curve(gaussian.output, gaussian.graph, grid, scope=scope),
+            codebook=lambda book: book.curve(grid, scope),
+        ).delta_upper
     except CertificationError:
         delta = np.ones(len(epsilons))
     return {e: float(d) for e, d in zip(epsilons, delta, strict=True)}

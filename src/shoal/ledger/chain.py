@@ -83,8 +83,8 @@ def follow(head: Head, kind: str, content: dict[str, Any]) -> Entry:
     return Entry(seq, kind, payload, head.hash, link(seq, kind, head.hash, payload))
 
 
-def told(**content: Any) -> dict[str, Any]:
-    """The content of an entry: what there is to say."""
+def present(**content: Any) -> dict[str, Any]:
+    """The content of an entry: the values that are not None."""
     return {name: value for name, value in content.items() if value is not None}
 
 

@@ -44,7 +44,6 @@ from shoal.laws.classes import GaussianClasses
 from shoal.ledger.recent import Recent
 from shoal.mechanism.atoms import sum_up, total
 from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.reader import Releaser
 from shoal.mechanism.sequence import book_divergence, deltas, gaussian_deltas
 from shoal.validation import FloatArray
@@ -280,14 +279,10 @@ class Composer:
             for counts, charged in ((about, pair.about), (opposite, pair.opposite)):
                 for digest, times in charged.used:
                     counts[row[digest], at] = times
-        books = [isinstance(mechanisms(digest), Codebook) for digest in used]
-        laws = [i for i, discrete in enumerate(books) if not discrete]
+        books = [_codebook(mechanisms(digest)) for digest in used]
+        laws = [i for i, book in enumerate(books) if book is None]
         parts = tuple(self._part(used[i], label, neighbors, mechanisms) for i in laws)
-        counted = [
-            (book, about[i], opposite[i])
-            for i, digest in enumerate(used)
-            if isinstance(book := mechanisms(digest), Codebook)
-        ]
+        counted = [(book, about[i], opposite[i]) for i, book in enumerate(books) if book is not None]
         return IncidentReleases((label, *neighbors), parts, about[laws], opposite[laws]), counted
 
     def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
@@ -311,9 +306,14 @@ class Composer:
 
     @staticmethod
     def _laws(digest: str, mechanisms: Lookup) -> GaussianClasses:
-        mechanism = mechanisms(digest)
-        assert isinstance(mechanism, Mechanism)
-        return mechanism.output
+        output = mechanisms(digest).output
+        assert output is not None, "a codebook has no Gaussian laws"
+        return output
+
+
+def _codebook(released: Releaser) -> Codebook | None:
+    """What is released, where it is a codebook."""
+    return released.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
 
 
 def _beside_books(

@@ -25,7 +25,7 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from shoal.laws.graph import NeighborGraph
+    from shoal.ledger.state import State
 
 #: Kind of the entry of a release of lasting crowds.
 KIND = "crowds"
@@ -211,18 +212,9 @@ def recorded(transaction: Transaction, name: str) -> Entry | None:
     return next(iter(journal.fetched(transaction, journal.of_kind(KIND), ENTRIES.c.query_id == name)), None)
 
 
-def record(
-    transaction: Transaction,
-    release: CrowdsRelease,
-    book_digest: str,
-    neighbors: Callable[[Sequence[str]], Mapping[str, Iterable[str]]],
-    readings: Callable[[Sequence[str]], Mapping[str, str]],
-) -> Entry:
-    """Decide a release and record it, tables and entry.
-
-    ``neighbors`` gives those on record of some labels, ``readings`` the last period of a release of their readings.
-    """
-    content = release.content
+def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
+    """Decide a release, change the tables and append the entry."""
+    transaction, content = state.transaction, release.content
     entry = recorded(transaction, release.name)
     if entry is not None:
         if entry.content["content"] != content:
@@ -249,10 +241,11 @@ def record(
         inside.setdefault(member.crowd, []).append(member)
     shown = [n for n, crowd in release.crowds.items() if n not in old or crowd.release != old[n].release]
     place = {member.label: crowds[n].period for n in shown for member in inside.get(n, [])}
+    state.read(place)
     outside = {
         name
-        for label, names in neighbors(list(place)).items()
-        for name in names
+        for label in place
+        for name in state.neighbors(label)
         if name not in after or after[name].crowd != after[label].crowd
     }
     elsewhere = members_of(transaction, sorted(outside)) | after
@@ -263,7 +256,8 @@ def record(
             "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two "
             f"that were neighbors stay neighbors. {NOTHING_CHANGED}"
         )
-    if any(not later(place[label], period) for label, period in readings(list(place)).items()):
+    accounts = state.readings(place)
+    if any(account.period and not later(place[label], account.period) for label, account in accounts.items()):
         raise InputError(
             "crowds: the readings of a member were released for this period or a later one, under the readings' "
             f"promise, which does not cover this release. {NOTHING_CHANGED}"
@@ -282,7 +276,7 @@ def record(
         "before": before,
         "crowds": digest(transaction),
     }
-    return journal.append(transaction, KIND, changed)
+    return state.append(KIND, changed)
 
 
 def _refuse_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> None:

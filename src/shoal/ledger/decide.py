@@ -14,21 +14,19 @@ import numpy as np
 from sqlalchemy import or_, select
 
 from shoal import validation
-from shoal.accounting.curve import round_up
 from shoal.errors import BudgetError, InputError, LedgerError
 from shoal.ledger import crowds, journal, readings
-from shoal.ledger.accounts import Accountant, Cost, round_down
+from shoal.ledger.accounts import Cost, account, exceeding
 from shoal.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
 from shoal.ledger.budgets import Budget, Limit
-from shoal.ledger.chain import Entry, told
-from shoal.ledger.journal import Journal
+from shoal.ledger.chain import Entry, present
+from shoal.ledger.memory import graph_digest
 from shoal.ledger.questions import Question, later, word
-from shoal.ledger.registry import graph_digest, is_random
 from shoal.ledger.schema import ENTRIES
 from shoal.ledger.state import State
 from shoal.ledger.storage import Transaction
-from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.reader import Releaser
+from shoal.rounding import lower, upper
 from shoal.validation import FloatArray
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
@@ -45,30 +43,29 @@ SAME_ANSWER = (
 
 
 def charged(
-    accountant: Accountant,
-    transaction: Transaction,
+    state: State,
     mechanism: Releaser,
-    asked: list[Question],
+    questions: list[Question],
     elsewhere: FloatArray | None = None,
     bound: MechanismBound | None = None,
     series: str = "",
 ) -> FloatArray:
-    """One answer per question: the recorded one, or a new one within all budgets. Entries are written.
+    """One answer per question: the recorded one, or a new one within all budgets. Entries are appended to the state.
 
     New answers are those drawn ``elsewhere``, (m, k), or drawn here.
     """
-    writer, state = Journal(transaction), accountant.state(transaction)
-    on_record = journal.recorded(transaction, [(q.label, q.query_id) for q in asked])
-    fresh = [q for q in asked if (q.label, q.query_id) not in on_record]
+    transaction = state.transaction
+    on_record = journal.recorded(transaction, [(q.label, q.query_id) for q in questions])
+    fresh = [q for q in questions if (q.label, q.query_id) not in on_record]
     refuse_seen(transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
     if fresh:
-        admit(state, writer, mechanism, [q.label for q in fresh])
+        _admit(state, mechanism, [q.label for q in fresh])
         if bound is not None:
-            accountant.registry.keep(transaction, bound)
+            state.store_bound(bound)
     answers: dict[tuple[str, str], tuple[str, FloatArray]] = {}
     tv = mechanism.finite_precision_tv
     decided: dict[tuple[str, str | None], bool] = {}  # whether the label itself was charged
-    for row, question in enumerate(asked):
+    for row, question in enumerate(questions):
         name, analyst = (question.label, question.query_id), question.analyst
         if name in answers:
             if answers[name][0] != question.answer:
@@ -81,26 +78,23 @@ def charged(
             kind, content = "release", _release(mechanism.digest, tv, question, values)
         answers[name] = (question.answer, values)
         if content is not None:
-            state.apply(writer.append(kind, content))
+            state.append(kind, content)
             decided[question.label, analyst] = kind == "release" or decided.get((question.label, analyst), False)
     _refuse_same_answers(state, mechanism, fresh)
     for (label, analyst), whole in decided.items():
         limits = limits_on(state, label, analyst) if whole else list(state.budgets.of_analysts(label, analyst))
-        _hold(accountant, state, limits)
-    writer.write()
-    state.write()
-    return np.array([answers[q.label, q.query_id][1] for q in asked]).reshape(len(asked), mechanism.classes.n_dims)
+        _hold(state, limits)
+    return np.array([answers[q.label, q.query_id][1] for q in questions]).reshape(len(questions), mechanism.n_dims)
 
 
-def admit(state: State, writer: Journal, mechanism: Releaser, labels: Sequence[str]) -> None:
+def _admit(state: State, mechanism: Releaser, labels: Sequence[str]) -> None:
     """Refuse a mechanism that may not be used for some labels; record it at its first use."""
     state.hold(mechanism)
     graph, new = _refuse_apart(state, mechanism, labels)
     if new:
         for name in mechanism.graph.labels:
             word(label=name)
-        content = state.registry.store(state.transaction, mechanism, graph)
-        state.apply(writer.append("mechanism", content))
+        state.record(mechanism, graph)
     state.read(labels)
     state.read(name for label in labels for name in state.neighbors(label))
 
@@ -118,7 +112,7 @@ def _refuse_apart(state: State, mechanism: Releaser, labels: Sequence[str]) -> t
 
     One that is not on record yet is held against all its labels. Returns its graph's digest, and whether it is new.
     """
-    new = not state.registry.has(state.transaction, mechanism.digest)
+    new = not state.has(mechanism.digest)
     graph = graph_digest(mechanism.graph) if new else state.graph_name(mechanism.digest)
     names = mechanism.graph.labels if new else list(dict.fromkeys(labels))
     state.read(names)
@@ -146,18 +140,18 @@ def limits_on(state: State, label: str, analyst: str | None) -> list[Limit]:
     return state.budgets.limits(label, analyst, state.neighbors(label))
 
 
-def _hold(accountant: Accountant, state: State, limits: list[Limit]) -> None:
+def _hold(state: State, limits: list[Limit]) -> None:
     """Raise unless every limit holds."""
     for limit in limits:
-        spent = accountant.exceeding(state, limit, HEADROOM)
+        spent = exceeding(state, limit, HEADROOM)
         if spent is None:
             continue
-        so_far = accountant.account(accountant.state(state.transaction), limit)
+        so_far = account(State(state.transaction, state.memory), limit)
         chosen = " (adaptive: it holds whatever was chosen in the light of earlier answers)"
         raise BudgetError(
-            f"{limit.name}: this release would raise δ({limit.epsilon:g}) to {round_up(spent):.4g}, above its budget "
+            f"{limit.name}: this release would raise δ({limit.epsilon:g}) to {upper(spent)}, above its budget "
             f"of {limit.delta:g}{chosen if limit.mode == 'adaptive' else ''}. Spent so far: "
-            f"{round_up(so_far.spent):.4g}; remaining: {round_down(so_far.remaining):.4g}. {NOTHING_CHARGED}",
+            f"{upper(so_far.spent)}; remaining: {lower(so_far.remaining)}. {NOTHING_CHARGED}",
             remaining=so_far.remaining,
             epsilon=limit.epsilon,
             limit=limit.name,
@@ -170,12 +164,13 @@ def _refuse_same_answers(state: State, mechanism: Releaser, fresh: list[Question
     twice = len(set(names)) < len(names)
     query = select(ENTRIES.c.mechanism)
     earlier = {str(row[0]) for row in journal.matching(state.transaction, query, "answer", names)}
-    if ((twice or earlier) and is_random(mechanism)) or any(is_random(state.mechanism(digest)) for digest in earlier):
+    used = [state.mechanism(digest) for digest in earlier]
+    if ((twice or earlier) and not mechanism.constant) or not all(other.constant for other in used):
         raise InputError(SAME_ANSWER)
 
 
 def _release(digest: str, tv: float, question: Question, values: FloatArray) -> dict[str, Any]:
-    return told(
+    return present(
         label=question.label,
         query_id=question.query_id,
         mechanism=digest,
@@ -189,10 +184,8 @@ def _release(digest: str, tv: float, question: Question, values: FloatArray) -> 
 
 def _drawn(mechanism: Releaser, question: Question) -> FloatArray:
     """A released answer, with noise from the mechanism's cryptographic source."""
-    values, label = question.values, question.label
-    given = mechanism.release(label) if isinstance(mechanism, Codebook) else mechanism.release(values, label)
-    released = validation.array(ndim=1, released=given)
-    if released.shape != values.shape:
+    released = validation.array(ndim=1, released=mechanism.release(question.values, question.label))
+    if released.shape != question.values.shape:
         raise LedgerError("ledger: the mechanism returned an answer of another length; nothing was recorded")
     return released
 
@@ -206,7 +199,7 @@ def _again(
         raise InputError(OTHER_QUESTION)
     shown = None
     if not was_shown(transaction, entry, question.analyst):
-        shown = told(
+        shown = present(
             label=question.label,
             release=entry.seq,
             mechanism=mechanism.digest,
@@ -235,8 +228,8 @@ def was_shown(transaction: Transaction, entry: Entry, analyst: str | None) -> bo
 def released_values(mechanism: Releaser, drawn: Any, count: int) -> FloatArray:
     """``drawn`` as (count, k) numbers that the mechanism can release."""
     values = validation.array(ndim=2, drawn=drawn)
-    if values.shape != (count, mechanism.classes.n_dims):
-        raise InputError(f"drawn must hold one row of {mechanism.classes.n_dims} entries per answer, {count} rows")
+    if values.shape != (count, mechanism.n_dims):
+        raise InputError(f"drawn must hold one row of {mechanism.n_dims} entries per answer, {count} rows")
     if not mechanism.can_release(values):
         raise InputError("drawn: an entry does not lie on the mechanism's grid; draw with mechanism.release")
     return values
@@ -256,17 +249,12 @@ def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: 
         raise InputError(
             f"readings: {len(seen)} label(s) of this release had an answer from the same readings released on "
             f"{time[:10]} at {time[11:16]} UTC, as {name!r}. The same readings under another name are the same "
-            "question; what was released then stands. A new release from them is made where that one was, with "
-            f"--again, and is charged. {NOTHING_CHARGED}"
+            f"question; what was released then stands. {NOTHING_CHARGED}"
         )
 
 
 def bound_for(
-    accountant: Accountant,
-    transaction: Transaction,
-    mechanism: Releaser,
-    asked: list[Question],
-    given: MechanismBound | None,
+    state: State, mechanism: Releaser, questions: list[Question], given: MechanismBound | None
 ) -> MechanismBound | None:
     """The bound to decide by: the one given, or a new one where that is less work than composing label by label.
 
@@ -276,10 +264,10 @@ def bound_for(
         if not isinstance(given, MechanismBound) or given.digest != mechanism.digest:
             raise InputError("bounds must be the mechanism_bound of this very mechanism")
         return given
-    labels = {question.label for question in asked}
-    budgets, graph = accountant.state(transaction).budgets, mechanism.graph
-    epsilons = {e.epsilon for q in asked for e in budgets.limits(q.label, q.analyst, graph.neighbors(q.label))}
-    known = accountant.registry.bound(transaction, mechanism.digest)
+    labels, graph = {question.label for question in questions}, mechanism.graph
+    limits = (state.budgets.limits(q.label, q.analyst, graph.neighbors(q.label)) for q in questions)
+    epsilons = {limit.epsilon for several in limits for limit in several}
+    known = state.bound(mechanism.digest)
     if not epsilons or (known is not None and epsilons <= set(known.epsilons) & set(known.table_epsilons)):
         return None
     inside = np.array([name in labels for name in graph.labels])
@@ -287,21 +275,15 @@ def bound_for(
     if int(inside[graph.edges].sum()) >= graph.n_edges and len(epsilons) <= 4:
         return mechanism_bound(mechanism, sorted(epsilons))
     for label in labels:
-        accountant.composer.prepare(mechanism, label)
+        state.memory.composer.prepare(mechanism, label)
     return None
 
 
 def cost(
-    accountant: Accountant,
-    transaction: Transaction,
-    mechanism: Releaser,
-    names: list[str],
-    query_id: str | None,
-    analyst: str | None,
-    times: int,
+    state: State, mechanism: Releaser, names: list[str], query_id: str | None, analyst: str | None, times: int
 ) -> Cost:
     """What ``times`` releases about each of some labels would cost; nothing is written."""
-    state = accountant.state(transaction)
+    transaction = state.transaction
     state.hold(mechanism)
     graph, _ = _refuse_apart(state, mechanism, names)
     state.join(mechanism.digest, graph)
@@ -322,16 +304,16 @@ def cost(
         limits += held
         counted += held if coming and coming[-1][1] == name else []
     if not coming:
-        before = tuple(accountant.account(state, limit) for limit in limits)
+        before = tuple(account(state, limit) for limit in limits)
         return Cost(True, True, before, before)
-    before = tuple(accountant.account(state, limit) for limit in counted)
-    digest, tv, writer = mechanism.digest, mechanism.finite_precision_tv, Journal(transaction)
+    before = tuple(account(state, limit) for limit in counted)
+    digest, tv = mechanism.digest, mechanism.finite_precision_tv
     for kind, name, number in coming:
-        content = told(label=name, mechanism=digest, tv=tv, analyst=analyst)
+        content = present(label=name, mechanism=digest, tv=tv, analyst=analyst)
         for _ in range(number):
-            state.apply(writer.append(kind, content))
-    after = tuple(accountant.account(state, limit) for limit in counted)
-    allowed = all(account.spent * (1 + HEADROOM) <= account.budget for account in after)
+            state.append(kind, content)
+    after = tuple(account(state, limit) for limit in counted)
+    allowed = all(each.spent * (1 + HEADROOM) <= each.budget for each in after)
     return Cost(allowed, False, before, after)
 
 
@@ -385,7 +367,7 @@ def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
     transaction, name = state.transaction, content["query_id"]
     entry = next(iter(journal.fetched(transaction, journal.of_kind(readings.KIND), ENTRIES.c.query_id == name)), None)
     if entry is not None:
-        if {key: value for key, value in entry.content.items() if key != "time"} != content:
+        if {key: value for key, value in entry.content.items() if key not in ("time", "salt")} != content:
             raise InputError("name: another release of readings is on record under it; give the new one its own name")
         return entry
     refused = readings.refusal(state, content)
@@ -397,7 +379,4 @@ def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
             "period: the crowd of a label was released for this period or a later one, under the labels' promise. "
             f"{readings.NOTHING_RECORDED}"
         )
-    entry = journal.append(transaction, readings.KIND, content)
-    state.apply(entry)
-    state.write()
-    return entry
+    return state.append(readings.KIND, content)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +27,16 @@ from shoal import validation
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import crowds as lasting
 from shoal.ledger import decide, journal, readings, schema
-from shoal.ledger.accounts import Accountant, Cost, Spent
+from shoal.ledger.accounts import Cost, Spent, account
 from shoal.ledger.bounds import MechanismBound
 from shoal.ledger.budgets import Budget, Budgets, Limit, as_entry
 from shoal.ledger.chain import Entry, Head
 from shoal.ledger.composition import Composed
 from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
-from shoal.ledger.journal import Journal
 from shoal.ledger.log import LogRow, logged
+from shoal.ledger.memory import Memory
 from shoal.ledger.overview import Overview, overviewed
-from shoal.ledger.questions import keyed, known_label, known_labels, questions, repeated, word
+from shoal.ledger.questions import as_questions, keyed, known_labels, repeated, word
 from shoal.ledger.schema import ENTRIES, GRAPH_LABELS, META, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.state import State
 from shoal.ledger.storage import Storage, Transaction
@@ -53,7 +54,7 @@ class Ledger:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._accountant = Accountant()
+        self._memory = Memory()
         with storage.reading() as transaction:
             self._key = bytes.fromhex(_meta(transaction, "answer_key") or "")
         if not self._key:
@@ -102,6 +103,20 @@ class Ledger:
     def secret(self) -> bytes:
         """The key of this ledger's digests; it never leaves the data owner."""
         return self._key
+
+    @contextmanager
+    def _reading(self) -> Iterator[State]:
+        """The state of the ledger as it is now."""
+        with self._storage.reading() as transaction:
+            yield State(transaction, self._memory)
+
+    @contextmanager
+    def _writing(self) -> Iterator[State]:
+        """The state for the only writer; what was appended to it when the block ends is stored."""
+        with self._storage.writing() as transaction:
+            state = State(transaction, self._memory)
+            yield state
+            state.write()
 
     def close(self) -> None:
         """Give the database connections back."""
@@ -152,10 +167,10 @@ class Ledger:
         (True, False)
         """
         content = as_entry(epsilon, delta, label, analyst, mode, plan)
-        with self._storage.writing() as transaction:
+        with self._writing() as state:
             if mode == "fixed":
-                decide.refuse_fixed(self._accountant.state(transaction), content)
-            journal.append(transaction, "budget", content)
+                decide.refuse_fixed(state, content)
+            state.append("budget", content)
 
     def ensure_budget(self, labels: Sequence[Any], epsilon: float, delta: float) -> bool:
         """Set a common budget if some of the labels have none; looking and setting are one transaction.
@@ -167,12 +182,11 @@ class Ledger:
             Whether the budget was set.
         """
         content = as_entry(epsilon, delta, None, None, None, None) | {"default": True}
-        with self._storage.writing() as transaction:
-            state = self._accountant.state(transaction)
+        with self._writing() as state:
             missing = any(not state.budgets.cover(str(label)) for label in labels)
             if not missing and not decide.is_stricter(state, Budget(content["epsilon"], content["delta"])):
                 return False
-            journal.append(transaction, "budget", content)
+            state.append("budget", content)
             return True
 
     def spent(self, label: Any = None, analyst: str | None = None) -> Spent:
@@ -196,8 +210,7 @@ class Ledger:
         >>> account.releases, account.pair, 0 < account.spent <= account.budget
         (1, ('a', 'b'), True)
         """
-        with self._storage.reading() as transaction:
-            state = self._accountant.state(transaction)
+        with self._reading() as state:
             budgets = state.budgets
             if budgets == Budgets():
                 raise InputError(decide.NO_BUDGET)
@@ -207,7 +220,7 @@ class Ledger:
             for name in decide.labels_with_account(state, label):
                 limit = budgets.of_label(name) if analyst is None else next(budgets.of_analysts(name, analyst))
                 if limit is not None:
-                    accounts[name] = self._accountant.account(state, limit)
+                    accounts[name] = account(state, limit)
             return Spent(accounts)
 
     def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> Composed:
@@ -217,10 +230,9 @@ class Ledger:
         """
         grid, _ = validation.grid(epsilon=epsilon)
         name = str(label)
-        with self._storage.reading() as transaction:
-            state = self._accountant.state(transaction)
-            account = state.account(Limit("", 0.0, 0.0, name, analyst))
-            return self._accountant.composer.curve(account, grid, state.mechanism)
+        with self._reading() as state:
+            pairs = state.account(Limit("", 0.0, 0.0, name, analyst))
+            return self._memory.composer.curve(pairs, grid, state.mechanism)
 
     def overview(self, exact: int = 5) -> Overview:
         """The whole ledger in a few numbers, in bounded memory however many labels there are.
@@ -231,7 +243,7 @@ class Ledger:
         """
         number = validation.count(exact=exact)
         with self._storage.reading() as transaction:
-            return overviewed(self._accountant, transaction, number)
+            return overviewed(transaction, self._memory, number)
 
     # ------------------------------------------------------------------ releases
 
@@ -286,10 +298,10 @@ class Ledger:
         analyst: str | None = None,
     ) -> FloatArray:
         """Release (m, k) answers in one transaction, all or none of them."""
-        asked = questions(mechanism, answers, labels, query_ids, analyst, self._key)
-        own = self._accountant.prepared(mechanism, {question.label for question in asked})
-        with self._storage.writing() as transaction:
-            return decide.charged(self._accountant, transaction, own, asked)
+        questions = as_questions(mechanism, answers, labels, query_ids, analyst, self._key)
+        own = self._memory.prepared(mechanism, {question.label for question in questions})
+        with self._writing() as state:
+            return decide.charged(state, own, questions)
 
     def charge(
         self,
@@ -327,37 +339,18 @@ class Ledger:
                 key, and the same readings of a label are refused under another name.
             series: names that begin with it are of the same series, which may release from the same readings again.
         """
-        ready = self.ready(mechanism, answers, drawn, labels, query_ids, analyst, bounds, readings, series)
-        with self._storage.writing() as transaction:
-            return ready(transaction)
-
-    def ready(
-        self,
-        mechanism: Releaser | bytes,
-        answers: Any,
-        drawn: Any,
-        labels: Sequence[Any],
-        query_ids: str | Sequence[str],
-        analyst: str | None,
-        bounds: MechanismBound | None,
-        readings: Sequence[str] | None = None,
-        series: str = "",
-    ) -> Callable[[Transaction], FloatArray]:
-        """A charge with all that can be done before anything is locked, to be made in a transaction of the caller's.
-
-        What it returns there may be shown once that transaction is committed. Everything else is as in :meth:`charge`.
-        """
-        accountant = self._accountant
-        own = accountant.registry.trusted(mechanism)
-        asked = questions(own, answers, labels, repeated(query_ids, len(labels)), analyst, self._key, readings)
-        values = decide.released_values(own, drawn, len(asked))
-        with self._storage.reading() as transaction:
-            bound = decide.bound_for(accountant, transaction, own, asked, bounds)
-        return lambda transaction: decide.charged(accountant, transaction, own, asked, values, bound, series)
+        own = self._memory.trusted(mechanism)
+        names = repeated(query_ids, len(labels))
+        questions = as_questions(own, answers, labels, names, analyst, self._key, readings)
+        values = decide.released_values(own, drawn, len(questions))
+        with self._reading() as state:
+            bound = decide.bound_for(state, own, questions, bounds)
+        with self._writing() as state:
+            return decide.charged(state, own, questions, values, bound, series)
 
     def refuse_seen(self, labels: Sequence[Any], readings: Sequence[str], series: str) -> None:
         """Raise if an answer about a label was released from the same readings, under a name outside of ``series``."""
-        pairs = [(str(label), keyed(self._key, one)) for label, one in zip(labels, readings, strict=True)]
+        pairs = [(str(label), keyed(self._key, digest)) for label, digest in zip(labels, readings, strict=True)]
         with self._storage.reading() as transaction:
             decide.refuse_seen(transaction, pairs, series)
 
@@ -366,8 +359,8 @@ class Ledger:
 
         Each must join every label to all its neighbors on record, in mechanisms and in crowds, and in those before it.
         """
-        with self._storage.reading() as transaction:
-            decide.refuse_apart(self._accountant.state(transaction), mechanisms)
+        with self._reading() as state:
+            decide.refuse_apart(state, mechanisms)
 
     def has(self, name: str) -> bool:
         """Whether anything was released under a name, or under one that begins with it and a space."""
@@ -386,11 +379,11 @@ class Ledger:
         ids = repeated(query_ids, len(labels))
         if isinstance(labels, (str, bytes)) or len(ids) != len(labels):
             raise InputError(f"query_ids must hold one name per label: expected {len(labels)}")
-        asked = [(word(label=str(label)), word(query_id=query_id)) for label, query_id in zip(labels, ids, strict=True)]
+        names = [(word(label=str(label)), word(query_id=query_id)) for label, query_id in zip(labels, ids, strict=True)]
         with self._storage.reading() as transaction:
-            answers = journal.recorded(transaction, asked)
+            answers = journal.recorded(transaction, names)
             shown = {name: entry for name, entry in answers.items() if decide.was_shown(transaction, entry, analyst)}
-        return [np.array(shown[name].content["released"]) if name in shown else None for name in asked]
+        return [np.array(shown[name].content["released"]) if name in shown else None for name in names]
 
     def cost(
         self,
@@ -427,19 +420,9 @@ class Ledger:
         if not names:
             raise InputError("label must name at least one label")
         times = validation.count(times=times)
-        own = self._accountant.prepared(mechanism, names)
-        with self._storage.reading() as transaction:
-            return decide.cost(self._accountant, transaction, own, names, query_id, analyst, times)
-
-    def register(self, mechanism: Releaser) -> None:
-        """Record a mechanism and its graph without releasing anything."""
-        known_label(mechanism, mechanism.graph.labels[0])
-        own = self._accountant.prepared(mechanism)
-        with self._storage.writing() as transaction:
-            writer, state = Journal(transaction), self._accountant.state(transaction)
-            decide.admit(state, writer, own, own.graph.labels)
-            writer.write()
-            state.write()
+        own = self._memory.prepared(mechanism, names)
+        with self._reading() as state:
+            return decide.cost(state, own, names, query_id, analyst, times)
 
     # ------------------------------------------------------------------ crowds that last
 
@@ -502,18 +485,8 @@ class Ledger:
         (['a', 'b'], True)
         """
         release = CrowdsRelease.of(name, members, crowds, table_digest, facts)
-        with self._storage.writing() as transaction:
-            state = self._accountant.state(transaction)
-
-            def neighbors(labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
-                state.read(labels)
-                return {label: state.neighbors(label) for label in labels}
-
-            def periods(labels: Sequence[str]) -> dict[str, str]:
-                accounts = state.readings(labels)
-                return {label: account.period for label, account in accounts.items() if account.period}
-
-            return lasting.record(transaction, release, book_digest, neighbors, periods)
+        with self._writing() as state:
+            return lasting.record(state, release, book_digest)
 
     def recorded_crowds(self, name: str) -> Entry | None:
         """The entry of the release of crowds under a name, or None."""
@@ -546,20 +519,19 @@ class Ledger:
         shoal.errors.BudgetError: mu: the release would raise the sum of squares of a label above that of its cap. ...
         """
         content = readings.as_entry(name, period, labels, mu, cap)
-        with self._storage.writing() as transaction:
-            state = self._accountant.state(transaction)
+        with self._writing() as state:
             return decide.recorded_readings(state, content)
 
     def readings_spent(self, labels: Sequence[Any]) -> dict[str, float]:
         """Σμ² of the releases of some labels' readings so far, rounded up; 0 where there are none."""
-        with self._storage.reading() as transaction:
-            accounts = self._accountant.state(transaction).readings([str(label) for label in labels])
+        with self._reading() as state:
+            accounts = state.readings([str(label) for label in labels])
         return {label: sum_up(account.spent) for label, account in accounts.items()}
 
     def log(self) -> list[LogRow]:
         """What happened, row by row: budgets, releases with the labels they were about, and what they cost."""
-        with self._storage.reading() as transaction:
-            return logged(transaction, self._accountant)
+        with self._reading() as state:
+            return logged(state)
 
     # ------------------------------------------------------------------ the record
 
@@ -584,7 +556,7 @@ class Ledger:
     def rebuild(self) -> None:
         """Write the index of the chain anew, from the first entry on; :meth:`verify` says where it is wrong."""
         with self._storage.writing() as transaction:
-            state = State(transaction, self._accountant.registry, replayed=True)
+            state = State(transaction, self._memory, replayed=True)
             for entry, _ in journal.entries(transaction):
                 state.apply(entry)
             for table in (GRAPH_LABELS, TOTALS, READINGS_ACCOUNTS):
@@ -618,7 +590,7 @@ class Ledger:
         """
         seal = None if head is None else Head.parse(head)
         with self._storage.reading() as transaction:
-            return verified(transaction, self._accountant.composer, seal)
+            return verified(transaction, self._memory.composer, seal)
 
 
 def _meta(transaction: Transaction, name: str) -> str | None:

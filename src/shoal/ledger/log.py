@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from shoal.accounting.curve import round_up
 from shoal.ledger import crowds, journal, readings
-from shoal.ledger.storage import Transaction
-
-if TYPE_CHECKING:
-    from shoal.ledger.accounts import Accountant
+from shoal.ledger.state import State
+from shoal.rounding import upper
 
 NOTHING = "nothing was charged"
 
@@ -34,20 +31,20 @@ class LogRow:
     cost: str
 
 
-def logged(transaction: Transaction, accountant: Accountant) -> list[LogRow]:
+def logged(state: State) -> list[LogRow]:
     """All rows, in order; answers of one name that were charged in one transaction are one row."""
     rows: list[LogRow] = []
     together: dict[tuple[Any, ...], tuple[str, set[str], set[str]]] = {}
 
     def flush() -> Iterator[LogRow]:
         for (_, name, analyst), (time, labels, mechanisms) in together.items():
-            costs = [_cost(transaction, accountant, digest, epsilon) for digest in sorted(mechanisms)]
+            costs = [_cost(state, digest, epsilon) for digest in sorted(mechanisms)]
             whom = f"to {analyst}; " if analyst else ""
             yield LogRow(time, "answers", name, "", "", len(labels), whom + "; ".join(sorted({*costs})))
         together.clear()
 
     epsilon: float | None = None
-    for entry, _ in journal.entries(transaction):
+    for entry, _ in journal.entries(state.transaction):
         if entry.kind not in ("budget", "release", crowds.KIND, readings.KIND):
             continue
         content = entry.content
@@ -81,9 +78,9 @@ def _crowds(time: str, content: Mapping[str, Any]) -> LogRow:
     return LogRow(time, "crowds", content["query_id"], str(facts.get("folder", "")), content["table"], number, NOTHING)
 
 
-def _cost(transaction: Transaction, accountant: Accountant, digest: str, epsilon: float | None) -> str:
-    """What a table through one mechanism costs, by its bound on record; \"charged\" where there is none."""
-    bound = accountant.registry.bound(transaction, digest) if epsilon is not None else None
+def _cost(state: State, digest: str, epsilon: float | None) -> str:
+    """What a table through one mechanism costs, by its bound on record; "charged" where there is none."""
+    bound = state.bound(digest) if epsilon is not None else None
     if bound is None or epsilon is None:
         return "charged"
-    return f"δ({epsilon:g}) ≤ {round_up(bound.table_at(epsilon)):.3g} charged"
+    return f"δ({epsilon:g}) ≤ {upper(bound.table_at(epsilon), 3)} charged"

@@ -15,6 +15,7 @@ import numpy as np
 from shoal import validation
 from shoal.errors import InputError
 from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import releasable
 from shoal.validation import FloatArray
 
 
@@ -30,7 +31,7 @@ class Question:
     readings: str | None = None  #: a keyed digest of what the answer was made from
 
 
-def questions(
+def as_questions(
     mechanism: Releaser,
     answers: Any,
     labels: Sequence[Any],
@@ -48,11 +49,11 @@ def questions(
     if readings is not None and len(readings) != len(values):
         raise InputError(f"readings must hold one digest per answer: expected {len(values)}")
     names = [word(label=name) for name in known_labels(mechanism, labels)]
-    if values.shape[1] != mechanism.classes.n_dims:
-        raise InputError(f"answer must have {mechanism.classes.n_dims} entries, got {values.shape[1]}")
+    if values.shape[1] != mechanism.n_dims:
+        raise InputError(f"answer must have {mechanism.n_dims} entries, got {values.shape[1]}")
     mechanism.refuse_excluded(values, [mechanism.position(name) for name in names], "answer")
     who = None if analyst is None else word(analyst=analyst)
-    found = []
+    questions = []
     for row, (content, name) in enumerate(zip(values, names, strict=True)):
         plain = (content + 0.0).astype("<f8").tobytes()  # −0 and 0 are one answer
         answer = hmac.new(key, plain, hashlib.sha256).hexdigest()
@@ -60,9 +61,9 @@ def questions(
             query_id = "answer " + hashlib.sha256(f"{mechanism.digest} {answer}".encode()).hexdigest()
         else:
             query_id = word(query_id=query_ids[row])
-        made_from = None if readings is None else keyed(key, readings[row])
-        found.append(Question(content, answer, name, query_id, who, made_from))
-    return found
+        source = None if readings is None else keyed(key, readings[row])
+        questions.append(Question(content, answer, name, query_id, who, source))
+    return questions
 
 
 def keyed(key: bytes, readings: str) -> str:
@@ -70,17 +71,11 @@ def keyed(key: bytes, readings: str) -> str:
     return hmac.new(key, f"readings {readings}".encode(), hashlib.sha256).hexdigest()
 
 
-def known_label(mechanism: Releaser, label: Any) -> str:
-    """The label's name, if it is the mechanism's and has neighbors to hide among."""
-    return known_labels(mechanism, [label])[0]
-
-
 def known_labels(mechanism: Releaser, labels: Sequence[Any]) -> list[str]:
     """The labels' names, if all are the mechanism's and have neighbors to hide among."""
-    if not isinstance(mechanism, Releaser):
-        raise InputError("mechanism must be a Mechanism or a Codebook, as design, calibrate and codebook return it")
+    releasable(mechanism=mechanism)
     names = [str(label) for label in labels]
-    if not set(names).issubset(mechanism.classes.labels):
+    if not set(names).issubset(mechanism.labels):
         raise InputError("label is not one of this mechanism's labels")
     graph = mechanism.graph
     if not {graph.labels[i] for i in np.unique(graph.edges)}.issuperset(names):

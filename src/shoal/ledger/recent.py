@@ -1,4 +1,4 @@
-"""What was used last, as far as memory allows. What is found here could be computed again."""
+"""A cache of what was used last, as far as memory allows."""
 
 from __future__ import annotations
 
@@ -34,13 +34,3 @@ class Recent(Generic[Value]):
             self._total += size
             while self._total > self._capacity and len(self._items) > 1:
                 self._total -= self._items.popitem(last=False)[1][1]
-
-    def drop(self, key: object) -> None:
-        with self._lock:
-            item = self._items.pop(key, None)
-            self._total -= 0 if item is None else item[1]
-
-    def clear(self) -> None:
-        with self._lock:
-            self._items.clear()
-            self._total = 0

@@ -16,31 +16,36 @@ neighbors; nobody leaves. Otherwise two neighbors answered through two mechanism
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
-from shoal.errors import LedgerError
+from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
 from shoal.ledger import journal
-from shoal.ledger.bounds import MechanismBound
+from shoal.ledger.bounds import POINTS, MechanismBound
 from shoal.ledger.budgets import Budgets, Limit
 from shoal.ledger.chain import Entry
 from shoal.ledger.composition import NOTHING, Charges, LabelAccount, PairAccount, Span, sum_tv
 from shoal.ledger.crowds import KIND as CROWDS_RELEASED
 from shoal.ledger.crowds import NOBODY
-from shoal.ledger.journal import chunks
+from shoal.ledger.journal import Journal, chunks
+from shoal.ledger.memory import Memory, restored
 from shoal.ledger.readings import KIND as READINGS_RELEASED
 from shoal.ledger.readings import ReadingsAccount
-from shoal.ledger.registry import Registry
-from shoal.ledger.schema import GRAPH_LABELS, READINGS_ACCOUNTS, TOTALS
+from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.storage import Transaction
 from shoal.mechanism.reader import Releaser
 
 DAMAGED = "ledger: the index lacks the neighbors of a label; run verify(), and rebuild() where only the index is wrong"
+
+MISSING = "ledger: a mechanism that was used is missing; run verify() and restore a backup"
+_LAST_BUDGET = select(ENTRIES.c.hash).where(journal.of_kind("budget")).order_by(ENTRIES.c.seq.desc()).limit(1)
 
 
 class Use(NamedTuple):
@@ -89,14 +94,14 @@ class State:
 
     Args:
         transaction: where the index and the mechanisms are read.
-        registry: mechanisms, graphs and bounds that were read before.
+        memory: mechanisms, graphs, bounds and budgets that were read before.
         replayed: True starts from nothing, whatever the index says, for entries that are applied from the first on.
     """
 
-    def __init__(self, transaction: Transaction, registry: Registry, *, replayed: bool = False) -> None:
+    def __init__(self, transaction: Transaction, memory: Memory, *, replayed: bool = False) -> None:
         self.transaction = transaction
-        self.registry = registry
-        self.budgets = Budgets()
+        self.memory = memory
+        self.budgets = Budgets() if replayed else self._budgets()
         #: The digest of the crowds that last.
         self.crowds = NOBODY
         #: Bounds that stand for those on record.
@@ -134,6 +139,26 @@ class State:
             for label, account in self.readings(content["labels"]).items():
                 self._readings[label] = account.after(content)
                 self._spent.add(label)
+
+    def append(self, kind: str, content: dict[str, Any]) -> Entry:
+        """The next entry of the chain, taken into account; :meth:`write` stores it."""
+        entry = self._journal.append(kind, content)
+        self.apply(entry)
+        return entry
+
+    @cached_property
+    def _journal(self) -> Journal:
+        return Journal(self.transaction)
+
+    def _budgets(self) -> Budgets:
+        """The budgets in force, by the entries that set them."""
+        last = self.transaction.value(_LAST_BUDGET)
+        if last is not None and last != self.memory.budgets[0]:  # a hash stands for everything up to its entry
+            budgets = Budgets()
+            for entry in journal.fetched(self.transaction, journal.of_kind("budget")):
+                budgets = budgets.after(entry.content)
+            self.memory.budgets = (str(last), budgets)
+        return Budgets() if last is None else self.memory.budgets[1]
 
     def hold(self, mechanism: Releaser) -> None:
         """Have a mechanism at hand that is about to be used, on record or not."""
@@ -190,7 +215,9 @@ class State:
                 self.labels[label].totals[Use(analyst, mechanism, bool(shown))] = total
 
     def write(self) -> None:
-        """Bring the index up to what was applied since it was read."""
+        """Store the entries that were appended, and bring the index up to what was applied since it was read."""
+        if not self._replayed:
+            self._journal.write()
         self.transaction.insert(GRAPH_LABELS, *({"label": label, "graph": graph} for label, graph in self._joined))
         rows = []
         for label, use in sorted(self._changed):
@@ -237,24 +264,97 @@ class State:
             charges = known[analyst] = self._equal.setdefault(charges, charges)
         return charges
 
+    # ------------------------------------------------------------------ mechanisms
+
+    def has(self, digest: str) -> bool:
+        """Whether a mechanism is on record."""
+        return self.transaction.one(select(MECHANISMS.c.digest).where(MECHANISMS.c.digest == digest)) is not None
+
     def mechanism(self, digest: str) -> Releaser:
-        """A mechanism on record, or one that is held."""
+        """A mechanism that is held, or on record; its digest is derived anew when it is read."""
         held = self._held.get(digest)
-        return self.registry.mechanism(self.transaction, digest) if held is None else held
+        mechanism = self.memory.mechanisms.get(digest) if held is None else held
+        if mechanism is None:
+            content = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
+            if content is None:
+                raise LedgerError(MISSING, reason="damaged")
+            mechanism = restored(bytes(content), digest)
+            self.memory.remember_mechanism(mechanism)
+        return mechanism
 
     def graph_name(self, digest: str) -> str:
         """The digest of the graph of a mechanism."""
-        name = self.mechanisms.get(digest)
-        return self.registry.graph_name(self.transaction, digest) if name is None else name
+        name = self.mechanisms.get(digest) or self.memory.graph_names.get(digest)
+        if name is None:
+            name = self.transaction.value(select(MECHANISMS.c.graph).where(MECHANISMS.c.digest == digest))
+            if name is None:
+                raise LedgerError(MISSING, reason="damaged")
+            self.memory.graph_names.put(digest, str(name), 200)
+        return str(name)
 
     def graph(self, name: str) -> NeighborGraph:
-        """A graph by its digest."""
+        """A graph by its digest, from a mechanism that is held or was recorded with it."""
         held = next((m for digest, m in self._held.items() if self.mechanisms.get(digest) == name), None)
-        return self.registry.graph(self.transaction, name) if held is None else held.graph
+        graph = self.memory.graphs.get(name) if held is None else held.graph
+        if graph is None:
+            digest = self.transaction.value(select(func.min(MECHANISMS.c.digest)).where(MECHANISMS.c.graph == name))
+            if digest is None:
+                raise LedgerError(MISSING, reason="damaged")
+            graph = self.mechanism(str(digest)).graph
+            self.memory.remember_graph(name, graph)
+        return graph
 
     def bound(self, digest: str) -> MechanismBound | None:
         """What a mechanism costs at most at a few points, where that is known."""
-        return self.registry.bound(self.transaction, digest) if self.bounds is None else self.bounds.get(digest)
+        if self.bounds is not None:
+            return self.bounds.get(digest)
+        bound = self.memory.bounds.get(digest)
+        if bound is None:
+            bound = self.stored_bound(digest)
+            if bound is not None:
+                self.memory.remember_bound(bound)
+        return bound
+
+    def stored_bound(self, digest: str) -> MechanismBound | None:
+        """The bound of a mechanism as the database has it; one that makes no sense is refused."""
+        points: dict[str, dict[float, float]] = {kind: {} for kind in POINTS}
+        query = select(BOUNDS.c.kind, BOUNDS.c.point, BOUNDS.c.value).where(BOUNDS.c.mechanism == digest)
+        rows = self.transaction.rows(query)
+        try:
+            for kind, point, value in rows:
+                points[kind][float(point)] = float(value)
+            return MechanismBound.of_points(digest, **points) if rows else None
+        except (KeyError, TypeError, InputError):
+            raise LedgerError(
+                "ledger: the stored bound of a mechanism makes no sense; run verify() and delete it from the table "
+                "bounds"
+            ) from None
+
+    def store_bound(self, bound: MechanismBound) -> None:
+        """Store the points of a bound that are not stored yet; the mechanism must be on record."""
+        stored = self.stored_bound(bound.digest)
+        for known in (stored, bound) if stored is not None else (bound,):
+            self.memory.remember_bound(known)
+        old = {kind: dict(stored.points(kind)) if stored is not None else {} for kind in POINTS}
+        self.transaction.insert(
+            BOUNDS,
+            *(
+                {"mechanism": bound.digest, "kind": kind, "point": point, "value": value}
+                for kind in POINTS
+                for point, value in bound.points(kind)
+                if point not in old[kind]
+            ),
+        )
+
+    def record(self, mechanism: Releaser, graph: str) -> None:
+        """Store a mechanism's file, and append the entry that records it with the digest of its graph."""
+        digest = mechanism.digest
+        content = self.memory.files.get(digest) or mechanism.to_bytes()
+        self.transaction.insert(MECHANISMS, {"digest": digest, "graph": graph, "content": content})
+        seal = hashlib.sha256(content).hexdigest()
+        self.append("mechanism", {"mechanism": digest, "graph": graph, "content": seal})
+
+    # ------------------------------------------------------------------ neighbors and accounts
 
     def ties(self, label: str) -> tuple[Tie, ...]:
         """The label's neighbors by the graphs that join them."""

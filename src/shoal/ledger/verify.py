@@ -23,13 +23,13 @@ from sqlalchemy import func, select
 
 from shoal.errors import LedgerError
 from shoal.ledger import crowds, journal, readings
-from shoal.ledger.accounts import Accountant
+from shoal.ledger.accounts import exceeding
 from shoal.ledger.bounds import POINTS, MechanismBound, bound_at
 from shoal.ledger.chain import START, Entry, Head
 from shoal.ledger.composition import Composer
 from shoal.ledger.decide import may_be_chosen
+from shoal.ledger.memory import Memory, graph_digest, restored
 from shoal.ledger.notes import KINDS as NOTES
-from shoal.ledger.registry import graph_digest, restored, stored_bound
 from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, META, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.state import State
 from shoal.ledger.storage import Transaction
@@ -104,8 +104,7 @@ class _Walk:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.accountant = Accountant(self.composer)
-        self.state = State(self.transaction, self.accountant.registry, replayed=True)
+        self.state = State(self.transaction, Memory(self.composer), replayed=True)
         self._questions: set[tuple[str, str]] = set()
         self._receipts: set[tuple[str, str]] = set()
         self._names: set[tuple[str, str]] = set()
@@ -142,7 +141,7 @@ class _Walk:
         """Notes on accounts that are beyond their budgets as they are now."""
         for label in sorted({*self.state.labels, *self.state.budgets.labels} - self._settled):
             limit = self.state.budgets.of_label(label)
-            if limit is not None and self.accountant.exceeding(self.state, limit, 0.0) is not None:
+            if limit is not None and exceeding(self.state, limit, 0.0) is not None:
                 yield f"{limit.name} is overdrawn, by a lowered budget; nothing more is released"
 
     def _check(self, entry: Entry, content: Mapping[str, Any]) -> None:
@@ -195,8 +194,9 @@ class _Walk:
             raise _Broken(seq, "the mechanism's graph is not the one recorded with it")
         if state.lacking(mechanism.graph, content["graph"], mechanism.graph.labels):
             raise _Broken(seq, "the mechanism's graph lacks neighbors that were recorded before")
-        state.registry.know(mechanism, content["graph"])
-        stated = stored_bound(self.transaction, digest)
+        state.memory.remember_mechanism(mechanism)
+        state.memory.remember_graph(content["graph"], mechanism.graph)
+        stated = state.stored_bound(digest)
         if stated is not None and state.bounds is not None:
             state.bounds[digest] = _rebounded(seq, mechanism, stated)
 
@@ -260,7 +260,7 @@ class _Walk:
             return "it was released without a budget"
         limits = budgets.limits(label, analyst, self.state.neighbors(label)) if whole else None
         for limit in budgets.of_analysts(label, analyst) if limits is None else limits:
-            if self.accountant.exceeding(self.state, limit, 0.0) is not None:
+            if exceeding(self.state, limit, 0.0) is not None:
                 return f"it exceeds the budget of {limit.name}"
         return None
 
@@ -310,7 +310,7 @@ def _derived(state: State) -> None:
         raise _Broken(None, "the table of mechanisms differs from what was recorded")
     if {str(row[0]) for row in transaction.rows(select(BOUNDS.c.mechanism).distinct())} != set(state.bounds or ()):
         raise _Broken(None, "the table of bounds holds one of a mechanism that was never recorded")
-    index = State(transaction, state.registry)  # as decisions read it, which another way of reading may not show
+    index = State(transaction, state.memory)  # as decisions read it, which another way of reading may not show
     index.read(state.labels)
     for label, about in state.labels.items():
         if index.labels[label] != about:

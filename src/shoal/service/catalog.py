@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from shoal.card.aggregate import KNOWS, AggregateCard
 from shoal.card.digits import upper
 from shoal.card.promise import promise
+from shoal.card.statements import KNOWS
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.ledger.ledger import Ledger
 from shoal.runs.folder import STATE
@@ -123,8 +123,8 @@ class Question:
     def error(self) -> float | None:
         """Root of the mean squared error of a released entry; None where it is not known, or not to be told."""
         card = self.run.card
-        if isinstance(card, AggregateCard):
-            accuracy = card.release.accuracy if card.tells_errors else None
+        if card.kind == "means":
+            accuracy = card.release.accuracy if card.release is not None and card.tells_errors else None
         else:
             accuracy = getattr(self.run.design, "accuracy", None)
         return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
@@ -139,7 +139,7 @@ class Question:
             text = upper(delta)
             sentence = promise(facts.epsilon, text, "table")
             return Statement(sentence, facts.smallest_group, facts.labels, facts.epsilon, max(float(text), delta))
-        if isinstance(card, AggregateCard):
+        if card.kind == "means":
             same = "The rows of a crowd are identical: the table cannot tell whose is whose."
             return Statement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
         return Statement(card.statement)
@@ -149,7 +149,7 @@ class Question:
         name = self.run.release_name
         crowds = ledger.recorded_crowds(name)
         on_record = ledger.has(name)
-        if isinstance(self.run.card, AggregateCard):
+        if self.run.card.kind == "means":
             on_record = crowds is not None and crowds.content["table"] == self.table.digest
         if not on_record:
             raise LedgerError(f"ledger: the table of {self.title} is not on record; run `shoal ledger verify`")
@@ -194,6 +194,10 @@ def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
 def _question(home: Path, title: str, ledger: Ledger) -> Question:
     """The question that a run is, or an error that says why it is none."""
     run = Run(home, workers="serial")
+    if run.of_readings:
+        raise InputError(
+            "it protects readings, and its promise covers the table alone, not a row for a handle: hand out public/"
+        )
     seal = run.state.ledger
     if seal is not None and seal.identity != ledger.identity:
         raise InputError("it was released on another ledger, which knows what that cost; serve it with that one")

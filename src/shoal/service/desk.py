@@ -67,8 +67,8 @@ class Account:
     @property
     def share(self) -> float:
         """How much of the budget is used up, from 0 to 1."""
-        pairs = zip(self.spent, (self.epsilon, self.delta), strict=True)
-        return min(1.0, max(float(used / Fraction(budget)) if budget else float(used > 0) for used, budget in pairs))
+        pairs = zip(self.spent, map(Fraction, (self.epsilon, self.delta)), strict=True)
+        return float(max(min(used / budget, Fraction(1)) if budget else Fraction(used > 0) for used, budget in pairs))
 
     def remaining(self) -> dict[str, float]:
         """What is left, rounded down."""

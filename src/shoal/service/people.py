@@ -245,10 +245,10 @@ def grants_in(transaction: Transaction) -> list[Grant]:
 
 def maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]:
     """Who makes something, and with which key; raised where that key is not in force."""
-    used = by and by.key
+    used = None if by is None else by.key
     if used is not None and not any(key.id == used and key.in_force for key in keys_in(transaction)):
         raise Unknown("the key is not in force")
-    return {"made_by": by and by.person.id, "parent": used}
+    return {"made_by": None if by is None else by.person.id, "parent": used}
 
 
 def admitted(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:

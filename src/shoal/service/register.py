@@ -224,7 +224,8 @@ class Register:
             person = person or admitted(transaction, name, "analyst", by)
             grant = Grant(new_id("g"), person.id, tuple(questions), epsilon, delta, until, now())
             transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | maker(transaction, by))
-            content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": by and by.person.id}
+            made_by = None if by is None else by.person.id
+            content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": made_by}
             noted(transaction, "grant", content)
             return grant, make_key(transaction, person, by, until, grant.id)[1] if with_key else None
 
