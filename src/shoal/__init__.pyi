@@ -76,6 +76,9 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.readings.error import population_error as population_error
     from shoal.readings.plan import CrowdsPlan as CrowdsPlan
     from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
+    from shoal.runs.check import check as check
+    from shoal.runs.choice import Choice as Choice
+    from shoal.runs.choice import choose as choose
     from shoal.runs.config import Config as Config
     from shoal.runs.config import Speed as Speed
     from shoal.runs.run import Run as Run

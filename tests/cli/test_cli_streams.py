@@ -62,7 +62,7 @@ def test_a_run_goes_on_where_nobody_reads_its_progress(closed: TextIO, monkeypat
 def test_an_interrupt_while_modules_load_has_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGINT
-    assert done.stderr == ""
+    assert done.stderr == "shoal: interrupted before anything was begun.\n"
 
 
 def test_the_first_run_says_that_it_compiles(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ app = typer.Typer(
 ledger = typer.Typer(help="What has been spent, whether the record is intact, what is left.", no_args_is_help=True)
 
 for group, functions in (
-    (app, (whole.demo, whole.run, whole.explain)),
+    (app, (whole.demo, whole.check, whole.run, whole.explain)),
     (app, (curves.curve, curves.frontier, curves.prove)),
     (app, (studies.attack,)),
     (app, (desks.serve,)),

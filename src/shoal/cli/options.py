@@ -65,6 +65,7 @@ def _option(name: str, field: Any, kind: Any, *, panel: bool) -> inspect.Paramet
     first = words[0].upper() if words[0].isascii() else words[0]  # ε stays small
     heading = field.metadata["section"].capitalize() if panel else None
     option = typer.Option(f"--{name.replace('_', '-')}", help=f"{first}{words[1:]}.{shown}", rich_help_panel=heading)
+    kind = field.metadata["kind"] or kind
     parts = [one for one in typing.get_args(kind) if one is not type(None)]
     plain: Any = kind if not parts else parts[0]
     if typing.get_origin(kind) is tuple:

@@ -102,8 +102,27 @@ def explained(error: BaseException) -> str:
             return f"no permission to use{name}; choose another folder with --out, or change its permissions"
         if error.errno == errno.ENOENT:
             return f"there is no{name or ' such file'}; check the path"
-        return f"{error.strerror or 'the system refused'}:{name or ' a file'}; put it right and run the command again"
-    return re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, str(error))
+        if error.errno == errno.EADDRINUSE:
+            return "the port is in use; stop what uses it, or choose another with --port"
+        if error.errno == errno.EDQUOT:
+            return "your quota on the disk is used up. Nothing that was finished is lost: make room and run again."
+        reason = error.strerror or "an operation on files failed"
+        return f"{reason}{f':{name}' if name else ''}; put it right and run the command again"
+    return by_options(str(error))
+
+
+def by_options(text: str) -> str:
+    """A message with settings named as the command's options: ``train_days`` is ``--train-days``.
+
+    >>> by_options("audit_samples must be at least 100; pass interval=")
+    '--samples must be at least 100; pass --interval'
+    """
+    text = re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, text)
+    names = {field.name: f"--{flag.replace('_', '-')}" for flag, (field, _) in shoal.Config.options().items()}
+    names |= {"at_most": "--at-most"}
+    named = "|".join(name for name in names if "_" in name)
+    text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
+    return re.sub(r"^(within|only): ", lambda match: f"{names.get(match[1], '--' + match[1])}: ", text)
 
 
 def _as_option(found: re.Match[str]) -> str:

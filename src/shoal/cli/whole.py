@@ -65,6 +65,24 @@ def run(
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help="Everything up to the release; recorded and charged nowhere.")
     ] = False,
+    at_most: Annotated[
+        str | None,
+        typer.Option(
+            "--at-most",
+            metavar="1-in-20",
+            help="Instead of --crowd: the risk of being named.",
+            rich_help_panel="Hiding",
+        ),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within",
+            metavar="10%",
+            help="Instead of --crowd: the largest one whose expected price, rehearsed on past days, is at most this.",
+            rich_help_panel="Hiding",
+        ),
+    ] = None,
     until: Until = "report",
     verbose: Verbose = False,
     config: options.ConfigFile = None,
@@ -93,9 +111,37 @@ def run(
 
         shoal run meters.parquet --out drawn --method codebook --epsilon 3
 
+        shoal run meters.parquet --out january --at-most 1-in-20
+
+        shoal run meters.parquet --out january --within 10%
+
         shoal run meters.parquet --out try --rehearse
     """
+    chosen |= {"at_most": at_most, "within": within}
     return _everything(meters, out, config, chosen, until=until, update=update, rehearse=rehearse, verbose=verbose)
+
+
+@command
+@options.of_sections("input", "hiding", "ledger", "speed", first=FIRST)
+def check(
+    meters: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet file, as for `shoal run`.")],
+    config: options.ConfigFile = None,
+    **chosen: Any,
+) -> Outcome:
+    """What `shoal run` would find in a file: who can be used, what is questionable, which crowds, at what price.
+
+    Reads, questions and rehearses; makes no folder and writes to no ledger. Exit code 2 where a run would be refused.
+
+    Examples:
+
+        shoal check meters.csv
+
+        shoal check meters.csv --crowd 20 --horizon 3h
+    """
+    settings = {} if config is None else shoal.Config.read(config).to_dict()
+    with Stages() as progress:
+        preview = shoal.check(meters, progress=progress, **{**settings, **chosen})
+    return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
 
 def _everything(

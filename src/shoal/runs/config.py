@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError
+from shoal.runs import secret
 
 #: Fewest test answers per label that an audit takes: refused here, before anything is released.
 FEWEST = 100
@@ -29,12 +30,12 @@ SEARCH = 10
 STATED = 1.0
 
 
-def _setting(section: str, default: Any, text: str, flag: str | None = "") -> Any:
+def _setting(section: str, default: Any, text: str, flag: str | None = "", kind: Any = None) -> Any:
     """A field with its section of the file, the words above it there, and its option, if not called like it.
 
-    ``flag=None``: only in a file of settings.
+    ``flag=None``: only in a file of settings. ``kind``: the type of the option, where it is not the setting's.
     """
-    return field(default=default, metadata={"section": section, "text": text, "flag": flag})
+    return field(default=default, metadata={"section": section, "text": text, "flag": flag, "kind": kind})
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,34 @@ class Config:
         "input", None, "what a table is about, such as 2024-03 or 2024-03-31: each release needs a later one"
     )
     train_days: int = _setting("input", 15, "days of training before the origin")
-    horizon: int = _setting("input", 12, "steps to forecast")
+    horizon: int = _setting("input", 12, "steps to forecast, or on the command line a time such as 3h", kind=str)
     order: tuple[int, ...] = _setting("input", (6, 5), "order (p, q) of the ARMA models")
     season: str = _setting("input", "auto", '"day", "week", or "auto": by day below four weeks of training', None)
     origin: str | None = _setting(
         "input", None, "first instant to forecast, ISO 8601; by default after the last reading"
     )
 
+    secret: str = _setting(
+        "hiding", "label", '"label": which of a crowd a row is about; "readings": all that a home sent, also from who '
+        "knows every other home"
+    )  # fmt: skip
+    customers: int | None = _setting(
+        "hiding", None, "for the secret readings: homes (or labels) on the register, declared; at most so many are read"
+    )
+    bounds: tuple[str, ...] = _setting(
+        "hiding",
+        (),
+        "for the secret readings of a table: column=low:high, the declared ends of a column; repeatable",
+    )
+    cells: tuple[str, ...] = _setting(
+        "hiding", (), "for the secret readings of a table: column=edges, such as age=30,60: a count and means per cell"
+    )
+    typical_kw: float = _setting(
+        "hiding",
+        1.5,
+        "for the secret readings: mean load of a typical home, declared; grids and clips are multiples",
+        None,
+    )
     largest_share: float | None = _setting(
         "hiding", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
     )  # fmt: skip
@@ -107,8 +129,14 @@ class Config:
         "label under an ε, charged to the ledger; by default the mean of each crowd, which needs none"
     )  # fmt: skip
     query: str = _setting("guarantee", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
-    epsilon: float | None = _setting("guarantee", None, "ε of the guarantee, for a method")
-    delta: float | None = _setting("guarantee", None, "δ to reach, at the least error found, for a method")
+    epsilon: float | None = _setting("guarantee", None, "ε of the guarantee, for a method or the secret readings")
+    delta: float | None = _setting(
+        "guarantee", None, "δ to reach, for a method; for the secret readings 1/(10 customers) by default"
+    )
+    budget_epsilon: float | None = _setting(
+        "guarantee", None, "for the secret readings: ε of a whole series of releases, fixed with its first"
+    )
+    releases: int | None = _setting("guarantee", None, "share --budget-epsilon out evenly over so many releases")
     rho: float | None = _setting("guarantee", None, "or: mean squared error per step to spend, for a method")
     clip: float | None = _setting(
         "guarantee", None, "with several rows per label: rows are first moved into the ellipsoid of so many standard "
@@ -152,6 +180,7 @@ class Config:
             raise InputError("order must be two whole numbers (p, q)")
         if self.clip is not None:
             validation.positive(clip=self.clip)
+        secret.check(self)
         self._check_guarantee()
         self._check_table()
 
@@ -171,7 +200,7 @@ class Config:
             validation.positive(rho=self.rho)
         given = next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
         if not self.charged:
-            if given is not None and self.label is None:
+            if given is not None and self.label is None and self.secret != secret.READINGS:
                 raise InputError(no_use(given))
             return
         if self.method == "codebook":
@@ -225,7 +254,9 @@ class Config:
     @property
     def season_period(self) -> str:
         """The season in use."""
-        return self.season if self.season != "auto" else "week" if self.train_days >= 28 else "day"
+        if self.season != "auto":
+            return self.season
+        return "week" if self.train_days >= 28 and self.secret != secret.READINGS else "day"
 
     @property
     def named_columns(self) -> dict[str, str]:

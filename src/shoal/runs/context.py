@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,9 @@ class Context:
     previous: str | None = None  #: where the lists of the day before lie
     day: str = ""  #: on which the release was begun: the period of a table that declares none
     series: str = ""  #: with what the names of this folder's releases begin
+    horizon: str | None = None  #: as a time, such as 3h, where it was given so
+    foresee: Callable[[Sequence[str], str, float], None] | None = None
+    """Called with households, origin and minutes of a step before anything is fitted; refuses what could not go on."""
 
     def listing(self, name: str, under: str | None = None) -> Listing:
         """The list that a stage left."""

@@ -116,9 +116,7 @@ def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
         create = False
     if file is not None and not file.is_file():
         if seal is not None:
-            raise LedgerError(
-                f"ledger: {where.where} is missing, to which the releases of this folder were charged. {_RESTORE}"
-            )
+            raise LedgerError(_absent(where, seal), reason="absent")
         if not create:
             raise InputError(
                 f"ledger: there is no {where.where}. `shoal run` makes the ledger with the release; where there "
@@ -128,10 +126,8 @@ def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
     try:
         ledger = Ledger.open(where.url, create=create)
     except LedgerError as error:
-        if seal is not None and "there is none" in str(error):
-            raise LedgerError(
-                f"ledger: there is none at {where.where}, to which the releases of this folder were charged. {_RESTORE}"
-            ) from None
+        if seal is not None and error.reason == "absent":
+            raise LedgerError(_absent(where, seal), reason="absent") from None
         raise
     try:
         if seal is not None:
@@ -146,8 +142,8 @@ def _same(ledger: Ledger, where: Place, seal: Seal) -> None:
     """Raise unless it is the ledger that was sealed, with all that it had then."""
     if ledger.identity != seal.identity:
         raise LedgerError(
-            f"ledger: {where.where} is another ledger ({ledger.identity[:8]}) than the one that the releases of this "
-            f"folder were charged to ({seal.identity[:8]}, {seal.where}). {_RESTORE}"
+            f"ledger: {where.where} is another ledger ({ledger.identity[:8]}) than the one in which the releases of "
+            f"this folder are on record ({seal.identity[:8]}, {_place_of(seal)}). {_RESTORE}"
         )
     head = Head.parse(seal.head)
     if not ledger.contains(head):
@@ -160,7 +156,21 @@ def _same(ledger: Ledger, where: Place, seal: Seal) -> None:
         raise LedgerError(f"ledger: {where.where} {told}. {_RESTORE}")
 
 
+def _absent(where: Place, seal: Seal) -> str:
+    """What to say where there is no ledger: the one of the releases is gone, or another one was named."""
+    if where.kept == seal.where:
+        return f"ledger: {where.where} is missing, in which the releases of this folder are on record. {_RESTORE}"
+    return (
+        f"ledger: there is no {where.where}; the releases of this folder are on record in {_place_of(seal)}. {_RESTORE}"
+    )
+
+
+def _place_of(seal: Seal) -> str:
+    """Where the ledger was, in words."""
+    return f"{FILE} in its folder" if seal.where == IN_FOLDER else seal.where
+
+
 _RESTORE = (
-    "Nothing was released and nothing was changed. What was spent is in that ledger alone: restore its newest copy "
-    "there (for SQLite with ledger.db-wal beside it), or say where it is now with --ledger"
+    "Nothing was released and nothing was changed. Crowds and what was spent are in that ledger alone: restore its "
+    "newest copy there (for SQLite with ledger.db-wal beside it), or say where it is now with --ledger"
 )

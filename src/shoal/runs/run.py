@@ -28,23 +28,26 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import shoal
 from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
+from shoal.card.readings import would_protect
 from shoal.card.statements import Statement, handing
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
 from shoal.mechanism.reader import load
+from shoal.runs import reader, secret
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
 from shoal.runs.context import DESIGN, FIT, SHARDS, Context, Made
 from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, without
 from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Place, Seal, at, opened, place, without_password
+from shoal.runs.rehearsal import Rehearsal, rehearsal
 from shoal.runs.sources import FRAME, MeterFile, Source, frame_of
 from shoal.runs.stages import (
     audit_stage,
@@ -53,6 +56,7 @@ from shoal.runs.stages import (
     design_stage,
     fit_stage,
     means_stage,
+    readings_stage,
     release_stage,
     report_stage,
     table_stage,
@@ -60,12 +64,14 @@ from shoal.runs.stages import (
 from shoal.runs.stages.crowd_stage import Book, CrowdFacts
 from shoal.runs.stages.record import NUMBERS
 from shoal.runs.store import finished, put_whole, sweep
+from shoal.sources.meters import clock
 
 if TYPE_CHECKING:
     import polars as pl
 
     from shoal.ledger.ledger import Ledger
     from shoal.proofs.proof import Proof
+    from shoal.runs.choice import Choice
 
 #: The pages of :meth:`Run.explain`.
 BOARD, ANNEX = "board.html", "annex.html"
@@ -99,6 +105,8 @@ def run(
     until: str = "report",
     update: bool = False,
     rehearse: bool = False,
+    at_most: float | str | None = None,
+    within: float | str | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Run:
@@ -115,6 +123,8 @@ def run(
         until: the last stage to do: "fit", "design", "audit", "release" or "report".
         update: go on with a new day, or period, in this folder: a new release.
         rehearse: everything up to the release, which is recorded and charged nowhere.
+        at_most: instead of ``crowd``: the largest risk of being named, ``1/20`` or ``"1-in-20"``.
+        within: instead of ``crowd``: the largest expected increase of the error, ``0.10`` or ``"10%"``.
         progress: called with (stage, what is happening, done, total).
         settings: fields of :class:`shoal.Config` and of :class:`shoal.Speed`, on top of ``config``.
 
@@ -126,14 +136,21 @@ def run(
     >>> shoal.run(frame, out="voices", label="speaker", crowd=9).card  # doctest: +SKIP
     """
     chosen, speed = shared(settings)
+    asks = at_most is not None or within is not None
+    if asks and chosen.get("crowd") is not None:
+        raise InputError("crowd: give it, or let --at-most or --within choose it, not both")
     going = Run(out, source, config, speed, progress, **chosen)
-    if rehearse:
-        going.rehearse()
-        return going
+    if going.state.ledger is not None:
+        going.ledger().close()  # before anything is done: is it there, and the one it was?
     with going.held(), going.unless_refused():
-        if update:
+        if update and not rehearse:
             going.go_on()
-        going.everything(until)
+        if asks:
+            going.take(going.choose(at_most=at_most, error=within))
+        if rehearse:
+            going.rehearse()
+        else:
+            going.everything(until)
     return going
 
 
@@ -155,17 +172,21 @@ class Run:
         **settings: Any,
     ) -> None:
         self.folder = Folder(out)
+        self._horizon, settings = _as_time(settings)
         chosen, plain = shared(settings)
         self.speed = plain if speed is None else speed
         self.progress = progress
         self.did: list[str] = []
         self.rehearsed: Path | None = None  #: what a rehearsal wrote
+        self.choice: Choice | None = None  #: the crowd that was asked for in other words, where it was
         self._depth = 0
         self._saved = self.folder.state() if self.folder.is_run else None
         if self._saved is None and source is None:
             raise InputError(f"file: {self.folder.path.name} is not a shoal run yet; name a meter file, or a table")
         base = config or (Config() if self._saved is None else self._saved.config)
         settled = base.changed(**chosen)
+        # Where nobody asked for a size, that of the crowds on record is the one.
+        self._any_crowd = self._saved is None and config is None and chosen.get("crowd") is None
         self._named = settled.ledger  # with its password, which is used and written nowhere
         if settled.ledger is not None:
             settled = replace(settled, ledger=without_password(settled.ledger))
@@ -176,6 +197,26 @@ class Run:
         else:
             assert read is not None
             self.state = State(read, settled, created=_now(), run=uuid.uuid4().hex, day=_now()[:10])
+        fit = self._told("fit", FitFacts)
+        if fit is not None:
+            self._settle_horizon(fit)
+
+    def _settle_horizon(self, fit: FitFacts) -> None:
+        """A horizon that was given as a time becomes a number of steps, once the step is known."""
+        if self._horizon is None or not fit.step_minutes:
+            return
+        steps = clock.steps(self._horizon, timedelta(minutes=fit.step_minutes))
+        self._horizon = None
+        self.state = replace(self.state, config=replace(self.config, horizon=steps))
+
+    def _foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> None:
+        """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?"""
+        with self.existing_ledger() as ledger:
+            book = Book.read(ledger, labels)
+        size = crowd_stage.recorded_size(book)
+        if size is not None and self._any_crowd:
+            self.state = replace(self.state, config=replace(self.config, crowd=size))
+        crowd_stage.foreseen(self.config, book, origin, step_minutes)
 
     def _read(self, source: Any, config: Config) -> Source:
         """The source that was named; a frame is kept in the folder, as a file that is written when a stage is done."""
@@ -242,7 +283,7 @@ class Run:
 
     @property
     def card(self) -> ReleaseCard:
-        """The release card: of means, or of what a method released under an ε."""
+        """The release card: of means, of what a method released under an ε, or of noisy readings."""
         self._demand("release")
         return self._card()
 
@@ -257,6 +298,31 @@ class Run:
 
         self._demand("release")
         return pl.read_parquet(self.folder / means_stage.PARQUET)
+
+    def reader(self, row: int | Sequence[float]) -> pl.DataFrame:
+        """For the recipient: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+
+        Args:
+            row: the number of a crowd, or the figures of its row as they were released.
+
+        Returns:
+            entry, row, and below_10 … below_90: the figures below which so many percent of homes lie. It is never a
+            crowd's own spread; ``public/reader.json`` is what it is made from (:mod:`shoal.runs.reader`).
+
+        >>> run.reader(123456)  # doctest: +SKIP
+        """
+        import polars as pl
+
+        self._demand("release")
+        if self.charged:
+            raise InputError("reader: a method releases a row per home under an ε; its card says how far it is off")
+        law = reader.ReaderLaw.read(self.folder / reader.FILE)
+        if isinstance(row, int):
+            table = pl.read_csv(self.folder / means_stage.PUBLIC).filter(pl.col("crowd") == row)
+            if not len(table):
+                raise InputError("row must be the number of a crowd in public/released.csv, or its figures")
+            row = table["kw"].to_list() if "step" in table.columns else list(table.select(law.entries).row(0))
+        return law.around(row)
 
     @property
     def report(self) -> Path:
@@ -343,11 +409,18 @@ class Run:
         """Whether a method releases a row per label or sample under an ε: asked for, or several rows per label."""
         return self.config.charged or (self.fit is not None and self.fit.most_rows > 1)
 
+    @property
+    def of_readings(self) -> bool:
+        """Whether the secret is the readings themselves."""
+        return self.config.secret == secret.READINGS
+
     def stages(self, until: str = "report") -> tuple[str, ...]:
         """The stages of this run, up to one that ``--until`` names."""
         if until not in UNTIL:
             raise InputError(f"until must be one of {', '.join(UNTIL)}")
         wanted = ORDER[: ORDER.index(UNTIL[until]) + 1]
+        if self.of_readings:
+            return tuple(name for name in wanted if name not in (*METHOD, "crowds"))
         return wanted if self.charged else tuple(name for name in wanted if name not in METHOD)
 
     def everything(self, until: str = "report") -> None:
@@ -371,7 +444,39 @@ class Run:
             self.require(stage)
             if stage == "release" and not self.is_done("release"):
                 self._begin_release()
+                with self._unless_recorded():
+                    self._stage(stage)
+                return
             self._stage(stage)
+
+    def rehearsal(self, *, days: bool = True) -> Rehearsal:
+        """What crowds of any size would cost, rehearsed on past ``days``; the first stage is done."""
+        fit = self._told("fit", FitFacts)
+        assert fit is not None
+        return rehearsal(self.context("fit"), fit, days=days)
+
+    def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
+        """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
+        from shoal.runs.choice import chosen
+
+        with self.held(), head_start(self._tell, accounting=False):
+            if not self.has_released:
+                self.do("fit")
+            self._tell("choose", "rehearsing", 0, 0)
+            choice = chosen(self, at_most, error)
+            self._tell("choose", "rehearsing", 1, 1)
+        return choice
+
+    def take(self, choice: Choice) -> None:
+        """Go on with a choice: its crowd becomes the setting of this folder, and the folder keeps why."""
+        if self.has_released and choice.crowd != self.config.crowd:
+            raise InputError(
+                f"crowd: {self.path.name} has released with crowds of at least {self.config.crowd}, and now "
+                f"{choice.crowd} would be chosen ({choice.asked}). Leave --at-most and --within out, or name a new "
+                "folder. Nothing was released"
+            )
+        self.choice = choice
+        self.state = replace(self.state, config=replace(self.config, crowd=choice.crowd))
 
     def rehearse(self) -> None:
         """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
@@ -387,12 +492,15 @@ class Run:
             self._remember(without(self.state, "crowds"))  # by what is on record now
             for stage in self.stages("audit")[1:]:
                 self.do(stage)
-            if not self.charged:
+            if not self.charged and not self.of_readings:
                 name = means_stage.rehearse(self.context("release"), self._planned())
                 self.rehearsed = self.folder / name
 
     def _begin_release(self) -> None:
         """What is refused here was not begun, and no ledger is made for it."""
+        if self.of_readings:
+            assert self.fit is not None
+            readings_stage.refuse(self.context("release"), self.fit)
         if self.charged:
             assert self.fit is not None
             assert self.design is not None
@@ -403,6 +511,16 @@ class Run:
         with self.ledger(create=True) as ledger:
             seal = Seal(ledger.identity, str(ledger.head), self.place.kept)
         self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
+
+    @contextmanager
+    def _unless_recorded(self) -> Iterator[None]:
+        """Where a release of readings is refused and is not on record, it was not begun: settings may be mended."""
+        try:
+            yield
+        except ShoalError:
+            if self.of_readings and not self._charged():
+                self._remember(replace(self.state, releasing=None))
+            raise
 
     def _replan(self) -> None:
         """Form crowds anew where something was recorded about the same labels since they were formed."""
@@ -497,6 +615,8 @@ class Run:
     def needs(self, stage: str) -> tuple[str, ...]:
         """The stages that one rests on."""
         method = self.charged
+        if self.of_readings:
+            return {"fit": (), "release": ("fit",), "card": ("release",), "report": ("card",)}.get(stage, ("fit",))
         return {
             "fit": (),
             "crowds": ("fit",),
@@ -523,12 +643,17 @@ class Run:
             made_from["period"] = (self.config.period or self.state.day) if self.config.label is not None else None
         if stage == "release":
             made_from["release"] = self.state.release
+            if self.of_readings and self.config.label is not None:
+                made_from["period"] = self.config.period or self.state.day
         return digest_of(made_from)
 
     def _settings(self, stage: str) -> tuple[str, ...]:
         """Settings that a stage depends on."""
         if stage == "fit":
-            return table_stage.SETTINGS if self.state.source.table else fit_stage.SETTINGS
+            more = ("secret", "bounds", "cells") if self.of_readings else ()
+            return (*table_stage.SETTINGS, *more) if self.state.source.table else fit_stage.SETTINGS
+        if stage == "release" and self.of_readings:
+            return readings_stage.SETTINGS
         settings: tuple[str, ...] = STAGE[stage].SETTINGS
         return settings
 
@@ -606,6 +731,7 @@ class Run:
             "release": self.state.release,
             "ledger": {"where": self.place.where, "identity": seal and seal.identity, "head": seal and seal.head},
             "config": self.config.to_dict(),
+            "choice": None if self.choice is None else self.choice.to_dict(),
             "stages": {
                 name: {
                     "done": self.is_done(name),
@@ -624,11 +750,15 @@ class Run:
 
         fit = self.fit
         parts = [] if fit is None else summary(self._so_far(fit), self._handing(), verbose=verbose)
+        if not self.of_readings and fit is not None:
+            parts.append(("The other secret", [would_protect(fit.labels, fit.noun)]))
         if self.rehearsed is not None or (not self.has_released and fit is not None):
             words = "Nothing was released, recorded or charged."
             if self.rehearsed is not None:
                 words = f"A rehearsal: {words[0].lower()}{words[1:]} {self.rehearsed} has what would have been."
             parts.insert(0, ("Not released", [words]))
+        if self.choice is not None:
+            parts.append(("Chosen", self.choice.sentences()))
         if not verbose:
             return parts
         where = self.place
@@ -667,13 +797,20 @@ class Run:
 
     def _so_far(self, fit: FitFacts) -> ReleaseCard:
         """The card of the stages that are done."""
+        if self.of_readings:
+            released = "release" in self.state.stages
+            settings = readings_stage.public_settings(self.path) if released else None
+            return ReleaseCard.of_readings(settings or readings_stage.settings_of(self.context("release"), fit))
         design, audit = (self.design, self.audit) if self.charged else (None, None)
         card = ReleaseCard.of(fit, design, self.release, audit, charged=self.charged)
         done = self._told("card", card_stage.CardFacts)
         return card if done is None else replace(card, attack=done.attack, course=done.course, rules=done.rules)
 
     def _handing(self) -> tuple[Statement, ...]:
-        """What to pass on and what to keep, once something was released."""
+        """What to pass on and what to keep, once something was released; of readings also what only the owner knows."""
+        if self.of_readings and "release" in self.state.stages:
+            own = readings_stage.owner_statements(self.path)
+            return (*own, *handing(self.path.name, self.place.where))
         return handing(self.path.name, self.place.where) if "release" in self.state.stages else ()
 
     def _demand_method(self) -> None:
@@ -704,6 +841,8 @@ class Run:
             previous=self.state.previous,
             day=self.state.day,
             series=f"run {self.state.run} ",
+            horizon=self._horizon,
+            foresee=self._foresee if stage == "fit" else None,
         )
 
     def _work(self, stage: str) -> Made:
@@ -711,14 +850,23 @@ class Run:
         if stage == "fit":
             for folder in (context.home / SHARDS, context.home):  # nobody works in them yet
                 sweep(folder)
+            if self.of_readings and self.state.source.table:
+                return readings_stage.read_table(context)
             return table_stage.stage(context) if self.state.source.table else fit_stage.stage(context)
         if stage == "crowds":
             fit = self._told("fit", FitFacts)
             assert fit is not None
             return crowd_stage.stage(context, fit)
+        if stage == "release" and self.of_readings:
+            assert self.fit is not None
+            return readings_stage.stage(context, self.fit)
         if stage == "release":
             release = release_stage.stage if self.charged else means_stage.stage
             return release(context, self._planned())
+        if stage == "card" and self.of_readings:
+            return readings_stage.write_card(context, self._card())
+        if stage == "report" and self.of_readings:
+            return readings_stage.report(context, self._card(), self._handing(), self.timings)
         if stage == "card":
             return card_stage.stage(context, self._card(), self._planned())
         if stage == "report":
@@ -729,6 +877,8 @@ class Run:
 
     def _stage(self, stage: str) -> None:
         text = ("reading the table" if self.state.source.table else "reading meters") if stage == "fit" else ""
+        if stage == "release" and self.of_readings:
+            text = readings_stage.DOING
         text = text or (STAGE[stage].DOING if stage != "release" or self.charged else "recording crowds")
         if self.is_done(stage):
             self._tell(stage, "already done", 1, 1)
@@ -736,6 +886,8 @@ class Run:
         self._tell(stage, text, 0, 0)
         begun = time.monotonic()
         made = self._work(stage)
+        if isinstance(made.facts, FitFacts):
+            self._settle_horizon(made.facts)
         digests = {name: self.folder.digest(name) for name in made.files}
         seconds = round(time.monotonic() - begun, 3)
         done = Done(self.key(stage), digests, seconds, _now(), made.facts.to_json())
@@ -825,11 +977,23 @@ FILES = {
     report_stage.PACKAGE: "public/ is what to pass on, a data package: columns, units, licence, guarantee",
     report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
     means_stage.PUBLIC: "the released figures, to pass on: no names",
+    reader.FILE: "how far homes lie from rows, pooled over all crowds, to pass on",
     means_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
     crowd_stage.LEFT_OUT: "who has no row in it, and why",
     LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
 }
+
+
+def _as_time(settings: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """A horizon that is a time, such as 3h, apart from the other settings; a number in text is a number of steps."""
+    given = settings.get("horizon")
+    if not isinstance(given, str):
+        return None, settings
+    if given.strip().isdigit():
+        return None, {**settings, "horizon": int(given)}
+    clock.steps(given, timedelta(minutes=1))  # refused here, if it is no time
+    return given, {name: value for name, value in settings.items() if name != "horizon"}
 
 
 def _boundaries_digest(named: str | None) -> str | None:

@@ -64,13 +64,14 @@ WATTS = 3
 #: Where a public name is taken for a household in a table of boundaries.
 NAMES = ("household", "label", "id", "meter", "customer")
 
+EARLIER = (
+    "period: something was released about these labels for {}, and this is about {}. Every release about a label needs "
+    "a later period than the last: a later --origin for forecasts, a later --period for a table. Nothing was released"
+)
 WAITS = "new: it waits until enough newcomers are there to form crowds of their own"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"
 REST = "its crowd was retired: its rest waits, together, for a new one"
 LATE = "its crowd was retired while it was silent: nothing is released about it any more"
-NOBODY = (
-    "crowd: nowhere are there {} {} to form a crowd{}; choose a smaller --crowd, wider boundaries, or have more of them"
-)
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,7 @@ def stage(context: Context, fit: FitFacts) -> Made:
     period, ahead = period_of(context, fit), None
     columns: tuple[str, ...] = ()
     if config.label is None:
-        step = timedelta(minutes=fit.step_minutes or 0)
-        ahead = phases(horizon_stamps(fit, config.horizon), "day", step).tolist()
+        ahead = times_of_day(fit, config.horizon)
     else:
         columns = tuple(table_columns(listing.parts[0].path))
     plan = Plan.of(
@@ -239,6 +239,21 @@ def horizon_stamps(fit: FitFacts, horizon: int) -> pl.Series:
     return window.stamps(start, timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
 
 
+def times_of_day(fit: FitFacts, horizon: int) -> list[int]:
+    """Time of the day, in steps, of each entry of the horizon."""
+    step = timedelta(minutes=fit.step_minutes or 0)
+    return [int(slot) for slot in phases(horizon_stamps(fit, horizon), "day", step)]
+
+
+def points_of(curves: pl.DataFrame, ahead: Sequence[int] | None) -> FloatArray:
+    """(n, d) what crowds are alike in: habits and forecast together; of a table, what its stage wrote as habits."""
+    habits: FloatArray = curves["habits"].to_numpy()
+    if ahead is None:
+        return habits
+    per_hour = max(curves.schema["stored"].shape[0] // 24, 1)  # type: ignore[attr-defined]
+    return blend(curves["value"].to_numpy(), habits, np.unique(np.array(ahead) // per_hour))
+
+
 def boundaries_of(config: Config, labels: Sequence[str]) -> list[str] | None:
     """The boundary of each label, from the file that the settings name."""
     if config.boundaries is None:
@@ -322,10 +337,7 @@ class Plan:
         """Apply the rules of crowds for life to today's values and to what is on record."""
         labels = curves["label"].to_list()
         values, stored = curves["value"].to_numpy(), curves["stored"].to_numpy()
-        points = curves["habits"].to_numpy()
-        if ahead is not None:
-            per_hour = max(stored.shape[1] // 24, 1)
-            points = blend(values, points, np.unique(np.array(ahead) // per_hour))
+        points = points_of(curves, ahead)
         lasting = same_setting(setting, book)
         m, share = int(lasting["m"]), config.largest_share
         decimals = lasting.get("decimals") or [WATTS] * values.shape[1]
@@ -388,9 +400,9 @@ class Plan:
         elif self.first:
             crowd = formed(points[at], m, **given)
             if (crowd < 0).all():
-                raise InputError(
-                    NOBODY.format(m, "labels with a value", "" if inside is None else " within one boundary")
-                )
+                noun = "households" if json.loads(self.setting)["kind"] == "forecast" else "labels"
+                most = len(at) if inside is None else max(Counter(inside).values())
+                raise InputError(too_few(m, most, noun, within=inside is not None))
         else:
             crowd = admitted(points[at], m, shuffle, **given)
         joined = {name: int(c) for name, c in zip(newcomers, crowd.tolist(), strict=True) if c >= 0}
@@ -433,11 +445,7 @@ class Plan:
                 self.rows[number] = PlannedRow(before[1:], entry["homes"], bool(before[:1].any()), recorded=True)
                 continue
             if entry is not None and entry["period"] > self.period:
-                raise InputError(
-                    f"period: something was released about these labels for {entry['period']}, and this is about "
-                    f"{self.period}. Every release about a label needs a later period than the last: a later --origin "
-                    "for forecasts, a later --period for a table. Nothing was released"
-                )
+                raise InputError(EARLIER.format(entry["period"], self.period))
             frozen = np.array([np.frombuffer(one.stored, dtype="<f8") for one in members])
             filler = frozen if ahead is None else frozen[:, list(ahead)]
             at = np.array([one.at for one in members])
@@ -472,6 +480,24 @@ class Plan:
         return self
 
 
+def foreseen(config: Config, book: Book, origin: str, step_minutes: float) -> None:
+    """Refuse, before anything is fitted, a setting or a period that the crowds on record do not allow."""
+    import polars as pl
+
+    fit = FitFacts("", 0, 0, 0, 0, 0, origin=origin, step_minutes=step_minutes)
+    same_setting(setting_of(config, fit, (), pl.DataFrame()), book)
+    period = as_period(origin)
+    later = [entry["period"] for entry in book.crowds.values() if not entry["retired"] and entry["period"] > period]
+    if later:
+        raise InputError(EARLIER.format(max(later), period))
+
+
+def recorded_size(book: Book) -> int | None:
+    """Members promised of the crowds on record, the least of them; None where there are none."""
+    sizes = [int(json.loads(entry["setting"])["m"]) for entry in book.crowds.values() if not entry["retired"]]
+    return min(sizes, default=None)
+
+
 def same_setting(setting: dict[str, Any], book: Book) -> dict[str, Any]:
     """The setting of the crowds on record, which must be this one; what was decided for good stays decided."""
     for entry in book.crowds.values():
@@ -487,11 +513,28 @@ def same_setting(setting: dict[str, Any], book: Book) -> dict[str, Any]:
 
 
 def _differs(name: str, recorded: Any, given: Any) -> str:
-    option = {"m": "crowd", "release": "method"}.get(name, name).replace("_", "-")
+    setting = {"m": "crowd", "release": "method"}.get(name, name)
+
+    def worded(value: Any) -> str:
+        if value is None or (name == "release" and value == "mean"):
+            return f"no {setting}"
+        return f"{setting} {','.join(map(str, value)) if isinstance(value, list) else value}"
+
     return (
-        f"{option.replace('-', '_')}: these labels are in crowds that were formed with {option} {recorded}, which is "
-        f"fixed for a crowd's life, and now it is {given}. A second kind of figure about the same crowd would give its "
-        f"members away. Go on with the one on record"
+        f"{setting}: these labels are in crowds that were formed with {worded(recorded)}, and now it is "
+        f"{worded(given)}. It is fixed for a crowd's life: a second kind of figure about the same crowd would give its "
+        "members away. Go on with the one on record. Nothing was released"
+    )
+
+
+def too_few(m: int, most: int, noun: str, *, within: bool) -> str:
+    """Why no crowd can be formed, and the number that would work."""
+    where = f"at most {most} {noun} share a boundary" if within else f"{most} {noun} can be used"
+    remedy = f"--crowd {most} would work" if most >= 2 else "nobody could hide"
+    return (
+        f"crowd: {where}, and a crowd of {m} needs {m}; {remedy}, or have more of them"
+        f"{' or wider boundaries' if within else ''}. `shoal check` says who cannot be used, and why. Nothing was "
+        "released"
     )
 
 

@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ import numpy as np
 from shoal.card.facts import LISTED, FitFacts, Lost, Record, most_common, tallied
 from shoal.errors import InputError
 from shoal.plaintext import as_cells
-from shoal.runs import partition
+from shoal.runs import partition, secret
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, FORECASTS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, Tell, noted, out_path, run_jobs
@@ -49,7 +49,7 @@ READING = (
     "unit", "meter", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
     "value_column", "only",
 )  # fmt: skip
-SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "shard_size")
+SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "shard_size", "secret")
 #: Those that may differ from day to day.
 DAILY = ("origin", "horizon")
 
@@ -166,6 +166,8 @@ def readings_shards(
         executor.expect(len(jobs))
         return run_jobs(executor, "simulating", jobs, tell, for_good=True)
     settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size, "buckets": buckets}
+    if config.secret == secret.READINGS:
+        settings["grid"] = config.origin  # which then lies on it, whatever the readings are
 
     def sort(folder: Path) -> SortedReadings:
         tell("sorting readings by household", 0, 0)
@@ -207,6 +209,8 @@ def _simulated(root: Path, source: SimulatedMeters, config: Config) -> list[Job]
 
 def _sorted(executor: Executor, source: Source, config: Config, folder: Path, buckets: int | None) -> SortedReadings:
     """The rows of all files by bucket, and the grid that all of them share."""
+    if config.secret == secret.READINGS:
+        secret.check_files(config, source)
     pieces = sort_files(
         source.path,
         folder,
@@ -221,6 +225,8 @@ def _sorted(executor: Executor, source: Source, config: Config, folder: Path, bu
         only=config.only,
     )
     executor.expect(len(pieces.filled))
+    if config.secret == secret.READINGS:
+        return SortedReadings(pieces, secret.declared_grid(config, energy=pieces.energy))
     surveys = executor.every([partial(partition.survey, pieces, number) for number in pieces.filled])
     grid = partition.common_grid(surveys, config.interval, energy=pieces.energy, meter=config.meter)
     return SortedReadings(pieces, grid)
@@ -251,7 +257,9 @@ def _refuse_implausible(shards: Sequence[partition.ShardFacts], config: Config) 
 def stage(context: Context) -> Made:
     """Forecasts of every household, in shards by a hash of the name."""
     config = context.config
-    before = None if context.previous is None else context.listing(FIT, context.previous)
+    # Under the readings' promise no stored window is used: it is kept with a shard, which there is as long as one of its
+    # homes is usable.
+    before = None if config.secret == secret.READINGS else _earlier(context)
     with context.workers() as executor:
         buckets = None if before is None else before.buckets
         shards, failed = readings_shards(executor, context.home / SHARDS, context.source, config, context.tell, buckets)
@@ -260,23 +268,68 @@ def stage(context: Context) -> Made:
         if len({facts.time_zone for facts in known}) > 1 or len({facts.step_us for facts in known}) > 1:
             raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
         origin = _origin(known, config.origin)
+        if context.horizon is not None:
+            step = timedelta(microseconds=known[0].step_us)
+            config = replace(config, horizon=clock.steps(context.horizon, step))
+        if context.foresee is not None:
+            context.foresee(_names(shards), origin, known[0].step_us / 60e6)
         usable = [shard for shard, facts in zip(shards, known, strict=True) if facts.households]
         jobs = [fit_job(context.home, shard, config, origin, _same_bucket(before, shard)) for shard in usable]
-        made, lost = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
+        try:
+            made, lost = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
+        except InputError as error:
+            if context.previous is None or before is not None:
+                raise
+            raise InputError(
+                f"{error}. The forecasts of the last release, from which an update goes on, are lost: give a file with "
+                "all days of training"
+            ) from None
     every = (*failed, *lost)
     context.put(FIT, Listing.of(jobs, usable, made, every, max(len(shards), 1) if buckets is None else buckets))
-    reasons = _quality(context, made, [quality_path(s.path) for s, f in zip(shards, known, strict=True) if f.left_out])
+    reasons, notes = _quality(
+        context, made, known[0], [quality_path(s.path) for s, f in zip(shards, known, strict=True) if f.left_out]
+    )
     facts = FitFacts.merged([part.told(FitFacts) for part in made])
     return Made(
-        (FIT, QUALITY_TABLE), _described(replace(facts, failed=every[:LISTED]), reasons, known[0], context, origin)
+        (FIT, QUALITY_TABLE),
+        _described(replace(facts, failed=every[:LISTED]), reasons, known[0], context, config, origin, notes),
     )
 
 
+def _earlier(context: Context) -> Listing | None:
+    """The forecasts of the release before, to go on from; None where there are none, or where they are lost.
+
+    Without them forecasts are made anew from the readings given, which then have to hold all days of training.
+    """
+    if context.previous is None:
+        return None
+    try:
+        before = context.listing(FIT, context.previous)
+        for part in before.parts:
+            part.check()
+    except InputError:
+        context.tell("the forecasts of the last release are lost; they are made anew", 0, 0)
+        return None
+    return before
+
+
+def _names(shards: Sequence[Part]) -> list[str]:
+    """The households of all shards."""
+    import polars as pl
+
+    return [name for shard in shards for name in pl.read_parquet(shard.path, columns=["household"])["household"]]
+
+
 def _described(
-    facts: FitFacts, reasons: Mapping[str, int], shard: partition.ShardFacts, context: Context, origin: str
+    facts: FitFacts,
+    reasons: Mapping[str, int],
+    shard: partition.ShardFacts,
+    context: Context,
+    config: Config,
+    origin: str,
+    notes: Sequence[str],
 ) -> FitFacts:
     """What all shards share, in words and figures."""
-    config = context.config
     hours, minutes = config.horizon * shard.step_us / 3.6e9, shard.step_us / 60e6
     columns = f"; {shard.taken}" if shard.taken else ""
     by_day = config.season == "auto" and config.season_period == "day"
@@ -290,6 +343,7 @@ def _described(
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
             f"season by {config.season_period}{chosen}.",
             f"Readings: {shard.unit} every {minutes:g} minutes: {shard.unit_reason}{columns}.",
+            *(f"Readings: {note}" for note in notes),
         ),
         unit=shard.unit,
         unit_reason=shard.unit_reason,
@@ -316,8 +370,10 @@ def _same_bucket(before: Listing | None, shard: Part) -> Part | None:
     return next((part for part, made_of in before.pairs if made_of.told(partition.ShardFacts).number == number), None)
 
 
-def _quality(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -> Counter[str]:
-    """Write the quality table of all shards; reasons for leaving households out, counted."""
+def _quality(
+    context: Context, made: Sequence[Part], shard: partition.ShardFacts, unusable: Sequence[Path]
+) -> tuple[Counter[str], list[str]]:
+    """Write the quality table of all shards; reasons for leaving households out, counted, and what to settle."""
     import polars as pl
 
     gone = [pl.scan_parquet(path).filter(pl.col("verdict") == "left out") for path in unusable]
@@ -325,7 +381,9 @@ def _quality(context: Context, made: Sequence[Part], unusable: Sequence[Path]) -
     every = pl.concat([*tables, *gone], how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
     table = every.sort("household").collect()
     context.folder.write(QUALITY_TABLE, lambda path: as_cells(table).write_csv(path))
-    return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list())
+    frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", shard.time_zone)})
+    notes = Readings(frame, table, timedelta(microseconds=shard.step_us)).notes()
+    return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 
 def _origin(shards: Sequence[partition.ShardFacts], asked: str | None) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from shoal.card.facts import Accuracy, ReleaseFacts
 from shoal.card.measures import errors
 from shoal.plaintext import as_cells
+from shoal.runs import reader
 from shoal.runs.context import Context, Made
 from shoal.runs.stages.crowd_stage import CrowdFacts, horizon_stamps
 from shoal.runs.stages.record import members_and_rows, numbers_of, record
@@ -46,6 +47,10 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
     context.folder.put(PUBLIC, content)
     context.folder.write(CSV, lambda path: path.write_bytes(csv_bytes(owner)))
     context.folder.write(PARQUET, lambda path: owner.write_parquet(path))
+    law = reader_law(context, plan, members, rows)
+    (context.folder / reader.FILE).unlink(missing_ok=True)
+    if law is not None:
+        context.folder.put(reader.FILE, law.text())
     measured, known, off = accuracy(members, rows, "kW" if context.config.label is None else "units of the columns")
     facts = ReleaseFacts(
         name=context.release_name,
@@ -62,7 +67,16 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
         period=plan.period,
         accuracy=measured,
     )
-    return Made((CSV, PARQUET, PUBLIC), facts)
+    return Made((CSV, PARQUET, PUBLIC, *([reader.FILE] if law is not None else [])), facts)
+
+
+def reader_law(
+    context: Context, plan: CrowdFacts, members: pl.DataFrame, rows: pl.DataFrame
+) -> reader.ReaderLaw | None:
+    """How far homes lie from rows, pooled over all crowds; None where there are too few."""
+    table = context.config.label is not None
+    entries = plan.columns if table else [str(step) for step in range(1, context.config.horizon + 1)]
+    return reader.law_of(members, rows, entries, relative=not table)
 
 
 def rehearse(context: Context, plan: CrowdFacts) -> str:

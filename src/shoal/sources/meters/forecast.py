@@ -380,9 +380,11 @@ def _prepared(
     rows = np.array([i for i, name in enumerate(past.households) if name not in reasons], dtype=np.int64)
     if not len(rows):
         seen = int(np.isfinite(past.kw).sum(axis=1).max(initial=0))
+        days = int(seen * step / timedelta(days=1) / LEAST_OBSERVED)
+        enough = f"; train_days {days} would do" if 1 <= days < train_days else ""
         raise InputError(
             f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
-            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant"
+            f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant{enough}"
         )
     phase = phases(past.timestamps, season, step)
     profile = fit_season(past.kw[rows], phase, period=season, step=step, floor=floor)

@@ -1,0 +1,259 @@
+"""Asking in people's own terms: a crowd from the risk of being named, or from the error that one can bear.
+
+| asked | chosen |
+| --- | --- |
+| at most 1 in 20 | the least crowd m whose naming bound 1/m is at most that |
+| within 10 % | the largest crowd whose expected price, rehearsed on these data, is at most that |
+
+A row that is the mean of a crowd is about each of its members alike, so whoever holds the table names the member behind
+a figure with probability at most 1/m. The price is that of :mod:`shoal.runs.rehearsal`. The choice is a function of the
+figures as a whole, never of who is who. Nothing is written to the ledger; where crowds are on record, which are for
+life, they are what is used, and what was asked for must hold for them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import InputError, UnreachableError
+from shoal.runs.rehearsal import SPREAD, CrowdPrice, Rehearsal
+
+if TYPE_CHECKING:
+    from shoal.runs.run import Run
+
+#: Sizes that are tried for an error, from the least crowd that hides anything: in a crowd of two each knows the other.
+SIZES = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000)
+#: Sizes in a row that cost too much, after which larger ones are not tried.
+GIVE_UP = 2
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The crowd that was chosen, and why.
+
+    ``bound`` is the largest probability with which anybody names the member behind a row; ``price`` the expected
+    relative increase of the error (None where it was not rehearsed); ``recorded`` whether crowds on record are used.
+    """
+
+    crowd: int
+    asked: str
+    bound: float
+    price: CrowdPrice | None
+    recorded: bool = False
+    trials: tuple[CrowdPrice, ...] = ()
+    rehearsed: tuple[str, ...] = ()  #: instants from which forecasts were rehearsed
+
+    def sentences(self) -> list[str]:
+        """What was chosen and why."""
+        named = f"a row can be pinned on the right member with probability at most 1 in {self.crowd}"
+        if self.recorded:
+            reason = f"Crowds of at least {self.crowd}: they are on record, for life, and are used for what was asked"
+        elif self.price is None:
+            reason = f"Crowds of at least {self.crowd}: the smallest that meet what was asked"
+        else:
+            reason = f"Crowds of at least {self.crowd}: the largest tried whose expected price is what was asked"
+        lines = [f"{reason} ({self.asked}); {named}."]
+        if self.price is not None and self.price.price is None:
+            lines.append("What they cost could not be rehearsed: no earlier day has enough readings before it.")
+        elif self.price is not None:
+            on = (
+                f", rehearsed on the {len(self.rehearsed)} days before"
+                if len(self.rehearsed) > 1
+                else ", rehearsed on one earlier day"
+                if self.rehearsed
+                else ""
+            )
+            lines.append(
+                f"Expected of the first release: {self.price.words}{on}. "
+                + ("" if self.price.measure == SPREAD else "Later releases cost more, since a crowd is for life.")
+            )
+            lines[-1] = lines[-1].rstrip()
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings."""
+        return {
+            "crowd": self.crowd,
+            "asked": self.asked,
+            "bound": self.bound,
+            "price": None if self.price is None else self.price.to_dict(),
+            "recorded": self.recorded,
+            "trials": [trial.to_dict() for trial in self.trials],
+            "rehearsed": list(self.rehearsed),
+        }
+
+
+def choose(
+    source: Any, *, at_most: float | str | None = None, error: float | str | None = None, **settings: Any
+) -> Choice:
+    """The crowd for a release of averages, from the risk of being named or the error that one can bear.
+
+    Args:
+        source: a :class:`shoal.Run`; or readings: a file, a folder of them, :class:`shoal.SimulatedMeters`, or a frame
+            with household, timestamp and kw; with ``label``, a file or a frame with a row per label.
+        at_most: the largest probability of being named: ``1/20`` or ``"1-in-20"``.
+        error: the largest expected increase of the error: ``0.10`` or ``"10%"``.
+        settings: fields of :class:`shoal.Config`, as for :func:`shoal.run`.
+
+    Returns:
+        The choice: ``choice.crowd`` is the setting, ``choice.sentences()`` say why. Nothing is recorded.
+
+    >>> choose(SimulatedMeters(40), at_most=1 / 20).crowd  # doctest: +SKIP
+    20
+    """
+    from shoal.runs.run import Run
+
+    if isinstance(source, Run):
+        if settings:
+            raise InputError(f"{next(iter(settings))}: a run has its settings; give a file or a frame to change them")
+        return source.choose(at_most=at_most, error=error)
+    with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
+        run = Run(Path(folder) / "run", as_source(source, Path(folder), settings), **settings)
+        return run.choose(at_most=at_most, error=error)
+
+
+def as_source(source: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """What a run can read: a frame of readings is written to a file in ``folder``."""
+    from shoal.runs.sources import frame_of
+
+    frame = getattr(source, "frame", source)
+    table = frame_of(frame) if settings.get("label") is None else None
+    if table is None:
+        return source
+    path = folder / "readings.parquet"
+    table.write_parquet(path)
+    return path
+
+
+def chosen(run: Run, at_most: float | str | None, error: float | str | None) -> Choice:
+    """The choice for a run whose first stage is done."""
+    if (at_most is None) == (error is None):
+        raise InputError("at_most and within: give one of them, the risk of being named or the error that can be borne")
+    if at_most is not None:
+        return by_risk(run.rehearsal(days=False), naming_bound(at_most))
+    assert error is not None
+    return by_error(run.rehearsal(), share(error))
+
+
+def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
+    """The least crowd whose naming bound is at most this."""
+    asked = f"named at most 1 in {_whole(1 / bound)}"
+    crowd = math.ceil(1 / bound)
+    if rehearsal.recorded_size is not None:
+        if rehearsal.recorded_size < crowd:
+            raise UnreachableError(
+                f"at_most: these labels are in crowds of at least {rehearsal.recorded_size}, on record for life, which "
+                f"bound naming by 1 in {rehearsal.recorded_size}; 1 in {_whole(1 / bound)} cannot be had for them. "
+                "Nothing was released"
+            )
+        size = rehearsal.recorded_size
+        return Choice(size, asked, 1 / size, None, recorded=True)
+    if rehearsal.most < crowd:
+        raise UnreachableError(
+            f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {rehearsal.most}"
+            f"{'' if rehearsal.today.boundaries is None else ' within a boundary'}: ask for 1-in-{rehearsal.most} at "
+            "best. Nothing was released"
+        )
+    return Choice(crowd, asked, 1 / crowd, None)
+
+
+def by_error(rehearsal: Rehearsal, most: float) -> Choice:
+    """The largest of :data:`SIZES` whose expected price is at most this."""
+    asked = f"within {100 * most:g} %"
+    instants = tuple(day.origin for day in rehearsal.days if day is not rehearsal.today)
+    if rehearsal.recorded_size is not None:
+        price = rehearsal.recorded_price(rehearsal.recorded_size)
+        if price.price is not None and price.price > most:
+            raise UnreachableError(
+                f"within: these labels are in crowds of at least {price.crowd}, on record for life; they are expected "
+                f"to cost {price.words}. Nothing was released"
+            )
+        return Choice(price.crowd, asked, 1 / price.crowd, price, recorded=True, rehearsed=instants)
+    trials: list[CrowdPrice] = []
+    beyond = 0
+    for size in SIZES:
+        if size > rehearsal.most or beyond == GIVE_UP:
+            break
+        trial = rehearsal.price(size)
+        _demand_price(trial)
+        trials.append(trial)
+        beyond = beyond + 1 if trial.price is not None and trial.price > most else 0
+    within = [trial for trial in trials if trial.price is not None and trial.price <= most]
+    if not within:
+        least = min(
+            (trial for trial in trials if trial.price is not None), key=lambda one: one.price or 0, default=None
+        )
+        told = (
+            f"the least is {least.words}, in crowds of at least {least.crowd}"
+            if least
+            else (f"{rehearsal.people} can be used, and a crowd needs {SIZES[0]}")
+        )
+        raise UnreachableError(f"within: no crowd costs so little on these data; {told}. Nothing was released")
+    best = within[-1]
+    return Choice(best.crowd, asked, 1 / best.crowd, best, trials=tuple(trials), rehearsed=instants)
+
+
+def _demand_price(trial: CrowdPrice) -> None:
+    if trial.price is None:
+        raise InputError(
+            "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days of "
+            "readings, fewer --train-days, or --crowd or --at-most instead"
+        )
+
+
+# ------------------------------------------------------------------ what people write
+
+
+def naming_bound(given: float | str) -> Fraction:
+    """A risk as people write it: 1-in-20, 1/20, 5% or 0.05.
+
+    >>> naming_bound("1-in-20"), naming_bound("5%"), naming_bound(1 / 20)
+    (Fraction(1, 20), Fraction(1, 20), Fraction(1, 20))
+    """
+    wrong = InputError("at_most must be a risk of being named such as 1-in-20, 1/20 or 5%, at most 1-in-2")
+    if isinstance(given, str):
+        parts = re.fullmatch(r"\s*1\s*(?:-?\s*in\s*-?|/)\s*(\d{1,9})\s*", given.lower())
+        value = Fraction(1, int(parts[1])) if parts and int(parts[1]) else _fraction(given, wrong)
+    else:
+        value = _fraction(given, wrong)
+    if not 0 < value <= Fraction(1, 2):
+        raise wrong
+    return value
+
+
+def share(given: float | str) -> float:
+    """An error as people write it: 10% or 0.10.
+
+    >>> share("10%"), share(0.1)
+    (0.1, 0.1)
+    """
+    wrong = InputError("within must be an increase of the error such as 10% or 0.10")
+    value = float(_fraction(given, wrong))
+    if not 0 <= value <= 10:
+        raise wrong
+    return value
+
+
+def _fraction(given: float | str, wrong: InputError) -> Fraction:
+    """The exact value of a decimal text or a percentage; a float is the nearest simple fraction that prints like it."""
+    text = given.strip() if isinstance(given, str) else given
+    try:
+        if isinstance(text, str):
+            return Fraction(text[:-1].strip()) / 100 if text.endswith("%") else Fraction(text)
+        if isinstance(text, bool):
+            raise wrong
+        number = float(text)
+        simple = Fraction(number).limit_denominator(10**6)
+        return simple if float(simple) == number else Fraction(number)
+    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+        raise wrong from None
+
+
+def _whole(number: Fraction) -> str:
+    return str(number.numerator) if number.denominator == 1 else f"{float(number):g}"

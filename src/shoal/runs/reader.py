@@ -1,0 +1,149 @@
+"""For the recipient: how far homes lie from such a row, by step. One law, pooled over all crowds.
+
+A row is a mean. How far its members lie from it is what a recipient asks next, and what must not be told crowd by
+crowd: mean and spread of the same members are two kinds of figures about them, and enough kinds give all of them (ten
+power means of ten figures are the ten figures). What is told is one law over all homes of the release:
+
+    d = (a home's figure − its row's figure) / the row's level,    level = mean of the row's entries,
+
+and of d, step by step, the quantiles :data:`QUANTILES`, pooled over every crowd with news, rounded to hundredths, and
+only where at least :data:`FEWEST` crowds are pooled. For a table d is in units of the column, not relative.
+
+What it tells: how unequal homes are inside crowds on the whole. It is a figure about all homes at once: with at least a
+tenth of them on either side of every quantile, no single home moves it by more than the distance to the next one. What
+it does not hide is what no mean hides: who knows the figures of all other homes computes the last one from its row
+alone. It is the same file under every exchange of members and every order of homes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.errors import InputError
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: What is told of the pooled law.
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+#: Crowds, at least, over which it is pooled.
+FEWEST = 10
+#: Decimals of the relative distances.
+DECIMALS = 2
+#: Where it is passed on.
+FILE = "public/reader.json"
+TOO_FEW = (
+    f"reader: fewer than {FEWEST} crowds have news in this release, and how far so few homes lie from their rows is "
+    "not told: it would be a second figure about the same members"
+)
+
+
+@dataclass(frozen=True)
+class ReaderLaw:
+    """How far homes lie from the row of their crowd, pooled over all crowds: quantiles by step (or column)."""
+
+    entries: tuple[str, ...]  #: step 1, 2, … or names of columns
+    relative: bool  #: to the level of the row
+    quantiles: tuple[tuple[float, ...], ...]  #: by entry, those of :data:`QUANTILES`
+    crowds: int
+
+    @classmethod
+    def pooled(
+        cls, values: FloatArray, rows: FloatArray, crowd: FloatArray, entries: Sequence[str], *, relative: bool
+    ) -> ReaderLaw | None:
+        """The law of (n, k) ``values`` beside the ``rows`` of their crowds; None where fewer than ten are pooled."""
+        number = len(np.unique(crowd))
+        if number < FEWEST:
+            return None
+        off = values - rows
+        decimals = [DECIMALS] * values.shape[1]
+        if relative:
+            level = rows.mean(axis=1)
+            off = off[level > 0] / level[level > 0][:, None]
+        else:
+            spread = np.sort(values, axis=0).std(axis=0)
+            decimals = [1 - int(np.floor(np.log10(one))) if one > 0 else DECIMALS for one in spread.tolist()]
+        if not len(off):
+            return None
+        # Order statistics, not interpolated: the same bits in every order of homes.
+        found = np.quantile(off, QUANTILES, axis=0, method="inverted_cdf").T.tolist()
+        rounded = tuple(
+            tuple(round(one, digits) + 0.0 for one in row) for row, digits in zip(found, decimals, strict=True)
+        )
+        return cls(tuple(entries), relative, rounded, number)
+
+    def around(self, row: Sequence[float] | FloatArray) -> pl.DataFrame:
+        """Entry, the row's figure, and the figures below which 10, 25, 50, 75 and 90 % of homes lie, by step.
+
+        >>> law = ReaderLaw(("1", "2"), True, ((-0.5, -0.2, 0.0, 0.2, 0.5),) * 2, 12)
+        >>> law.around([1.0, 3.0]).row(1)
+        ('2', 3.0, 2.0, 2.6, 3.0, 3.4, 4.0)
+        """
+        import polars as pl
+
+        given = np.asarray(row, dtype=np.float64)
+        if given.shape != (len(self.entries),) or not np.isfinite(given).all():
+            raise InputError(f"row must be the number of a crowd, or its {len(self.entries)} released figures")
+        level = float(given.mean()) if self.relative else 1.0
+        bounds = given[:, None] + level * np.array(self.quantiles)
+        names = [f"below_{100 * q:g}" for q in QUANTILES]
+        return pl.DataFrame(
+            {"entry": list(self.entries), "row": given.tolist()}
+            | {name: [round(x, 6) + 0.0 for x in bounds[:, j].tolist()] for j, name in enumerate(names)}
+        )
+
+    def text(self) -> str:
+        """The file to pass on."""
+        unit = "the mean of the row's entries" if self.relative else "1 (units of the column)"
+        content = {
+            "what": "how far homes lie from the row of their crowd, pooled over all crowds: (home - row) / level",
+            "level": unit,
+            "quantiles": list(QUANTILES),
+            "relative": self.relative,
+            "crowds": self.crowds,
+            "entries": [
+                {"entry": name, "distance": list(row)} for name, row in zip(self.entries, self.quantiles, strict=True)
+            ],
+        }
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def read(cls, path: str | Path) -> ReaderLaw:
+        """From the file that was passed on."""
+        try:
+            content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            entries = content["entries"]
+            return cls(
+                tuple(str(one["entry"]) for one in entries),
+                bool(content["relative"]),
+                tuple(tuple(float(x) for x in one["distance"]) for one in entries),
+                int(content["crowds"]),
+            )
+        except FileNotFoundError:
+            raise InputError(TOO_FEW) from None
+        except (OSError, ValueError, KeyError, TypeError):
+            raise InputError(f"reader: {Path(path).name} is damaged; ask for it again") from None
+
+
+def law_of(members: pl.DataFrame, rows: pl.DataFrame, entries: Sequence[str], *, relative: bool) -> ReaderLaw | None:
+    """The law of a release, from the plan of the crowd stage: members whose own value entered a row with news."""
+    import polars as pl
+
+    new = rows.filter(pl.col("news") & ~pl.col("retired")).select("crowd", row="values")
+    both = members.filter(pl.col("news") & pl.col("value").is_not_null() & ~pl.col("waits")).join(
+        new, on="crowd", how="inner"
+    )
+    both = both.filter(pl.col("row").list.len() == len(entries))
+    if not len(both):
+        return None
+    values = both["value"].to_numpy()
+    return ReaderLaw.pooled(
+        values, np.array(both["row"].to_list()), both["crowd"].to_numpy(), entries, relative=relative
+    )

@@ -1,0 +1,279 @@
+"""What crowds of a size would cost on these data, before anything is released: a rehearsal on days that are past.
+
+For forecasts the price is the error of the crowd's mean against what was metered later, over that of the home's own
+forecast, minus one. What comes after the origin is not known yet, so the same forecasts are made from the instants one,
+two and three days before it, where the readings reach back far enough, crowds are formed there, and errors are added up
+over these days. It is the price of the first release of a crowd; later ones cost more, since a crowd is for life.
+
+For a table nothing comes later: the price is how far a row is from a label's own, root mean square, in standard
+deviations of the columns.
+
+Nothing is recorded, drawn or written to the folder of a run. Sums are exact, so that a price does not depend on the
+order of homes or on their names.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.card.digits import counted
+from shoal.card.facts import FitFacts
+from shoal.errors import InputError
+from shoal.laws.crowds import means
+from shoal.laws.membership import formed
+from shoal.runs.config import Config
+from shoal.runs.context import FIT, Context
+from shoal.runs.jobs import run_jobs
+from shoal.runs.stages.crowd_stage import Book, boundaries_of, gathered, points_of, recorded_size, times_of_day
+from shoal.runs.stages.fit_stage import fit_job
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Days before the origin that are rehearsed, the nearest first; one for populations above :data:`MANY`.
+DAYS, MANY = (1, 2, 3), 1000
+#: Fewest days of training with which a rehearsal is worth something.
+FEWEST_DAYS = 3
+#: Share of the homes that a rehearsed day must have a forecast of.
+ENOUGH = 0.8
+LATER, SPREAD = "later", "spread"
+
+
+@dataclass(frozen=True)
+class CrowdPrice:
+    """What crowds of at least ``crowd`` members would be like, and what they are expected to cost.
+
+    ``price`` is the relative increase of the error (``measure`` "later"), or the error in standard deviations of the
+    columns ("spread"); None where it could not be rehearsed.
+    """
+
+    crowd: int
+    crowds: int
+    smallest: int
+    largest: int
+    price: float | None
+    measure: str = LATER
+
+    @property
+    def words(self) -> str:
+        """The price in words."""
+        if self.price is None:
+            return "a price that could not be rehearsed"
+        share = f"{math.ceil(abs(self.price) * 1000) / 10:.1f} %" if self.price > 0 else "0 %"
+        if self.measure == SPREAD:
+            return f"an error of {share} of the columns' spread"
+        return f"{share} more error against what is metered later"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The price as JSON has it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RehearsedDay:
+    """Curves of one day that is past: (n, k) values and what came, and what crowds are alike in."""
+
+    labels: tuple[str, ...]
+    values: FloatArray
+    truth: FloatArray
+    points: FloatArray
+    boundaries: tuple[str, ...] | None
+    origin: str
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """Who is there today, the days that were rehearsed, and the crowds that are on record."""
+
+    config: Config
+    today: RehearsedDay
+    days: tuple[RehearsedDay, ...]
+    measure: str
+    recorded: Mapping[str, int]  #: label -> crowd on record
+    recorded_size: int | None  #: least members promised of the crowds on record
+    noun: str
+    train_days: int  #: with which the days were rehearsed
+
+    @property
+    def labels(self) -> int:
+        """Labels with a value today."""
+        return len(self.today.labels)
+
+    @property
+    def people(self) -> str:
+        """How many labels have a value today, with their noun."""
+        return counted(self.labels, self.noun)
+
+    @property
+    def most(self) -> int:
+        """The largest crowd that can be formed."""
+        if self.today.boundaries is None:
+            return self.labels
+        return max((self.today.boundaries.count(value) for value in set(self.today.boundaries)), default=0)
+
+    def price(self, crowd: int) -> CrowdPrice:
+        """Crowds of a size, formed anew from today's curves; their price as rehearsed."""
+        member = self._formed(self.today, crowd)
+        return self._priced(crowd, member, [(day, self._formed(day, crowd)) for day in self.days])
+
+    def recorded_price(self, crowd: int) -> CrowdPrice:
+        """The crowds on record, and their price as rehearsed."""
+        member = self._on_record(self.today)
+        return self._priced(crowd, member, [(day, self._on_record(day)) for day in self.days])
+
+    def _formed(self, day: RehearsedDay, crowd: int) -> NDArray[np.int64]:
+        share = self.config.largest_share
+        return formed(
+            day.points,
+            crowd,
+            boundaries=day.boundaries,
+            totals=None if share is None else day.values.sum(axis=1),
+            largest_share=share,
+            beside=day.values,
+        )
+
+    def _on_record(self, day: RehearsedDay) -> NDArray[np.int64]:
+        numbers = [self.recorded.get(name, -1) for name in day.labels]
+        known = {number: i for i, number in enumerate(sorted({one for one in numbers if one >= 0}))}
+        return np.array([known.get(number, -1) for number in numbers], dtype=np.int64)
+
+    def _priced(
+        self, crowd: int, member: NDArray[np.int64], days: Sequence[tuple[RehearsedDay, NDArray[np.int64]]]
+    ) -> CrowdPrice:
+        sizes = np.bincount(member[member >= 0])
+        sizes = sizes[sizes > 0]
+        price = _spread_price(self.today, member) if self.measure == SPREAD else _later_price(days)
+        return CrowdPrice(
+            crowd,
+            len(sizes),
+            min(sizes.tolist(), default=0),
+            max(sizes.tolist(), default=0),
+            price,
+            self.measure,
+        )
+
+
+def _rows(values: FloatArray, member: NDArray[np.int64]) -> FloatArray:
+    """(n, k) the mean of each row's crowd."""
+    numbers, place = np.unique(member, return_inverse=True)
+    return means(values, place.astype(np.int64))[place] if len(numbers) else values
+
+
+def _later_price(days: Sequence[tuple[RehearsedDay, NDArray[np.int64]]]) -> float | None:
+    """How much larger the mean absolute error of crowds is than that of own forecasts, over all days."""
+    own: list[float] = []
+    shared: list[float] = []
+    for day, member in days:
+        inside = member >= 0
+        if not inside.any():
+            continue
+        values, truth = day.values[inside], day.truth[inside]
+        rows = _rows(values, member[inside])
+        known = np.isfinite(truth)
+        own += np.abs(values - truth)[known].tolist()
+        shared += np.abs(rows - truth)[known].tolist()
+    before = math.fsum(own)
+    return math.fsum(shared) / before - 1.0 if before > 0 else None
+
+
+def _spread_price(day: RehearsedDay, member: NDArray[np.int64]) -> float | None:
+    """Root mean square distance of rows from their members' own, in standard deviations of the columns."""
+    inside = member >= 0
+    if not inside.any():
+        return None
+    values = day.values[inside]
+    spread = np.sort(values, axis=0).std(axis=0)
+    off = ((_rows(values, member[inside]) - values) / np.where(spread > 0, spread, 1.0)) ** 2
+    return math.sqrt(math.fsum(off.ravel().tolist()) / off.size)
+
+
+# ------------------------------------------------------------------ days that are past
+
+
+def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsal:
+    """Rehearse from what the first stage left in a folder; nothing is written there.
+
+    Without ``days`` only who is there and what is on record is looked at.
+    """
+    config = context.config
+    if config.charged or fit.most_rows > 1:
+        raise InputError(
+            "at_most and within choose the crowd of a table of averages; with a --method, a --query or several rows "
+            "per label the guarantee is asked for as --epsilon and --delta, or --rho, beside --crowd"
+        )
+    listing = context.listing(FIT)
+    curves = gathered([part.path for part in listing.parts])
+    today = _day(config, fit, curves, fit.origin or "")
+    with context.existing_ledger() as ledger:
+        book = Book.read(ledger, today.labels)
+    recorded = {
+        name: int(entry["crowd"]) for name, entry in book.members.items() if not book.crowds[entry["crowd"]]["retired"]
+    }
+    past: tuple[RehearsedDay, ...] = ()
+    train = 0
+    if days:
+        past, train = ((today,), 0) if config.label is not None else _past(context, fit, today)
+    measure = LATER if config.label is None else SPREAD
+    return Rehearsal(config, today, past, measure, recorded, recorded_size(book), fit.noun, train)
+
+
+def _day(config: Config, fit: FitFacts, curves: pl.DataFrame, origin: str) -> RehearsedDay:
+    labels = curves["label"].to_list()
+    values = curves["value"].to_numpy()
+    ahead = None if config.label is not None else times_of_day(replace(fit, origin=origin), config.horizon)
+    limits = boundaries_of(config, labels)
+    return RehearsedDay(
+        tuple(labels),
+        values,
+        curves["truth"].to_numpy(),
+        points_of(curves, ahead),
+        None if limits is None else tuple(limits),
+        origin,
+    )
+
+
+def _past(context: Context, fit: FitFacts, today: RehearsedDay) -> tuple[tuple[RehearsedDay, ...], int]:
+    """The days before the origin that the readings reach, with the days of training they were made with."""
+    config, origin = context.config, datetime.fromisoformat(fit.origin or "")
+    wanted = DAYS if len(today.labels) <= MANY else DAYS[:1]
+    for train in dict.fromkeys((config.train_days, config.train_days - 1, config.train_days // 2)):
+        if train < FEWEST_DAYS:
+            break
+        days = []
+        for back in wanted:
+            day = _at(context, fit, replace(config, train_days=train), origin - timedelta(days=back), today)
+            if day is None:
+                break
+            days.append(day)
+        if days:
+            return tuple(days), train
+    if np.isfinite(today.truth).mean() >= 0.5:
+        return (today,), config.train_days
+    return (), 0
+
+
+def _at(context: Context, fit: FitFacts, config: Config, origin: datetime, today: RehearsedDay) -> RehearsedDay | None:
+    """Forecasts from an earlier instant; None where too few homes of today have one."""
+    instant = origin.isoformat()
+    with tempfile.TemporaryDirectory(prefix="shoal-") as folder, context.workers() as executor:
+        shards = context.listing(FIT).inputs
+        jobs = [fit_job(Path(folder), shard, config, instant, None) for shard in shards]
+        try:
+            parts, _ = run_jobs(executor, "rehearsing", jobs, context.tell)
+        except InputError:  # no home reaches back so far
+            return None
+        curves = gathered([part.path for part in parts])
+    curves = curves.filter(curves["label"].is_in(list(today.labels)))
+    day = _day(config, fit, curves, instant)
+    known = np.isfinite(day.truth).mean() if len(curves) else 0.0
+    return day if len(curves) >= ENOUGH * len(today.labels) and known >= 0.5 else None

@@ -1,0 +1,182 @@
+"""The first week: the next release from any folder, lost files, moved and restored ledgers, settings with --update."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from calls import call
+
+import shoal
+
+SMALL = ["--horizon", "1h", "--order", "2,1", "--train-days", "14"]
+#: Words of the inside that nobody should meet.
+INSIDE = ("query_id", "lost neighbors", "digest", "a file;", "audit_samples", "train_days", "shards:")
+
+
+@pytest.fixture(scope="module")
+def week(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Readings until three days, and a folder that released after the first, with its ledger."""
+    folder = tmp_path_factory.mktemp("week")
+    frame = shoal.simulate_meters(24, 20, seed=1)
+    for number in (18, 19, 20):
+        frame.filter(pl.col("timestamp") < datetime(2024, 1, number + 1)).write_csv(folder / f"{number}.csv")
+    frame.filter(pl.col("timestamp") >= datetime(2024, 1, 19)).write_csv(folder / "19 alone.csv")
+    done = call("run", folder / "18.csv", "--out", folder / "run", *SMALL, "--crowd", 5, "--ledger", folder / "own.db")
+    assert done.code == 0, done.err
+    return folder
+
+
+@pytest.fixture
+def here(week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(week / "run", tmp_path / "run")
+    (tmp_path / "run" / "state.json").write_text(
+        (week / "run" / "state.json").read_text().replace(str(week / "own.db"), str(tmp_path / "own.db"))
+    )
+    shutil.copy(week / "own.db", tmp_path / "own.db")
+    for name in ("18.csv", "19.csv", "20.csv", "19 alone.csv"):
+        shutil.copy(week / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "own.db"))
+    return tmp_path
+
+
+def refused(*arguments: object, code: int = 2) -> str:
+    result = call(*arguments)
+    assert result.code == code, result.err
+    last = result.err.splitlines()[-1]
+    assert last.startswith("shoal: ")
+    assert not any(word in last for word in INSIDE), last
+    return last
+
+
+def test_the_next_day_from_another_folder_uses_the_crowds_on_record(here: Path) -> None:
+    done = call("run", "19.csv", "--out", "other", *SMALL, "--json")
+    assert done.code == 0, done.err
+    assert done.json["config"]["crowd"] == 5
+    key = ["household", "crowd"]
+    first, second = (
+        pl.read_parquet(here / name / "released.parquet").select(key).unique() for name in ("run", "other")
+    )
+    assert first.sort(key).equals(second.sort(key))
+
+
+def test_a_ledger_that_is_gone_moved_exchanged_or_restored_is_told_at_once(here: Path) -> None:
+    shutil.copy("own.db", "older.db")
+    assert call("run", "19.csv", "--out", "run", "--update").code == 0
+    shutil.move("own.db", "moved.db")
+    for arguments in (("run", "--out", "run"), ("run", "20.csv", "--out", "run", "--update")):
+        text = refused(*arguments)
+        assert "own.db is missing, in which the releases of this folder are on record" in text
+        assert "--ledger" in text
+    text = refused("run", "--out", "run", "--ledger", "other.db")
+    assert "there is no" in text
+    assert "charged" not in text
+    shutil.copy("older.db", "own.db")
+    assert "was rolled back" in refused("run", "20.csv", "--out", "run", "--update")
+    done = call("run", "20.csv", "--out", "run", "--update", "--ledger", here / "moved.db")
+    assert done.code == 0, done.err
+    assert call("run", "--out", "run").code == 0
+
+
+@pytest.mark.parametrize("lost", ["forecasts", "shards", "crowds.parquet", "fit.json", "released.csv", "public"])
+def test_lost_files_do_not_end_a_series(here: Path, lost: str) -> None:
+    gone = here / "run" / lost
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    done = call("run", "19.csv", "--out", "run", "--update")
+    assert done.code == 0, done.err
+
+
+def test_lost_forecasts_and_one_day_say_what_to_give(here: Path) -> None:
+    shutil.rmtree(here / "run" / "forecasts")
+    text = refused("run", "19 alone.csv", "--out", "run", "--update")
+    assert "--train-days" in text
+    assert "give a file with all days of training" in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        (["--crowd", "7"], "formed with crowd 5, and now it is crowd 7"),
+        (["--epsilon", "3"], "nothing here uses it"),
+        (["--method", "codebook", "--epsilon", "3"], "formed with no method"),
+        (["--largest-share", "0.5"], "with no --largest-share"),
+        (["--train-days", "10"], "--train-days differs"),
+        (["--order", "1,1"], "order differs"),
+        (["--unit", "w"], "unit differs"),
+        (["--origin", "2024-01-15T00:00"], "needs a later period"),
+    ],
+)
+def test_settings_with_update_are_refused_before_the_fit(here: Path, setting: list[str], words: str) -> None:
+    before = {path: path.read_bytes() for path in (here / "run").rglob("*") if path.is_file()}
+    assert words in refused("run", "19.csv", "--out", "run", "--update", *setting)
+    assert {path: path.read_bytes() for path in (here / "run").rglob("*") if path.is_file()} == before
+
+
+def test_a_horizon_with_update_takes_effect(here: Path) -> None:
+    done = call("run", "19.csv", "--out", "run", "--update", "--horizon", "2h", "--json")
+    assert done.code == 0, done.err
+    assert done.json["config"]["horizon"] == 8
+    assert pl.read_csv(here / "run" / "public" / "released.csv")["step"].max() == 8
+
+
+def test_horizons_in_hours_are_steps(here: Path) -> None:
+    assert pl.read_csv(here / "run" / "public" / "released.csv")["step"].max() == 4
+    assert call("run", "--out", "run", "--horizon", "1h", "--json").json["did"] == []
+    assert call("run", "--out", "run", "--horizon", "4", "--json").json["did"] == []
+    assert "multiple of the 15 minutes" in refused("check", "19.csv", "--horizon", "50min")
+    assert "a time such as 3h" in refused("run", "19.csv", "--out", "new", "--horizon", "soon")
+
+
+def test_check_and_asking_on_the_command_line(here: Path) -> None:
+    done = call("check", "20.csv", *SMALL, "--json")
+    assert done.code == 0, done.err
+    assert done.json["on_record"]
+    assert done.json["crowd"] == 5
+    words = call("check", "20.csv", *SMALL).out
+    assert "24 of 24 households can be used" in words
+    assert "No folder was made" in words
+    assert sorted(path.name for path in here.iterdir() if path.is_dir()) == ["run"]
+    done = call("run", "19.csv", "--out", "new", *SMALL, "--at-most", "1-in-4", "--ledger", here / "new.db")
+    assert done.code == 0, done.err
+    assert "at most 1 in 4" in " ".join(done.out.split())
+    assert "not both" in refused("run", "19.csv", "--out", "new", "--at-most", "1-in-4", "--crowd", "4")
+    assert "at best" in refused(
+        "run", "19.csv", "--out", "newer", *SMALL, "--at-most", "1-in-40", "--ledger", here / "x.db", code=4
+    )
+
+
+def test_too_few_homes_are_told_the_number_that_works(here: Path) -> None:
+    frame = pl.read_csv("18.csv", try_parse_dates=True)
+    ten = frame.filter(pl.col("household") < "H0010")
+    ended = (pl.col("household") == "H0003") & (pl.col("timestamp") > datetime(2024, 1, 5))
+    ten.filter(~ended).write_csv("ten.csv")
+    text = refused("run", "ten.csv", "--out", "ten", *SMALL, "--ledger", here / "ten.db")
+    assert "9 households can be used, and a crowd of 10 needs 10; --crowd 9 would work" in text
+    preview = call("check", "ten.csv", *SMALL, "--ledger", here / "ten.db")
+    assert preview.code == 2
+    assert "9 of 10 households can be used" in preview.out
+    speakers = pl.DataFrame({"speaker": [f"s{i}" for i in range(9)], "pitch": [float(i) for i in range(9)]})
+    speakers.write_csv("speakers.csv")
+    text = refused("run", "speakers.csv", "--out", "nine", "--label", "speaker", "--ledger", here / "nine.db")
+    assert "9 speakers can be used" in text or "9 labels can be used" in text
+    assert "--crowd 9 would work" in text
+
+
+def test_short_histories_name_the_days_of_training(here: Path) -> None:
+    frame = pl.read_csv("18.csv", try_parse_dates=True).filter(pl.col("timestamp") < datetime(2024, 1, 11))
+    frame.write_csv("ten_days.csv")
+    text = refused("run", "ten_days.csv", "--out", "short", "--ledger", here / "short.db")
+    assert "--train-days" in text
+    assert (
+        call("run", "ten_days.csv", "--out", "fits", "--train-days", "10", *SMALL[:4], "--ledger", here / "s.db").code
+        == 0
+    )
+
+
+def test_options_are_named_as_the_user_knows_them(here: Path) -> None:
+    text = refused("run", "18.csv", "--out", "x", "--method", "white", "--rho", "1", "--samples", "5")
+    assert "--samples must be" in text

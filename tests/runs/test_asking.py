@@ -1,0 +1,168 @@
+"""Asking in own terms: a crowd by the risk of being named or by the error one can bear; `shoal check`."""
+
+from __future__ import annotations
+
+import math
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import shoal
+from shoal.runs.choice import naming_bound, share
+from shoal.runs.run import Run
+
+SMALL = {"horizon": 4, "order": (2, 1), "train_days": 14}
+
+
+@pytest.fixture(scope="module")
+def meters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("asking") / "meters.parquet"
+    shoal.simulate_meters(24, 18, seed=1).write_parquet(path)
+    return path
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "owner.db"))
+    return tmp_path / "owner.db"
+
+
+def test_the_crowd_bounds_naming_as_asked(meters: Path, ledger: Path) -> None:
+    for asked in (1 / 7, "1-in-7", "1/7", "1 in 7"):
+        choice = shoal.choose(meters, at_most=asked, **SMALL)
+        assert choice.crowd == 7
+        assert choice.bound <= 1 / 7
+    choice = shoal.choose(meters, at_most="9%", **SMALL)
+    assert 1 / choice.crowd <= 0.09 < 1 / (choice.crowd - 1)
+    assert not ledger.exists(), "nothing is written to a ledger"
+
+
+@pytest.mark.parametrize("m", range(2, 400))
+def test_every_bound_is_met_exactly_and_by_the_least_crowd(m: int) -> None:
+    assert naming_bound(1 / m) == Fraction(1, m)
+    assert math.ceil(1 / naming_bound(f"1-in-{m}")) == m
+    above = naming_bound(math.nextafter(1 / m, 0))
+    assert math.ceil(1 / above) in (m, m + 1)
+    assert Fraction(1, math.ceil(1 / above)) <= above
+
+
+@pytest.mark.parametrize("wrong", ["1-in-1", "1-in-0", "0", "-5%", "70%", "twenty", 1.0, 0, float("nan"), True])
+def test_what_is_no_risk_is_refused(wrong: object) -> None:
+    with pytest.raises(shoal.InputError, match="at_most must be"):
+        naming_bound(wrong)  # type: ignore[arg-type]
+
+
+def test_errors_are_read_as_people_write_them() -> None:
+    assert share("10%") == share(0.1) == share("0.1") == 0.1
+    with pytest.raises(shoal.InputError, match="within must be"):
+        share("much")
+
+
+def test_the_largest_crowd_within_an_error_is_chosen_and_its_price_told(meters: Path, ledger: Path) -> None:
+    strict = shoal.choose(meters, error=0.35, **SMALL)
+    loose = shoal.choose(meters, error=3.0, **SMALL)
+    assert strict.price is not None
+    assert strict.price.price is not None
+    assert strict.price.price <= 0.35
+    assert loose.crowd > strict.crowd
+    larger = [trial for trial in strict.trials if trial.crowd > strict.crowd]
+    assert all(trial.price is not None and trial.price > 0.35 for trial in larger)
+    assert len(strict.rehearsed) == 3
+    assert any("% more error against what is metered later" in line for line in strict.sentences())
+    with pytest.raises(shoal.UnreachableError, match="no crowd costs so little on these data; the least is"):
+        shoal.choose(meters, error=0.0, **SMALL)
+    assert not ledger.exists()
+
+
+def test_the_price_is_that_of_the_days_rehearsed(meters: Path, ledger: Path, tmp_path: Path) -> None:
+    """A rehearsal of one day is what a run from that day measures when the readings come."""
+    run = Run(tmp_path / "run", meters, crowd=5, **SMALL)
+    with run.held():
+        run.do("fit")
+        rehearsal = run.rehearsal()
+    first = rehearsal.days[0]
+    assert first.origin == "2024-01-18T00:00:00"
+    one_day = type(rehearsal)(**{**vars(rehearsal), "days": (first,)})
+    earlier = shoal.run(meters, tmp_path / "earlier", crowd=5, origin=first.origin, **SMALL)
+    assert earlier.fit is not None
+    assert earlier.release is not None
+    before, after = earlier.fit.later_error, earlier.release.later_error
+    assert before is not None
+    assert after is not None
+    price = one_day.price(5).price
+    assert price == pytest.approx(after / before - 1, abs=2e-3), "rows are rounded to watts, prices are not"
+
+
+def test_the_choice_does_not_depend_on_names_or_their_order(meters: Path, ledger: Path) -> None:
+    frame = pl.read_parquet(meters)
+    names = frame["household"].unique().sort()
+    other = dict(zip(names, reversed([f"X{i:03}" for i in range(len(names))]), strict=True))
+    renamed = frame.with_columns(pl.col("household").replace(other)).sort("household", "timestamp")
+    assert shoal.choose(frame, error=0.5, **SMALL).to_dict() == shoal.choose(renamed, error=0.5, **SMALL).to_dict()
+
+
+def test_a_run_takes_the_choice_and_later_ones_use_the_crowds_on_record(
+    meters: Path, ledger: Path, tmp_path: Path
+) -> None:
+    run = shoal.run(meters, tmp_path / "first", at_most="1-in-6", origin="2024-01-18T00:00", **SMALL)
+    assert run.config.crowd == 6
+    assert run.fit is not None
+    assert run.fit.smallest_group >= 6
+    assert any(heading == "Chosen" and "1 in 6" in lines[0] for heading, lines in run.summary())
+    bytes_before = ledger.read_bytes()
+    choice = shoal.choose(meters, at_most=1 / 4, **SMALL)
+    assert choice.recorded
+    assert choice.crowd == 6
+    with pytest.raises(shoal.UnreachableError, match="in crowds of at least 6, on record for life"):
+        shoal.choose(meters, at_most=1 / 7, **SMALL)
+    assert shoal.choose(meters, error=3.0, **SMALL).recorded
+    assert ledger.read_bytes() == bytes_before
+    again = shoal.run(meters, tmp_path / "second", **SMALL)
+    assert again.config.crowd == 6, "nobody asked for a size: that of the crowds on record"
+
+
+def test_a_crowd_beside_a_choice_is_refused(meters: Path, ledger: Path, tmp_path: Path) -> None:
+    with pytest.raises(shoal.InputError, match="not both"):
+        shoal.run(meters, tmp_path / "run", crowd=5, at_most="1-in-5", **SMALL)
+    with pytest.raises(shoal.InputError, match="give one of them"):
+        shoal.run(meters, tmp_path / "run", within="5%", at_most="1-in-5", **SMALL)
+    with pytest.raises(shoal.InputError, match="choose the crowd of a table of averages"):
+        shoal.run(meters, tmp_path / "other", within="5%", method="codebook", epsilon=3.0, **SMALL)
+
+
+def test_too_few_homes_are_told_the_best_that_can_be_had(meters: Path, ledger: Path) -> None:
+    with pytest.raises(shoal.UnreachableError, match=r"24 households can be used.*ask for 1-in-24 at best"):
+        shoal.choose(meters, at_most="1-in-25", **SMALL)
+
+
+def test_a_table_is_chosen_for_by_its_spread(ledger: Path) -> None:
+    frame = pl.DataFrame({"name": [f"n{i}" for i in range(40)], "a": [float(i) for i in range(40)]})
+    choice = shoal.choose(frame, error=0.2, label="name")
+    assert choice.price is not None
+    assert choice.price.measure == "spread"
+    assert choice.price.price is not None
+    assert choice.price.price <= 0.2
+    assert choice.crowd < shoal.choose(frame, error=0.6, label="name").crowd
+
+
+def test_check_previews_what_a_run_then_forms(meters: Path, ledger: Path, tmp_path: Path) -> None:
+    before = set(os.listdir(tmp_path))
+    preview = shoal.check(meters, crowd=5, **SMALL)
+    assert set(os.listdir(tmp_path)) == before, "no folder, no ledger"
+    assert preview.ok
+    content = preview.to_dict()
+    assert (content["usable"], content["left_out"], content["step_minutes"]) == (24, 0, 15.0)
+    price = next(price for price in preview.prices if price.crowd == 5)
+    run = shoal.run(meters, tmp_path / "run", crowd=5, **SMALL)
+    assert run.fit is not None
+    assert (price.crowds, price.smallest, price.largest) == (
+        run.fit.groups, run.fit.smallest_group, run.fit.largest_group
+    )  # fmt: skip
+    on_record = shoal.check(meters, **SMALL)
+    assert on_record.to_dict()["on_record"]
+    assert on_record.crowd == 5
+    with pytest.raises(shoal.InputError, match="formed with crowd 5, and now it is crowd 7"):
+        shoal.check(meters, crowd=7, **SMALL)

@@ -1,0 +1,77 @@
+"""What a recipient is told beside the rows: one law pooled over all crowds, never a crowd's own spread."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shoal
+from shoal.runs.reader import ReaderLaw
+
+SMALL = {"horizon": 4, "order": (2, 1), "train_days": 14}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> shoal.Run:
+    folder = tmp_path_factory.mktemp("reader")
+    return shoal.run(shoal.SimulatedMeters(36, 16), folder / "run", crowd=2, **SMALL)
+
+
+def test_the_law_is_that_of_all_homes_and_the_same_for_every_crowd(run: shoal.Run) -> None:
+    owner = run.released
+    numbers = owner["crowd"].unique().to_list()
+    assert len(numbers) >= 10
+    wide = owner.sort("household", "step").group_by("household", maintain_order=True).agg("kw", pl.col("crowd").first())
+    rows = np.array(wide["kw"].to_list())
+    members = pl.read_parquet(run.path / "crowds.parquet").sort("label")
+    off = (members["value"].to_numpy() - rows) / rows.mean(axis=1)[:, None]
+    relative = []
+    for number in numbers:
+        table = run.reader(number)
+        figures = np.array(table["row"].to_list())
+        lower = np.array(table["below_10"].to_list())
+        relative.append((lower - figures) / figures.mean())
+    np.testing.assert_allclose(relative, np.broadcast_to(relative[0], np.shape(relative)), atol=1e-4)
+    share = (off <= relative[0] + 0.005).mean(axis=0)
+    assert ((share >= 0.1) & (share <= 0.25)).all()
+    figures = run.reader(numbers[0])["row"].to_list()
+    assert run.reader(figures).equals(run.reader(numbers[0])), "a recipient has the figures alone"
+
+
+def test_what_is_passed_on_is_coarse_and_of_no_crowd(run: shoal.Run) -> None:
+    content = json.loads((run.path / "public" / "reader.json").read_text())
+    assert set(content) == {"what", "level", "quantiles", "relative", "crowds", "entries"}
+    distances = [x for entry in content["entries"] for x in entry["distance"]]
+    assert len(distances) == 5 * 4
+    assert all(round(x, 2) == x for x in distances)
+    assert ReaderLaw.read(run.path / "public" / "reader.json").crowds >= 10
+
+
+def test_the_law_does_not_depend_on_who_is_who_or_on_order() -> None:
+    rng = np.random.default_rng(1)
+    crowd = np.repeat(np.arange(12), 6)
+    values = rng.gamma(2.0, 1.0, (72, 3))
+    rows = np.array([values[crowd == c].mean(axis=0) for c in range(12)])[crowd]
+    law = ReaderLaw.pooled(values, rows, crowd, ["1", "2", "3"], relative=True)
+    order = rng.permutation(72)
+    again = ReaderLaw.pooled(values[order], rows[order], crowd[order], ["1", "2", "3"], relative=True)
+    assert law is not None
+    assert again is not None
+    assert law.text() == again.text()
+
+
+def test_few_crowds_have_no_law(tmp_path: Path) -> None:
+    run = shoal.run(shoal.SimulatedMeters(12, 16), tmp_path / "run", crowd=4, **SMALL)
+    assert not (run.path / "public" / "reader.json").exists()
+    with pytest.raises(shoal.InputError, match="fewer than 10 crowds"):
+        run.reader(run.released["crowd"][0])
+
+
+def test_a_row_that_is_none_is_refused(run: shoal.Run) -> None:
+    for wrong in (-1, [1.0], [float("nan")] * 4):
+        with pytest.raises(shoal.InputError, match="row must be"):
+            run.reader(wrong)  # type: ignore[arg-type]
