@@ -59,7 +59,7 @@ def test_charged_answers_are_recorded_and_come_back(ledger: Ledger) -> None:
 
 
 def test_the_same_entries_as_one_by_one(url: str, tmp_path: Path) -> None:
-    """Entry for entry what release_many writes, apart from keys, times and the draws themselves."""
+    """Entry for entry what release_many writes, apart from keys, times, salts and the draws themselves."""
     tools = [point(), trajectory(seed=3)]
 
     def plain(ledger: Ledger) -> list[tuple[str, dict[str, Any]]]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from live import SETTINGS, released
-from shoal.card.statements import KNOWS
 
 import shoal
+from shoal.card.statements import KNOWS
 from shoal.service import receipt_verifier
 from shoal.service.application import application
 from shoal.service.catalog import Question

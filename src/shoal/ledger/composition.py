@@ -245,11 +245,11 @@ class Composer:
                 if len(rows):
                     exact[rows] = gaussian_deltas(gaussian, edges[rows], rule.epsilon)
             for j, other in enumerate(names if books else ()):
-                for direction, (one, two) in enumerate(((label, other), (other, label))):
+                for direction, (first, second) in enumerate(((label, other), (other, label))):
                     losses = [
                         (book.losses(*ends), int(times[j]))
                         for book, *uses in books
-                        for ends, times in zip(((one, two), (two, one)), uses, strict=True)
+                        for ends, times in zip(((first, second), (second, first)), uses, strict=True)
                         if times[j]
                     ]
                     if losses:
@@ -270,7 +270,7 @@ class Composer:
         self, label: str, pairs: list[PairAccount], mechanisms: Lookup
     ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
         """What was released about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
-        used = sorted({digest for pair in pairs for one in (pair.about, pair.opposite) for digest, _ in one.used})
+        used = sorted({digest for pair in pairs for digest, _ in (*pair.about.used, *pair.opposite.used)})
         neighbors = sorted(name for pair in pairs for name in pair.names)
         row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
         about, opposite = np.zeros((2, len(used), len(neighbors)))
@@ -291,12 +291,12 @@ class Composer:
         def spectra(precise: bool) -> EdgeSpectra:
             if precise:
                 return incident_spectra(self._laws(digest, mechanisms), label, neighbors, precise=True)
-            kept = self._spectra.get((digest, label))
-            if kept is None:
+            known = self._spectra.get((digest, label))
+            if known is None:
                 every = sorted(mechanisms(digest).graph.neighbors(label))
-                kept = every, incident_spectra(self._laws(digest, mechanisms), label, every)
-                self._spectra.put((digest, label), kept, 6 * kept[1].lam.nbytes)
-            every, spectra_of = kept
+                known = every, incident_spectra(self._laws(digest, mechanisms), label, every)
+                self._spectra.put((digest, label), known, 6 * known[1].lam.nbytes)
+            every, spectra_of = known
             if every == neighbors:
                 return spectra_of
             place = {name: i for i, name in enumerate(every)}
@@ -331,16 +331,16 @@ def _beside_books(
     for j in edges:
         other = gaussian.labels[j + 1]
         source = gaussian if gaussian.about[:, j].any() or gaussian.opposite[:, j].any() else None
-        for direction, (one, two) in enumerate(((label, other), (other, label))):
+        for direction, (first, second) in enumerate(((label, other), (other, label))):
             loss = total(
                 [
-                    book.losses(one, two).times(int(about[j])) + book.losses(two, one).times(int(opposite[j]))
+                    book.losses(first, second).times(int(about[j])) + book.losses(second, first).times(int(opposite[j]))
                     for book, about, opposite in books
                 ]
             )
             delta = deltas(loss, source, (0, j + 1), direction, epsilons)
             for e in np.flatnonzero(delta > upper):
-                upper[e], worst[e] = delta[e], (one, two)
+                upper[e], worst[e] = delta[e], (first, second)
     return upper, worst
 
 
@@ -364,9 +364,9 @@ def _imprecise(tv: float, epsilon: float) -> float:
     return _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
 
 
-def sum_tv(one: float, two: float) -> float:
+def sum_tv(first: float, second: float) -> float:
     """The sum of two total variations, rounded up."""
-    return _up(one + two) if one and two else one + two
+    return _up(first + second) if first and second else first + second
 
 
 def _up(value: float) -> float:

@@ -236,9 +236,7 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     crowds = old | dict(release.crowds)
     _refuse_crowds(transaction, release, old)
     _refuse_members(release, everyone, after, old)
-    inside: dict[int, list[Member]] = {}
-    for member in after.values():
-        inside.setdefault(member.crowd, []).append(member)
+    inside = _by_crowd(after.values())
     shown = [n for n, crowd in release.crowds.items() if n not in old or crowd.release != old[n].release]
     place = {member.label: crowds[n].period for n in shown for member in inside.get(n, [])}
     state.read(place)
@@ -282,11 +280,8 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
 def _refuse_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> None:
     """Refuse rows of crowds that break a rule; see the module."""
     new = [number for number in release.crowds if number not in old]
-    drawn = {
-        int(row[0])
-        for part in chunks(new)
-        for row in transaction.rows(select(CROWD_NUMBERS.c.crowd).where(CROWD_NUMBERS.c.crowd.in_(part)))
-    }
+    drawn_numbers = CROWD_NUMBERS.c.crowd
+    drawn = {int(row[0]) for row in _selected(transaction, [drawn_numbers], drawn_numbers, new)}
     if not drawn.issuperset(new):
         raise InputError(
             f"crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers. {NOTHING_CHANGED}"
@@ -389,31 +384,24 @@ def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
     return total.hexdigest()
 
 
-def _intact(transaction: Transaction, numbers: Iterable[int]) -> tuple[dict[int, Crowd], dict[str, Member]]:
+def _intact(transaction: Transaction, numbers: Iterable[int] | None) -> tuple[dict[int, Crowd], dict[str, Member]]:
     """Crowds on record, by number, and their members, by label; refused unless they give the crowds' digests."""
-    wanted = list(numbers)
+    wanted = None if numbers is None else list(numbers)
     crowds = {crowd.crowd: crowd for crowd in _crowds(transaction, wanted)}
     members = {member.label: member for member in _members(transaction, CROWD_MEMBERS.c.crowd, wanted)}
-    inside: dict[int, list[Member]] = {number: [] for number in crowds}
-    for member in members.values():
-        inside.setdefault(member.crowd, []).append(member)
-    query = select(CROWDS.c.crowd, CROWDS.c.digest)
-    known = {
-        int(n): str(d) for part in chunks(wanted) for n, d in transaction.rows(query.where(CROWDS.c.crowd.in_(part)))
-    }
-    if inside.keys() != crowds.keys() or known != {n: crowd_digest(crowds[n], inside[n]) for n in crowds}:
+    inside = _by_crowd(members.values())
+    digests = _selected(transaction, (CROWDS.c.crowd, CROWDS.c.digest), CROWDS.c.crowd, wanted)
+    known = {int(number): str(of_crowd) for number, of_crowd in digests}
+    if not inside.keys() <= crowds.keys() or known != {n: crowd_digest(crowds[n], inside.get(n, [])) for n in crowds}:
         raise LedgerError(ALTERED, reason="damaged")
     return crowds, members
 
 
-def altered(transaction: Transaction, last: str) -> bool:
-    """Whether the tables are not those whose digest the chain has last."""
-    inside: dict[int, list[Member]] = {}
-    for member in _members(transaction, CROWD_MEMBERS.c.crowd, None):
-        inside.setdefault(member.crowd, []).append(member)
-    known = {int(row[0]): str(row[1]) for row in transaction.rows(select(CROWDS.c.crowd, CROWDS.c.digest))}
-    anew = {c.crowd: crowd_digest(c, inside.get(c.crowd, [])) for c in _crowds(transaction, None)}
-    return anew != known or not inside.keys() <= anew.keys() or digest(transaction) != last
+def refuse_altered(transaction: Transaction, sealed: str) -> None:
+    """Refuse tables that are not those whose digest the chain has last."""
+    _intact(transaction, None)
+    if digest(transaction) != sealed:
+        raise LedgerError(ALTERED, reason="damaged")
 
 
 def periods(transaction: Transaction, labels: Sequence[str]) -> dict[str, str]:
@@ -431,9 +419,8 @@ def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Mem
 def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:
     """Refuse a graph that does not join a label with a crowd on record to every other member of that crowd."""
     crowd_of = {label: m.crowd for label, m in members_of(transaction, labels).items()}
-    inside: dict[int, set[str]] = {}
-    for member in _intact(transaction, set(crowd_of.values()))[1].values():
-        inside.setdefault(member.crowd, set()).add(member.label)
+    _, members = _intact(transaction, set(crowd_of.values()))
+    inside = {crowd: {m.label for m in within} for crowd, within in _by_crowd(members.values()).items()}
     if any(not inside[crowd] <= {label, *graph.neighbors(label)} for label, crowd in crowd_of.items()):
         raise InputError(
             "mechanism: its graph does not join a label to all other members of its crowd on record, so that nothing "
@@ -442,22 +429,34 @@ def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequenc
         )
 
 
+def _by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
+    """Members by the number of their crowd."""
+    inside: dict[int, list[Member]] = {}
+    for member in members:
+        inside.setdefault(member.crowd, []).append(member)
+    return inside
+
+
 def _members(transaction: Transaction, column: Any, values: Iterable[Any] | None) -> Iterator[Member]:
-    table = CROWD_MEMBERS.c
-    query = select(table.label, table.crowd, table.stored, table.last, table.block)
-    for part in [None] if values is None else chunks(values):
-        rows = transaction.rows(query if part is None else query.where(column.in_(part)))
-        for label, crowd, stored, last, block in rows:
-            yield Member(str(label), int(crowd), bytes(stored), str(last), None if block is None else int(block))
+    fields = [CROWD_MEMBERS.c[name] for name in Member.__annotations__]
+    for label, crowd, stored, last, block in _selected(transaction, fields, column, values):
+        yield Member(str(label), int(crowd), bytes(stored), str(last), None if block is None else int(block))
 
 
 def _crowds(transaction: Transaction, numbers: Iterable[int] | None) -> Iterator[Crowd]:
-    table = CROWDS.c
-    query = select(table.crowd, table.setting, table.period, table.row, table.homes, table.retired)
-    for part in [None] if numbers is None else chunks(numbers):
-        for row in transaction.rows(query if part is None else query.where(table.crowd.in_(part))):
-            number, setting, period, values, homes, retired = row
-            yield Crowd(int(number), str(setting), str(period), bytes(values), int(homes), bool(retired))
+    fields = [CROWDS.c[name] for name in Crowd.__annotations__]
+    for number, setting, period, row, homes, retired in _selected(transaction, fields, CROWDS.c.crowd, numbers):
+        yield Crowd(int(number), str(setting), str(period), bytes(row), int(homes), bool(retired))
+
+
+def _selected(
+    transaction: Transaction, fields: Sequence[Any], column: Any, values: Iterable[Any] | None
+) -> Iterator[Any]:
+    """The fields of the rows whose column is among some values, or of all rows."""
+    if values is None:
+        yield from transaction.rows(select(*fields))
+    for part in chunks(values or ()):
+        yield from transaction.rows(select(*fields).where(column.in_(part)))
 
 
 def _rows(frame: Any, name: str, kind: type) -> Iterator[dict[str, Any]]:

@@ -104,15 +104,15 @@ def later(period: str, than: str) -> bool:
     Two days, or times that both have an offset or both have none, are compared as such, and a day with a time by the
     days; two texts that are no times are compared as texts. Of different kinds neither is later than the other.
     """
-    one, two = _moment(period), _moment(than)
-    if one is None and two is None:
+    time, other = _moment(period), _moment(than)
+    if time is None and other is None:
         return period.strip().casefold() > than.strip().casefold()
-    if one is None or two is None:
+    if time is None or other is None:
         return False
-    if not (isinstance(one, datetime) and isinstance(two, datetime)):
-        days = [moment.date() if isinstance(moment, datetime) else moment for moment in (one, two)]
+    if not (isinstance(time, datetime) and isinstance(other, datetime)):
+        days = [moment.date() if isinstance(moment, datetime) else moment for moment in (time, other)]
         return days[0] > days[1]
-    return (one.tzinfo is None) == (two.tzinfo is None) and one > two
+    return (time.tzinfo is None) == (other.tzinfo is None) and time > other
 
 
 def _moment(period: str) -> date | None:

@@ -323,5 +323,4 @@ def _derived(state: State) -> None:
     for table, number in ((GRAPH_LABELS, pairs), (TOTALS, totals), (READINGS_ACCOUNTS, len(spent))):
         if transaction.value(select(func.count()).select_from(table)) != number:
             raise _Broken(None, WRONG_INDEX)
-    if crowds.altered(transaction, state.crowds):
-        raise _Broken(None, "the tables of lasting crowds are not those whose digest is recorded")
+    crowds.refuse_altered(transaction, state.crowds)
