@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from live import SETTINGS, released
-from shoal.card.statements import KNOWS
 
 import shoal
+from shoal.card.statements import KNOWS
 from shoal.service import receipt_verifier
 from shoal.service.application import application
-from shoal.service.catalog import Question
+from shoal.service.catalog import OfferedQuestion
 from shoal.service.desk import Desk
 
 
@@ -96,7 +96,7 @@ def test_under_the_promise_about_readings_only_the_table_is_offered(
     card = question.run.card
     object.__setattr__(card, "secret", "readings")
     monkeypatch.setattr(shoal.Run, "card", property(lambda _: card))
-    assert Question(question.id, question.title, question.run).rows == {}
+    assert OfferedQuestion(question.id, question.title, question.run).rows == {}
     fresh = Desk(desk.ledger, run.parent)
     fresh.grant("bob", [question.id], new=True)
     bob = fresh.register.named("bob")
