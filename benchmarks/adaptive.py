@@ -27,9 +27,9 @@ from shoal import (
     codebook,
     composed_delta,
     design,
-    mechanism_bound,
     privacy_curve,
 )
+from shoal.ledger.bounds import mechanism_bound
 
 BUDGETS = ((0.3, 1e-6), (1.0, 1e-4), (1.0, 1e-6), (1.0, 1e-9), (2.0, 1e-6), (4.0, 1e-6))
 PAIR = NeighborGraph.complete(["a", "b"])

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shoal
+from evidence.paper.clusters import cluster_graph
 from evidence.paper.figures import COLORS
 from evidence.paper.synthetic import TOTAL_BUDGETS, four_classes
 from shoal.accounting.curve import round_up
@@ -217,7 +218,7 @@ def households(quick: bool) -> None:
     readings = pl.read_parquet(DATA)
     homes = readings["household"].unique(maintain_order=True)[: 20 if quick else 100]
     forecasts = shoal.forecast(readings.filter(pl.col("household").is_in(homes.implode())), season="day")
-    graph = shoal.cluster_graph(forecasts, 3 if quick else 6)
+    graph = cluster_graph(forecasts, 3 if quick else 6)
     for query in ("point", "trajectory"):
         classes = forecasts.classes(query)
         price = shoal.perfect_rho(classes, graph)
@@ -255,12 +256,12 @@ def times(quick: bool) -> None:
 
 def peers(quick: bool) -> None:
     from shoal.designs.methods.paper import paper
-    from shoal.designs.problem import Problem
+    from shoal.designs.problem import DesignProblem
 
     n, k = (4, 2) if quick else (6, 3)
     classes, graph = random_family(n, k)
     rho = 0.6 * shoal.perfect_rho(classes, graph, "additive")
-    problem = Problem.of(classes, graph, 1.0, rho)
+    problem = DesignProblem.of(classes, graph, 1.0, rho)
     ours, seconds = timed(lambda: shoal.design(classes, graph, "additive", 1.0, rho))
     print(f"\n### Additive design of {n} labels, {k} entries: beside SciPy's SLSQP on the same smoothed objective")
     header("solver", "ln δ of the worst edge", "seconds", "ratio of times")
@@ -273,7 +274,7 @@ def peers(quick: bool) -> None:
     n, k, steps = (6, 4, 50) if quick else (13, 12, 300)
     classes, graph = random_family(n, k)
     rho = 0.6 * shoal.perfect_rho(classes, graph)
-    problem = Problem.of(classes, graph, 1.0, rho)
+    problem = DesignProblem.of(classes, graph, 1.0, rho)
     moves, seconds = timed(lambda: paper(problem, steps=steps))
     history = moves.history
     (_, plain), spent = timed(

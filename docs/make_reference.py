@@ -24,9 +24,9 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | choose who hides among whom | `crowd_graph`, `NeighborGraph.groups` |
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |
 | release an answer | `Mechanism.release` (cryptographic noise, exact arithmetic), `Mechanism.released_curve` |
-| meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `cluster_graph`, `simulate_meters`, `backtest` |
+| meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `update_forecasts`, `simulate_meters` |
 | release within budgets, on record | `Ledger.open`, `.budget`, `.release`, `.cost`, `.spent`, `.verify` |
-| the same at scale | `Ledger.charge`, `.overview`, `mechanism_bound` |
+| the same at scale | `Ledger.charge`, `.overview` |
 | budgets for who chooses along the way | `AdaptiveFilter`; `Ledger.budget(mode="adaptive")` |
 | any table with labels | `GaussianClasses.fit`, `.checks`, `LabelHider`, `Clip`, `GaussianMixtureClasses` |
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
@@ -34,8 +34,8 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | who is found in what leaves | `reidentify` |
 | other accountants | `to_pld` (dp_accounting), `to_opendp` |
 | protect the readings themselves | `noisy_crowds_plan`, `noisy_crowds`, `population_error` |
-| let others ask | `serve` |
-| deterministic queries | `sensitivity`, `analytic_sigma`, `gaussian_delta` |
+| let others ask | the command `shoal serve` |
+| deterministic queries | `sensitivity`, `analytic_sigma` |
 | all of it, on a folder | `Run`, or the command `shoal` |
 """
 

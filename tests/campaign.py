@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 import shoal
 from shoal import archive
+from shoal.accounting.curve import edge_brackets
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.source import RESOLUTION
 from shoal.proofs import checker, laws_file
@@ -118,7 +119,7 @@ def brackets(
                 proof = confirmed(classes, epsilon, scope)
                 if proof.unsettled:
                     tally.unresolved += 1
-                found = shoal.edge_brackets(classes, EDGE, epsilon, scope=scope)[0].reshape(-1, 3)
+                found = edge_brackets(classes, EDGE, epsilon, scope=scope)[0].reshape(-1, 3)
                 for entry in proof.edges:
                     for row in range(len(found)) if entry.by == "apart" else [int(entry.direction == "backward")]:
                         low, high = found[row, 1:].tolist()

@@ -21,6 +21,8 @@ import numpy as np
 from mpmath import mp, mpf
 
 import shoal
+from shoal.accounting import deterministic
+from shoal.accounting.renyi import gdp, zcdp
 from shoal.mechanism.atoms import LossAtoms
 
 mp.dps = 50
@@ -123,7 +125,7 @@ def gaussian(topic: str, sigma: float, gap: float, epsilon: float, kind: str, fi
         e = abs(epsilon)
         found = [float(shoal.privacy_curve(classes, graph, e).delta_upper)]
         if mpf(sigma) ** 2 == mpf(cov):
-            found.append(shoal.gaussian_delta(gap, sigma, e))
+            found.append(deterministic.gaussian_delta(gap, sigma, e))
         # δ(−ε) = 1 − e^{−ε} (1 − δ(ε)) of the reverse pair, here the same one.
         return found if epsilon >= 0 else [math.nextafter(1 - math.exp(-e) * (1 - d) * (1 - 1e-15), 2.0) for d in found]
 
@@ -310,7 +312,7 @@ def gaussian_compositions() -> Iterator[Case]:
     root = above(lambda: mp.sqrt(sum((1 / mpf(cov) for cov in covs), mpf(0))))
     inputs = "six with σ drawn from (0, 1)"
     yield Case(
-        GOOGLE, "Gaussian releases as one", inputs, "value", figure, PLACES, lambda: [shoal.gdp(*released(covs))], root
+        GOOGLE, "Gaussian releases as one", inputs, "value", figure, PLACES, lambda: [gdp(*released(covs))], root
     )
 
 
@@ -499,7 +501,7 @@ def opendp_cases() -> Iterator[Case]:
             "value",
             rho,
             1e-12,
-            lambda c=classes, g=graph: [shoal.zcdp(c, g)],
+            lambda c=classes, g=graph: [zcdp(c, g)],
             exact,
         )
     for rho, epsilon, figure in ZCDP_DELTAS:
@@ -507,7 +509,7 @@ def opendp_cases() -> Iterator[Case]:
 
         def deltas(gap: float = gap, epsilon: float = epsilon) -> list[float]:
             return [
-                shoal.gaussian_delta(gap, 1.0, epsilon),
+                deterministic.gaussian_delta(gap, 1.0, epsilon),
                 float(shoal.privacy_curve(*pair(gap, 1.0), epsilon).delta_upper),
             ]
 

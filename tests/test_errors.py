@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import shoal
+from shoal.accounting.deterministic import gaussian_delta
+from shoal.accounting.renyi import gaussian_sensitivity, gdp, zcdp
 
 SECRET = 8675309.125
 EYE = np.eye(2)
@@ -105,9 +107,9 @@ BAD = {
     ("graph", "no edges"): lambda: shoal.privacy_curve(CLASSES, EMPTY, 1.0),
     ("graph", "no edges for epsilon"): lambda: shoal.epsilon_at(CLASSES, EMPTY, 0.1),
     ("graph", "no edges for an order"): lambda: shoal.renyi_curve(CLASSES, EMPTY, 2.0),
-    ("graph", "no edges for zcdp"): lambda: shoal.zcdp(CLASSES, EMPTY),
-    ("graph", "no edges for gdp"): lambda: shoal.gdp(CLASSES, EMPTY),
-    ("graph", "no edges for a sensitivity"): lambda: shoal.gaussian_sensitivity(CLASSES, EMPTY),
+    ("graph", "no edges for zcdp"): lambda: zcdp(CLASSES, EMPTY),
+    ("graph", "no edges for gdp"): lambda: gdp(CLASSES, EMPTY),
+    ("graph", "no edges for a sensitivity"): lambda: gaussian_sensitivity(CLASSES, EMPTY),
     ("graph", "no edges for means"): lambda: shoal.sensitivity(MEANS, EMPTY),
     ("prior", "sum"): lambda: shoal.privacy_curve(CLASSES, GRAPH, 1.0, prior=[0.5, 0.6]),
     ("prior", "negative"): lambda: shoal.privacy_curve(CLASSES, GRAPH, 1.0, prior=[1.5, -0.5]),
@@ -118,7 +120,7 @@ BAD = {
     ("prior", "two-sided"): lambda: shoal.privacy_curve(CLASSES, GRAPH, 1.0, "pdp-two-sided", prior=[0.5, 0.5]),
     ("order", "zero"): lambda: shoal.renyi_curve(CLASSES, GRAPH, 0.0),
     ("order", "NaN"): lambda: shoal.renyi_curve(CLASSES, GRAPH, [2.0, math.nan]),
-    ("max_order", "one"): lambda: shoal.zcdp(CLASSES, GRAPH, max_order=1.0),
+    ("max_order", "one"): lambda: zcdp(CLASSES, GRAPH, max_order=1.0),
     ("fpr", "above one"): lambda: shoal.tpr_at_fpr(CLASSES, GRAPH, 1.1),
     ("fpr", "negative"): lambda: shoal.tradeoff_curve(CLASSES, *NAMES, fpr=[-0.1]),
     ("claim", "unknown"): lambda: shoal.tradeoff_curve(CLASSES, "alice", "carol"),
@@ -129,8 +131,8 @@ BAD = {
     # deterministic queries
     ("means", "other count"): lambda: shoal.sensitivity(MEANS[:1], GRAPH),
     ("p", "below one"): lambda: shoal.sensitivity(MEANS, GRAPH, p=0.5),
-    ("sigma", "zero"): lambda: shoal.gaussian_delta(1.0, 0.0, 1.0),
-    ("sensitivity", "negative"): lambda: shoal.gaussian_delta(-1.0, 1.0, 1.0),
+    ("sigma", "zero"): lambda: gaussian_delta(1.0, 0.0, 1.0),
+    ("sensitivity", "negative"): lambda: gaussian_delta(-1.0, 1.0, 1.0),
     ("sensitivity", "zero"): lambda: shoal.analytic_sigma(0.0, 1.0, 0.1),
     ("sensitivity", "a flag"): lambda: shoal.analytic_sigma(True, 1.0, 0.1),
     ("delta", "one for sigma"): lambda: shoal.analytic_sigma(1.0, 1.0, 1.0),

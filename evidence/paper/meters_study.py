@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evidence.paper import figures
+from evidence.paper.clusters import cluster_graph
 from evidence.paper.homes import Home, three_homes
 from evidence.paper.lines import CONVENTIONS, Line, Lines, Progress, measure, per_entry
 from evidence.paper.synthetic import TOTAL_BUDGETS
@@ -32,7 +33,6 @@ from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
 from shoal.sources.meters import window
 from shoal.sources.meters.forecast import forecast
-from shoal.sources.meters.neighborhoods import cluster_graph
 from shoal.sources.meters.quality import Readings
 from shoal.sources.meters.simulate import simulate_meters
 from shoal.validation import FloatArray

@@ -1,7 +1,8 @@
 """shoal: differential privacy for class labels.
 
 Public names are imported on first use, so that ``import shoal`` stays light: the compiled kernels load only
-when a number is asked for. They are listed once, in ``__init__.pyi``, where type checkers see them.
+when a number is asked for. They are listed once, in ``__init__.pyi``, where type checkers see them; what else there is
+is imported from its room (``from shoal.accounting.renyi import zcdp``).
 """
 
 import pathlib
@@ -27,4 +28,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return ["__version__", *__all__]

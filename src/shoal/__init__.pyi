@@ -4,29 +4,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # they come after the modules themselves in what a type checker works through
     from shoal.accounting.curve import PrivacyCurve as PrivacyCurve
-    from shoal.accounting.curve import edge_brackets as edge_brackets
     from shoal.accounting.curve import edge_deltas as edge_deltas
     from shoal.accounting.curve import epsilon_at as epsilon_at
     from shoal.accounting.curve import privacy_curve as privacy_curve
     from shoal.accounting.deterministic import analytic_sigma as analytic_sigma
-    from shoal.accounting.deterministic import gaussian_delta as gaussian_delta
     from shoal.accounting.deterministic import sensitivity as sensitivity
-    from shoal.accounting.renyi import RenyiCurve as RenyiCurve
-    from shoal.accounting.renyi import gaussian_sensitivity as gaussian_sensitivity
-    from shoal.accounting.renyi import gaussian_sensitivity_approximation as gaussian_sensitivity_approximation
-    from shoal.accounting.renyi import gdp as gdp
     from shoal.accounting.renyi import renyi_curve as renyi_curve
-    from shoal.accounting.renyi import zcdp as zcdp
-    from shoal.accounting.risk import IdentificationRisk as IdentificationRisk
     from shoal.accounting.risk import identification_risk as identification_risk
-    from shoal.accounting.tradeoff import TradeoffCurve as TradeoffCurve
     from shoal.accounting.tradeoff import tpr_at_fpr as tpr_at_fpr
     from shoal.accounting.tradeoff import tradeoff_curve as tradeoff_curve
     from shoal.audits.audit import audit as audit
-    from shoal.audits.book_audit import BookAudit as BookAudit
-    from shoal.audits.guard import ModelGuard as ModelGuard
     from shoal.audits.guard import model_guard as model_guard
-    from shoal.audits.holdout import ObservedLoss as ObservedLoss
     from shoal.audits.holdout import observed_loss as observed_loss
     from shoal.audits.verdict import Audit as Audit
     from shoal.card.card import ReleaseCard as ReleaseCard
@@ -44,30 +32,20 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.errors import StorageError as StorageError
     from shoal.errors import UnreachableError as UnreachableError
     from shoal.errors import WorkerError as WorkerError
-    from shoal.laws.checks import LawChecks as LawChecks
     from shoal.laws.classes import GaussianClasses as GaussianClasses
     from shoal.laws.graph import NeighborGraph as NeighborGraph
-    from shoal.laws.supports import RankWarning as RankWarning
-    from shoal.ledger.bounds import MechanismBound as MechanismBound
-    from shoal.ledger.bounds import mechanism_bound as mechanism_bound
     from shoal.ledger.ledger import Ledger as Ledger
     from shoal.mechanism.certificate import Certificate as Certificate
-    from shoal.mechanism.clip import AssumptionFree as AssumptionFree
     from shoal.mechanism.clip import Clip as Clip
-    from shoal.mechanism.clip import assumption_free as assumption_free
     from shoal.mechanism.codebook import Codebook as Codebook
     from shoal.mechanism.codebook import codebook as codebook
     from shoal.mechanism.interchange import to_opendp as to_opendp
     from shoal.mechanism.interchange import to_pld as to_pld
-    from shoal.mechanism.mechanism import Ending as Ending
     from shoal.mechanism.mechanism import Mechanism as Mechanism
     from shoal.mechanism.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
-    from shoal.mechanism.mixtures import MixtureBound as MixtureBound
     from shoal.mechanism.reader import load as load
     from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta
-    from shoal.noise.experiment import NotPrivate as NotPrivate
-    from shoal.plaintext import printable as printable
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
     from shoal.readings.crowds import NoisyCrowds as NoisyCrowds
@@ -84,23 +62,15 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.runs.run import Run as Run
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters
-    from shoal.runs.worst_figures import WorstCurve as WorstCurve
-    from shoal.service.server import serve as serve
     from shoal.sources.meters.arma.fit import fit_arma as fit_arma
     from shoal.sources.meters.forecast import Forecasts as Forecasts
     from shoal.sources.meters.forecast import forecast as forecast
-    from shoal.sources.meters.neighborhoods import LonelyWarning as LonelyWarning
-    from shoal.sources.meters.neighborhoods import cluster_graph as cluster_graph
     from shoal.sources.meters.neighborhoods import crowd_graph as crowd_graph
-    from shoal.sources.meters.power import power_error as power_error
-    from shoal.sources.meters.quality import QualityWarning as QualityWarning
-    from shoal.sources.meters.queries import AccountingWarning as AccountingWarning
     from shoal.sources.meters.readings import read_meters as read_meters
     from shoal.sources.meters.simulate import simulate_meters as simulate_meters
     from shoal.sources.meters.update import update_forecasts as update_forecasts
     from shoal.sources.tables.hider import LabelHider as LabelHider
     from shoal.sources.tables.hider import LawWarning as LawWarning
-    from shoal.studies.reidentification import Reidentification as Reidentification
     from shoal.studies.reidentification import reidentify as reidentify
 
 __version__: str

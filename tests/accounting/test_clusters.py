@@ -10,6 +10,7 @@ import pytest
 import shoal
 from campaign import Tally, confirmed
 from families import clustered
+from shoal.accounting.curve import edge_brackets
 
 GRAPH = shoal.NeighborGraph.complete(["a", "b"])
 
@@ -23,7 +24,7 @@ def family(seed: int) -> shoal.GaussianClasses:
 
 @pytest.mark.parametrize("seed", [871, 5528, 6385, 11740])
 def test_brackets_are_narrow(seed: int) -> None:
-    found = shoal.edge_brackets(family(seed), GRAPH, 8.0)[0]
+    found = edge_brackets(family(seed), GRAPH, 8.0)[0]
     assert (found[:, 2] - found[:, 1] < 1e-9).all()
 
 

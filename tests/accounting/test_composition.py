@@ -5,12 +5,13 @@ import pytest
 
 import shoal
 from families import complete, equal_covariance_delta, random_family, random_laws
+from shoal.accounting.curve import edge_brackets
 
 NOTIONS = ["dp", "pdp", "pdp-two-sided", "chernoff"]
 
 
 def log_deltas(released, graph, epsilon, notion="dp"):
-    return shoal.edge_brackets(released, graph, epsilon, notion)[..., 0]
+    return edge_brackets(released, graph, epsilon, notion)[..., 0]
 
 
 @pytest.mark.parametrize("notion", NOTIONS)

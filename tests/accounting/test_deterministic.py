@@ -9,6 +9,7 @@ from mpmath import mp, mpf
 
 import shoal
 from families import equal_covariance_delta
+from shoal.accounting.deterministic import gaussian_delta
 
 PATH = shoal.NeighborGraph.from_edges(list("abc"), [("a", "b"), ("b", "c")])
 EPSILONS = np.geomspace(1e-3, 50, 40)
@@ -43,33 +44,33 @@ def test_sensitivity_does_not_vanish_or_overflow(size, p):
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 4.0])
 def test_gaussian_delta_is_the_closed_form_rounded_up(ratio, epsilon):
     exact = exact_delta(ratio, epsilon)
-    found = shoal.gaussian_delta(ratio, 1.0, epsilon)
+    found = gaussian_delta(ratio, 1.0, epsilon)
     assert exact <= found <= max(exact * (1 + 1e-10), 5e-324)
-    assert shoal.gaussian_delta(3 * ratio, 3.0, epsilon) == pytest.approx(found, rel=1e-11)
-    assert shoal.gaussian_delta(ratio, 1.0, epsilon, "pdp") == pytest.approx(
+    assert gaussian_delta(3 * ratio, 3.0, epsilon) == pytest.approx(found, rel=1e-11)
+    assert gaussian_delta(ratio, 1.0, epsilon, "pdp") == pytest.approx(
         equal_covariance_delta(ratio, epsilon, "pdp"), rel=1e-11
     )
 
 
 def test_gaussian_delta_agrees_with_the_paper_example():
     """Section 8 of the theory notes: equal covariances, ‖ν₀‖ = 1, ε = 0.1."""
-    assert shoal.gaussian_delta(1.0, 1.0, 0.1, "pdp") == pytest.approx(0.655, abs=5e-4)
-    assert shoal.gaussian_delta(1.0, 1.0, 0.1) == pytest.approx(0.352, abs=5e-4)
+    assert gaussian_delta(1.0, 1.0, 0.1, "pdp") == pytest.approx(0.655, abs=5e-4)
+    assert gaussian_delta(1.0, 1.0, 0.1) == pytest.approx(0.352, abs=5e-4)
 
 
 def test_gaussian_delta_far_out():
     exact = exact_delta(0.05, 1.8)
     assert mpf(10) ** -290 < exact < mpf(10) ** -270
-    found = shoal.gaussian_delta(0.05, 1.0, 1.8)
+    found = gaussian_delta(0.05, 1.0, 1.8)
     assert exact <= found <= exact * (1 + 1e-9)
-    assert shoal.gaussian_delta(0.01, 1.0, 5.0) > 0.0  # underflows: the upper end does not read as zero
-    assert shoal.gaussian_delta(0.0, 1.0, 0.0) == 0.0
+    assert gaussian_delta(0.01, 1.0, 5.0) > 0.0  # underflows: the upper end does not read as zero
+    assert gaussian_delta(0.0, 1.0, 0.0) == 0.0
 
 
 @pytest.mark.parametrize("ratio", [1e-12, 1e-20, 1e-60, 1e-95, 1e-150, 1e-250])
 def test_a_minute_gap_is_not_no_gap(ratio):
     exact = ratio / math.sqrt(2 * math.pi)
-    found = shoal.gaussian_delta(ratio, 1.0, 0.0)
+    found = gaussian_delta(ratio, 1.0, 0.0)
     assert found >= exact
     if ratio > 1e-99:
         assert found == pytest.approx(exact, rel=1e-9)
@@ -81,8 +82,8 @@ def test_analytic_sigma_is_safe_and_tight_on_a_grid():
     for epsilon in EPSILONS:
         for delta in DELTAS:
             sigma = shoal.analytic_sigma(1.0, epsilon, delta)
-            assert shoal.gaussian_delta(1.0, sigma, epsilon) <= delta
-            assert shoal.gaussian_delta(1.0, sigma * (1 - 1e-9), epsilon) > delta
+            assert gaussian_delta(1.0, sigma, epsilon) <= delta
+            assert gaussian_delta(1.0, sigma * (1 - 1e-9), epsilon) > delta
 
 
 def test_analytic_sigma_in_fifty_digits():

@@ -17,6 +17,7 @@ import shoal
 from adversary import Kind, best_policy, composed, released, strongest, together
 from shoal import GaussianClasses, InputError, NeighborGraph
 from shoal.accounting import filters
+from shoal.accounting.deterministic import gaussian_delta
 from shoal.accounting.filters import ASIDE, GAUSSIAN, WEIGHTS, FilterRule
 
 
@@ -154,10 +155,10 @@ def test_of_real_releases():
     budget = shoal.AdaptiveFilter(1.0, 1e-5)
     t = [order - 1 for order in budget.rule.orders]
     worst = Kind("gap", 0.1)
-    exact = shoal.gaussian_delta(0.1 * math.sqrt(5), 1.0, 1.0)
+    exact = gaussian_delta(0.1 * math.sqrt(5), 1.0, 1.0)
     assert budget.spent([noisy] * 5, GRAPH) == pytest.approx(exact / GAUSSIAN, rel=1e-9)
     assert budget.spent([noisy] * 5, GRAPH, scope="table") == pytest.approx(
-        shoal.gaussian_delta(0.1 * math.sqrt(10), 1.0, 1.0) / GAUSSIAN, rel=1e-9
+        gaussian_delta(0.1 * math.sqrt(10), 1.0, 1.0) / GAUSSIAN, rel=1e-9
     )
     sums = together([worst] * 3 + [Kind("wide", 0.05)], t)
     mixed = budget.spent([noisy] * 3 + [unequal], GRAPH)

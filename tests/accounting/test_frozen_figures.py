@@ -16,6 +16,7 @@ import pytest
 from flint import arb, ctx
 
 import shoal
+from shoal.accounting.curve import edge_brackets
 
 FIGURES = json.loads((Path(__file__).parents[1] / "frozen_figures.json").read_text())
 GRAPH = shoal.NeighborGraph.complete(["0", "1"])
@@ -41,7 +42,7 @@ def test_brackets_hold_them(kind: str) -> None:
         if figure["kind"] != kind:
             continue
         scope = "table" if kind == "table" else "answer"
-        found = shoal.edge_brackets(released(figure), GRAPH, figure["epsilon"], figure["notion"], scope=scope)[0]
+        found = edge_brackets(released(figure), GRAPH, figure["epsilon"], figure["notion"], scope=scope)[0]
         _, low, high = (found if kind == "table" else found[int(figure["reverse"])]).tolist()
         with ctx.workprec(256):
             upper = arb(high).exp() if high > -math.inf else arb(0)

@@ -7,6 +7,7 @@ from mpmath import mp, mpf
 import cases
 import oracle
 import shoal
+from shoal.accounting.curve import edge_brackets
 from shoal.accounting.spectrum import edge_spectra
 
 PAIRS = {pair.name: pair for pair in oracle.load_pairs()}
@@ -34,11 +35,11 @@ def test_reference_pairs(name):
     classes = family(pair.mean_a, pair.cov_a, pair.mean_b, pair.cov_b)
     for point in pair.points:
         epsilon = float.fromhex(point["eps"])
-        assert_right(shoal.edge_brackets(classes, GRAPH, epsilon)[0, 0], mpf(point["hockey"]))
-        assert_right(shoal.edge_brackets(classes, GRAPH, epsilon, "pdp")[0, 0], mpf(point["upper"]))
+        assert_right(edge_brackets(classes, GRAPH, epsilon)[0, 0], mpf(point["hockey"]))
+        assert_right(edge_brackets(classes, GRAPH, epsilon, "pdp")[0, 0], mpf(point["upper"]))
         with mp.workdps(30):
             both = min(mp.log(mp.exp(mpf(point["upper"])) + mp.exp(mpf(point["lower"]))), mpf(0))  # 25 digits kept
-        assert_right(shoal.edge_brackets(classes, GRAPH, epsilon, "pdp-two-sided")[0, 0], both)
+        assert_right(edge_brackets(classes, GRAPH, epsilon, "pdp-two-sided")[0, 0], both)
 
 
 @pytest.mark.parametrize("name", ["1e+02-3-0", "1e+08-5-0", "near-5-0", "graded-3-0"])
@@ -46,7 +47,7 @@ def test_the_order_of_the_two_labels_is_not_the_direction(name):
     pair = PAIRS[name]
     classes = family(pair.mean_b, pair.cov_b, pair.mean_a, pair.cov_a)
     for point in pair.points:
-        found = shoal.edge_brackets(classes, GRAPH, float.fromhex(point["eps"]))[0, 1]
+        found = edge_brackets(classes, GRAPH, float.fromhex(point["eps"]))[0, 1]
         assert_right(found, mpf(point["hockey"]))
 
 
@@ -60,7 +61,7 @@ def test_beyond_the_promised_condition(monkeypatch, k, seed, condition):
     for epsilon in (0.0, 1.0):
         for notion, exact_of in (("dp", oracle.log_hockey), ("pdp", oracle.log_upper_tail)):
             try:
-                _, lower, upper = shoal.edge_brackets(classes, GRAPH, epsilon, notion)[0, 0]
+                _, lower, upper = edge_brackets(classes, GRAPH, epsilon, notion)[0, 0]
             except shoal.CertificationError:
                 continue
             assert lower <= exact_of(gamma, nu, epsilon, dps=20) <= upper, (notion, epsilon)

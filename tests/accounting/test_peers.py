@@ -9,6 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution
 
 import shoal
 from families import complete, loss_cdf_1d, loss_samples, random_family
+from shoal.accounting.curve import edge_brackets
 from shoal.accounting.spectrum import edge_spectra
 
 STEP = 1e-3
@@ -57,7 +58,7 @@ def test_a_hundred_mixed_releases_with_unequal_covariances():
             plds[pessimistic] = pld if plds[pessimistic] is None else plds[pessimistic].compose(pld)
     graph = complete(released[0])
     for epsilon in (0.0, 1.0, 3.0, 6.0):
-        exact, least, most = np.exp(shoal.edge_brackets(released, graph, epsilon)[0, 0])
+        exact, least, most = np.exp(edge_brackets(released, graph, epsilon)[0, 0])
         upper, lower = (plds[side].get_delta_for_epsilon(epsilon) for side in (True, False))
         assert lower <= most
         assert least <= upper

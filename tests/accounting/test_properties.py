@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import shoal
 from families import complete
+from shoal.accounting.curve import edge_brackets
 
 NOTIONS = ["dp", "pdp", "pdp-two-sided", "chernoff"]
 few = settings(derandomize=True, max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
@@ -35,7 +36,7 @@ def families(draw, n=3, max_dims=4):
 
 
 def brackets(classes, epsilon, notion="dp", graph=None):
-    return shoal.edge_brackets(classes, complete(classes) if graph is None else graph, epsilon, notion)
+    return edge_brackets(classes, complete(classes) if graph is None else graph, epsilon, notion)
 
 
 def below(first, second):

@@ -7,6 +7,7 @@ import pytest
 
 import campaign
 import shoal
+from shoal.accounting.curve import edge_brackets
 
 #: Families of many entries, which the checker takes long to follow.
 WIDE = ("full rank, k ≤ 24", "full rank, k ≤ 60", "clustered eigenvalues, k > 25", "nearly equal")
@@ -30,7 +31,7 @@ def test_no_upper_end_below_what_is_proved(family: str, monkeypatch: pytest.Monk
 
 def test_an_upper_end_that_is_too_small_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The campaign would find a bracket whose upper end lies one part in a billion below the truth."""
-    exact = shoal.edge_brackets
+    exact = edge_brackets
 
     def lower(*arguments: object, **options: object) -> object:
         found = exact(*arguments, **options)  # type: ignore[arg-type]

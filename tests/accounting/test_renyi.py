@@ -10,6 +10,8 @@ import cases
 import oracle
 import shoal
 from families import complete, random_family, random_laws
+from shoal.accounting.deterministic import gaussian_delta
+from shoal.accounting.renyi import gaussian_sensitivity, gaussian_sensitivity_approximation, gdp, zcdp
 
 ORDERS = [0.25, 0.5, 1.0, 1 + 1e-12, 1 + 1e-7, 1.05, 1.3]
 
@@ -125,32 +127,32 @@ def test_zcdp_and_gdp_of_equal_covariances():
     graph = complete(classes)
     gaps = means[graph.edges[:, 1]] - means[graph.edges[:, 0]]
     mu = math.sqrt((gaps * np.linalg.solve(covs[0], gaps.T).T).sum(axis=1).max())
-    found, rho = shoal.gdp(classes, graph), shoal.zcdp(classes, graph)
+    found, rho = gdp(classes, graph), zcdp(classes, graph)
     assert found <= mu * (1 + 1e-12)
     assert rho <= mu**2 / 2 * (1 + 1e-12)
     for i, j in graph.edges:
         square = 2 * oracle.divergence(classes.means[[i, j]], classes.covs[[i, j]], 1)
         assert mpf(found) ** 2 >= square
         assert 2 * mpf(rho) >= square
-    assert shoal.gdp([classes, classes], graph) == pytest.approx(math.sqrt(2) * mu, rel=1e-12)
+    assert gdp([classes, classes], graph) == pytest.approx(math.sqrt(2) * mu, rel=1e-12)
     orders = np.array([1.5, 3.0, 50.0])
     assert np.asarray(shoal.renyi_curve(classes, graph, orders)) == pytest.approx(orders * mu**2 / 2, rel=1e-11)
     # A Gaussian mechanism with that μ has the same δ.
     curve = shoal.privacy_curve(classes, graph, 1.0)
-    assert shoal.gaussian_delta(mu, 1.0, 1.0) == pytest.approx(curve.delta, rel=1e-10)
+    assert gaussian_delta(mu, 1.0, 1.0) == pytest.approx(curve.delta, rel=1e-10)
 
 
 def test_zcdp_and_gdp_do_not_exist_for_unequal_covariances():
     classes = random_family(3, 2, 6)
     graph = complete(classes)
-    assert shoal.gdp(classes, graph) == math.inf
-    assert shoal.zcdp(classes, graph) == math.inf
+    assert gdp(classes, graph) == math.inf
+    assert zcdp(classes, graph) == math.inf
 
 
 def test_truncated_cdp_bounds_every_order():
     classes = random_family(3, 2, 7).with_noise(3.0)
     graph = complete(classes)
-    rho = shoal.zcdp(classes, graph, max_order=1.5)
+    rho = zcdp(classes, graph, max_order=1.5)
     orders = np.linspace(1.0, 1.5, 977)[1:]
     ratio = shoal.renyi_curve(classes, graph, orders).divergence / orders
     assert ratio.max() <= rho <= ratio.max() * 1.01
@@ -166,5 +168,5 @@ def test_gaussian_sensitivity_formula():
                 gap = means[b] - means[a]
                 dets = np.linalg.slogdet(covs[b])[1] - np.linalg.slogdet(covs[a])[1]
                 values.append(0.5 * gap @ np.linalg.solve(covs[b], gap) + 0.5 * dets)
-    assert shoal.gaussian_sensitivity(classes, complete(classes)) == pytest.approx(max(values), rel=1e-12)
-    assert shoal.gaussian_sensitivity_approximation(2.0, 1.0, 4.0) == pytest.approx(math.exp(0.25))
+    assert gaussian_sensitivity(classes, complete(classes)) == pytest.approx(max(values), rel=1e-12)
+    assert gaussian_sensitivity_approximation(2.0, 1.0, 4.0) == pytest.approx(math.exp(0.25))

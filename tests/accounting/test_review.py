@@ -9,6 +9,7 @@ import pytest
 
 import oracle
 import shoal
+from shoal.accounting.curve import edge_brackets
 
 
 def _pair(a: tuple, b: tuple) -> tuple[shoal.GaussianClasses, shoal.NeighborGraph]:
@@ -25,7 +26,7 @@ def test_an_accidental_agreement_of_two_steps_is_not_trusted() -> None:
     w[4:8] = 2.056462407094353e-10, 4.5690689985128463e-10, 1.334219644549731e-06, 0.0005717633397422752
     classes = shoal.GaussianClasses.diagonal([np.zeros(10), w], [np.exp(lam), np.ones(10)])
     graph = shoal.NeighborGraph.complete(classes.labels)
-    _, low, high = shoal.edge_brackets(classes, graph, 0.2779856203527551, "pdp")[0, 0]
+    _, low, high = edge_brackets(classes, graph, 0.2779856203527551, "pdp")[0, 0]
     gamma = np.exp(lam)
     exact = oracle.log_upper_tail(gamma, w / np.sqrt(gamma), 0.2779856203527551)
     assert exact == pytest.approx(-1.6296, abs=1e-4)
@@ -37,7 +38,7 @@ def test_an_eigenvalue_lost_to_rounding_gives_no_bracket_that_excludes_the_truth
     classes, graph = _pair(
         ([0, 0], [[s1 * s1, r * s1 * s2], [r * s1 * s2, s2 * s2]]), ([0, 0], [[1, 0.72e-3], [0.72e-3, 1e-6]])
     )
-    _, low, high = shoal.edge_brackets(classes, graph, 26.53866609924767)[0, 0]
+    _, low, high = edge_brackets(classes, graph, 26.53866609924767)[0, 0]
     # The exact value, from determinants in ball arithmetic, rounded down and up.
     assert low <= -0.2096693004916496
     assert high >= -0.2096693004916484
@@ -78,7 +79,7 @@ def test_a_certificate_covers_the_rounding_of_its_own_parameters(condition: floa
     classes = shoal.GaussianClasses(rng.standard_normal((3, 3)), np.array(covs))
     graph = shoal.NeighborGraph.complete(classes.labels)
     mechanism = shoal.design(classes, graph, "center", 0.01, 0.9 * shoal.perfect_rho(classes, graph))
-    upper = shoal.edge_brackets(mechanism.output, graph, 0.01)[..., 2]
+    upper = edge_brackets(mechanism.output, graph, 0.01)[..., 2]
     mp = oracle.mp
     with mp.workdps(60):
         for e, (a, b) in enumerate(graph.edges):
@@ -102,7 +103,7 @@ def test_brackets_of_a_designed_family_are_tight(share: float, epsilon: float) -
     classes = shoal.GaussianClasses(rng.standard_normal((30, 6)), covs)
     graph = shoal.NeighborGraph.complete(classes.labels)
     mechanism = shoal.design(classes, graph, "center", epsilon, share * shoal.perfect_rho(classes, graph))
-    _, lower, upper = np.moveaxis(shoal.edge_brackets(mechanism.output, graph, epsilon), 2, 0)
+    _, lower, upper = np.moveaxis(edge_brackets(mechanism.output, graph, epsilon), 2, 0)
     large = upper > -20.0
     assert large.sum() > 400
     assert (upper[large] - lower[large]).max() < 1e-7

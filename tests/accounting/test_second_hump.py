@@ -7,6 +7,7 @@ import pytest
 
 import campaign
 import shoal
+from shoal.accounting.curve import edge_brackets
 
 #: ε -> ends of δ in both directions, enclosed in ball arithmetic from determinants alone.
 TRUTH = {
@@ -31,7 +32,7 @@ def test_what_rises_again_is_doubt(epsilon: float) -> None:
         classes = shoal.GaussianClasses(np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
         released += [classes] * times
     tally = campaign.Tally()
-    found = shoal.edge_brackets(released, shoal.NeighborGraph.complete(("0", "1")), epsilon)[0]
+    found = edge_brackets(released, shoal.NeighborGraph.complete(("0", "1")), epsilon)[0]
     for direction in range(2):
         tally.compare("δ", found[direction, 2], found[direction, 1], *TRUTH[epsilon][direction])
         assert found[direction, 2] - found[direction, 1] < 1e-8

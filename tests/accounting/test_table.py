@@ -14,6 +14,8 @@ from scipy.stats import norm
 import oracle
 import shoal
 from campaign import Tally, confirmed, loss
+from shoal.accounting.curve import edge_brackets
+from shoal.accounting.renyi import gdp, zcdp
 
 NOTIONS = ("dp", "pdp", "pdp-two-sided", "chernoff")
 
@@ -52,12 +54,12 @@ def test_a_table_is_the_pair_stacked_by_hand(
 ) -> None:
     classes = family(np.random.default_rng(seed), 3, k, spread, grade)
     graph = complete(classes)
-    found = shoal.edge_brackets(classes, graph, epsilon, notion, scope="table")
-    alone = shoal.edge_brackets(classes, graph, epsilon, notion)
+    found = edge_brackets(classes, graph, epsilon, notion, scope="table")
+    alone = edge_brackets(classes, graph, epsilon, notion)
     assert found.shape == (3, 3)
     for (a, b), (value, lower, upper), single in zip(graph.edges, found, alone, strict=True):
         worlds, pair = exchanged(classes, a, b)
-        by_hand = shoal.edge_brackets(worlds, pair, epsilon, notion)[0]
+        by_hand = edge_brackets(worlds, pair, epsilon, notion)[0]
         assert lower <= value <= upper
         for one in by_hand:  # both directions are the same
             assert lower <= one[2]
@@ -74,8 +76,8 @@ def test_equal_covariances_are_the_gaussian_with_root_two() -> None:
     mu, epsilon = math.sqrt(2), 0.7
     exact = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
     assert shoal.edge_deltas(classes, graph, epsilon, scope="table") == pytest.approx([exact], rel=1e-12)
-    assert shoal.gdp(classes, graph, scope="table") == pytest.approx(mu, rel=1e-12)
-    assert shoal.zcdp(classes, graph, scope="table") == pytest.approx(1.0, rel=1e-12)
+    assert gdp(classes, graph, scope="table") == pytest.approx(mu, rel=1e-12)
+    assert zcdp(classes, graph, scope="table") == pytest.approx(1.0, rel=1e-12)
 
 
 def test_divergences_of_both_directions_add() -> None:
@@ -116,10 +118,10 @@ def test_tables_compose_like_answers() -> None:
     rng = np.random.default_rng(8)
     first, second = family(rng, 3, 3, 0.4), family(rng, 3, 2, 0.3)
     graph = complete(first)
-    found = shoal.edge_brackets([first, second, first], graph, 1.0, scope="table")
+    found = edge_brackets([first, second, first], graph, 1.0, scope="table")
     for (a, b), (_, lower, upper) in zip(graph.edges, found, strict=True):
         (one, pair), (two, _) = exchanged(first, a, b), exchanged(second, a, b)
-        by_hand = shoal.edge_brackets([one, two, one], pair, 1.0)[0, 0]
+        by_hand = edge_brackets([one, two, one], pair, 1.0)[0, 0]
         assert lower <= by_hand[2]
         assert by_hand[1] <= upper
         assert upper - lower < 1e-8
@@ -151,7 +153,7 @@ def test_ball_arithmetic_encloses_hard_tables(k: int, grade: float) -> None:
         (mean, std), (back, other) = loss(classes), loss(classes.take(np.array([1, 0])))
         mean, std = mean + back, math.hypot(std, other)
         for epsilon in (0.0, mean + 3 * std, mean + 9 * std):
-            _, lower, upper = shoal.edge_brackets(classes, complete(classes), epsilon, scope="table")[0]
+            _, lower, upper = edge_brackets(classes, complete(classes), epsilon, scope="table")[0]
             (proved,) = confirmed(classes, epsilon, "table").edges
             tally.compare(f"k={k} spread={spread} ε={epsilon}", upper, lower, proved.lower, proved.upper)
             assert upper - lower < 1e-8 * max(1.0, -lower)

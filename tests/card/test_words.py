@@ -12,9 +12,9 @@ from card_cases import NASTY
 from sklearn.datasets import load_breast_cancer
 
 import shoal
-from shoal.card.facts import FitFacts, ReadingsFacts
 from shoal.card.render import annex, board, markdown, public_page, report, summary
 from shoal.card.statements import FIGURES, HEADINGS, KNOWS, SUMMARY
+from shoal.readings.publication import PublicSettings, series_plan
 
 GREEK = re.compile("[\u0370-\u03ff]")
 TINY = re.compile(r"\d[\d.]*e-(?:09|[1-9]\d)", re.IGNORECASE)
@@ -245,11 +245,14 @@ def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:
 
 
 def test_the_readings_promise_goes_through_the_same_pieces() -> None:
-    facts = ReadingsFacts(1.0, 2**-12, 2**-11, 500, 7, 0.12, 0.03)
-    card = shoal.ReleaseCard(FitFacts("", 480, 7, 40, 90, 0, noun="household"), readings=facts)
-    assert card.kind == "readings"
-    assert card.statement == "(ε, δ) = (1, 0.0002442)"
+    plan, series = series_plan(500, epsilon=1.0)
+    card = shoal.ReleaseCard.of_readings(
+        PublicSettings(plan, series, "2024-01-16T18:00:00", "2024-01-17", "2024-01-16T18:00", 60.0, 6)
+    )
+    assert (card.kind, card.secret) == ("readings", "readings")
+    assert card.statement == "This table protects every home's readings, against whoever knows all others."
     for text in (markdown(card), report(card), public_page(card), board(card), annex(card), str(summary(card))):
-        assert "500 customers" in text
-    assert "0.0004883" in card.to_markdown()
-    assert card.to_dict()["guarantee"]["delta_replace"] == 2**-11
+        assert "protects every home" in text
+        assert "2.72 times as likely" in text
+    assert "500 customers" in card.to_markdown()
+    assert card.to_dict()["delta_replaced"] == plan.delta(1.0, "replace")

@@ -21,7 +21,7 @@ from shoal.runs.config import FEWEST, Config
 ROOT = Path(__file__).parents[2]
 COMMANDS = dict(reference.commands())
 CONTRACT = {
-    "demo", "run", "curve", "frontier", "prove", "ledger show", "ledger log",
+    "demo", "run", "explain", "curve", "frontier", "prove", "ledger show", "ledger log",
      "ledger verify", "ledger budget", "attack", "serve",
 }  # fmt: skip
 
@@ -210,8 +210,10 @@ def test_every_setting_is_an_option_of_run_with_its_words():
         words = field.metadata["text"]
         assert words[1:] in params[name].help, name
         assert params[name].opts == [f"--{name.replace('_', '-')}"]
-    assert len([p for p in params.values() if p.param_type_name == "option"]) <= 40
-    about = {"out", "config", "as_json", "debug", "meters", "households", "update", "rehearse", "until"}
+    shown = [p for p in params.values() if p.param_type_name == "option" and not p.hidden]
+    assert len(shown) <= 40
+    about = {"out", "config", "as_json", "debug", "meters", "households", "update", "rehearse", "until", "verbose"}
+    about |= {"at_most", "within"}
     for name in ("demo", "run"):
         assert {p.name for p in COMMANDS[f"shoal {name}"].params} - about - {"help"} <= set(Config.options()), name
 

@@ -43,10 +43,15 @@ def until(stage: str, folder: Path, *more: object) -> dict[str, object]:
     return done.json
 
 
+PACKAGE = {
+    "released.csv", "datapackage.json", "card.json", "card.md", "report.html", "README.txt", "SHA256SUMS",
+}  # fmt: skip
+
+
 def test_a_run_leaves_every_file_and_nothing_else(finished, finished_charged):
     for folder, files in ((finished, FILES), (finished_charged, FILES | OF_A_METHOD)):
         assert {path.name for path in folder.iterdir()} - {".lock", "ledger.db-wal", "ledger.db-shm"} == files
-        assert {path.name for path in (folder / "public").iterdir()} == {"released.csv", "report.html"}
+        assert {path.name for path in (folder / "public").iterdir()} == PACKAGE
 
 
 def test_only_the_owner_reads_a_run(finished):
@@ -136,7 +141,7 @@ def test_a_damaged_design_under_a_release_is_not_silently_replaced(charged, char
 def test_an_error_budget_without_a_guarantee_says_so(unreleased):
     done = call("run", "--out", unreleased, "--until", "design", "--rho", "0.001", "--method", "white")
     assert done.code == 0
-    assert "NO meaningful guarantee" in done.out
+    assert "No meaningful guarantee" in done.out
 
 
 def test_boundaries_are_not_crossed(tmp_path, meters):

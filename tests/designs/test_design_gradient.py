@@ -11,7 +11,7 @@ from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import edge_gradients, edge_values, empty_trace
 from shoal.designs.descent import _fixed, _Layout, _smoothed
 from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 
 PAIR = np.array([[0, 1]], dtype=np.intp)
 
@@ -99,7 +99,7 @@ def test_gradient_of_equal_covariances() -> None:
 def test_pull_back(mapped: bool, shifts: bool, max_bias: float) -> None:
     """The gradient in the raw variables, with slack, and with the bias of some labels at its cap and of others not."""
     classes, graph = family(5, n=3, k=2)
-    problem = Problem.of(classes, graph, 1.0, 0.4, max_bias=max_bias, noise_floor=0.02)
+    problem = DesignProblem.of(classes, graph, 1.0, 0.4, max_bias=max_bias, noise_floor=0.02)
     rng = np.random.default_rng(8)
     moves = Moves(
         rng.standard_normal((3, 2)) * np.array([0.02, 1.0, 1.0])[:, None],
@@ -126,7 +126,7 @@ def test_pull_back(mapped: bool, shifts: bool, max_bias: float) -> None:
 
 def test_flatten_and_moves_are_inverse() -> None:
     classes, graph = family(6, n=3, k=2)
-    problem = Problem.of(classes, graph, 1.0, 0.4)
+    problem = DesignProblem.of(classes, graph, 1.0, 0.4)
     rng = np.random.default_rng(0)
     moves = Moves(
         0.1 * rng.standard_normal((3, 2)), 0.1 * rng.standard_normal((3, 2, 2)), 0.1 * rng.standard_normal((3, 2, 2))
@@ -139,7 +139,7 @@ def test_flatten_and_moves_are_inverse() -> None:
 
 def test_equal_laws_have_no_gradient() -> None:
     classes = GaussianClasses(np.zeros((2, 2)), np.eye(2))
-    problem = Problem.of(classes, NeighborGraph.complete(classes.labels), 1.0, 0.5)
+    problem = DesignProblem.of(classes, NeighborGraph.complete(classes.labels), 1.0, 0.5)
     layout = _Layout(problem, False, True)
     point = layout.flatten(Moves(np.zeros((2, 2)), None, np.stack([0.3 * np.eye(2)] * 2)))
     value, gradient = _smoothed(problem, layout, 1.0, np.ones(1, dtype=bool), point)

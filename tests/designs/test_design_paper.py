@@ -13,7 +13,7 @@ import shoal
 from shoal.designs.descent import Settings
 from shoal.designs.methods.paper import STRIDE, paper
 from shoal.designs.methods.white import white
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.designs.stored import certified
 from shoal.mechanism.mechanism import Ending
 
@@ -21,7 +21,7 @@ from shoal.mechanism.mechanism import Ending
 @pytest.mark.parametrize(("seed", "n", "k"), [(0, 4, 2), (1, 2, 1), (2, 5, 3), (3, 3, 5)])
 def test_worst_surrogate_never_rises(seed: int, n: int, k: int) -> None:
     classes, graph = family(seed, n, k)
-    moves = paper(Problem.of(classes, graph, 1.0, 0.5))
+    moves = paper(DesignProblem.of(classes, graph, 1.0, 0.5))
     history = moves.history
     assert history is not None
     assert len(history) > 1
@@ -41,7 +41,7 @@ def test_history_is_kept_and_ends_lower() -> None:
 def test_agrees_with_a_plain_transcription(seed: int) -> None:
     """Step by step, from independent code that recomputes everything."""
     classes, graph = family(seed, 4, 3)
-    problem = Problem.of(classes, graph, 1.0, 0.5)
+    problem = DesignProblem.of(classes, graph, 1.0, 0.5)
     history = paper(problem, steps=40).history
     _, plain = benchmark().numpy_algorithm_1(classes.means, classes.covs, graph.edges, 1.5, len(history) - 1)
     np.testing.assert_allclose(history, plain, rtol=1e-8)
@@ -88,7 +88,7 @@ def test_both_conventions_of_rho() -> None:
 
 def test_the_clock_changes_nothing_while_there_is_time() -> None:
     classes, graph = family(1, 8, 4)
-    problem = Problem.of(classes, graph, 1.0, 0.5)
+    problem = DesignProblem.of(classes, graph, 1.0, 0.5)
     unlimited = paper(problem)
     history = unlimited.history
     timed = paper(problem, Settings(deadline=time.monotonic() + 3600))
@@ -101,7 +101,7 @@ def test_the_clock_changes_nothing_while_there_is_time() -> None:
 def test_the_deadline_ends_the_descent_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Out of time from the start it is white noise; after some looks at the clock it is no worse."""
     classes, graph = family(1, 8, 4)
-    problem = Problem.of(classes, graph, 1.0, 0.5)
+    problem = DesignProblem.of(classes, graph, 1.0, 0.5)
     start = paper(problem, Settings(deadline=-math.inf))
     history = start.history
     assert len(history) == 1

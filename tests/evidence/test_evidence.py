@@ -14,7 +14,8 @@ from evidence import page
 from evidence.histograms import told_apart, totals
 from evidence.homes import SWISS
 from evidence.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told, price_rule
-from shoal.studies.fingerprints import fingerprint
+from shoal.accounting.deterministic import gaussian_delta
+from shoal.studies.attackers import fingerprint
 from shoal.studies.reidentification import _hidden, _raw
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
@@ -105,7 +106,7 @@ def test_rule_against_a_closed_form() -> None:
     std = float(np.sqrt(2 * np.var([1.0, -1.0, 1.0, -1.0], ddof=1)))
     for days in (1, 9):
         ((deltas, powers),) = _told([(people, [group])], INDEPENDENT, days, 1.0)
-        assert deltas[0] == pytest.approx(shoal.gaussian_delta(2.0 * np.sqrt(days), std, 1.0), rel=1e-9)
+        assert deltas[0] == pytest.approx(gaussian_delta(2.0 * np.sqrt(days), std, 1.0), rel=1e-9)
         assert powers[0] > 0.01
 
 

@@ -14,8 +14,10 @@ import pytest
 
 import shoal
 from evidence.paper import meters_study, stated
+from evidence.paper.clusters import cluster_graph
 from evidence.paper.homes import nmse
 from evidence.paper.meters_text import stated_rows
+from shoal.accounting.deterministic import gaussian_delta
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "swiss_residential_15min"
 
@@ -41,7 +43,7 @@ def forecasts() -> tuple[shoal.Forecasts, shoal.NeighborGraph]:
     readings = shoal.simulate_meters(16, 16)
     origin = readings["timestamp"].unique().sort()[-12]
     found = shoal.forecast(readings, order=(6, 5), train_days=15, horizon=12, season="week", origin=origin)
-    return found, shoal.cluster_graph(found, 2)
+    return found, cluster_graph(found, 2)
 
 
 def test_the_setting_is_the_papers():
@@ -61,7 +63,7 @@ def test_the_truth_of_white_noise_is_the_classical_gaussian_mechanism(study, for
     for budget in study.budgets:
         sigma = math.sqrt(share * budget * (1 + 1e-6))
         line = study.lines.one(query="as_released", method="white", convention=convention, budget=budget, notion=notion)
-        closed = [shoal.gaussian_delta(gap, sigma, e, notion) for e in study.lines.epsilon]
+        closed = [gaussian_delta(gap, sigma, e, notion) for e in study.lines.epsilon]
         np.testing.assert_allclose(line.worst, closed, rtol=1e-9)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import shoal
 from evidence.paper import stated
+from evidence.paper.clusters import cluster_graph
 from evidence.paper.lines import NOTION_NAMES, edge_curves, measure, per_entry, shown
 from evidence.paper.synthetic import TOTAL_BUDGETS, four_classes
 from evidence.paper.synthetic_study import _draws
@@ -69,7 +70,7 @@ def test_white_noise_on_simulated_households():
     """Rows of the household table: 100 simulated households, both readings of ρ, the season in and out."""
     readings = shoal.simulate_meters(100, 16)
     forecasts = shoal.forecast(readings, origin=readings["timestamp"].unique().sort()[-12])
-    graph = shoal.cluster_graph(forecasts, 6)
+    graph = cluster_graph(forecasts, 6)
     laws = forecasts.classes("trajectory")
     residual = shoal.GaussianClasses(forecasts.log_mean - forecasts.season_part, laws.covs, laws.labels)
     rows = {row["method, budget, ε"]: row for row in table("method, budget, ε")}

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import oracle
 import shoal
 from families import complete, random_laws
+from shoal.accounting.curve import edge_brackets
+from shoal.accounting.renyi import gaussian_sensitivity, gdp, zcdp
 from shoal.audits.trials import simulated_answers
 from shoal.laws.supports import RankWarning, split
 from shoal.numerics.nullspace import form
@@ -65,7 +67,7 @@ def test_brackets_on_an_ill_conditioned_support_hold_the_truth(k, rank, seed):
     """Variances 2^20 apart along oblique directions: the coordinates inside the support must not cost a digit."""
     inside, outside = embedded(k, rank, seed, spread=20)
     for epsilon in (0.1, 2.0):
-        found = shoal.edge_brackets(outside, complete(outside), epsilon)
+        found = edge_brackets(outside, complete(outside), epsilon)
         for e, (a, b) in enumerate(complete(outside).edges):
             for direction, (i, j) in enumerate(((a, b), (b, a))):
                 truth = exact_log_delta(inside, i, j, epsilon)
@@ -159,8 +161,8 @@ def test_what_is_not_settled_is_refused_and_never_understated(pair):
     assert (bare.delta_upper, bare.delta, bare.worst_edge) == (1.0, 1.0, ("0", "1"))
     assert shoal.epsilon_at(classes, graph, 0.5) == np.inf
     assert (shoal.renyi_curve(classes, graph, [0.5, 1.0, 2.0, np.inf]).divergence_upper == np.inf).all()
-    assert shoal.gdp(classes, graph) == shoal.zcdp(classes, graph) == shoal.zcdp(classes, graph, 3.0) == np.inf
-    assert shoal.gaussian_sensitivity(classes, graph) == np.inf
+    assert gdp(classes, graph) == zcdp(classes, graph) == zcdp(classes, graph, 3.0) == np.inf
+    assert gaussian_sensitivity(classes, graph) == np.inf
     assert (shoal.tpr_at_fpr(classes, graph, 0.1) == 1.0).all()
     risk = shoal.identification_risk(classes)
     assert (risk.success_lower, risk.success_upper, risk.exact) == (0.5, 1.0, False)

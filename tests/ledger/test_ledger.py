@@ -14,6 +14,7 @@ from releasing import answer, point, trajectory
 
 import shoal
 from shoal import BudgetError, GaussianClasses, InputError, Ledger, LedgerError, Mechanism, NeighborGraph
+from shoal.accounting.curve import edge_brackets
 
 
 def untouched(ledger: Ledger, before: Any) -> bool:
@@ -28,7 +29,7 @@ def test_the_contract(url: str) -> None:
     assert released.shape == (2,)
     assert released.dtype == np.float64
     spent = ledger.spent()
-    exact = shoal.edge_brackets(mechanism.output, mechanism.graph, 1.0)[:2, :, 2].max()  # edges of h0: the first two
+    exact = edge_brackets(mechanism.output, mechanism.graph, 1.0)[:2, :, 2].max()  # edges of h0: the first two
     assert spent["h0"].spent == pytest.approx(np.exp(exact), rel=1e-12)
     assert spent["h0"].spent >= np.exp(exact)
     assert spent["h0"].releases == spent.releases == 1

@@ -20,13 +20,11 @@ from shoal import (
     GaussianClasses,
     InputError,
     Ledger,
-    MechanismBound,
     NeighborGraph,
     design,
-    mechanism_bound,
 )
 from shoal.ledger import bounds
-from shoal.ledger.bounds import bounded
+from shoal.ledger.bounds import MechanismBound, bounded, mechanism_bound
 from shoal.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount
 from shoal.ledger.state import State
 

@@ -10,6 +10,7 @@ from releasing import answer, exchanged, point, trajectory
 
 import shoal
 from shoal import BudgetError, InputError, Ledger, NeighborGraph
+from shoal.accounting.curve import edge_brackets
 from shoal.ledger import accounts, journal
 from shoal.ledger.budgets import Limit
 from shoal.ledger.memory import Memory
@@ -81,7 +82,7 @@ def test_who_was_left_out_has_nothing_that_day(ledger: Ledger) -> None:
         first, second = (labels.index(name) for name in (a, b))
         laws = mechanism.output.take([first, second])
         joint = exchanged([laws], [counts[a]], [counts[b]])
-        exact = shoal.edge_brackets(joint, NeighborGraph.complete(joint.labels), 1.0)[0]
+        exact = edge_brackets(joint, NeighborGraph.complete(joint.labels), 1.0)[0]
         for name, other in ((a, b), (b, a)):
             limit = Limit("", 1.0, 0.5, name, against=(other,), mode="fixed")
             with ledger.storage.reading() as transaction:
@@ -95,7 +96,7 @@ def test_who_was_left_out_has_nothing_that_day(ledger: Ledger) -> None:
 def test_a_neighbor_s_budget_is_kept_too(ledger: Ledger) -> None:
     """Little may be known about h2, and every answer about h1 tells who of the two is who."""
     mechanism = point()
-    one = np.exp(shoal.edge_brackets(mechanism, mechanism.graph, 1.0)[..., 2].max(axis=1))  # h0-h1, h0-h2, h1-h2
+    one = np.exp(edge_brackets(mechanism, mechanism.graph, 1.0)[..., 2].max(axis=1))  # h0-h1, h0-h2, h1-h2
     assert one[1] < one[2]
     ledger.budget(1.0, float(one[2] * 1.01), label="h2")
     ask(ledger, mechanism, "h1", "a")

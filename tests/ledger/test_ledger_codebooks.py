@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import shoal
+from shoal.ledger.bounds import mechanism_bound
 
 NAMES = ["a", "b", "c", "d"]
 GRAPH = shoal.NeighborGraph.complete(NAMES)
@@ -89,7 +90,7 @@ def test_answers_drawn_elsewhere_must_be_curves(tmp_path: Path) -> None:
 
 
 def test_a_bound_of_a_codebook_decides_as_the_exact_figures_do() -> None:
-    bound = shoal.mechanism_bound(BOOK, 1.0)
+    bound = mechanism_bound(BOOK, 1.0)
     assert bound.delta_at(1.0) == 0.0
     assert bound.table_at(1.0) >= BOOK.curve(1.0, "table").delta_upper
     assert bound.table_at(2.0) <= bound.table_at(1.0)

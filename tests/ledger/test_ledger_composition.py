@@ -17,6 +17,7 @@ from scipy.special import log_ndtr, ndtr
 import oracle
 import shoal
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph
+from shoal.accounting.curve import edge_brackets
 from shoal.accounting.incident import IncidentReleases, incident_spectra
 from shoal.ledger.composition import NOTHING, Composer, LabelAccount, PairAccount
 
@@ -111,8 +112,8 @@ def test_finite_precision_adds_up(ledger: Ledger, monkeypatch: pytest.MonkeyPatc
         ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id=str(i))
     ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="neighbor")
     # Equal covariances: five releases about the pair, whoever they are about; h2 has none, but the most counts.
-    ideal = np.exp(shoal.edge_brackets([mechanism] * 5, mechanism.graph, 1.0)[0, :, 2].max())
-    fewer = np.exp(shoal.edge_brackets([mechanism] * 4, mechanism.graph, 1.0)[1, :, 2].max())
+    ideal = np.exp(edge_brackets([mechanism] * 5, mechanism.graph, 1.0)[0, :, 2].max())
+    fewer = np.exp(edge_brackets([mechanism] * 4, mechanism.graph, 1.0)[1, :, 2].max())
     ideal, term = max(ideal, fewer), 5 * (1 + math.e) * 1e-5
     spent = ledger.spent()["h0"].spent
     assert spent == pytest.approx(ideal + term, rel=1e-12)
@@ -163,7 +164,7 @@ def test_a_pair_is_the_two_worlds_stacked_by_hand(
     counts = [np.array([[float(n)] for n in side]) for side in (about, opposite)]
     found = IncidentReleases(("a", "b"), parts, *counts).curve(np.array([epsilon]), [0])
     joint = exchanged(families, about, opposite)
-    exact = shoal.edge_brackets(joint, NeighborGraph.complete(joint.labels), epsilon)[0]
+    exact = edge_brackets(joint, NeighborGraph.complete(joint.labels), epsilon)[0]
     assert found.log_delta[0] == pytest.approx(exact[:, 0].max(), rel=1e-9, abs=1e-9)
     assert found.log_delta_upper[0] >= exact[:, 1].max()
     # The other end of the pair says the same.
@@ -218,7 +219,7 @@ def test_random_sequences_of_releases(sequence: list[tuple[int, str]], epsilon: 
                 continue
             families = [tool.output.take([labels.index(label), labels.index(other)]) for tool in TOOLS]
             joint = exchanged(families, *counts)
-            brackets = shoal.edge_brackets(joint, NeighborGraph.complete(joint.labels), epsilon)[0]
+            brackets = edge_brackets(joint, NeighborGraph.complete(joint.labels), epsilon)[0]
             worst = max(worst, float(np.exp(brackets[:, 0].max())))
         imprecise = max(charged[label].releases + charged[o].releases for o in labels if o != label) * tv
         assert found.delta[0] == pytest.approx(min(worst + (1 + math.exp(epsilon)) * imprecise, 1.0), rel=1e-8)

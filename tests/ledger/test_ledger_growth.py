@@ -13,6 +13,7 @@ from releasing import answer, exchanged, trajectory
 
 import shoal
 from shoal import BudgetError, GaussianClasses, InputError, Ledger, Mechanism, NeighborGraph
+from shoal.accounting.curve import edge_brackets
 from shoal.ledger.state import State
 
 PLACES = {name: i for i, name in enumerate("abcdef")}
@@ -55,7 +56,7 @@ def stacked(pair: str, releases: Sequence[tuple[Mechanism, str]], epsilon: float
     if not families:
         return 0.0
     joint = exchanged(families, *counts.astype(int).tolist())
-    brackets = shoal.edge_brackets(joint, NeighborGraph.complete(joint.labels), epsilon)[0]
+    brackets = edge_brackets(joint, NeighborGraph.complete(joint.labels), epsilon)[0]
     return float(np.exp(brackets[:, 0].max()))
 
 

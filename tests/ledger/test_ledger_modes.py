@@ -12,6 +12,7 @@ from test_ledger_verify import rewritten
 import shoal
 from shoal import AdaptiveFilter, BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph
 from shoal.accounting.filters import GAUSSIAN
+from shoal.ledger.bounds import mechanism_bound
 from shoal.ledger.composition import Span
 
 #: Two rounds that exact composition lets through either way, and whose choice by the first answer costs 1.5759 as much.
@@ -258,7 +259,7 @@ def test_charging_at_scale_needs_no_spectra(sqlite_url: str, monkeypatch: pytest
     """As long as the bounds of mechanisms suffice, tables are charged to adaptive budgets by them alone."""
     mechanism = trajectory(40, gap=0.01)
     labels = mechanism.classes.labels
-    bound = shoal.mechanism_bound(mechanism, 4.0)
+    bound = mechanism_bound(mechanism, 4.0)
     true = mechanism.classes.means
     with Ledger.open(sqlite_url) as ledger:
         ledger.budget(4.0, 1e-3, mode="adaptive")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import shoal
-from shoal.mechanism.clip import _farthest
+from shoal.mechanism.clip import _farthest, assumption_free
 from shoal.proofs import checker
 
 EPSILON = 1.0
@@ -54,7 +54,7 @@ def _mechanism(noise: list[float], gain: float | None = None) -> tuple[shoal.Mec
 def test_no_law_inside_exceeds_it_in_one_dimension(noise, gain):
     """Direct integration over many laws on the intervals, point masses at their ends among them."""
     mechanism, clip = _mechanism(noise, gain)
-    bound = shoal.assumption_free(mechanism, clip)
+    bound = assumption_free(mechanism, clip)
     rng = np.random.default_rng(0)
     kept = 1.0 + (gain or 0.0)
     worst = 0.0
@@ -81,7 +81,7 @@ def test_sampled_laws_in_three_dimensions_stay_below():
     mechanism = shoal.design(classes, graph, "white", epsilon=EPSILON, rho=9.0)
     clip = shoal.Clip.of(classes, radius=2.0)
     for scope in ("answer", "table"):
-        bound = shoal.assumption_free(mechanism, clip, scope=scope)
+        bound = assumption_free(mechanism, clip, scope=scope)
         worst = 0.0
         for _ in range(30):
             u = rng.normal(size=(3, 3))
@@ -126,7 +126,7 @@ def test_several_answers_are_counted():
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
     graph = shoal.NeighborGraph.complete(classes.labels)
     twice = shoal.design(classes, graph, "white", epsilon=EPSILON, rho=9.0, times=2)
-    found = shoal.assumption_free(twice, shoal.Clip.of(classes))
+    found = assumption_free(twice, shoal.Clip.of(classes))
     assert found.delta_upper >= twice.certificate.delta_upper
     assert found.delta_upper == pytest.approx(twice.certificate.delta_upper, rel=1e-6)
 
@@ -155,21 +155,21 @@ def test_what_clipping_moves_is_in_every_figure(scope, tmp_path):
     with pytest.raises(checker.Refused):
         checker.check(understated, mechanism.to_bytes())
     # The figure for any law has no share that is moved, and the modelled one counts it once.
-    assert shoal.assumption_free(mechanism, clip).delta_upper == shoal.assumption_free(made, clip).delta_upper
-    both = [shoal.assumption_free(one, clip).modelled for one in (mechanism, made)]
+    assert assumption_free(mechanism, clip).delta_upper == assumption_free(made, clip).delta_upper
+    both = [assumption_free(one, clip).modelled for one in (mechanism, made)]
     assert both[0] == pytest.approx(both[1], rel=1e-6)
 
 
 def test_without_noise_nothing_is_claimed():
     mechanism, clip = _mechanism([0.0, 0.0])
-    assert shoal.assumption_free(mechanism, clip).delta_upper == 1.0
+    assert assumption_free(mechanism, clip).delta_upper == 1.0
 
 
 def test_constants_have_the_certificate_itself():
     classes = shoal.GaussianClasses.deterministic([[0.0, 1.0], [1.0, 0.0]], labels=["a", "b"])
     graph = shoal.NeighborGraph.complete(classes.labels)
     mechanism = shoal.design(classes, graph, "white", epsilon=EPSILON, rho=9.0)
-    found = shoal.assumption_free(mechanism, shoal.Clip.of(classes))
+    found = assumption_free(mechanism, shoal.Clip.of(classes))
     assert found.delta_upper >= mechanism.certificate.delta_upper
     assert found.delta_upper == pytest.approx(mechanism.certificate.delta_upper, rel=1e-6)
 
@@ -178,7 +178,7 @@ def test_refusals():
     mechanism, clip = _mechanism([1.0, 1.0])
     other = shoal.Clip(("x", "y"), clip.centers, clip.roots)
     with pytest.raises(shoal.InputError, match="clip must have the mechanism's labels"):
-        shoal.assumption_free(mechanism, other)
+        assumption_free(mechanism, other)
     with pytest.raises(shoal.InputError, match="not one of the labels"):
         clip.apply([[0.0]], "z")
     with pytest.raises(shoal.InputError, match="must have 1 entries"):

@@ -255,36 +255,6 @@ def test_released_answers_are_curves_of_the_group() -> None:
         book.release("nobody")
 
 
-# ------------------------------------------------------------------ kept draws
-
-
-def test_renewed_curves_are_the_same_for_every_label_of_a_group() -> None:
-    """What a kept draw y gives on any day is a function of y alone once the members' answers are given."""
-    monday = made(6, 0, 2.0)
-    days = [monday.renewed(crowd(6, seed)) for seed in (1, 2, 3)]
-    for day in days:
-        assert day.groups[0].counts is monday.groups[0].counts
-        for label in day.labels:
-            assert day.curves(label) is day.curves("0")
-    # So the joint law of all days' answers has one outcome per y, with the odds of y: e^ε, whatever the number of days.
-    outcomes = {tuple(np.concatenate([day.curves("0")[y] for day in days])) for y in range(len(monday.curves("0")))}
-    assert len(outcomes) == len(monday.curves("0"))
-    assert keeps(monday.groups[0].counts, 2.0)
-    # Fresh draws pay every day.
-    fresh = shoal.composed_delta([monday, days[0]], monday.graph, 2.0)
-    assert fresh.delta_upper > 0.01
-    assert shoal.composed_delta([monday, days[0]], monday.graph, 4.0).delta_upper == 0.0
-
-
-def test_renewing_with_the_same_answers_changes_nothing_but_the_bound() -> None:
-    book = made(6, 0, 2.0)
-    again = book.renewed(crowd(6, 0))
-    assert again.rho.tolist() == book.rho.tolist()
-    assert again.lower_bound == 0.0
-    with pytest.raises(shoal.InputError, match="answers must hold one row per label"):
-        book.renewed(crowd(5, 0))
-
-
 # ------------------------------------------------------------------ files
 
 
@@ -298,7 +268,7 @@ def test_files_come_back(tmp_path: Any) -> None:
     assert again.digest == book.digest
     assert again.rho.tolist() == book.rho.tolist()
     assert again.lower_bound == book.lower_bound
-    assert again.renewed(answers).curves("h7").tolist() == book.renewed(answers).curves("h7").tolist()
+    assert again.curves("h7").tolist() == book.curves("h7").tolist()
 
 
 def test_load_reads_mechanisms_too(tmp_path: Any) -> None:
@@ -328,7 +298,7 @@ def test_a_file_whose_odds_exceed_its_epsilon_is_refused_even_when_sealed_anew(t
     counts[0] += 1
     with pytest.raises(shoal.InputError, match="no codebook has"):
         shoal.Codebook.from_bytes(archive.packed(header, {**arrays, "counts": counts}))
-    fewer = {name: values for name, values in arrays.items() if name != "shares"}
+    fewer = {name: values for name, values in arrays.items() if name != "curves"}
     with pytest.raises(shoal.InputError, match="lacks a part"):
         shoal.Codebook.from_bytes(archive.packed(header, fewer))
     sealed = archive.packed(header, arrays)

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from shoal.noise.grid import LIMIT, Grid
+from shoal.noise.grid import LIMIT, NoiseGrid
 
 
 @pytest.mark.parametrize("exponent", [-1074, -60, -3, 0, 40, 970])
 def test_holds_whole_multiples_within_reach_and_nothing_else(exponent: int) -> None:
-    grid = Grid((exponent,))
+    grid = NoiseGrid((exponent,))
     step = math.ldexp(1.0, exponent)
     inside = np.array([[0.0], [-0.0], [step], [-7 * step], [LIMIT * step], [-LIMIT * step]])
     assert grid.holds(inside)
@@ -24,6 +24,6 @@ def test_holds_whole_multiples_within_reach_and_nothing_else(exponent: int) -> N
 
 
 def test_every_entry_has_its_own_step() -> None:
-    grid = Grid((0, -1))
+    grid = NoiseGrid((0, -1))
     assert grid.holds(np.array([[2.0, 0.5]]))
     assert not grid.holds(np.array([[0.5, 2.0]]))

@@ -18,11 +18,11 @@ from shoal import (
     InputError,
     Mechanism,
     NeighborGraph,
-    NotPrivate,
     UnreachableError,
 )
 from shoal.laws.supports import RankWarning
 from shoal.mechanism import mechanism as mechanism_module
+from shoal.noise.experiment import NotPrivate
 from shoal.noise.factor import WIDTH
 from shoal.noise.source import RESOLUTION
 from shoal.validation import FloatArray

@@ -32,8 +32,7 @@ from shoal.runs.blocks import crowds_of
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Job
 from shoal.runs.stages import release_stage
-from shoal.workers.executor import TRIES, died
-from shoal.workers.serial import Serial
+from shoal.workers.executor import TRIES, Serial, died
 
 Patch = pytest.MonkeyPatch
 

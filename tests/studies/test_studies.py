@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli.main import app
-from shoal.studies.attackers import Boosted, Hits, curves, posterior, ranked, scored, weekly
-from shoal.studies.fingerprints import fingerprint
+from shoal.studies.attackers import Boosted, Hits, curves, fingerprint, posterior, ranked, scored, weekly
 from shoal.studies.publication import Release, gaussian, noisy
 from shoal.studies.reidentification import INFORMED, OWN, Reidentification, _attacked
 

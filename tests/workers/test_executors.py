@@ -18,8 +18,7 @@ from errands import SECRET, Errand
 
 from shoal.errors import InputError, StorageError
 from shoal.numerics.threads import ONE_THREAD
-from shoal.workers.executor import TRIES, Executor, Failure, open_executor
-from shoal.workers.outcome import TaskError
+from shoal.workers.executor import TRIES, Executor, Failure, TaskError, open_executor
 
 
 @pytest.fixture(params=["serial", "processes"])

@@ -20,8 +20,7 @@ from shoal.errors import InputError, StorageError
 from shoal.numerics.threads import ONE_THREAD
 from shoal.workers import cluster
 from shoal.workers.cluster import versions
-from shoal.workers.executor import TRIES, Executor, Failure, open_executor
-from shoal.workers.outcome import TaskError
+from shoal.workers.executor import TRIES, Executor, Failure, TaskError, open_executor
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install shoal[ray]")
 

@@ -224,7 +224,7 @@ def edge_brackets(
     >>> import shoal
     >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> value, lower, upper = shoal.edge_brackets(classes, graph, 1.0)[0, 0]
+    >>> value, lower, upper = edge_brackets(classes, graph, 1.0)[0, 0]
     >>> bool(lower <= value <= upper)
     True
     >>> print(f"{upper:.4f}")

@@ -60,7 +60,7 @@ def gaussian_delta(sensitivity: float, sigma: float, epsilon: float, notion: str
         δ, never below the exact value.
 
     >>> import shoal
-    >>> print(f"{shoal.gaussian_delta(sensitivity=1.0, sigma=1.0, epsilon=1.0):.4f}")
+    >>> print(f"{gaussian_delta(sensitivity=1.0, sigma=1.0, epsilon=1.0):.4f}")
     0.1269
     """
     gap = validation.non_negative(sensitivity=sensitivity)
@@ -84,7 +84,7 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     >>> sigma = shoal.analytic_sigma(sensitivity=1.0, epsilon=1.0, delta=1e-5)
     >>> print(f"{sigma:.4f}")
     3.7306
-    >>> shoal.gaussian_delta(1.0, sigma, 1.0) <= 1e-5
+    >>> gaussian_delta(1.0, sigma, 1.0) <= 1e-5
     True
     """
     gap = validation.positive(sensitivity=sensitivity)

@@ -106,7 +106,7 @@ def zcdp(classes: Any, graph: NeighborGraph, max_order: float = math.inf, *, sco
     >>> import shoal
     >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> print(f"{shoal.zcdp(classes, graph):.4f}")
+    >>> print(f"{zcdp(classes, graph):.4f}")
     0.5000
     """
     if max_order == math.inf:
@@ -131,7 +131,7 @@ def gdp(classes: Any, graph: NeighborGraph, *, scope: str = "answer") -> float:
     >>> import shoal
     >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> print(f"{shoal.gdp(classes, graph):.4f}")
+    >>> print(f"{gdp(classes, graph):.4f}")
     1.0000
     """
     releases = Releases.of(classes, scope)
@@ -159,7 +159,7 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
     >>> import shoal
     >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> print(f"{shoal.gaussian_sensitivity(classes, graph):.4f}")
+    >>> print(f"{gaussian_sensitivity(classes, graph):.4f}")
     0.5000
     """
     releases = Releases.of(classes)
@@ -190,7 +190,7 @@ def gaussian_sensitivity_approximation(sensitivity: float, epsilon: float, s: fl
         The approximate value, which may be above 1.
 
     >>> import shoal
-    >>> print(f"{shoal.gaussian_sensitivity_approximation(0.5, epsilon=1.0, s=2.0):.4f}")
+    >>> print(f"{gaussian_sensitivity_approximation(0.5, epsilon=1.0, s=2.0):.4f}")
     0.7788
     """
     sensitivity = validation.real(sensitivity=sensitivity)

@@ -152,12 +152,12 @@ def claimed_and_fitted(claim: ResidualLaws, answers: list[FloatArray], own: list
     own_fitted = [fitted.log_densities(i, y) for i, y in enumerate(answers)]
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
-        found = []
+        tests = []
         for laws, mine in ((claim, own), (fitted, own_fitted)):
             first = mine[a] - laws.log_densities(b, answers[a])
             second = laws.log_densities(a, answers[b]) - mine[b]
-            found.append((first, second))
-        return found
+            tests.append((first, second))
+        return tests
 
     return scores
 
@@ -171,12 +171,12 @@ def exchanged(scores: Scores) -> Scores:
     """
 
     def both(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
-        found = []
+        tests = []
         for first, second in scores(a, b):
             count = min(len(first), len(second))
             loss = first[:count] - second[:count]
-            found.append((loss, -loss))
-        return found
+            tests.append((loss, -loss))
+        return tests
 
     return both
 

@@ -34,12 +34,11 @@ from shoal.audits.attacks import Events, claimed_and_fitted, count_events, excha
 from shoal.audits.book_audit import BookAudit, audit_book
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.audits.fidelity import law_findings
-from shoal.audits.findings import HOLDS, Finding
 from shoal.audits.naming import name_answers, name_rows
 from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
 from shoal.audits.replay import Repeats, share_identical
 from shoal.audits.residuals import ResidualLaws
-from shoal.audits.verdict import Audit, Replay
+from shoal.audits.verdict import HOLDS, Audit, Finding, Replay
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -207,8 +206,8 @@ def _audited(
             again = [np.stack(parts, axis=1) for parts in zip(*done, strict=True)]
     if repeated is not None:
         again = trials.given_repeats(repeated, mechanism.classes)
-    found = _judge(mechanism, graph, scope, pairs, epsilons, released, again, error, source, seed, step)
-    return replace(found, n_edges=n_edges)
+    verdict = _judge(mechanism, graph, scope, pairs, epsilons, released, again, error, source, seed, step)
+    return replace(verdict, n_edges=n_edges)
 
 
 def _looked_at(promise: FloatArray, seed: int) -> IndexArray:
@@ -399,7 +398,7 @@ def _event_findings(
     """δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
     columns = [events.delta_lower(epsilons[:, j]) for j in range(epsilons.shape[1])]
     lower = np.stack([value for value, _ in columns], axis=2)
-    found = []
+    findings = []
     for e, d in np.argwhere((lower > np.minimum(edge_promise, promise)).any(axis=2)):
         for kind, claimed in (("certificate", promise[:1]), ("curve", promise), ("edge", edge_promise[e, d])):
             excess = lower[e, d, : len(claimed)] - claimed
@@ -414,11 +413,11 @@ def _event_findings(
                 "holding": HOLDS[scope],
                 **event_evidence(events, int(e), int(d), at),
             }
-            found.append((float(excess[j]), kind, Finding(kind, _directed(labels, pairs, int(e), int(d)), evidence)))
+            findings.append((float(excess[j]), kind, Finding(kind, _directed(labels, pairs, int(e), int(d)), evidence)))
             break
     order = {"certificate": 0, "curve": 1, "edge": 2}
-    found.sort(key=lambda item: (order[item[1]], -item[0]))
-    return lower, [finding for _, _, finding in found]
+    findings.sort(key=lambda item: (order[item[1]], -item[0]))
+    return lower, [finding for _, _, finding in findings]
 
 
 def event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
@@ -454,7 +453,7 @@ def _replay(
         scores = exchanged(scores)
     events = count_events(REPLAY_ATTACKS, scores, pairs, design, float(promise.max()), error, step, promise.shape[1])
     lower, where = events.delta_lower(design[:, 0])
-    found = []
+    findings = []
     for e, d in np.argwhere(lower > promise):
         evidence = {
             "epsilon": float(design[e, 0]),
@@ -464,7 +463,7 @@ def _replay(
             "promised": float(promise[e, d]),
             **event_evidence(events, int(e), int(d), int(where[e, d])),
         }
-        found.append(Finding("replay", _directed(labels, pairs, int(e), int(d)), evidence))
+        findings.append(Finding("replay", _directed(labels, pairs, int(e), int(d)), evidence))
     result = Replay(
         times=claimed.times,
         n_samples=min(len(y) for y in again),
@@ -473,4 +472,4 @@ def _replay(
         independent=float(independent.max()),
         identical=share_identical(again),
     )
-    return result, found
+    return result, findings

@@ -36,8 +36,8 @@ def lower_bound(successes: Any, trials: Any, error: float) -> FloatArray:
     """
     s, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
     with np.errstate(all="ignore"):
-        found = special.betaincinv(s, n - s + 1.0, error)
-    return np.asarray(np.where(s > 0, found * (1 - 1e-12), 0.0))
+        bound = special.betaincinv(s, n - s + 1.0, error)
+    return np.asarray(np.where(s > 0, bound * (1 - 1e-12), 0.0))
 
 
 def upper_bound(successes: Any, trials: Any, error: float) -> FloatArray:

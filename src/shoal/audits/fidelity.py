@@ -26,8 +26,8 @@ from scipy import linalg, stats
 
 from shoal.audits.attacks import Halves, halves
 from shoal.audits.confidence import SHARES
-from shoal.audits.findings import Finding
 from shoal.audits.residuals import ResidualLaws
+from shoal.audits.verdict import Finding
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -54,42 +54,42 @@ def law_findings(
         "dependence": error * SHARES["dependence"] / (n + len(pairs)),
         "mismatch": error * SHARES["mismatch"] / (4 * n),
     }
-    found: list[Finding] = []
+    findings: list[Finding] = []
     total, degrees = 0.0, 0
     for i, z in enumerate(varying):
         if (np.abs(residuals[i][:, claim.null[i]]) > ON_SUPPORT).any():
-            found.append(Finding("support", (labels[i],), {"directions": int(claim.null[i].sum())}))
+            findings.append(Finding("support", (labels[i],), {"directions": int(claim.null[i].sum())}))
         if z.shape[1]:
-            found += _label_tests(labels[i], z, levels)
+            findings += _label_tests(labels[i], z, levels)
             total += float(((z - z.mean(axis=0)) ** 2).sum())
             degrees += (len(z) - 1) * z.shape[1]
     if degrees:
         p = float(stats.chi2.cdf(total, degrees))
         if p < levels["overall"]:
-            found.append(Finding("too little spread", (), {"variance ratio": total / degrees, "p": p}))
+            findings.append(Finding("too little spread", (), {"variance ratio": total / degrees, "p": p}))
     for e, (a, b) in enumerate(pairs):
         names = (labels[a], labels[b])
         if comparable[e] and varying[a].shape[1]:
-            found += _pair_tests(claim, names, int(a), int(b), varying[a], answers[b], levels["pairs"])
-        found += _dependence(names, varying[a], varying[b], levels["dependence"])
+            findings += _pair_tests(claim, names, int(a), int(b), varying[a], answers[b], levels["pairs"])
+        findings += _dependence(names, varying[a], varying[b], levels["dependence"])
     for i, z in enumerate(varying):
         if z.shape[1]:
-            found += _reuse(labels[i], z, levels["dependence"])
-    return found
+            findings += _reuse(labels[i], z, levels["dependence"])
+    return findings
 
 
 def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Finding]:
     m, r = z.shape
-    found = []
+    findings = []
     first, second = z[: m // 2], z[m // 2 :]
     mean = z.mean(axis=0)
     square = float(((z - mean) ** 2).sum())
     df = (m - 1) * r
     low, high = float(stats.chi2.cdf(square, df)), float(stats.chi2.sf(square, df))
     if low < levels["spread"]:
-        found.append(Finding("too little spread", (label,), {"variance ratio": square / df, "p": low, "n": m}))
+        findings.append(Finding("too little spread", (label,), {"variance ratio": square / df, "p": low, "n": m}))
     if high < levels["mismatch"]:
-        found.append(Finding("too much spread", (label,), {"variance ratio": square / df, "p": high, "n": m}))
+        findings.append(Finding("too much spread", (label,), {"variance ratio": square / df, "p": high, "n": m}))
     if r > 1:
         centered = first - first.mean(axis=0)
         _, vectors = eigh(centered.T @ centered)
@@ -103,17 +103,17 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Fi
             p = float(tail(square, df))
             if p < level:
                 evidence = {"variance ratio in one direction": square / df, "p": p, "n": len(second)}
-                found.append(Finding(kind, (label,), evidence))
+                findings.append(Finding(kind, (label,), evidence))
     p = float(stats.chi2.sf(m * float(mean @ mean), r))
     if p < levels["mismatch"]:
-        found.append(Finding("mean", (label,), {"standard errors": float(np.sqrt(m * (mean @ mean))), "p": p}))
+        findings.append(Finding("mean", (label,), {"standard errors": float(np.sqrt(m * (mean @ mean))), "p": p}))
     ordered = np.sort(stats.chi2.cdf(np.einsum("ij,ij->i", z, z), r))
     steps = np.arange(1, m + 1) / m
     distance = float(max((steps - ordered).max(), (ordered - steps + 1 / m).max()))
     p = min(1.0, 2.0 * float(np.exp(-2.0 * m * distance**2)))
     if p < levels["mismatch"]:
-        found.append(Finding("shape", (label,), {"distance": distance, "p": p}))
-    return found
+        findings.append(Finding("shape", (label,), {"distance": distance, "p": p}))
+    return findings
 
 
 def _pair_tests(
@@ -159,7 +159,7 @@ def _ratio(names: tuple[str, str], ratios: FloatArray, x: Halves, y: Halves, lev
     if not slack.any():
         return []
     _, vectors = linalg.eigh(own + slack, other + slack)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     df = (len(x2) - 1, len(y2) - 1)
     for column, bound, tail in (
         (-1, max(float(ratios.max()), 1.0), stats.f.sf),
@@ -172,8 +172,8 @@ def _ratio(names: tuple[str, str], ratios: FloatArray, x: Halves, y: Halves, lev
         eased = 1 + 1e-6 if column == -1 else 1 - 1e-6
         p = float(tail(ratio / (bound * eased), *df))
         if p < level:
-            found.append(Finding("spread ratio", names, {"ratio": float(ratio), "claimed": bound, "p": p}))
-    return found
+            findings.append(Finding("spread ratio", names, {"ratio": float(ratio), "claimed": bound, "p": p}))
+    return findings
 
 
 def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: float) -> list[Finding]:

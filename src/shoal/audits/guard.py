@@ -169,8 +169,8 @@ def model_guard(
     if query == "as_in_paper":
         deltas = np.full(n_draws, noise_alone)
     elif rests:
-        found = [_worst(mechanism, *_plausible(mechanism.classes, estimates, rng)) for _ in range(n_draws)]
-        deltas, edges = np.array([delta for delta, _ in found]), [edge for _, edge in found]
+        curves = [_worst(mechanism, *_plausible(mechanism.classes, estimates, rng)) for _ in range(n_draws)]
+        deltas, edges = np.array([delta for delta, _ in curves]), [edge for _, edge in curves]
     deltas = np.sort(deltas)
     place = int(stats.binom.ppf(0.99, n_draws, confidence))
     return ModelGuard(
@@ -204,16 +204,16 @@ def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
         repeats, degrees, spread = training.observations(classes.labels)
         if spread.shape[1] != classes.n_dims:
             raise InputError("training must have the mechanism's horizon")
-        found = _Estimates(repeats, degrees, spread)
+        estimates = _Estimates(repeats, degrees, spread)
     else:
         values = validation.array(ndim=(0, 1), training=validation.by_label(classes.labels, training=training))
         if values.ndim and values.shape != (classes.n_classes,):
             raise InputError(f"training must be a number or hold {classes.n_classes} numbers, one per label")
         counts = np.array(np.broadcast_to(values, (classes.n_classes,)))
-        found = _Estimates(counts, counts - 1, None)
-    if (found.degrees < ranks(classes.stored_covs)).any() or (found.n_mean < 1).any():
+        estimates = _Estimates(counts, counts - 1, None)
+    if (estimates.degrees < ranks(classes.stored_covs)).any() or (estimates.n_mean < 1).any():
         raise InputError("training is too short: a covariance needs more observations than the answer has entries")
-    return found
+    return estimates
 
 
 def _plausible(
@@ -255,12 +255,12 @@ def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> 
     classes = mechanism.classes
     n, k = classes.means.shape
     shift = means - classes.means
-    kept = np.eye(k)[None] if mechanism.gain is None else np.eye(k) + mechanism.gain
-    center = classes.means + mechanism.bias + np.einsum("nij,nj->ni", np.broadcast_to(kept, (n, k, k)), shift)
+    linear = np.eye(k)[None] if mechanism.gain is None else np.eye(k) + mechanism.gain
+    center = classes.means + mechanism.bias + np.einsum("nij,nj->ni", np.broadcast_to(linear, (n, k, k)), shift)
     noise: FloatArray = mechanism.noise_cov
     if covs is not None:
         values, vectors = eigh(covs)
-        moved = kept @ (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
+        moved = linear @ (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
         noise = moved @ np.swapaxes(moved, 1, 2) + noise
     laws = GaussianClasses(center, noise[0] if len(noise) == 1 else noise, classes.labels)
     releases = Releases.of(laws, mechanism.scope, mechanism.times)

@@ -16,10 +16,9 @@ import numpy as np
 from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
 from shoal.accounting.risk import IdentificationRisk, identification_risk, naming_bound
 from shoal.audits.confidence import lower_bound, mean_lower, mean_upper, upper_bound
-from shoal.audits.findings import Finding
 from shoal.audits.residuals import ResidualLaws
 from shoal.audits.trials import FEWEST
-from shoal.audits.verdict import Naming
+from shoal.audits.verdict import Finding, Naming
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.validation import FloatArray, IndexArray

@@ -82,10 +82,10 @@ def release_all(
     """Every label's true answers through the release; ``step`` is called after each label."""
     done = []
     for label, q in zip(labels, answers, strict=True):
-        found = validation.array(ndim=2, release=np.asarray(release(q, label)))
-        if found.shape != q.shape:
+        released = validation.array(ndim=2, release=np.asarray(release(q, label)))
+        if released.shape != q.shape:
             raise InputError("release must return one released answer, with as many entries, per true answer")
-        done.append(found)
+        done.append(released)
         if step is not None:
             step()
     return done

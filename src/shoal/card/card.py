@@ -28,13 +28,13 @@ from shoal.card.facts import (
     FitFacts,
     Guard,
     OwnAttack,
-    ReadingsFacts,
     ReleaseFacts,
     lost_shards,
     promised,
 )
 from shoal.card.measures import audit_facts, design_facts, fit_facts, ledger_facts
 from shoal.card.promise import HOLDERS
+from shoal.card.readings import protects, readings_content
 from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, price, statements
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from shoal.card.measures import AnswerSource
     from shoal.ledger.ledger import Ledger
     from shoal.mechanism.mechanism import Mechanism
+    from shoal.readings.publication import PublicSettings
 
 VERSION = 4
 #: The δ's of a guard.
@@ -59,7 +60,7 @@ class ReleaseCard:
     release: ReleaseFacts | None = None
     audit: AuditFacts | None = None
     guard: Guard | None = None
-    readings: ReadingsFacts | None = None
+    readings: PublicSettings | None = None
     attack: OwnAttack | None = None
     course: Course | None = None
     rules: tuple[str, ...] = ()  #: names of the rules of aggregation that every row keeps
@@ -85,6 +86,15 @@ class ReleaseCard:
             guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in GUARDED})
         return cls(fit, design, release, audit, guard, **more)
 
+    @classmethod
+    def of_readings(cls, settings: PublicSettings) -> ReleaseCard:
+        """The card of a release under the readings' promise: a function of its public settings alone."""
+        fit = FitFacts(
+            "", 0, 0, 0, 0, 0, noun=settings.noun, origin=settings.origin or None,
+            step_minutes=settings.step_minutes or None, time_zone="UTC" if settings.zoned else None,
+        )  # fmt: skip
+        return cls(fit, readings=settings)
+
     @property
     def kind(self) -> str:
         """What was released: "means" of crowds, answers that are "certified" by a method, or noisy "readings"."""
@@ -101,6 +111,11 @@ class ReleaseCard:
     def public(self) -> tuple[Statement, ...]:
         """What may be published."""
         return tuple(one for one in self.statements if one.audience == PUBLIC)
+
+    @property
+    def secret(self) -> str:
+        """What is protected: the "label", that is, which of a crowd a row is about, or a home's "readings"."""
+        return "label" if self.readings is None else "readings"
 
     @property
     def digest(self) -> str:
@@ -127,8 +142,9 @@ class ReleaseCard:
         """What holds, in figures or in a sentence."""
         if self.design is not None:
             return self.design.statement
-        key = "guarantee" if self.kind == "readings" else "technique"
-        return next(one.figure if key == "guarantee" else one.sentence for one in self.statements if one.key == key)
+        if self.readings is not None:
+            return protects(self.readings.noun)
+        return next(one.sentence for one in self.statements if one.key == "technique")
 
     @property
     def tells_errors(self) -> bool:
@@ -187,6 +203,7 @@ class ReleaseCard:
             "version": VERSION,
             "software": {"name": "shoal", "version": shoal.__version__},
             "kind": self.kind,
+            "secret": self.secret,
             "statement": self.statement,
             "statements": [
                 {"key": s.key, "figure": s.figure, "sentence": s.sentence, "more": list(s.more)} for s in self.public
@@ -195,7 +212,7 @@ class ReleaseCard:
         if self.design is not None:
             return content | _method_content(self, self.design)
         if self.readings is not None:
-            return content | {"guarantee": self.readings.to_json()}
+            return content | readings_content(self.readings)
         return content | _means_content(self)
 
 

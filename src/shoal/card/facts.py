@@ -403,20 +403,6 @@ class ReleaseFacts(Record):
 
 
 @dataclass(frozen=True)
-class ReadingsFacts(Record):
-    """A release under the readings' promise: noise and counts, ε and δ about every home's whole readings."""
-
-    epsilon: float
-    delta: float  #: a home added or taken away
-    delta_replace: float  #: a home's readings replaced by any others
-    customers: int  #: declared before anything was read
-    crowds: int
-    curve_error: float  #: expected distance of the table's curves from the homes', over the mean load
-    total_error: float  #: expected error of the total, relative to it
-    unit: str = "kW"
-
-
-@dataclass(frozen=True)
 class OwnAttack(Record):
     """An attack on the rows of this release: shares of labels that somebody names, and what a guess gets."""
 

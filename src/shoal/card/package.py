@@ -27,6 +27,15 @@ FIELDS: dict[str, tuple[str, str]] = {
     "timestamp": ("datetime", "beginning of the step"),
     "kw": ("number", "mean power over the members of the crowd"),
 }
+#: The same of a release under the readings' promise.
+NOISY_FIELDS = {
+    "crowd": ("integer", "a curve, numbered by its level; it stands for nobody in particular"),
+    "homes": ("number", "how many homes are like it, with noise: fractions occur"),
+    "count": ("number", "labels in the cell, with noise: fractions occur"),
+    "step": ("integer", "step of the horizon, from 1 on"),
+    "timestamp": ("datetime", "when the step begins"),
+    "kw": ("number", "mean power in the step, with noise"),
+}
 #: Where no licence was named.
 UNSTATED = {"name": "notspecified", "title": "not stated: ask whoever gave you this table"}
 
@@ -55,11 +64,20 @@ class PublicTable:
 
 
 def package_files(
-    card: ReleaseCard, table: PublicTable, *, title: str | None, licence: str | None, page: str
+    card: ReleaseCard,
+    table: PublicTable,
+    *,
+    title: str | None,
+    licence: str | None,
+    page: str,
+    also: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
-    """Name -> content of everything in ``public/`` beside the table itself."""
+    """Name -> content of everything in ``public/`` beside the table itself and what lies there ``also``."""
     name = printable(title) if title else "A release of averages"
     about = f" about {card.release.period}" if card.release is not None and card.release.period else ""
+    if card.readings is not None:
+        name = printable(title) if title else "A release with noise"
+        about = f" about {card.readings.period}"
     citation = f"{name}{about}. Made with shoal {__version__}; release card {card.digest[:16]}."
     stated = {"name": licence, "title": licence} if licence else UNSTATED
     texts = {
@@ -75,7 +93,7 @@ def package_files(
         + "\n",
     }
     files = {name: text.encode() for name, text in texts.items()}
-    sums = {"released.csv": table.content, **files}
+    sums = {"released.csv": table.content, **files, **(also or {})}
     lines = [f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(sums.items())]
     return {**files, "SHA256SUMS": "".join(lines).encode()}
 
@@ -121,12 +139,14 @@ def descriptor(
 
 def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
     kind, meaning = FIELDS.get(name, ("number", "mean over the members of the crowd"))
+    if card.kind == "readings":
+        kind, meaning = NOISY_FIELDS.get(name, (kind, "mean within declared bounds, with noise"))
     made: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
     if name == "timestamp":
         made["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
     if name == "kw":
         made["unit"] = "kW"
-    if name == "homes":
+    if name == "homes" and card.kind != "readings":
         made["constraints"] = {"minimum": card.fit.crowd or 2}
     if name == "step" and card.fit.step_minutes is not None:
         made["unit"] = f"{card.fit.step_minutes:g} minutes"

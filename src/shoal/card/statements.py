@@ -29,6 +29,7 @@ from shoal.card.facts import (
     promised,
 )
 from shoal.card.promise import HOLDERS, promise
+from shoal.card.readings import readings_sentences
 from shoal.plaintext import printable
 
 if TYPE_CHECKING:
@@ -471,43 +472,18 @@ def _ledger(card: ReleaseCard) -> Iterator[Statement]:
 
 
 def _of_readings(card: ReleaseCard) -> Iterator[Statement]:
-    facts, noun = card.readings, card.fit.noun
-    assert facts is not None
-    yield Statement(
-        "hidden",
-        PUBLIC,
-        f"every one of {facts.customers}",
-        f"Every {noun}'s whole readings are hidden, also from who knows all the others: at most "
-        f"{counted(facts.customers, 'customer')}, declared before anything was read.",
-    )
-    yield Statement(
-        "cost",
-        PUBLIC,
-        percent(facts.curve_error),
-        f"Expected before anything was read: curves off by {percent(facts.curve_error)} of the mean load, the total by "
-        f"{percent(facts.total_error)}.",
-    )
-    yield Statement(
-        "guarantee",
-        PUBLIC,
-        f"(ε, δ) = ({facts.epsilon:g}, {upper(facts.delta)})",
-        f"Any conclusion drawn from the table is at most e^{facts.epsilon:g} times as probable as without one {noun}, "
-        f"plus {upper(facts.delta)}; had a {noun}'s readings been any others, plus {upper(facts.delta_replace)}.",
-    )
-    yield Statement(
-        "technique",
-        PUBLIC,
-        counted(facts.crowds, "crowd"),
-        f"{counted(facts.crowds, 'curve')} with counts, noise added to every sum; cells and clips were fixed from "
-        "declared numbers alone.",
-        _about(card.fit, public=True),
-    )
-    yield Statement(
-        "limits",
-        PUBLIC,
-        "what holds for all",
-        f"What holds for all {many(noun)} together may be learned; that is its use.",
-    )
+    settings = card.readings
+    assert settings is not None
+    plan, series = settings.plan, settings.series
+    figures = {
+        "hidden": f"every one of {plan.customers}",
+        "guarantee": f"(ε, δ) = ({series.epsilon:g}, {upper(series.deltas(plan.account)[0])})",
+        "cost": percent(getattr(plan, "expected_w1", 0.0)),
+        "technique": "curves and counts, with noise",
+        "limits": "the table only",
+    }
+    for key, (first, *more) in readings_sentences(settings).items():
+        yield Statement(key, PUBLIC, figures[key], first, tuple(more))
 
 
 # ------------------------------------------------------------------ every kind
@@ -547,6 +523,8 @@ def _cost(card: ReleaseCard, accuracy: Accuracy | None) -> Iterator[Statement]:
                 more.append(f"Figures average {nearest(accuracy.answer_mean)} kW.")
             if accuracy.total_error is not None and card.kind == "certified":
                 more.append(f"The total of a crowd at a step is off by at most {percent(accuracy.total_error)} (rms).")
+        if public and card.design is not None and not card.design.by_step:
+            more.append(f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more.")
         yield Statement("cost", audience, figure, "".join(sentences[:1]), (*sentences[1:], *more))
 
 

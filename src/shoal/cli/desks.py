@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-import shoal
 from shoal.cli.screen import Outcome, command
 
 
@@ -42,7 +41,9 @@ def serve(
 
         shoal serve runs --port 8443 --ledger postgresql://shoal@db/ledger
     """
-    shoal.serve(
+    from shoal.service import server
+
+    server.serve(
         folder,
         ledger=ledger,
         host=host,

@@ -28,6 +28,7 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 import shoal
+from shoal.plaintext import printable
 
 #: Options of every command.
 COMMON = {
@@ -135,7 +136,7 @@ def _shown(outcome: Outcome, as_json: bool) -> str:
     if as_json:
         return _json(outcome.content)
     if not outcome.parts:
-        return shoal.printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
+        return printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
@@ -145,9 +146,9 @@ def _shown(outcome: Outcome, as_json: bool) -> str:
         if outcome.brief:
             console.print(_beside(outcome.parts))
         for heading, lines in [] if outcome.brief else outcome.parts:
-            console.print(Text(shoal.printable(heading), style="bold"))
+            console.print(Text(printable(heading), style="bold"))
             for line in lines:
-                console.print(Padding(Text(shoal.printable(line)), (0, 0, 0, 2)))
+                console.print(Padding(Text(printable(line)), (0, 0, 0, 2)))
     return shown.get()
 
 
@@ -158,16 +159,16 @@ def _beside(parts: list[tuple[str, list[str]]]) -> Any:
 
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
-    grid.add_column()
+    grid.add_column(overflow="fold")
     for heading, lines in parts:
-        grid.add_row(Text(shoal.printable(heading)), Text("\n".join(shoal.printable(line) for line in lines)))
+        grid.add_row(Text(printable(heading)), Text("\n".join(printable(line) for line in lines)))
     return grid
 
 
 def _json(content: dict[str, Any]) -> str:
     text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False)
     # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
-    return "".join(c if c == "\n" or shoal.printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
+    return "".join(c if c == "\n" or printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
 
 
 def _print(text: str, stream: TextIO | None = None) -> None:
@@ -183,7 +184,7 @@ def _print(text: str, stream: TextIO | None = None) -> None:
 
 def said(text: str) -> None:
     """A line on standard error."""
-    _print(f"{shoal.printable(text)}\n", sys.stderr)
+    _print(f"{printable(text)}\n", sys.stderr)
 
 
 def _finite(value: Any) -> Any:

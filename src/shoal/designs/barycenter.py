@@ -53,9 +53,9 @@ def transport_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 
             spread = ((factor - turned) ** 2).sum(axis=(1, 2))
         return np.asarray(((means - weights @ means) ** 2).sum(axis=1) + spread)
 
-    found = minimax.solve(costs, n, tolerance=tolerance)
-    final = costs(found.weights)
-    return _center(found.weights @ means, roots, factor, final, found.lower)
+    optimum = minimax.solve(costs, n, tolerance=tolerance)
+    final = costs(optimum.weights)
+    return _center(optimum.weights @ means, roots, factor, final, optimum.lower)
 
 
 def mean_center(means: FloatArray, covs: FloatArray) -> Center:
@@ -127,9 +127,9 @@ def additive_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 1
 
     # Shift the costs to be positive, so that relative tolerances mean what they say.
     base = float(np.trace(dominating))
-    found = minimax.solve(lambda p: costs(p) + base, len(means), tolerance=tolerance)
-    final = costs(found.weights) + base
-    return Center(found.weights @ means, dominating, final, found.lower - base + lower, None)
+    optimum = minimax.solve(lambda p: costs(p) + base, len(means), tolerance=tolerance)
+    final = costs(optimum.weights) + base
+    return Center(optimum.weights @ means, dominating, final, optimum.lower - base + lower, None)
 
 
 def least_dominating(covs: FloatArray, *, tolerance: float = 1e-9) -> tuple[FloatArray, float]:

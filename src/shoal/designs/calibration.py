@@ -21,8 +21,8 @@ from typing import Any
 from shoal import validation
 from shoal.designs.design import design, perfect_rho
 from shoal.designs.methods import METHODS
-from shoal.designs.parts import joined
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
+from shoal.designs.stored import joined
 from shoal.errors import UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -101,12 +101,12 @@ def calibrate(
         iterations = validation.count(iterations=iterations)
     if time_limit is not None:
         time_limit = validation.positive(time_limit=time_limit)
-    problem = Problem.of(
+    problem = DesignProblem.of(
         classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope, times
     )
     groups = [members for members in problem.components if len(members) > 1]
     end = math.inf if time_limit is None else time.monotonic() + time_limit
-    found: list[tuple[Any, Mechanism]] = []
+    mechanisms: list[tuple[Any, Mechanism]] = []
     for number, members in enumerate(groups):
         now = time.monotonic()
         part = problem.part(members)
@@ -120,15 +120,15 @@ def calibrate(
             iterations,
             end if end == math.inf else now + max(end - now, 0.1) / (len(groups) - number),
         )
-        found.append((members, group.least(tolerance, warm)))
+        mechanisms.append((members, group.least(tolerance, warm)))
         if progress is not None:
             progress(number + 1, len(groups))
-    if all(mechanism.method == "none" for _, mechanism in found) and noise_floor == 0:
+    if all(mechanism.method == "none" for _, mechanism in mechanisms) and noise_floor == 0:
         made = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times, weights=weights)
     elif len(groups) == 1 and len(groups[0]) == problem.n_labels:
-        made = found[0][1]
+        made = mechanisms[0][1]
     else:
-        made = joined(method, problem, found)
+        made = joined(method, problem, mechanisms)
     made = attained(made, delta)
     if not prove:
         return made
@@ -153,7 +153,7 @@ def attained(mechanism: Mechanism, delta: float) -> Mechanism:
 class _Group:
     """One connected group and what bounds the search: steps, or a time of the monotonic clock."""
 
-    part: Problem
+    part: DesignProblem
     method: str
     delta: float
     seed: int
@@ -240,11 +240,11 @@ class _Group:
         """A mechanism that meets the target, whatever it spends."""
         floors: list[float] = []
         for _ in range(DOUBLINGS):
-            found = self.attempt(budget)
-            if self.meets(found):
-                return found
-            if found.ideal.delta_upper <= self.delta <= found.certificate.finite_precision < 1:
-                floors.append(found.certificate.finite_precision)
+            attempt = self.attempt(budget)
+            if self.meets(attempt):
+                return attempt
+            if attempt.ideal.delta_upper <= self.delta <= attempt.certificate.finite_precision < 1:
+                floors.append(attempt.certificate.finite_precision)
             if len(floors) == FLOORS:
                 raise UnreachableError(
                     f"delta lies below what finite precision costs a release of method {self.method!r}, about "

@@ -22,7 +22,7 @@ import numpy as np
 
 from shoal.accounting.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
 from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.designs.quasi_newton import minimize
 from shoal.designs.stored import certified
 from shoal.mechanism.mechanism import Ending
@@ -77,13 +77,13 @@ class Settings:
         return replace(self, deadline=now + share * max(self.deadline - now, 0.0))
 
 
-def worst_value(problem: Problem, moves: Moves) -> float:
+def worst_value(problem: DesignProblem, moves: Moves) -> float:
     """Largest ln δ over all directed edges, in double precision and without a bracket."""
     return float(_values(problem, *_factored(problem, moves), np.ones(len(problem.pairs), dtype=bool)).max())
 
 
 def search(
-    problem: Problem, candidates: Sequence[Moves], *, shifts: bool, settings: Settings, mapped: bool = False
+    problem: DesignProblem, candidates: Sequence[Moves], *, shifts: bool, settings: Settings, mapped: bool = False
 ) -> Moves:
     """The best of the candidates and of descents from them; the first of equals, so that simpler methods win ties.
 
@@ -100,7 +100,7 @@ def search(
     return best_certified(problem, [*candidates, *found])
 
 
-def best_certified(problem: Problem, choices: Sequence[Moves]) -> Moves:
+def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
     """The choice with the best certificate, the first of equals; those far behind by plain value are not tried."""
     if len(choices) == 1:
         return choices[0]
@@ -115,7 +115,7 @@ def best_certified(problem: Problem, choices: Sequence[Moves]) -> Moves:
     return choices[best]
 
 
-def _sound(problem: Problem, moves: Moves) -> bool:
+def _sound(problem: DesignProblem, moves: Moves) -> bool:
     """Whether the laws are far enough from singular for plain values to be trusted."""
     try:
         diagonal = np.diagonal(np.linalg.cholesky(moves.laws(problem)[1]), axis1=1, axis2=2)
@@ -124,7 +124,7 @@ def _sound(problem: Problem, moves: Moves) -> bool:
     return bool((diagonal.min(axis=1) > 1e-5 * diagonal.max(axis=1)).all())
 
 
-def descend(problem: Problem, start: Moves, *, shifts: bool, settings: Settings) -> Moves:
+def descend(problem: DesignProblem, start: Moves, *, shifts: bool, settings: Settings) -> Moves:
     """The best move found from a start; shifts are kept at zero when ``shifts`` is False."""
     start = start.within(problem)
     if settings.late:
@@ -203,7 +203,7 @@ class _Layout:
     the ball. Where the bias would exceed its share, shift and rest lie on a sphere each.
     """
 
-    problem: Problem
+    problem: DesignProblem
     mapped: bool
     shifts: bool
 
@@ -277,7 +277,7 @@ class _Layout:
 
 
 def _smoothed(
-    problem: Problem, layout: _Layout, sharpness: float, active: BoolArray, x: FloatArray
+    problem: DesignProblem, layout: _Layout, sharpness: float, active: BoolArray, x: FloatArray
 ) -> tuple[float, FloatArray]:
     """Smoothed maximum over the active edges and its gradient in the raw variables."""
     at = layout.placed(x)
@@ -297,7 +297,7 @@ def _smoothed(
     return top + np.log(total) / sharpness, layout.pull_back(at, gradient)
 
 
-def _factored(problem: Problem, moves: Moves) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _factored(problem: DesignProblem, moves: Moves) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Means, covariances and their Cholesky factors; a tiny ridge keeps a nearly singular trial point finite."""
     means, covs = moves.laws(problem)
     k = problem.n_dims
@@ -319,7 +319,7 @@ def _fixed(values: Any) -> FloatArray:
 
 
 def _values(
-    problem: Problem,
+    problem: DesignProblem,
     means: FloatArray,
     covs: FloatArray,
     factors: FloatArray,
@@ -359,7 +359,7 @@ def _part(trace: Trace, part: slice) -> Trace:
 
 
 def _gradients(
-    problem: Problem, values: FloatArray, factors: FloatArray, on: BoolArray, shares: FloatArray, trace: Trace
+    problem: DesignProblem, values: FloatArray, factors: FloatArray, on: BoolArray, shares: FloatArray, trace: Trace
 ) -> tuple[FloatArray, FloatArray]:
     """Σ shares · ∂ ln δ over the edges that are on."""
     pairs, epsilons = problem.pairs[on], problem.epsilons[on]

@@ -16,7 +16,7 @@ from shoal.designs.descent import Report, Settings
 from shoal.designs.floors import lower_bound
 from shoal.designs.methods import METHODS, Method
 from shoal.designs.moves import Moves
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.designs.stored import certified, mechanism_of
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
@@ -101,14 +101,14 @@ def design(
     if rho_is_total:
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
-    problem = Problem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
+    problem = DesignProblem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
     settings = replace(_settings(problem, seed, time_limit, iterations, progress), interruptible=interruptible)
     starts = [] if start is None else list(start) if isinstance(start, Sequence) else [start]
     return _solve(problem, method, settings, [as_moves(problem, m) for m in starts])
 
 
 def _settings(
-    problem: Problem, seed: int, time_limit: float | None, iterations: int | None, progress: Report | None
+    problem: DesignProblem, seed: int, time_limit: float | None, iterations: int | None, progress: Report | None
 ) -> Settings:
     if iterations is None:
         iterations = 100 if len(problem.pairs) <= 500 else 40 if len(problem.pairs) <= 6000 else 25
@@ -123,7 +123,7 @@ def _settings(
     )
 
 
-def _solve(problem: Problem, method: str, settings: Settings, starts: Sequence[Moves]) -> Mechanism:
+def _solve(problem: DesignProblem, method: str, settings: Settings, starts: Sequence[Moves]) -> Mechanism:
     notes: list[str] = []
     if problem.noise_floor > 0 and method == "none":
         raise InputError("noise_floor: the method 'none' adds no noise; choose another method")
@@ -153,7 +153,7 @@ def _solve(problem: Problem, method: str, settings: Settings, starts: Sequence[M
     )
 
 
-def _by_component(problem: Problem, how: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
+def _by_component(problem: DesignProblem, how: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
     """Design every connected component for itself: they share no edge, so each can do its best.
 
     A label without neighbors has nobody to hide among and is left as it is, but for the noise floor.
@@ -171,7 +171,7 @@ def _by_component(problem: Problem, how: Method, settings: Settings, starts: Seq
     return result
 
 
-def as_moves(problem: Problem, mechanism: Mechanism) -> Moves:
+def as_moves(problem: DesignProblem, mechanism: Mechanism) -> Moves:
     """An earlier mechanism's parameters as moves of this problem."""
     if mechanism.classes.labels != problem.classes.labels or mechanism.classes.n_dims != problem.n_dims:
         raise InputError("start must be a mechanism for the same labels and entries")
@@ -205,7 +205,7 @@ def perfect_rho(
     0.2500
     """
     validation.choice(["transport", "additive", "mean"], method=method)
-    problem = Problem.of(classes, graph, 1.0, 1.0, scope=scope)
+    problem = DesignProblem.of(classes, graph, 1.0, 1.0, scope=scope)
     find = {"transport": transport_center, "additive": additive_center, "mean": mean_center}[method]
     price = 0.0
     for members in problem.components:

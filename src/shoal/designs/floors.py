@@ -21,7 +21,7 @@ import numpy as np
 
 from shoal.accounting.generating import HOCKEY, RIGHT, LossLaw
 from shoal.accounting.tails import tail
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.numerics.compiled import kernel
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray
@@ -32,7 +32,7 @@ EDGES = 12
 ANGLES, SWEEPS = 16, 40
 
 
-def lower_bound(problem: Problem) -> float:
+def lower_bound(problem: DesignProblem) -> float:
     """The largest of the bounds found over edges and directions; 0 where nothing is known."""
     means, covs = problem.classes.means, problem.classes.covs
     i, j = problem.pairs[:, 0], problem.pairs[:, 1]

@@ -40,12 +40,12 @@ def solve(costs: Costs, n_labels: int, *, tolerance: float = 1e-9, rounds: int =
         return Minimax(weights, value, value)
     step = 1.0
     for _ in range(60):
-        found = costs(weights)
-        best = _better(best, weights, found)
+        values = costs(weights)
+        best = _better(best, weights, values)
         if _closed(best, tolerance):
             return best
-        spread = max(float(found.max() - found.min()), 1e-300)
-        weights = weights * np.exp(step * (found - found.max()) / spread)
+        spread = max(float(values.max() - values.min()), 1e-300)
+        weights = weights * np.exp(step * (values - values.max()) / spread)
         weights /= weights.sum()
         step *= 0.97
     return _polish(costs, best, tolerance, rounds)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.validation import FloatArray, IndexArray
 
 
@@ -29,7 +29,7 @@ class Moves:
     history: FloatArray | None = None
 
     @classmethod
-    def still(cls, problem: Problem, *, mapped: bool = False) -> Moves:
+    def still(cls, problem: DesignProblem, *, mapped: bool = False) -> Moves:
         n, k = problem.n_labels, problem.n_dims
         return cls(np.zeros((n, k)), np.zeros((n, k, k)) if mapped else None, np.zeros((n, k, k)))
 
@@ -39,7 +39,7 @@ class Moves:
         total = (self.shift**2).sum(axis=1) + (self.noise**2).sum(axis=(1, 2))
         return np.asarray(total if self.map is None else total + (self.map**2).sum(axis=(1, 2)))
 
-    def laws(self, problem: Problem) -> tuple[FloatArray, FloatArray]:
+    def laws(self, problem: DesignProblem) -> tuple[FloatArray, FloatArray]:
         """Means and covariances of what is released."""
         noise = self.noise @ np.swapaxes(self.noise, 1, 2) + problem.floor_cov
         if self.map is None:
@@ -49,7 +49,7 @@ class Moves:
             covs = moved @ np.swapaxes(moved, 1, 2) + noise
         return problem.classes.means + self.shift, covs
 
-    def within(self, problem: Problem) -> Moves:
+    def within(self, problem: DesignProblem) -> Moves:
         """Scaled down where a budget, or the share of it that may be bias, is exceeded."""
         cap = np.sqrt(problem.max_bias * problem.budgets)
         shift = self.shift * _shrink(np.linalg.norm(self.shift, axis=1), cap)[:, None]
@@ -74,7 +74,7 @@ class Moves:
         return self if self.map is not None else Moves(self.shift, np.zeros_like(self.noise), self.noise)
 
 
-def radii(problem: Problem) -> FloatArray:
+def radii(problem: DesignProblem) -> FloatArray:
     """Root of what each label may spend beyond the noise floor."""
     return np.sqrt(np.maximum(problem.budgets - problem.n_dims * problem.noise_floor, 0.0))
 

@@ -25,7 +25,7 @@ from shoal.validation import FloatArray, IndexArray
 
 
 @dataclass(frozen=True)
-class Problem:
+class DesignProblem:
     """A design problem. ``budgets`` is the largest total squared error k·ρ of each label; ``scale`` undoes the weights.
 
     ``epsilons`` holds ε per edge and direction; a table has one direction.
@@ -57,7 +57,7 @@ class Problem:
         max_bias: float = 1.0,
         scope: str = "answer",
         times: int = 1,
-    ) -> Problem:
+    ) -> DesignProblem:
         """Check the arguments of :func:`shoal.design` and bring them into one form."""
         if not isinstance(classes, GaussianClasses):
             raise InputError("classes must be a GaussianClasses")
@@ -134,7 +134,7 @@ class Problem:
         order = np.argsort(member_of, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(member_of[order])) + 1)
 
-    def part(self, members: IndexArray) -> Problem:
+    def part(self, members: IndexArray) -> DesignProblem:
         """The problem of one connected component: labels elsewhere share no edge with it."""
         if len(members) == self.n_labels:
             return self

@@ -87,16 +87,16 @@ def _line_search(
 ) -> tuple[FloatArray, float, FloatArray] | None:
     """A point with enough decrease and, where it can be had, enough change of slope; None without decrease."""
     low, high = 0.0, np.inf
-    found = None
+    step = None
     for _ in range(25):
         trial = x + length * direction
         new_value, new_gradient = function(trial)
         if not new_value <= value + DECREASE * length * slope:
             high = length
         else:
-            found = trial, new_value, new_gradient
+            step = trial, new_value, new_gradient
             if float(new_gradient @ direction) >= CURVATURE * slope:
                 break
             low = length
         length = 0.5 * (low + high) if high < np.inf else 2.0 * length
-    return found
+    return step

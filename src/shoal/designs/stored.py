@@ -2,20 +2,22 @@
 
 Labels that meet do so up to rounding: μ + shift differs between them in the last bits. Where that is all that is left
 of the difference, the sums are put on a common grid (``Mechanism.mean_grid``), which all of them round to the same
-point of: then the expected released answers are equal, exactly, in what is released.
+point of: then the expected released answers are equal, exactly, in what is released. Mechanisms of crowds that were
+designed apart become one for all labels (:func:`joined`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from shoal.designs.moves import Moves
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.errors import InputError
-from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.noise.affine import EXACT
 from shoal.numerics.matrices import EPS, inverse_root
 from shoal.validation import FloatArray, IndexArray
@@ -28,7 +30,7 @@ STEP_BITS = 2
 
 def mechanism_of(
     method: str,
-    problem: Problem,
+    problem: DesignProblem,
     moves: Moves,
     *,
     lower_bound: float,
@@ -58,7 +60,7 @@ def mechanism_of(
     raise InputError("rho is too small for its noise_floor: the budget cannot be met in double precision")
 
 
-def certified(problem: Problem, moves: Moves) -> float:
+def certified(problem: DesignProblem, moves: Moves) -> float:
     """Upper end of the ideal law's worst ln δ once the moves are a mechanism; 0 where no claim can be made."""
     mechanism = mechanism_of("", problem, moves, lower_bound=0.0)
     if mechanism.rests_on_rounding[mechanism.pairs].any():
@@ -93,7 +95,7 @@ def met(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | N
     return replace(mechanism, shift=shift, mean_grid=grid)
 
 
-def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, FloatArray]:
+def _gain_and_noise(problem: DesignProblem, moves: Moves) -> tuple[FloatArray | None, FloatArray]:
     """Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise."""
     noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.floor_cov
     if moves.map is None:
@@ -103,3 +105,37 @@ def _gain_and_noise(problem: Problem, moves: Moves) -> tuple[FloatArray | None, 
     outside = moves.map @ null
     noise = noise + outside @ np.swapaxes(outside, 1, 2)
     return gain, noise
+
+
+def joined(method: str, problem: DesignProblem, found: list[tuple[Any, Mechanism]]) -> Mechanism:
+    """One mechanism for all labels from those of groups.
+
+    A label in none is left as it is, but for the noise floor: nothing is claimed of it.
+    """
+    n, k = problem.n_labels, problem.n_dims
+    least = problem.noise_floor
+    shift, noise = np.zeros((n, k)), np.tile(least * np.eye(k), (n, 1, 1))
+    budget = np.full(n, max(least * (1 + 1e-9), np.finfo(np.float64).tiny))
+    gain = np.zeros((n, k, k)) if any(m.gain is not None for _, m in found) else None
+    grid = np.full((n, k), EXACT, dtype=np.int64)
+    notes: list[str] = []
+    for members, mechanism in found:
+        shift[members] = mechanism.shift
+        if mechanism.mean_grid is not None:
+            grid[members] = mechanism.mean_grid
+        noise[members] = mechanism.noise_cov
+        budget[members] = mechanism.budget
+        if gain is not None and mechanism.gain is not None:
+            gain[members] = mechanism.gain
+        notes += [note for note in mechanism.notes if note not in notes]
+    return problem.mechanism(
+        method,
+        shift=shift,
+        gain=gain,
+        noise_cov=noise,
+        budget=budget,
+        lower_bound=max((m.lower_bound for _, m in found), default=0.0),
+        notes=tuple(notes),
+        ending=max((m.ending for _, m in found), key=list(Ending).index, default=Ending.COMPLETE),
+        mean_grid=None if (grid == EXACT).all() else grid,
+    )

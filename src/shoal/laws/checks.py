@@ -190,7 +190,9 @@ def check_laws(
         loss_observed[i], loss_promised[i] = observed.mean(), promised.mean()
         all_observed.append(observed)
         all_promised.append(promised)
-    found = None if not all_observed else stats.ks_2samp(np.concatenate(all_observed), np.concatenate(all_promised))
+    comparison = (
+        None if not all_observed else stats.ks_2samp(np.concatenate(all_observed), np.concatenate(all_promised))
+    )
     return LawChecks(
         labels=labels,
         rows=np.array([len(rows) for _, rows in samples], dtype=np.float64),
@@ -201,8 +203,8 @@ def check_laws(
         log_likelihood=likelihood,
         loss_observed=loss_observed,
         loss_promised=loss_promised,
-        loss_p=1.0 if found is None else float(found.pvalue),
-        loss_gap=0.0 if found is None else float(found.statistic),
+        loss_p=1.0 if comparison is None else float(comparison.pvalue),
+        loss_gap=0.0 if comparison is None else float(comparison.statistic),
     )
 
 
@@ -235,14 +237,14 @@ def _tested(rows: FloatArray) -> tuple[float, float]:
     size = max((s for s in SIZES if 2 * k + 4 <= s <= len(rows)), default=0)
     if size == 0:
         return math.nan, math.nan
-    found = _statistics(rows[None, :size])
-    if found is None:
+    observed = _statistics(rows[None, :size])
+    if observed is None:
         return 0.0, math.nan
     (high, low), (skewed, _) = (
         (float(law.sf(one[0])), float(law.cdf(one[0])))
-        for one, law in zip(found, (stats.pearson3(s, m, d) for m, d, s in _null_laws(size, k)), strict=True)
+        for one, law in zip(observed, (stats.pearson3(s, m, d) for m, d, s in _null_laws(size, k)), strict=True)
     )
-    return min(2 * min(2 * high, 2 * low, skewed), 1.0), float(np.exp(found[0][0])) / (k * (k + 2)) - 1
+    return min(2 * min(2 * high, 2 * low, skewed), 1.0), float(np.exp(observed[0][0])) / (k * (k + 2)) - 1
 
 
 @cache

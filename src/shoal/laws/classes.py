@@ -142,10 +142,10 @@ class GaussianClasses:
         >>> shoal.GaussianClasses.fit_chunks(pieces).counts.tolist()
         [100.0, 100.0]
         """
-        found = estimate(chunks, held_out, seed)
-        shared = found.fitted.pooled_rows == np.inf
-        result = cls(found.means, found.covs[0] if shared else found.covs, found.labels)
-        result.fitted = found.fitted
+        estimates = estimate(chunks, held_out, seed)
+        shared = estimates.fitted.pooled_rows == np.inf
+        result = cls(estimates.means, estimates.covs[0] if shared else estimates.covs, estimates.labels)
+        result.fitted = estimates.fitted
         return result
 
     @classmethod
@@ -419,8 +419,8 @@ class GaussianClasses:
 
     def _alike(self, means: FloatArray, stored: FloatArray, labels: Sequence[str]) -> GaussianClasses:
         """Laws of the same kind, diagonal or full, shared or not, from what is stored of them."""
-        made = GaussianClasses.diagonal if self.is_diagonal else GaussianClasses
-        return made(means, stored[0] if self.is_shared else stored, labels)
+        build = GaussianClasses.diagonal if self.is_diagonal else GaussianClasses
+        return build(means, stored[0] if self.is_shared else stored, labels)
 
     # ------------------------------------------------------------------ derived families
 

@@ -136,7 +136,7 @@ def mechanism_bound(mechanism: Releaser, epsilon: Any) -> MechanismBound:
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
     >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
-    >>> bound = shoal.mechanism_bound(mechanism, 1.0)
+    >>> bound = mechanism_bound(mechanism, 1.0)
     >>> bound.digest == mechanism.digest, bound.delta_at(1.0) <= 1e-5 < bound.table_at(1.0)
     (True, True)
     """

@@ -170,7 +170,7 @@ def assumption_free(
     >>> classes = shoal.GaussianClasses([[0.0], [0.5]], [[0.01]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
     >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=4.0)
-    >>> found = shoal.assumption_free(mechanism, shoal.Clip.of(classes, radius=4.0))
+    >>> found = assumption_free(mechanism, shoal.Clip.of(classes, radius=4.0))
     >>> bool(mechanism.certificate.delta_upper < found.delta_upper < 0.06)
     True
     """
@@ -248,12 +248,12 @@ class _Images:
     def of(cls, mechanism: Mechanism, clip: Clip) -> _Images:
         n, k = mechanism.classes.means.shape
         output = mechanism.output
-        kept = np.eye(k)[None] if mechanism.gain is None else np.eye(k) + mechanism.gain
-        kept = np.broadcast_to(kept, (n, k, k))
+        linear = np.eye(k)[None] if mechanism.gain is None else np.eye(k) + mechanism.gain
+        linear = np.broadcast_to(linear, (n, k, k))
         moved = clip.centers - mechanism.classes.means
-        centers = output.means + np.einsum("nij,nj->ni", kept, moved)
-        size = np.abs(output.means) + np.einsum("nij,nj->ni", np.abs(kept), np.abs(clip.centers) + np.abs(moved))
-        size = size + np.einsum("nij,njl->ni", np.abs(kept), np.abs(clip.roots))
+        centers = output.means + np.einsum("nij,nj->ni", linear, moved)
+        size = np.abs(output.means) + np.einsum("nij,nj->ni", np.abs(linear), np.abs(clip.centers) + np.abs(moved))
+        size = size + np.einsum("nij,njl->ni", np.abs(linear), np.abs(clip.roots))
         errors = (8 * k + 16) * EPS * size
         if output.errors is not None:
             errors = errors + output.errors[1]
@@ -265,7 +265,7 @@ class _Images:
             factors.append(factor)
         if len(factors) < n:
             factors, margins = factors * n, np.full(n, margins[0])
-        return cls(centers, errors, kept @ clip.roots * UP, noise, tuple(factors), margins)
+        return cls(centers, errors, linear @ clip.roots * UP, noise, tuple(factors), margins)
 
     def equal(self, a: int, b: int) -> bool:
         return bool((self.noise[a] == self.noise[b]).all())
@@ -343,6 +343,6 @@ def _farthest(gap: FloatArray, first: FloatArray, second: FloatArray) -> float:
             multiplier = largest * (1 + math.exp(log))
             return multiplier + float((parts * multiplier / (multiplier - values)).sum())
 
-        found = optimize.minimize_scalar(bound, bounds=(-12.0, 30.0), method="bounded", options={"xatol": 1e-6})
-        best = min(best, math.sqrt(max(float(found.fun), 0.0)) * UP)
+        optimum = optimize.minimize_scalar(bound, bounds=(-12.0, 30.0), method="bounded", options={"xatol": 1e-6})
+        best = min(best, math.sqrt(max(float(optimum.fun), 0.0)) * UP)
     return best

@@ -41,7 +41,6 @@ from shoal.mechanism.odds import (
     counts_of,
     drawn,
     exp_floor,
-    joining,
     probabilities,
     refined,
 )
@@ -63,13 +62,11 @@ LARGEST_EPSILON = 20.0
 @dataclass(frozen=True, eq=False)
 class Group:
     """The codebook of one group: ``members`` (n,) positions of its labels, ``counts`` (n, m) probabilities times 2^62,
-    ``shares`` (m, n) of the members' answers in each curve, ``curves`` (m, k), and the proved lower bound of its
-    objective, per entry.
+    ``curves`` (m, k), and the proved lower bound of its objective, per entry.
     """
 
     members: IndexArray
     counts: Counts
-    shares: FloatArray
     curves: FloatArray
     lower_bound: float
 
@@ -81,23 +78,6 @@ class Group:
         alike = (answers[self.members] == self.curves[0]).all(axis=1) & (m == 1)
         # Squares of tiny differences vanish.
         return np.asarray(total * (1 + (k + m + 8) * EPS) + np.where(alike, 0.0, 1e-300))
-
-    def renewed(self, answers: FloatArray) -> Group:
-        """The same odds with the curves of other answers."""
-        return replace(self, curves=self.shares @ answers[self.members], lower_bound=0.0)
-
-    def joined(self, member: int, answers: FloatArray, epsilon: float) -> Group:
-        """With one more member: odds that err least within ε of everybody's, and its part in the curves.
-
-        A curve is the mean of the answers weighted by how likely each member draws it: the new one's part is N_ny over
-        the sum of all N_iy.
-        """
-        curves = self.shares @ answers[self.members]
-        row = joining(self.counts, epsilon, ((curves - answers[member]) ** 2).sum(axis=1))
-        counts = np.concatenate([self.counts, row[None]])
-        part = probabilities(row) / probabilities(counts).sum(axis=0)
-        shares = np.concatenate([self.shares * (1 - part)[:, None], part[:, None]], axis=1)
-        return Group(np.append(self.members, member), counts, shares, shares @ answers[[*self.members, member]], 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +126,8 @@ class Codebook:
         curves, weights = means(rows, number), np.ones(len(rows))
         for array in (rows, curves, weights):
             array.flags.writeable = False
-        alike = {n: _all_alike(n) for n in {len(members) for members in crowds}}
-        groups = tuple(Group(members, *alike[len(members)], curves[c : c + 1], 0.0) for c, members in enumerate(crowds))
+        alike = {n: _one_curve(n) for n in {len(members) for members in crowds}}
+        groups = tuple(Group(members, alike[len(members)], curves[c : c + 1], 0.0) for c, members in enumerate(crowds))
         return cls(graph, rows, None, "table", "mean", weights, groups)
 
     # ------------------------------------------------------------------ what it is about
@@ -199,11 +179,11 @@ class Codebook:
     @cached_property
     def rho(self) -> FloatArray:
         """(n,) mean squared error per entry of each label, of the stored curves and probabilities, rounded up."""
-        found = np.zeros(len(self.labels))
+        errors = np.zeros(len(self.labels))
         for group in self.groups:
-            found[group.members] = group.errors(self.answers)
-        found.flags.writeable = False
-        return found
+            errors[group.members] = group.errors(self.answers)
+        errors.flags.writeable = False
+        return errors
 
     @property
     def mean_rho(self) -> float:
@@ -215,7 +195,7 @@ class Codebook:
         """What no mechanism whose answers are each ``answer_epsilon``-private can go below, proved, rounded down.
 
         Of ``mean_rho`` for the objective "mean", of the largest ``rho`` for "worst". Groups of more than 20 labels
-        count with what is proved for parts of them, which is less than their best; renewed curves with nothing.
+        count with what is proved for parts of them, which is less than their best.
         """
         if self.objective == "worst":
             return max((group.lower_bound for group in self.groups), default=0.0)
@@ -250,22 +230,16 @@ class Codebook:
         return probabilities(group.counts[row])
 
     def draw(self, label: Any) -> int:
-        """The position of one of :meth:`curves`, drawn from a cryptographic source: to be kept, and charged once.
-
-        Whatever day's curves it is looked up in, ``book.renewed(answers).curves(label)[y]`` is a function of y and of
-        all members' answers and never of the label: every later day's answer is free (docs/theory.md, section 11). A
-        label that is drawn anew pays ε anew.
+        """Draw the position of one of :meth:`curves` from a cryptographic source; every draw is a release.
 
         Returns:
-            The position y.
+            The position y, with the probabilities of :meth:`probabilities`.
 
         >>> import shoal
         >>> graph = shoal.NeighborGraph.complete(["a", "b"])
-        >>> monday = shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0)
-        >>> y = monday.draw("a")
-        >>> tuesday = monday.renewed([[3.0], [2.0]])
-        >>> tuesday.curves("a")[y].shape
-        (1,)
+        >>> book = shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0)
+        >>> book.draw("a") in (0, 1)
+        True
         """
         group, row = self.place(label)
         return drawn(group.counts[row])
@@ -287,100 +261,16 @@ class Codebook:
         >>> book.release(["a", "b"]).shape
         (2, 1)
         """
-        asked = answers if labels is None else labels
-        if not (isinstance(asked, (list, tuple, np.ndarray)) and np.ndim(asked) > 0):
-            return np.array(self.curves(asked)[self.draw(asked)])
-        places = [self._placed(label) for label in asked]  # refuses before anything is drawn
+        wanted = answers if labels is None else labels
+        if not (isinstance(wanted, (list, tuple, np.ndarray)) and np.ndim(wanted) > 0):
+            return np.array(self.curves(wanted)[self.draw(wanted)])
+        places = [self._placed(label) for label in wanted]  # refuses before anything is drawn
         released = self._first_curves[[number for number, _ in places]]
         for i, (number, row) in enumerate(places):
             group = self.groups[number]
             if len(group.curves) > 1:
                 released[i] = group.curves[drawn(group.counts[row])]
         return released
-
-    def renewed(self, answers: Any) -> Codebook:
-        """The same sets and probabilities with the curves of other answers: each is the same mixture of its members'.
-
-        ``rho`` is that of the new answers; the proved ``lower_bound`` was that of the old ones, and is 0 here. Renewing
-        is free for draws that were kept. The answers must not depend on what was drawn or released before.
-
-        Returns:
-            A codebook of the same labels in the same groups.
-
-        >>> import shoal
-        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
-        >>> monday = shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0)
-        >>> monday.renewed([[3.0], [2.0]]).curves("a").round(3).tolist()
-        [[2.881], [2.119]]
-        """
-        rows = _checked_answers(answers, len(self.labels))
-        return replace(self, answers=rows, groups=tuple(group.renewed(rows) for group in self.groups))
-
-    def followed(self, graph: NeighborGraph, answers: Any, by: Any = None) -> Codebook:
-        """The codebook of a later day for draws that are kept, with members who joined since.
-
-        Whoever has drawn keeps its odds. A label that joins a group gets odds within ε of all others', those of least
-        error, and draws once. Groups that became one have nothing to draw from any more: from now on all of it gets
-        the group's own curve, the same for everybody. Labels that were in no group get a codebook of their own.
-
-        Args:
-            graph: the groups from now on: labels of one group stay in one group.
-            answers: (n, k) of the graph's labels; the curves are mixtures of these.
-            by: (n, k) what new odds are chosen by; the answers themselves by default.
-
-        Returns:
-            A codebook of the graph's labels.
-
-        >>> import shoal
-        >>> monday = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=2.0)
-        >>> tuesday = monday.followed(shoal.NeighborGraph.complete(["a", "b", "c"]), [[3.0], [2.0], [2.1]])
-        >>> tuesday.probabilities("a").tolist() == monday.probabilities("a").tolist()
-        True
-        >>> tuesday.probabilities("c").round(3).tolist(), float(tuesday.curve(2.0).delta_upper)
-        ([0.119, 0.881], 0.0)
-        """
-        rows = _checked_answers(answers, graph.n_labels)
-        basis = rows if by is None else _checked_answers(by, graph.n_labels)
-        weights = np.array([self.weights[self.position(one)] if one in self._places else 1.0 for one in graph.labels])
-        found = []
-        for members in _complete_groups(graph):
-            old = sorted({self._places[graph.labels[i]][0] for i in members if graph.labels[i] in self._places})
-            if not old:
-                group = _group(members, basis, weights, self.answer_epsilon, self.objective, 0.0)
-            elif len(old) > 1:
-                group = _center(members, weights)
-            else:
-                held = self.groups[old[0]]
-                place = {graph.labels[i]: int(i) for i in members}
-                there = [place.get(self.labels[i], -1) for i in held.members]
-                if min(there) < 0:
-                    raise InputError("graph must keep every label of a group in it: a group never loses members")
-                group = replace(held, members=np.array(there, dtype=np.intp))
-                for i in sorted(set(members.tolist()) - set(there)):
-                    group = group.joined(i, basis, self.answer_epsilon)
-            found.append(group.renewed(rows))
-        rows.flags.writeable = weights.flags.writeable = False
-        return replace(self, graph=graph, answers=rows, weights=weights, groups=tuple(found))
-
-    def continues(self, before: Codebook, label: Any) -> bool:
-        """Whether a draw of ``label`` from an earlier codebook may be looked up in this one.
-
-        Everybody of its group then must be in its group now, with the same odds.
-        """
-        (old, _), (new, _) = before.place(label), self.place(label)
-        row = {self.labels[i]: counts.tolist() for i, counts in zip(new.members, new.counts, strict=True)}
-        return all(
-            row.get(before.labels[i]) == counts.tolist() for i, counts in zip(old.members, old.counts, strict=True)
-        )
-
-    def drawn(self, label: Any, released: FloatArray) -> int | None:
-        """Which of :meth:`curves` was released: the first that equals it, None where none does.
-
-        Of equal curves the first stands for all: whichever was drawn, this is a function of what was released.
-        """
-        curves = [curve.tobytes() for curve in self.curves(label)]
-        sought = np.asarray(released, dtype=np.float64).tobytes()
-        return curves.index(sought) if sought in curves else None
 
     @cached_property
     def classes(self) -> GaussianClasses:
@@ -400,8 +290,8 @@ class Codebook:
         count = int((answers != self.answers[list(positions)]).any(axis=1).sum())
         if count:
             raise InputError(
-                f"{name}: {count} of {len(answers)} answer(s) are not those the codebook was made for; renew it with "
-                "the new answers, or make another"
+                f"{name}: {count} of {len(answers)} answer(s) are not those the codebook was made for; make one of the "
+                "new answers"
             )
 
     def can_release(self, values: FloatArray) -> bool:
@@ -519,8 +409,8 @@ class Codebook:
         pairs = [group for group in self.groups if len(group.members) > 1]
         if not pairs:
             raise InputError("graph has no edges: there is no worst edge to report")
-        found = [max((_worst(group, e, scope) for group in pairs), key=lambda one: one[0]) for e in grid.tolist()]
-        values = np.array([one[0] for one in found])
+        worst = [max((_worst(group, e, scope) for group in pairs), key=lambda one: one[0]) for e in grid.tolist()]
+        values = np.array([one[0] for one in worst])
         upper = np.where(values > 0.0, np.minimum(np.nextafter(values, np.inf), 1.0), 0.0)
         logs = np.full(len(grid), -np.inf)
         np.log(upper, out=logs, where=upper > 0.0)
@@ -532,7 +422,7 @@ class Codebook:
             delta_lower=np.maximum(values * (1 - 1e-12) - 2.0**-100, 0.0),
             delta_upper=upper,
             log_delta_upper=np.where(upper > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf),
-            worst_edge=[(self.labels[one[1]], self.labels[one[2]]) for one in found],
+            worst_edge=[(self.labels[one[1]], self.labels[one[2]]) for one in worst],
             scope=scope,
         )
         return curve.scalar() if scalar else curve
@@ -598,9 +488,9 @@ class Codebook:
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Codebook:
         """A codebook from the content of its file; one whose odds exceed its ε is refused. ``name`` is for messages."""
-        found = codebook_file.fields(content, name)
-        groups = tuple(Group(**one) for one in found.pop("groups"))
-        return cls(**found, groups=groups)
+        fields = codebook_file.fields(content, name)
+        groups = tuple(Group(**one) for one in fields.pop("groups"))
+        return cls(**fields, groups=groups)
 
     @classmethod
     def load(cls, path: str | Path) -> Codebook:
@@ -676,9 +566,9 @@ def codebook(
         rows, counted = rows[order], counted[order]
     groups = _complete_groups(graph)
     each = epsilon if scope == "answer" else epsilon / 2.0
-    made = tuple(_group(members, rows, counted, each, objective, least_gain) for members in groups)
+    books = tuple(_group(members, rows, counted, each, objective, least_gain) for members in groups)
     rows.flags.writeable = counted.flags.writeable = False
-    return Codebook(graph, rows, epsilon, scope, objective, counted, made)
+    return Codebook(graph, rows, epsilon, scope, objective, counted, books)
 
 
 def _group(
@@ -690,37 +580,30 @@ def _group(
     share = weights[members] / math.fsum(weights[members])
     # Below e^−ε, so that the bound covers every ε-private mechanism.
     low = math.exp(-epsilon) * (1 - 4 * EPS)
-    found = center_alone(share) if len(members) == 1 else best_columns(here, share if mean else None, low)
-    bound = found.lower_bound / k * (1 - 4 * EPS)
-    counts = None if len(found.sets) == 1 else counts_of(refined(found, low), epsilon)
+    columns = center_alone(share) if len(members) == 1 else best_columns(here, share if mean else None, low)
+    bound = columns.lower_bound / k * (1 - 4 * EPS)
+    counts = None if len(columns.sets) == 1 else counts_of(refined(columns, low), epsilon)
 
-    def made(counts: Counts, shares: FloatArray) -> Group:
-        group = Group(members, counts, shares, shares @ here, bound)
-        for array in (group.members, group.counts, group.shares, group.curves):
+    def with_curves(counts: Counts, curves: FloatArray) -> Group:
+        group = Group(members, counts, curves, bound)
+        for array in (group.members, group.counts, group.curves):
             array.flags.writeable = False
         return group
 
-    center = made(np.full((len(members), 1), WHOLE, dtype=np.int64), share[None, :])
+    center = with_curves(_one_curve(len(members)), share[None, :] @ here)
     if counts is None:
         return center
-    book = made(counts, found.shares)
-    before, after = (one.errors(answers) for one in (center, book))
-    gained = float(share @ (before - after)) / float(share @ before) if mean else 1.0 - after.max() / before.max()
-    return book if gained >= least_gain else center
+    book = with_curves(counts, columns.shares @ here)
+    before, after = (group.errors(answers) for group in (center, book))
+    gain = float(share @ (before - after)) / float(share @ before) if mean else 1.0 - after.max() / before.max()
+    return book if gain >= least_gain else center
 
 
-def _all_alike(n: int) -> tuple[Counts, FloatArray]:
-    """(n, 1) counts and (1, n) shares of a crowd whose only curve is the mean of its n members."""
-    counts, shares = np.full((n, 1), WHOLE, dtype=np.int64), np.full((1, n), 1.0 / n)
-    counts.flags.writeable = shares.flags.writeable = False
-    return counts, shares
-
-
-def _center(members: IndexArray, weights: FloatArray) -> Group:
-    """A group's own curve alone, the same for all; the curve itself comes with answers."""
-    share = weights[members] / math.fsum(weights[members])
-    counts = np.full((len(members), 1), WHOLE, dtype=np.int64)
-    return Group(members, counts, share[None, :], np.zeros((1, 0)), 0.0)
+def _one_curve(n: int) -> Counts:
+    """(n, 1) counts of a crowd of n members who all get its only curve."""
+    counts = np.full((n, 1), WHOLE, dtype=np.int64)
+    counts.flags.writeable = False
+    return counts
 
 
 def _worst(group: Group, epsilon: float, scope: str) -> tuple[float, int, int]:

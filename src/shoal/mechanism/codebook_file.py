@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.mechanism.codebook import Codebook
 
 #: Version of the file format; files of another version are refused.
-VERSION = 1
+VERSION = 2
 FORMAT = "shoal codebook"
 
 
@@ -29,15 +29,15 @@ def fields(content: bytes, name: str) -> dict[str, Any]:
     """The fields of a codebook from the content of its file; ``name`` is what messages call it."""
     header, arrays = archive.unpacked(content, FORMAT, VERSION, name)
     try:
-        found = _fields(header, arrays)
-        possible = _possible(found)
+        parameters = _fields(header, arrays)
+        possible = _possible(parameters)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{name} lacks a part of a codebook") from error
     except ValueError:
         possible = False
     if not possible:
         raise InputError(f"{name} holds parameters that no codebook has")
-    return found
+    return parameters
 
 
 def parts(book: Codebook) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -50,7 +50,6 @@ def parts(book: Codebook) -> tuple[dict[str, Any], dict[str, Any]]:
         "members": np.concatenate([g.members for g in groups]).astype(np.int64),
         "sizes": np.array([g.counts.shape for g in groups], dtype=np.int64),
         "counts": np.concatenate([g.counts.ravel() for g in groups]),
-        "shares": np.concatenate([g.shares.ravel() for g in groups]),
         "curves": np.concatenate([g.curves for g in groups]),
         "bounds": np.array([g.lower_bound for g in groups]),
     }
@@ -72,14 +71,13 @@ def _fields(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
             {
                 "members": arrays["members"][label : label + n].astype(np.intp),
                 "counts": arrays["counts"][cell : cell + n * m].reshape(n, m),
-                "shares": arrays["shares"][cell : cell + n * m].reshape(m, n),
                 "curves": arrays["curves"][row : row + m],
                 "lower_bound": bound,
             }
         )
         label, cell, row = label + n, cell + n * m, row + m
     for group in groups:
-        for part in ("members", "counts", "shares", "curves"):
+        for part in ("members", "counts", "curves"):
             group[part].flags.writeable = False
     return {
         "graph": NeighborGraph(header["labels"], arrays["edges"]),
@@ -131,9 +129,9 @@ def _holds(found: dict[str, Any], kept: Callable[[dict[str, Any]], bool]) -> boo
         and len(groups) == int(joined.max(initial=-1)) + 1
         and all(len(np.unique(joined[group["members"]])) == 1 for group in groups)
         and all(
-            group["curves"].dtype == group["shares"].dtype == np.float64
+            group["curves"].dtype == np.float64
             and group["curves"].shape == (group["counts"].shape[1], answers.shape[1])
-            and bool(np.isfinite(group["curves"]).all() and np.isfinite(group["shares"]).all())
+            and bool(np.isfinite(group["curves"]).all())
             and kept(group)
             and 0.0 <= group["lower_bound"] < np.inf
             for group in groups

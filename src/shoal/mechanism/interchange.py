@@ -143,22 +143,22 @@ def _profile(mechanism: Releasable, epsilon: FloatArray, scope: str) -> FloatArr
     curve = np.asarray(mechanism.curve(epsilon, scope=scope).delta_upper, dtype=np.float64)
     rows = 1.0 if scope == "answer" else 2.0
     beside = rows * mechanism.finite_precision_tv * (1.0 + np.exp(np.minimum(epsilon, 700.0)))
-    found: FloatArray = np.minimum((curve + beside) * (1 + HEADROOM), 1.0)
-    return found
+    delta: FloatArray = np.minimum((curve + beside) * (1 + HEADROOM), 1.0)
+    return delta
 
 
 def _convex(x: FloatArray, y: FloatArray) -> FloatArray:
     """The largest convex function below points with rising x, at these x."""
-    kept: list[int] = []
+    corners: list[int] = []
     for i in range(len(x)):
-        while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
+        while len(corners) > 1:
+            a, b = corners[-2], corners[-1]
             if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
                 break
-            kept.pop()
-        kept.append(i)
-    found: FloatArray = np.interp(x, x[kept], y[kept])
-    return np.minimum(found, y)
+            corners.pop()
+        corners.append(i)
+    hull: FloatArray = np.interp(x, x[corners], y[corners])
+    return np.minimum(hull, y)
 
 
 def _losses_below(mechanism: Releasable, scope: str, interval: float, count: int) -> dict[int, float]:
@@ -180,9 +180,9 @@ def _law_losses_below(
 
     def ends(notion: str) -> FloatArray:
         """(steps, 2) least and most of Pr(L > ε) or Pr(|L| > ε), of the one direction from a to b."""
-        found = [edge_brackets(laws, pair, float(e), notion=notion, scope=scope)[0] for e in steps * interval]
+        bounds = [edge_brackets(laws, pair, float(e), notion=notion, scope=scope)[0] for e in steps * interval]
         # A table has one figure for both directions.
-        logs = np.array([one[0, 1:] if np.ndim(one) == 2 else one[1:] for one in found])
+        logs = np.array([one[0, 1:] if np.ndim(one) == 2 else one[1:] for one in bounds])
         return np.asarray(np.exp(logs) * (1 + np.array([-(2.0**-50), 2.0**-50])))
 
     over, outside = ends("pdp")[:, 0], ends("pdp-two-sided")[:, 1]
@@ -204,5 +204,5 @@ def _book_losses_below(book: Codebook, a: str, b: str, scope: str, interval: flo
         losses, odds = (losses[:, None] - losses[None, :]).ravel(), np.outer(ours, theirs).ravel()
     steps = np.minimum(np.floor((losses - 1e-13 * (1.0 + np.abs(losses))) / interval), count).astype(int)
     kept = steps >= -count
-    found = np.bincount(steps[kept] + count, weights=odds[kept] * (1 - 2.0**-40))
-    return {int(step) - count: float(p) for step, p in enumerate(found) if p > 0}
+    masses = np.bincount(steps[kept] + count, weights=odds[kept] * (1 - 2.0**-40))
+    return {int(step) - count: float(p) for step, p in enumerate(masses) if p > 0}

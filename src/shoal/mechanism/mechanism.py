@@ -39,7 +39,7 @@ from shoal.mechanism.releasable import COVERAGE, ReleaseErrors, T, described
 from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.experiment import NotPrivate, seeded_noise
 from shoal.noise.factor import JITTER, jittered
-from shoal.noise.grid import Grid
+from shoal.noise.grid import NoiseGrid
 from shoal.noise.precision import UP, edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.numerics.matrices import EPS
@@ -165,10 +165,12 @@ class Mechanism:
         cov_error = cov_error + self._drawn_differently
         if self.classes.errors is not None:
             # An answer whose mean is off by e is released off by (I + gain) e.
-            kept = np.eye(self.classes.n_dims) if self.gain is None else np.abs(np.eye(self.classes.n_dims) + self.gain)
-            moved = (kept @ np.broadcast_to(self.classes.errors[1], means.shape)[:, :, None])[:, :, 0]
+            linear = (
+                np.eye(self.classes.n_dims) if self.gain is None else np.abs(np.eye(self.classes.n_dims) + self.gain)
+            )
+            moved = (linear @ np.broadcast_to(self.classes.errors[1], means.shape)[:, :, None])[:, :, 0]
             mean_error = mean_error + (1 + 1e-9) * moved
-            cov_error = cov_error + (1 + 1e-9) * kept @ self.classes.errors[0] @ np.swapaxes(kept, -1, -2)
+            cov_error = cov_error + (1 + 1e-9) * linear @ self.classes.errors[0] @ np.swapaxes(linear, -1, -2)
         return GaussianClasses(means, covs, self.classes.labels).doubted(cov_error, mean_error)
 
     @cached_property
@@ -315,9 +317,9 @@ class Mechanism:
         return values.shape[1:] == (self.classes.n_dims,) and self._grid.holds(values)
 
     @cached_property
-    def _grid(self) -> Grid:
+    def _grid(self) -> NoiseGrid:
         std = np.sqrt(np.broadcast_to(self.output.stored_variances, self.output.means.shape))
-        return Grid.of(self.output.means, std)
+        return NoiseGrid.of(self.output.means, std)
 
     @cached_property
     def _exact(self) -> ExactMap:
@@ -350,10 +352,10 @@ class Mechanism:
             )
 
     def position(self, label: Any) -> int:
-        found = self.classes.places.get(str(label))
-        if found is None:
+        position = self.classes.places.get(str(label))
+        if position is None:
             raise InputError("label is not one of this mechanism's labels")
-        return found
+        return position
 
     # ------------------------------------------------------------------ how private it is
 
@@ -536,11 +538,11 @@ class Mechanism:
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Mechanism:
         """A mechanism from the content of its file; ``name`` is what messages call it."""
-        found = mechanism_file.fields(content, name)
-        ending = Ending.__members__.get(found.pop("ending", Ending.COMPLETE.name))
+        fields = mechanism_file.fields(content, name)
+        ending = Ending.__members__.get(fields.pop("ending", Ending.COMPLETE.name))
         if ending is None:
             raise InputError(f"{name} holds parameters that no mechanism has")
-        return cls(**found, ending=ending)
+        return cls(**fields, ending=ending)
 
     def __repr__(self) -> str:
         return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries)"

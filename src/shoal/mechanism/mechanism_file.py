@@ -28,12 +28,12 @@ def fields(content: bytes, name: str) -> dict[str, Any]:
     """The fields of a mechanism from the content of its file; ``name`` is what messages call it."""
     header, arrays = archive.unpacked(content, FORMAT, VERSION, name)
     try:
-        found = _fields(header, arrays)
+        parameters = _fields(header, arrays)
     except (KeyError, TypeError, IndexError) as error:
         raise InputError(f"{name} lacks a part of a mechanism") from error
-    if not _possible(found):
+    if not _possible(parameters):
         raise InputError(f"{name} holds parameters that no mechanism has")
-    return found
+    return parameters
 
 
 def law_arrays(classes: GaussianClasses) -> dict[str, FloatArray]:

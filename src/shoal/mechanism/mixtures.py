@@ -104,17 +104,17 @@ class GaussianMixtureClasses:
         rows, names = labeled(samples, labels)
         most = validation.count(n_components=n_components)
         seed = validation.count(seed=seed, at_least=0)
-        found = tuple(np.unique(names).tolist())
-        if len(found) < 2:
+        known = tuple(np.unique(names).tolist())
+        if len(known) < 2:
             raise InputError("labels must name at least two labels: with one there is nothing to hide it among")
         scale = rows.std(axis=0)
         if not (scale > 0).all():
             raise InputError("samples: a column does not vary; leave it out")
         k = rows.shape[1]
-        if min(int((names == name).sum()) for name in found) < 2 * (k + 1):
+        if min(int((names == name).sum()) for name in known) < 2 * (k + 1):
             raise InputError(f"samples must hold at least {2 * (k + 1)} rows of every label for {k} columns")
         weights, means, covs, owner = [], [], [], []
-        for i, name in enumerate(found):
+        for i, name in enumerate(known):
             own = rows[names == name] / scale
             sizes = range(1, max(min(most, len(own) // (ROWS * k)), 1) + 1)
             tried = [GaussianMixture(size, reg_covar=NARROWEST, n_init=2, random_state=seed).fit(own) for size in sizes]
@@ -124,7 +124,7 @@ class GaussianMixtureClasses:
             covs += list(best.covariances_ * np.outer(scale, scale))
             owner += [i] * best.n_components
         covs = [0.5 * (cov + cov.T) for cov in covs]
-        return cls(found, np.array(weights), GaussianClasses(means, covs), np.array(owner, dtype=np.intp))
+        return cls(known, np.array(weights), GaussianClasses(means, covs), np.array(owner, dtype=np.intp))
 
     @property
     def gaussian(self) -> GaussianClasses:
@@ -162,11 +162,11 @@ class GaussianMixtureClasses:
         output = mechanism.output
         gain = None if mechanism.gain is None else np.broadcast_to(mechanism.gain, (len(self.labels), k, k))[owner]
         noise = np.broadcast_to(mechanism.noise_cov, (len(self.labels), k, k))[owner]
-        kept = np.broadcast_to(np.eye(k), noise.shape) if gain is None else np.eye(k) + gain
+        linear = np.broadcast_to(np.eye(k), noise.shape) if gain is None else np.eye(k) + gain
         moved = self.components.means - mechanism.classes.means[owner]
-        means = output.means[owner] + np.einsum("nij,nj->ni", kept, moved)
+        means = output.means[owner] + np.einsum("nij,nj->ni", linear, moved)
         size = np.abs(output.means[owner]) + np.einsum(
-            "nij,nj->ni", np.abs(kept), np.abs(moved) + np.abs(self.components.means)
+            "nij,nj->ni", np.abs(linear), np.abs(moved) + np.abs(self.components.means)
         )
         mean_error = (8 * k + 16) * EPS * size
         covs, cov_error = moved_covs(self.components.covs, gain, noise)
@@ -204,9 +204,9 @@ class GaussianMixtureClasses:
         worst, edge = -1.0, (0, 0)
         for a, b in graph.edges.tolist():
             for source, target in ((a, b),) if scope == "table" else ((a, b), (b, a)):
-                found = self._bound(source, target, epsilon, scope)
-                if found > worst:
-                    worst, edge = found, (source, target)
+                bound = self._bound(source, target, epsilon, scope)
+                if bound > worst:
+                    worst, edge = bound, (source, target)
         if self.tv is not None:
             pairs = np.asarray(graph.edges, dtype=np.intp)
             worst += edge_loss(self.tv, pairs, np.full(len(pairs), epsilon), table=scope == "table")
@@ -272,12 +272,12 @@ def _shared_out(w: FloatArray, v: FloatArray, costs: FloatArray) -> float:
     second = sparse.csr_matrix(
         (used.ravel(), (np.broadcast_to(np.arange(m)[None, None, :], places.shape).ravel(), places.ravel()))
     )
-    found = optimize.linprog(
+    optimum = optimize.linprog(
         costs.ravel() - 1.0, A_ub=sparse.vstack([first, second]), b_ub=np.concatenate([w, v]), bounds=(0, None)
     )
-    if found.x is None:
+    if optimum.x is None:
         return 1.0
-    a = np.maximum(np.asarray(found.x), 0.0).reshape(r, n, m)
+    a = np.maximum(np.asarray(optimum.x), 0.0).reshape(r, n, m)
     a *= np.minimum(v / np.maximum((a * used).sum(axis=(0, 1)) * UP, 1e-300), 1.0)[None, None, :]
     a *= np.minimum(w / np.maximum(a.sum(axis=(0, 2)) * UP, 1e-300), 1.0)[None, :, None]
     left = np.maximum(w - a.sum(axis=(0, 2)), 0.0).sum() + 4 * n * m * r * EPS

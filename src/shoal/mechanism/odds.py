@@ -84,24 +84,6 @@ def refined(found: Columns, low: float) -> Columns:
     return Columns(found.sets, often, found.shares, found.lower_bound) if (often > 0.0).all() else found
 
 
-def joining(counts: Counts, epsilon: float, cost: FloatArray) -> Counts:
-    """(m,) integers of a label that joins those of ``counts``, (n, m), with the least expected ``cost``, (m,).
-
-    Between ⌈max_i N_iy / R⌉ and ⌊R min_i N_iy⌋ a probability keeps the ratio to everybody's; the rows that are there
-    lie between, so some row does that sums to the whole, and the cheapest is filled up from the cheapest curve on.
-    """
-    limit = ratio(epsilon)
-    most, least = counts.max(axis=0).tolist(), counts.min(axis=0).tolist()
-    row = [min(-((-high << RATIO_BITS) // limit), low) for high, low in zip(most, least, strict=True)]
-    room = [max(limit * low >> RATIO_BITS, high) - held for high, low, held in zip(most, least, row, strict=True)]
-    left = WHOLE - sum(row)
-    for y in np.argsort(cost, kind="stable").tolist():
-        taken = min(left, room[y])
-        row[y] += taken
-        left -= taken
-    return np.array(row, dtype=np.int64)
-
-
 def holds(counts: Any, epsilon: float) -> bool:
     """Whether these are probabilities whose ratio never exceeds e^ε."""
     if counts.dtype != np.int64 or counts.ndim != 2 or 0 in counts.shape or int(counts.min()) < 1:

@@ -76,13 +76,13 @@ def best_columns(answers: FloatArray, weights: FloatArray | None, low: float) ->
     unit = 2.0 ** math.floor(math.log2(scale))
     distances = ((gaps / unit) ** 2).sum(axis=2)
     if n <= LARGEST:
-        found = _Search(distances, weights, low, k).run()
-        bound = found.lower_bound
+        columns = _Search(distances, weights, low, k).run()
+        bound = columns.lower_bound
     else:
-        found = _Search(distances, weights, low, None).run()
+        columns = _Search(distances, weights, low, None).run()
         bound = _bound_of_chunks(distances, weights, low, k)
     # In two steps: unit² may leave the range of doubles.
-    return Columns(found.sets, found.often, found.shares, max(bound * unit * unit * (1 - 4 * EPS), 0.0))
+    return Columns(columns.sets, columns.often, columns.shares, max(bound * unit * unit * (1 - 4 * EPS), 0.0))
 
 
 def _bound_of_chunks(distances: FloatArray, weights: FloatArray | None, low: float, k: int) -> float:

@@ -165,8 +165,8 @@ class AdaptiveFilter:
 def gaussian_deltas(source: EdgeSource, pairs: Any, epsilon: float, directions: int = 2) -> FloatArray:
     """(edges, directions) δ(ε) of everything a source holds, rounded up."""
     offsets = np.zeros((len(pairs), directions))
-    found = brackets(source, pairs, NOTIONS["dp"], np.array([epsilon]), offsets)
-    return exp_up(trusted(found.reshape(-1, 3))[2]).reshape(offsets.shape)
+    bounds = brackets(source, pairs, NOTIONS["dp"], np.array([epsilon]), offsets)
+    return exp_up(trusted(bounds.reshape(-1, 3))[2]).reshape(offsets.shape)
 
 
 def book_divergence(losses: Sequence[tuple[LossAtoms, int]], orders: FloatArray) -> FloatArray:
@@ -209,8 +209,8 @@ def upper_ends(
     atoms = np.minimum(loss.losses, loss.largest)
     shifted = np.nextafter(grid[:, None] - atoms[None, :], -np.inf).ravel()
     offsets = np.zeros((1, directions))
-    found = brackets(gaussian, np.asarray(pair)[None, :], NOTIONS["dp"], shifted, offsets)[0, direction]
-    logs = trusted(found)[2].reshape(len(grid), len(atoms))
+    bounds = brackets(gaussian, np.asarray(pair)[None, :], NOTIONS["dp"], shifted, offsets)[0, direction]
+    logs = trusted(bounds)[2].reshape(len(grid), len(atoms))
     with np.errstate(under="ignore"):
         products = loss.probabilities * exp_up(logs)
     values = np.minimum(np.array([math.fsum(row) for row in products]) * (1 + 4 * EPS), 1.0)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.noise.factor import WIDTH, Factor, dyadic, factored, jittered
-from shoal.noise.grid import LIMIT, Grid
+from shoal.noise.grid import LIMIT, NoiseGrid
 from shoal.noise.source import RESOLUTION
 from shoal.validation import FloatArray
 
@@ -60,7 +60,7 @@ class ExactMap:
     factor: tuple[Rows, ...]
     factor_lift: int
     diagonal: bool
-    grid: Grid
+    grid: NoiseGrid
     places: int
 
     @classmethod
@@ -70,7 +70,7 @@ class ExactMap:
         shift: FloatArray,
         gain: FloatArray | None,
         noise_cov: FloatArray,
-        grid: Grid,
+        grid: NoiseGrid,
         targets: FloatArray | None = None,
     ) -> ExactMap:
         """From (n, k), (n, k), (n, k, k) or None, and (n or 1, k, k).

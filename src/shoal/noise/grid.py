@@ -22,13 +22,13 @@ LIMIT = 1 << 52
 
 
 @dataclass(frozen=True)
-class Grid:
+class NoiseGrid:
     """Entry i of an answer is a whole multiple of 2^exponents[i]."""
 
     exponents: tuple[int, ...]
 
     @classmethod
-    def of(cls, means: FloatArray, std: FloatArray) -> Grid:
+    def of(cls, means: FloatArray, std: FloatArray) -> NoiseGrid:
         """From the means and deviations, (n, k), of what all labels release."""
         with np.errstate(over="ignore"):
             reach = np.minimum((np.abs(means) + 64.0 * std).max(axis=0), np.finfo(np.float64).max)

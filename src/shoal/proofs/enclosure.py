@@ -212,11 +212,11 @@ class _Integrand:
 
     def __call__(self, t: Ball, analytic: bool) -> Ball:
         """The integrand, e^{K(t) − εt − level} / (t (1+t))."""
-        found = self.at(t, analytic)
-        if found is None:
+        value = self.at(t, analytic)
+        if value is None:
             return acb(arb.nan(), arb.nan())
-        off = arb(0, 2 * found.error)  # |e^x − 1| ≤ 2|x| for |x| < ½
-        return found.exponent.exp() * found.root * acb(1 + off, off) / (t * (t + 1))
+        off = arb(0, 2 * value.error)  # |e^x − 1| ≤ 2|x| for |x| < ½
+        return value.exponent.exp() * value.root * acb(1 + off, off) / (t * (t + 1))
 
 
 def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Path, goal: float) -> Ball:
@@ -240,13 +240,13 @@ def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Pat
 
 def _straight_up(integrand: _Integrand, end: Ball) -> Ball:
     """A ball around zero that holds the integral from the end of the path straight up."""
-    found = integrand.at(end, False)
+    value = integrand.at(end, False)
     height = end.imag.lower()
-    if found is None or not height > 0:
+    if value is None or not height > 0:
         return arb.nan()
     across = end.real * end.real + abs(end.real)
-    most = found.exponent.real + abs(found.root).log() + found.error
-    for form, doubt in zip(integrand.forms(end), found.doubts, strict=True):
+    most = value.exponent.real + abs(value.root).log() + value.error
+    for form, doubt in zip(integrand.forms(end), value.doubts, strict=True):
         most += across * ((end * form).imag + abs(end) * doubt) / height / 2
     return arb(0, 1) * most.exp().upper() / height
 
@@ -254,12 +254,12 @@ def _straight_up(integrand: _Integrand, end: Ball) -> Ball:
 def _chernoff(integrand: _Integrand, order: float) -> Ball | None:
     """Chernoff's bound at t = ``order`` from the pencil."""
     t = acb(order)
-    found = integrand.at(t, False, 0.5)
+    value = integrand.at(t, False, 0.5)
     s = arb(order)
     rows = [row for side in integrand.sides for row in (*side.near, *side.far)]
-    if found is None or not all(start + slope * s > 0 for start, slope, _ in rows):
+    if value is None or not all(start + slope * s > 0 for start, slope, _ in rows):
         return None
-    total = found.exponent.real + found.root.real.log() + found.error + s * s.log() - (1 + s) * (1 + s).log()
+    total = value.exponent.real + value.root.real.log() + value.error + s * s.log() - (1 + s) * (1 + s).log()
     return _at_most_one(total.exp())
 
 

@@ -76,15 +76,15 @@ def pencil(pair: Compared) -> Pencil:
     """The pair made nearly diagonal, in ball arithmetic."""
     with bits(PRECISION):
         frame = _whitened(pair)
-        found = _diagonalized(frame, pair)
-        gram, turned = found.transpose() * pair.base * found, found.transpose() * pair.diff * found
+        frames = _diagonalized(frame, pair)
+        gram, turned = frames.transpose() * pair.base * frames, frames.transpose() * pair.diff * frames
         k = pair.k
         g = tuple(turned[i, i].mid() for i in range(k))
         for i in range(k):
             gram[i, i] -= 1
             turned[i, i] -= g[i]
         e, r = _norm(most(gram)), _norm(most(turned))
-        z = found.transpose() * pair.gap
+        z = frames.transpose() * pair.gap
         gamma = tuple(1 + value for value in g)
         if not (e < 0.5 and all(value > 0 for value in gamma)):
             raise Unsettled("the two covariances are too far apart, or not known well enough, to be compared")

@@ -30,7 +30,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
-from shoal.noise.grid import Grid
+from shoal.noise.grid import NoiseGrid
 from shoal.noise.precision import UP as LOSS_UP
 from shoal.noise.precision import edge_loss, label_tv
 from shoal.numerics.matrices import EPS
@@ -131,8 +131,8 @@ class Proof:
             True where ``delta_upper`` is a theorem about what the mechanism releases.
         """
         at = _collapsed(mechanism.epsilon) if epsilon is None else float(epsilon)
-        asked = (mechanism.digest, at, scope or mechanism.scope)
-        return self.own_graph and (self.digest, self.epsilon, self.scope) == asked
+        claim = (mechanism.digest, at, scope or mechanism.scope)
+        return self.own_graph and (self.digest, self.epsilon, self.scope) == claim
 
     def to_json(self) -> str:
         """The content of a proof file: doubles as hexadecimal strings, so that none is rounded."""
@@ -167,10 +167,10 @@ class Proof:
         """Read a proof file. Nothing is checked again: that is what the checker is for."""
         name = FilePath(file).name
         try:
-            found = json.loads(FilePath(file).read_text(encoding="utf-8"))
-            if found["format"] != FORMAT or found["version"] != VERSION:
+            content = json.loads(FilePath(file).read_text(encoding="utf-8"))
+            if content["format"] != FORMAT or content["version"] != VERSION:
                 raise InputError(f"file: {name} is not a proof that this shoal reads")
-            return _from_json(found)
+            return _from_json(content)
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
@@ -247,11 +247,14 @@ def prove(
     laws = DyadicLaws(released)
     times = 1 if mechanism is None else mechanism.times
     left = math.inf if effort is None else validation.count(effort=effort)
-    found = _EdgeSearch(laws, pairs, at, scope, times, left)
-    found.run(mechanism.output if mechanism is not None else classes)
+    search = _EdgeSearch(laws, pairs, at, scope, times, left)
+    search.run(mechanism.output if mechanism is not None else classes)
     loss = 0.0 if mechanism is None else _loss(mechanism, laws, pairs, at, scope)
-    ideal, lower = max((e.upper for e in found.proved), default=0.0), max((e.lower for e in found.proved), default=0.0)
-    worst = max(found.proved, key=lambda e: (e.upper, e.lower), default=None)
+    ideal, lower = (
+        max((e.upper for e in search.proved), default=0.0),
+        max((e.lower for e in search.proved), default=0.0),
+    )
+    worst = max(search.proved, key=lambda e: (e.upper, e.lower), default=None)
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
     total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
     return Proof(
@@ -266,10 +269,10 @@ def prove(
         n_edges=len(pairs),
         pairs=tuple((int(a), int(b)) for a, b in pairs),
         own_graph=own or mechanism is None,
-        edges=tuple(found.proved),
-        excluded=tuple(found.excluded),
-        equal=tuple(found.equal),
-        unsettled=tuple(sorted(found.unsettled)),
+        edges=tuple(search.proved),
+        excluded=tuple(search.excluded),
+        equal=tuple(search.equal),
+        unsettled=tuple(sorted(search.unsettled)),
         versions={"shoal": shoal.__version__, "python-flint": version("python-flint")},
     )
 
@@ -283,16 +286,16 @@ def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
     own, groups = mechanism.certificate, len(set(mechanism.graph.components.tolist()))
     proof = prove(mechanism, effort=EFFORT * groups)
     if proof.unsettled:
-        found = replace(own, unproved="; ".join(proof.unsettled))
+        certificate = replace(own, unproved="; ".join(proof.unsettled))
     elif proof.delta_upper >= 1:
-        found = replace(own, unproved="nothing below 1 holds")
+        certificate = replace(own, unproved="nothing below 1 holds")
     else:
-        found = replace(own, proved=True, unproved="", proof=proof.file_digest)
+        certificate = replace(own, proved=True, unproved="", proof=proof.file_digest)
         if not proof.delta_upper <= own.delta_upper < 1:
             log_upper = math.log(proof.delta_upper) if proof.delta_upper > 0 else -math.inf
             log_upper = min(log_upper * (1 - 4 * EPS) + 4 * EPS, 0.0)
-            found = replace(found, delta_upper=proof.delta_upper, log_delta_upper=log_upper)
-    return mechanism.with_certificate(found), proof
+            certificate = replace(certificate, delta_upper=proof.delta_upper, log_delta_upper=log_upper)
+    return mechanism.with_certificate(certificate), proof
 
 
 @dataclass(eq=False)
@@ -421,7 +424,7 @@ def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: Fl
     variances = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
     means, covs = laws.rounded
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
-    steps = np.minimum(Grid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
+    steps = np.minimum(NoiseGrid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
     tv = label_tv(np.sqrt(variances), steps)
     if mechanism.outside > 0:
         tv = (tv + mechanism.outside) * LOSS_UP

@@ -29,7 +29,7 @@ from shoal import validation
 from shoal.accounting.deterministic import analytic_sigma
 from shoal.errors import UnreachableError
 from shoal.noise.affine import ExactMap
-from shoal.noise.grid import Grid
+from shoal.noise.grid import NoiseGrid
 from shoal.noise.precision import edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.validation import FloatArray
@@ -99,8 +99,8 @@ class ReadingsAccount:
         return edge_loss(np.array([tv, tv]), np.array([[0, 1]]), np.array([epsilon]))
 
     @property
-    def _grid(self) -> Grid:
-        return Grid.of(np.array([[self.reach]]), np.array([[math.sqrt(self.variance)]]))
+    def _grid(self) -> NoiseGrid:
+        return NoiseGrid.of(np.array([[self.reach]]), np.array([[math.sqrt(self.variance)]]))
 
     def released(self, sums: FloatArray) -> FloatArray:
         """The sums behind noise from a cryptographic source, on a grid of multiples of a power of two.

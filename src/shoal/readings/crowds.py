@@ -90,7 +90,12 @@ def noisy_crowds(curves: Any, plan: CrowdsPlan) -> NoisyCrowds:
     if not isinstance(plan, CrowdsPlan):
         raise InputError("plan must come from shoal.noisy_crowds_plan")
     homes = accepted(curves, plan)
-    noisy = plan.account.released(vector_sum(homes, plan))
+    return described(homes, plan.account.released(vector_sum(homes, plan)), plan)
+
+
+def described(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
+    """The release of a noisy vector that was drawn before, with the row of each home: for the data owner."""
+    homes = accepted(curves, plan)
     tables = publish(noisy, plan, homes.shape[1])
     level = np.clip(np.searchsorted(tables.levels, mean_load(homes), side="right") - 1, 0, len(tables.levels) - 2)
     row = level * len(shares()) + places(homes, plan).shape

@@ -102,6 +102,7 @@ def noisy_table_plan(
     *,
     bounds: Mapping[str, tuple[float, float]],
     cells: Mapping[str, Sequence[float]] | None = None,
+    cap_mu: float | None = None,
 ) -> TablePlan:
     """Plan a noisy count and means per cell, from declared numbers alone.
 
@@ -111,6 +112,7 @@ def noisy_table_plan(
         delta: by default 1/(10 customers).
         bounds: column -> (low, high), declared; values outside are cut.
         cells: column -> increasing edges between its cells; without any the whole table is one cell.
+        cap_mu: for one release of a series: μ of this release, as in :func:`shoal.noisy_crowds_plan`.
 
     >>> plan = noisy_table_plan(1000, 1.0, bounds={"age": (0, 100)}, cells={"age": [30, 60]})
     >>> plan.shape, plan.entries
@@ -139,7 +141,11 @@ def noisy_table_plan(
     account = ReadingsAccount.calibrated(
         *plan._squares, plan.entries, float(customers * UNIT), epsilon=epsilon, delta=bound
     )
-    return replace(plan, variance=account.variance)
+    variance = account.variance
+    if cap_mu is not None:
+        smallest = (1 + 1e-12) * plan._squares[0] / validation.positive(cap_mu=cap_mu) ** 2
+        variance = max(variance, math.nextafter(smallest, math.inf))
+    return replace(plan, variance=variance)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError
+from shoal.runs import secret
 
 #: Fewest test answers per label that an audit takes: refused here, before anything is released.
 FEWEST = 100
@@ -23,6 +24,10 @@ FEWEST = 100
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
 #: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
 METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
+#: Options that an error message or a page names where they are needed; the command takes them, its help has the others.
+RARE = frozenset(
+    {"samples", "cores", "drop", "max_kw", "accept_large", "accept_doubtful_law", "licence", "meter", "cells"}
+)
 #: Steps of the search of a design that searches.
 SEARCH = 10
 #: ε at which a design that only spends a ρ states its δ.
@@ -95,6 +100,27 @@ class Config:
         "input", None, "first instant to forecast, ISO 8601; by default after the last reading"
     )
 
+    secret: str = _setting(
+        "hiding", "label", '"label": which of a crowd a row is about; "readings": all that a home sent, also from who '
+        "knows every other home"
+    )  # fmt: skip
+    customers: int | None = _setting(
+        "hiding", None, "for the secret readings: homes (or labels) on the register, declared; at most so many are read"
+    )
+    bounds: tuple[str, ...] = _setting(
+        "hiding",
+        (),
+        "for the secret readings of a table: column=low:high, the declared ends of a column; repeatable",
+    )
+    cells: tuple[str, ...] = _setting(
+        "hiding", (), "for the secret readings of a table: column=edges, such as age=30,60: a count and means per cell"
+    )
+    typical_kw: float = _setting(
+        "hiding",
+        1.5,
+        "for the secret readings: mean load of a typical home, declared; grids and clips are multiples",
+        None,
+    )
     largest_share: float | None = _setting(
         "hiding", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
     )  # fmt: skip
@@ -107,8 +133,14 @@ class Config:
         "label under an ε, charged to the ledger; by default the mean of each crowd, which needs none"
     )  # fmt: skip
     query: str = _setting("guarantee", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
-    epsilon: float | None = _setting("guarantee", None, "ε of the guarantee, for a method")
-    delta: float | None = _setting("guarantee", None, "δ to reach, at the least error found, for a method")
+    epsilon: float | None = _setting("guarantee", None, "ε of the guarantee, for a method or the secret readings")
+    delta: float | None = _setting(
+        "guarantee", None, "δ to reach, for a method; for the secret readings 1/(10 customers) by default"
+    )
+    budget_epsilon: float | None = _setting(
+        "guarantee", None, "for the secret readings: ε of a whole series of releases, fixed with its first"
+    )
+    releases: int | None = _setting("guarantee", None, "share --budget-epsilon out evenly over so many releases")
     rho: float | None = _setting("guarantee", None, "or: mean squared error per step to spend, for a method")
     clip: float | None = _setting(
         "guarantee", None, "with several rows per label: rows are first moved into the ellipsoid of so many standard "
@@ -128,7 +160,7 @@ class Config:
         "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
     )  # fmt: skip
     title: str | None = _setting("output", None, "title of the report", None)
-    licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"')
+    licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"', None)
     shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", None)
     seed: int = _setting("output", 0, "seed of searches and audits; releases take none", None)
 
@@ -152,6 +184,7 @@ class Config:
             raise InputError("order must be two whole numbers (p, q)")
         if self.clip is not None:
             validation.positive(clip=self.clip)
+        secret.check(self)
         self._check_guarantee()
         self._check_table()
 
@@ -171,7 +204,7 @@ class Config:
             validation.positive(rho=self.rho)
         given = next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
         if not self.charged:
-            if given is not None and self.label is None:
+            if given is not None and self.label is None and self.secret != secret.READINGS:
                 raise InputError(no_use(given))
             return
         if self.method == "codebook":
@@ -225,7 +258,9 @@ class Config:
     @property
     def season_period(self) -> str:
         """The season in use."""
-        return self.season if self.season != "auto" else "week" if self.train_days >= 28 else "day"
+        if self.season != "auto":
+            return self.season
+        return "week" if self.train_days >= 28 and self.secret != secret.READINGS else "day"
 
     @property
     def named_columns(self) -> dict[str, str]:

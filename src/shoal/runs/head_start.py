@@ -48,7 +48,7 @@ def compile_crowds() -> None:
 
 
 def compile_accounting() -> None:
-    """The kernels behind the spectra of any family of laws, and behind what is made of them: δ(ε), divergences."""
+    """The kernels behind the spectra of laws, and behind what is made of spectra: δ(ε), Rényi divergences."""
     import numpy as np
 
     from shoal.accounting.curve import privacy_curve

@@ -18,8 +18,7 @@ from shoal.card.facts import Lost, Record
 from shoal.errors import InputError, UnreachableError, WorkerError
 from shoal.files import private_folder
 from shoal.runs.store import Kind, Part, finished, put_whole, receipted, shard_key
-from shoal.workers.executor import Executor, Failure
-from shoal.workers.ticks import listening
+from shoal.workers.executor import Executor, Failure, listening
 
 #: Called with (what is happening, done, total); total 0 where it is not known.
 Tell = Callable[[str, float, int], None]

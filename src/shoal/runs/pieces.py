@@ -30,7 +30,7 @@ from shoal.sources.meters.meter_file import (
     NO_TIMES,
     ODD_ROWS,
     ROW_NUMBERS,
-    Source,
+    MeterSource,
     household_name,
     open_sources,
 )
@@ -165,7 +165,7 @@ def read_pieces(pieces: Pieces, bucket: int) -> pl.DataFrame:
     return rows.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")
 
 
-def _names(sources: Sequence[Source]) -> pl.Series:
+def _names(sources: Sequence[MeterSource]) -> pl.Series:
     """Every household, once, sorted."""
     import polars as pl
 
@@ -200,7 +200,7 @@ def _chosen(names: pl.Series, only: Sequence[str]) -> pl.Series:
     return names.filter(names.is_in(list(only)))
 
 
-def _spread(source: Source, number: int, codes: pl.DataFrame, pieces: Pieces, *, only: bool) -> int:
+def _spread(source: MeterSource, number: int, codes: pl.DataFrame, pieces: Pieces, *, only: bool) -> int:
     """Write the rows of one file to the pieces of their buckets; how many there were."""
     import polars as pl
 
@@ -244,7 +244,7 @@ def _writer(rows: pl.DataFrame) -> Callable[[Path], None]:
     return lambda path: rows.write_ipc(path, compression="lz4")
 
 
-def _batches(source: Source) -> Iterator[pl.DataFrame]:
+def _batches(source: MeterSource) -> Iterator[pl.DataFrame]:
     """The file's rows as they come, about :data:`BATCH` readings at a time."""
     import polars as pl
 

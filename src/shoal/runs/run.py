@@ -35,11 +35,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import shoal
 from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
+from shoal.card.readings import would_protect
 from shoal.card.statements import Statement, handing
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
 from shoal.mechanism.reader import load
-from shoal.runs import reader
+from shoal.runs import reader, secret
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
 from shoal.runs.context import DESIGN, FIT, SHARDS, Context, Made
@@ -55,6 +56,7 @@ from shoal.runs.stages import (
     design_stage,
     fit_stage,
     means_stage,
+    readings_stage,
     release_stage,
     report_stage,
     table_stage,
@@ -281,7 +283,7 @@ class Run:
 
     @property
     def card(self) -> ReleaseCard:
-        """The release card: of means, or of what a method released under an ε."""
+        """The release card: of means, of what a method released under an ε, or of noisy readings."""
         self._demand("release")
         return self._card()
 
@@ -407,11 +409,18 @@ class Run:
         """Whether a method releases a row per label or sample under an ε: asked for, or several rows per label."""
         return self.config.charged or (self.fit is not None and self.fit.most_rows > 1)
 
+    @property
+    def of_readings(self) -> bool:
+        """Whether the secret is the readings themselves."""
+        return self.config.secret == secret.READINGS
+
     def stages(self, until: str = "report") -> tuple[str, ...]:
         """The stages of this run, up to one that ``--until`` names."""
         if until not in UNTIL:
             raise InputError(f"until must be one of {', '.join(UNTIL)}")
         wanted = ORDER[: ORDER.index(UNTIL[until]) + 1]
+        if self.of_readings:
+            return tuple(name for name in wanted if name not in (*METHOD, "crowds"))
         return wanted if self.charged else tuple(name for name in wanted if name not in METHOD)
 
     def everything(self, until: str = "report") -> None:
@@ -435,6 +444,9 @@ class Run:
             self.require(stage)
             if stage == "release" and not self.is_done("release"):
                 self._begin_release()
+                with self._unless_recorded():
+                    self._stage(stage)
+                return
             self._stage(stage)
 
     def rehearsal(self, *, days: bool = True) -> Rehearsal:
@@ -447,7 +459,8 @@ class Run:
         """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
         from shoal.runs.choice import chosen
 
-        with self.held(), head_start(self._tell, accounting=False):
+        with self.held():
+            head_start(self._tell, accounting=False)
             if not self.has_released:
                 self.do("fit")
             self._tell("choose", "rehearsing", 0, 0)
@@ -480,12 +493,15 @@ class Run:
             self._remember(without(self.state, "crowds"))  # by what is on record now
             for stage in self.stages("audit")[1:]:
                 self.do(stage)
-            if not self.charged:
+            if not self.charged and not self.of_readings:
                 name = means_stage.rehearse(self.context("release"), self._planned())
                 self.rehearsed = self.folder / name
 
     def _begin_release(self) -> None:
         """What is refused here was not begun, and no ledger is made for it."""
+        if self.of_readings:
+            assert self.fit is not None
+            readings_stage.refuse(self.context("release"), self.fit)
         if self.charged:
             assert self.fit is not None
             assert self.design is not None
@@ -496,6 +512,16 @@ class Run:
         with self.ledger(create=True) as ledger:
             seal = Seal(ledger.identity, str(ledger.head), self.place.kept)
         self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
+
+    @contextmanager
+    def _unless_recorded(self) -> Iterator[None]:
+        """Where a release of readings is refused and is not on record, it was not begun: settings may be mended."""
+        try:
+            yield
+        except ShoalError:
+            if self.of_readings and not self._charged():
+                self._remember(replace(self.state, releasing=None))
+            raise
 
     def _replan(self) -> None:
         """Form crowds anew where something was recorded about the same labels since they were formed."""
@@ -590,6 +616,8 @@ class Run:
     def needs(self, stage: str) -> tuple[str, ...]:
         """The stages that one rests on."""
         method = self.charged
+        if self.of_readings:
+            return {"fit": (), "release": ("fit",), "card": ("release",), "report": ("card",)}.get(stage, ("fit",))
         return {
             "fit": (),
             "crowds": ("fit",),
@@ -616,12 +644,17 @@ class Run:
             made_from["period"] = (self.config.period or self.state.day) if self.config.label is not None else None
         if stage == "release":
             made_from["release"] = self.state.release
+            if self.of_readings and self.config.label is not None:
+                made_from["period"] = self.config.period or self.state.day
         return digest_of(made_from)
 
     def _settings(self, stage: str) -> tuple[str, ...]:
         """Settings that a stage depends on."""
         if stage == "fit":
-            return table_stage.SETTINGS if self.state.source.table else fit_stage.SETTINGS
+            more = ("secret", "bounds", "cells") if self.of_readings else ()
+            return (*table_stage.SETTINGS, *more) if self.state.source.table else fit_stage.SETTINGS
+        if stage == "release" and self.of_readings:
+            return readings_stage.SETTINGS
         settings: tuple[str, ...] = STAGE[stage].SETTINGS
         return settings
 
@@ -718,6 +751,8 @@ class Run:
 
         fit = self.fit
         parts = [] if fit is None else summary(self._so_far(fit), self._handing(), verbose=verbose)
+        if not self.of_readings and fit is not None:
+            parts.append(("The other secret", [would_protect(fit.labels, fit.noun)]))
         if self.rehearsed is not None or (not self.has_released and fit is not None):
             words = "Nothing was released, recorded or charged."
             if self.rehearsed is not None:
@@ -763,13 +798,20 @@ class Run:
 
     def _so_far(self, fit: FitFacts) -> ReleaseCard:
         """The card of the stages that are done."""
+        if self.of_readings:
+            released = "release" in self.state.stages
+            settings = readings_stage.public_settings(self.path) if released else None
+            return ReleaseCard.of_readings(settings or readings_stage.settings_of(self.context("release"), fit))
         design, audit = (self.design, self.audit) if self.charged else (None, None)
         card = ReleaseCard.of(fit, design, self.release, audit, charged=self.charged)
         done = self._told("card", card_stage.CardFacts)
         return card if done is None else replace(card, attack=done.attack, course=done.course, rules=done.rules)
 
     def _handing(self) -> tuple[Statement, ...]:
-        """What to pass on and what to keep, once something was released."""
+        """What to pass on and what to keep, once something was released; of readings also what only the owner knows."""
+        if self.of_readings and "release" in self.state.stages:
+            own = readings_stage.owner_statements(self.path)
+            return (*own, *handing(self.path.name, self.place.where))
         return handing(self.path.name, self.place.where) if "release" in self.state.stages else ()
 
     def _demand_method(self) -> None:
@@ -809,14 +851,23 @@ class Run:
         if stage == "fit":
             for folder in (context.home / SHARDS, context.home):  # nobody works in them yet
                 sweep(folder)
+            if self.of_readings and self.state.source.table:
+                return readings_stage.read_table(context)
             return table_stage.stage(context) if self.state.source.table else fit_stage.stage(context)
         if stage == "crowds":
             fit = self._told("fit", FitFacts)
             assert fit is not None
             return crowd_stage.stage(context, fit)
+        if stage == "release" and self.of_readings:
+            assert self.fit is not None
+            return readings_stage.stage(context, self.fit)
         if stage == "release":
             release = release_stage.stage if self.charged else means_stage.stage
             return release(context, self._planned())
+        if stage == "card" and self.of_readings:
+            return readings_stage.write_card(context, self._card())
+        if stage == "report" and self.of_readings:
+            return readings_stage.report(context, self._card(), self._handing(), self.timings)
         if stage == "card":
             return card_stage.stage(context, self._card(), self._planned())
         if stage == "report":
@@ -827,6 +878,8 @@ class Run:
 
     def _stage(self, stage: str) -> None:
         text = ("reading the table" if self.state.source.table else "reading meters") if stage == "fit" else ""
+        if stage == "release" and self.of_readings:
+            text = readings_stage.DOING
         text = text or (STAGE[stage].DOING if stage != "release" or self.charged else "recording crowds")
         if self.is_done(stage):
             self._tell(stage, "already done", 1, 1)

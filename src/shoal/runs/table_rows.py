@@ -27,7 +27,7 @@ from shoal.sources.tables.table_file import (
     SOURCE_ROW,
     VALUES,
     Extent,
-    Layout,
+    TableColumns,
     batches,
     layout_of,
     open_table,
@@ -79,7 +79,7 @@ def sort_rows(
     parts: Iterator[pl.DataFrame]
     if layout.time is not None:
         wide, times = pivoted(raw, layout)
-        layout, parts = Layout(layout.label, times, layout.left_out), iter([wide])
+        layout, parts = TableColumns(layout.label, times, layout.left_out), iter([wide])
     else:
         parts = batches(raw, layout)
     size = sum(file.stat().st_size for file in files)
@@ -118,7 +118,7 @@ def read_rows(table: SortedRows, bucket: int) -> pl.DataFrame:
 
 
 def _described(
-    layout: Layout, extent: Extent, folder: str, buckets: int, config: Config, known: Sequence[str] | None
+    layout: TableColumns, extent: Extent, folder: str, buckets: int, config: Config, known: Sequence[str] | None
 ) -> SortedRows:
     if not extent.rows:
         raise InputError(

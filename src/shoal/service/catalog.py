@@ -194,6 +194,10 @@ def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
 def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
     """The question that a run is, or an error that says why it is none."""
     run = Run(home, workers="serial")
+    if run.of_readings:
+        raise InputError(
+            "it protects readings, and its promise covers the table alone, not a row for a handle: hand out public/"
+        )
     seal = run.state.ledger
     if seal is not None and seal.identity != ledger.identity:
         raise InputError("it was released on another ledger, which knows what that cost; serve it with that one")

@@ -54,7 +54,7 @@ def serve(
         new_owner_key: make an owner key in the place of a lost one.
         tell: called with what the operator must read; by default it goes to standard error.
 
-    >>> shoal.serve("january", port=8000)  # doctest: +SKIP
+    >>> serve("january", port=8000)  # doctest: +SKIP
     """
     if any(importlib.util.find_spec(name) is None for name in NEEDED):
         raise InputError("serve needs packages that are missing here: pip install 'shoal[serve]'")

@@ -3,7 +3,8 @@
 A plain attacker expects a row of a home, learns from other homes how far off that is, one covariance for all, and takes
 the nearest row in that metric (:class:`Comparison`). A learned one lets gradient boosting weigh several such
 comparisons (:class:`Boosted`). The strongest knows every answer and the mechanism, and holds the exact posterior of who
-is behind each row (:func:`posterior`): what is certified must hold against it too.
+is behind each row (:func:`posterior`): what is certified must hold against it too. What a week of readings says of a
+home is :func:`fingerprint`.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class Comparison:
     def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray:
         """(homes, rows) −d², the log-likelihood ratio of Gaussian laws with one covariance."""
         a, b = self._off(known, rows)
-        found: FloatArray = 2.0 * a @ b.T - (a**2).sum(axis=1)[:, None] - (b**2).sum(axis=1)[None]
-        return found
+        scores: FloatArray = 2.0 * a @ b.T - (a**2).sum(axis=1)[:, None] - (b**2).sum(axis=1)[None]
+        return scores
 
     def patient(self, known: FloatArray, rows: FloatArray) -> FloatArray:
         """(homes, rows) −Σ ln(1 + dᵢ²): a few coordinates far off count less."""
@@ -140,13 +141,13 @@ def curves(tables: Sequence[Table]) -> list[Comparison]:
     x, mean = (prints - center) / scale, rows.mean(axis=0)
     ridge = np.linalg.solve(x.T @ x + 0.1 * len(x) * np.eye(f), x.T @ (rows - mean)) / scale[:, None]
     expected = np.concatenate([ridge, np.zeros((k, k))])
-    found = []
+    features = []
     for weights in (itself, expected):
         left = rows - known @ weights
         covariance = np.cov(left.T, ddof=0).reshape(k, k)
         floor = 1e-3 * np.trace(covariance) / k + 1e-12
-        found.append(Comparison(left.mean(axis=0), weights, inverse_root(covariance + floor * np.eye(k))))
-    return found
+        features.append(Comparison(left.mean(axis=0), weights, inverse_root(covariance + floor * np.eye(k))))
+    return features
 
 
 class Boosted:
@@ -198,9 +199,9 @@ class Boosted:
         best = np.argsort(-plain, axis=1)[:, :RERANKED]
         asked = np.take_along_axis(described, best[:, :, None], axis=1)
         odds = self._model.decision_function(asked.reshape(-1, described.shape[2])).reshape(best.shape)
-        found: FloatArray = plain - plain.max() + odds.min() - 1.0
-        np.put_along_axis(found, best, odds, axis=1)
-        return found
+        scores: FloatArray = plain - plain.max() + odds.min() - 1.0
+        np.put_along_axis(scores, best, odds, axis=1)
+        return scores
 
 
 def _described(comparisons: Sequence[Comparison], known: FloatArray, rows: FloatArray) -> FloatArray:
@@ -232,5 +233,44 @@ def posterior(log_likelihood: FloatArray) -> FloatArray:
     better; beyond, an attacker's approximation (:func:`shoal.accounting.assignments.marginals`).
     """
     tables = log_likelihood.T[None]
-    found = marginals(tables, likeliest(tables))[0].T
-    return np.asarray(found.round(12))
+    posterior_odds = marginals(tables, likeliest(tables))[0].T
+    return np.asarray(posterior_odds.round(12))
+
+
+#: Least power told apart from none, kW.
+FLOOR = 0.01
+#: Shares of the sorted readings, and of the steps between neighboring ones, that describe a week.
+LEVELS, JUMPS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0), (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+#: Bins of the histogram of power, evenly spaced in its logarithm up to 12 kW.
+BINS = 32
+
+
+def fingerprint(kw: FloatArray, weekend: NDArray[np.bool_]) -> tuple[FloatArray, tuple[int, ...]]:
+    """(n, 7, s) readings of a week, s a day, to (n, f) numbers and where its blocks end; ``weekend`` (7,) says which.
+
+    Blocks: mean log-power by hour on working days and at the weekend, its scatter over days, quantiles of power and of
+    its steps, autocorrelations from one step to a day, and a histogram of power.
+    """
+    n, days, steps = kw.shape
+    logs = np.log(np.maximum(kw, FLOOR))
+    hours = logs.reshape(n, days, 24, steps // 24).mean(axis=3) if steps % 24 == 0 else logs
+    flat = kw.reshape(n, -1)
+    small = np.log(np.maximum(flat, FLOOR / 10))
+    jumps = np.log(np.abs(np.diff(flat, axis=1)) + FLOOR / 10)
+    centered = flat - flat.mean(axis=1, keepdims=True)
+    variance = (centered**2).mean(axis=1) + 1e-9
+    lags = sorted({max(1, round(steps * share)) for share in (1 / 96, 1 / 48, 1 / 24, 1 / 12, 1 / 8, 1 / 2, 1.0)})
+    edges = np.linspace(np.log(FLOOR), np.log(12.0), BINS + 1)
+    place = np.clip(np.searchsorted(edges, np.log(np.maximum(flat, FLOOR))) - 1, 0, BINS - 1)
+    counts = np.zeros((n, BINS))
+    np.add.at(counts, (np.repeat(np.arange(n), flat.shape[1]), place.ravel()), 1.0)
+    parts = [
+        hours[:, ~weekend].mean(axis=1),
+        hours[:, weekend].mean(axis=1),
+        hours.std(axis=1),
+        np.quantile(small, LEVELS, axis=1).T,
+        np.quantile(jumps, JUMPS, axis=1).T,
+        np.stack([(centered[:, k:] * centered[:, :-k]).mean(axis=1) / variance for k in lags], axis=1),
+        np.sqrt(counts / flat.shape[1]),
+    ]
+    return np.concatenate(parts, axis=1), tuple(np.cumsum([part.shape[1] for part in parts]).tolist())

@@ -74,8 +74,8 @@ def reidentification_picture(study: Reidentification, path: Path) -> Path:
         for kind, (label, color) in enumerate(KINDS):
             if axes is left and kind == 2:  # told the crowds besides: another question
                 continue
-            found = [(place, _best(study.findings, what, kind)) for place, what in enumerate(shown)]
-            rows = [(place, one) for place, one in found if one is not None]
+            places = [(place, _best(study.findings, what, kind)) for place, what in enumerate(shown)]
+            rows = [(place, one) for place, one in places if one is not None]
             if not rows:
                 continue
             hits = [one.everywhere if axes is left or one.inside is None else one.inside for _, one in rows]

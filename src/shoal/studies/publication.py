@@ -62,7 +62,7 @@ def releases(
     only: Sequence[str] = (),
 ) -> list[Release]:
     """Everything that might leave at every origin."""
-    found: dict[str, list[tuple[FloatArray, NDArray[np.int64], FloatArray]]] = {}
+    releases: dict[str, list[tuple[FloatArray, NDArray[np.int64], FloatArray]]] = {}
     promise: dict[str, tuple[float, float]] = {}
     draw = np.random.default_rng(seed)
     for number, answers in enumerate(power):
@@ -71,7 +71,7 @@ def releases(
         classes = GaussianClasses.deterministic(answers, labels=list(names))
 
         def put(name: str, rows: FloatArray, likelihood: FloatArray, e: float, d: float, groups: Any = groups) -> None:
-            found.setdefault(name, []).append((rows, groups, likelihood))
+            releases.setdefault(name, []).append((rows, groups, likelihood))
             promise[name] = (e, max(d, promise.get(name, (0.0, 0.0))[1]))
 
         if not only:
@@ -98,7 +98,7 @@ def releases(
                 likelihood[np.ix_(members, members)] = np.log([odds[i][drawn[members]] for i in members])
             put(f"codebooks, ε = {book_epsilon:g}", rows, likelihood, book_epsilon, 0.0)
     plain = [] if only else [Release("unprotected forecasts", tuple(shown(p) for p in power))]
-    for name, made in found.items():
+    for name, made in releases.items():
         off = np.concatenate([rows - answers for (rows, _, _), answers in zip(made, power, strict=True)])
         all_rows, all_groups, likelihoods = zip(*made, strict=True)
         positive = name not in ("white noise", "the paper's method")
@@ -125,10 +125,10 @@ def noisy(mechanism: Mechanism, answers: FloatArray, seed: int) -> FloatArray:
 def gaussian(mechanism: Mechanism, rows: FloatArray, groups: NDArray[np.int64]) -> FloatArray:
     """(homes, rows) log-likelihoods of noisy rows inside groups, 0 elsewhere."""
     laws = mechanism.output
-    found = np.zeros((len(rows), len(rows)))
+    matrix = np.zeros((len(rows), len(rows)))
     for i, (mean, group) in enumerate(zip(laws.means, groups, strict=True)):
         members = np.flatnonzero(groups == group)
         root = np.linalg.cholesky(laws.covs[min(i, len(laws.covs) - 1)])
         off = np.linalg.solve(root, (rows[members] - mean).T)
-        found[i, members] = -0.5 * (off**2).sum(axis=0) - np.log(np.diag(root)).sum()
-    return found
+        matrix[i, members] = -0.5 * (off**2).sum(axis=0) - np.log(np.diag(root)).sum()
+    return matrix

@@ -27,8 +27,7 @@ from shoal.errors import InputError
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.quality import Readings
 from shoal.sources.meters.window import as_readings, cut
-from shoal.studies.attackers import Boosted, Comparison, Hits, curves, posterior, ranked, scored, weekly
-from shoal.studies.fingerprints import fingerprint
+from shoal.studies.attackers import Boosted, Comparison, Hits, curves, fingerprint, posterior, ranked, scored, weekly
 from shoal.studies.pictures import reidentification_picture, saved, sizes_picture
 from shoal.studies.publication import Release, releases, shown
 from shoal.validation import FloatArray
@@ -218,8 +217,8 @@ def reidentify(
     findings, by_rows = _raw(prints, ends, judged, 1, seed, learned)
     for number, release in enumerate(every):
         tell(f"attacking {release.name}", 0.45 + 0.2 * number / len(every))
-        found, fewer = _attacked(release, known, seed, learned)
-        findings += found
+        attack, fewer = _attacked(release, known, seed, learned)
+        findings += attack
         by_rows += fewer
     by_size = []
     for size in sorted({*SIZES, crowd}):
@@ -234,11 +233,11 @@ def reidentify(
         tell(f"{count} week(s) known", 0.85)
         at = [judged[number] for number in late]
         more = [known[number] for number in late] if count == 1 else knowledge(at, count)
-        found = _raw(prints, ends, at, count, seed, learned)[0]
-        by_weeks += _strongest(found)
+        attack = _raw(prints, ends, at, count, seed, learned)[0]
+        by_weeks += _strongest(attack)
         for release in every:
-            found = _strongest(_attacked(release.at(late), more, seed, learned and release.groups is None)[0])
-            by_weeks += [replace(one, weeks=count) for one in found if one.attacker != INFORMED]
+            attack = _strongest(_attacked(release.at(late), more, seed, learned and release.groups is None)[0])
+            by_weeks += [replace(one, weeks=count) for one in attack if one.attacker != INFORMED]
     return Reidentification(
         len(names),
         (starts[0].date().isoformat(), (starts[-1] + timedelta(days=6)).date().isoformat()),
@@ -355,11 +354,11 @@ def _attacked(
 
 
 def _informed(groups: NDArray[np.int64], likelihood: FloatArray) -> FloatArray:
-    found = np.full(likelihood.shape, -np.inf)
+    logs = np.full(likelihood.shape, -np.inf)
     for group in np.unique(groups):
         members = np.flatnonzero(groups == group)
-        found[np.ix_(members, members)] = posterior(likelihood[np.ix_(members, members)])
-    return found
+        logs[np.ix_(members, members)] = posterior(likelihood[np.ix_(members, members)])
+    return logs
 
 
 def _found(

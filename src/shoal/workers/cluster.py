@@ -18,8 +18,7 @@ from typing import Any
 
 from shoal.errors import InputError, WorkerError
 from shoal.numerics.threads import ONE_THREAD, n_threads
-from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
-from shoal.workers.outcome import TaskError, attempt, settled
+from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, TaskError, attempt, died, settled
 
 #: Seconds until workers of a cluster that do not answer are given up.
 PROBE_SECONDS = 120.0

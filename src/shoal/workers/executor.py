@@ -2,18 +2,46 @@
 
 The function is pure and the argument names files rather than holding arrays, so that a task can run anywhere, and again
 after its worker has died. Which executor runs it never changes what it returns.
+
+What a task came to is a value that crosses a process boundary. An exception of a library can quote readings in its
+text: what leaves a worker is therefore the text of errors that shoal raises on purpose, and of all others only the type
+and the lines of code.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import call
+from pathlib import PurePath
 from typing import Any, Self, TypeVar
 
-from shoal.errors import InputError
-from shoal.workers.ticks import listening
+from shoal.errors import InputError, ShoalError, StorageError, UnreachableError
+from shoal.numerics.threads import one_library_thread
+
+#: Who hears how far the task under way in this process is; a task elsewhere is heard by nobody.
+_listeners: list[Callable[[float], None]] = []
+
+
+@contextlib.contextmanager
+def listening(hear: Callable[[float], None]) -> Iterator[None]:
+    """``hear`` is called with the share done, between 0 and 1, of the task under way in this process."""
+    _listeners.append(hear)
+    try:
+        yield
+    finally:
+        _listeners.remove(hear)
+
+
+def tick(done: float, total: float) -> None:
+    """Tell the listener how far this task is; for a task to call now and then."""
+    if _listeners and total > 0:
+        _listeners[-1](done / total)
+
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -90,7 +118,6 @@ def open_executor(workers: str = "auto", cores: int | None = None) -> Executor:
     from shoal.numerics.threads import n_threads
     from shoal.validation import count
     from shoal.workers.processes import Processes
-    from shoal.workers.serial import Auto, Serial
 
     wanted = None if cores is None else count(cores=cores)
     word: Any = workers
@@ -104,3 +131,74 @@ def open_executor(workers: str = "auto", cores: int | None = None) -> Executor:
 
         return Cluster(word, wanted)
     raise InputError("workers must be one of: serial, processes, ray, ray://host:port, auto")
+
+
+#: Innermost lines of code shown of a bug.
+LINES = 6
+
+
+class TaskError(RuntimeError):
+    """A bug in a task: which exception, and where in the code. Its text is left out, since it may hold data."""
+
+
+def attempt(work: Callable[[Task], Any], task: Task) -> Any:
+    """Run one task; its result, a ``Failure``, or as a value the exception that ends the run."""
+    try:
+        return work(task)
+    except StorageError as error:
+        return StorageError(str(error))
+    except ShoalError as error:
+        return Failure(str(error), unreachable=isinstance(error, UnreachableError))
+    except MemoryError:
+        return Failure("the memory is not enough for this task; use fewer workers or smaller shards")
+    except Exception as error:  # noqa: BLE001 - the boundary: a bug is raised in the driver, by settled()
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+            return StorageError("the disk is full; make room and run again, what is finished is kept")
+        return TaskError(described(error))
+
+
+def settled(outcome: Any) -> Any:
+    """In the driver: return the result or ``Failure``, or raise the exception that ends the run."""
+    if isinstance(outcome, StorageError | TaskError):
+        raise outcome
+    return outcome
+
+
+def described(error: BaseException) -> str:
+    """The type of an exception and where it was raised, without its text."""
+    reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    frames = traceback.extract_tb(error.__traceback__)[-LINES:]
+    places = "; ".join(f"{PurePath(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in reversed(frames))
+    return f"a task ended with {type(error).__name__}{reason} at {places or 'an unknown place'}"
+
+
+class Serial(Executor):
+    """No workers: what a task does to memory and files, it does here."""
+
+    workers = 1
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
+        for position in range(len(tasks)):
+            with one_library_thread():
+                outcome = attempt(work, tasks[position])
+            yield position, settled(outcome)
+
+    def close(self) -> None:
+        return
+
+
+class Auto(Executor):
+    """In this process while a run has one shard, whose start costs nothing; in others once it has more."""
+
+    def __init__(self, others: Executor) -> None:
+        self._others, self._here, self._many = others, Serial(), False
+        self.workers = others.workers
+
+    def expect(self, shards: int) -> None:
+        self._many = shards > 1 and self._others.workers > 1
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
+        return (self._others if self._many and len(tasks) > 1 else self._here).run(work, tasks)
+
+    def close(self) -> None:
+        self._others.close()

@@ -23,8 +23,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 from shoal.numerics.threads import ONE_THREAD
-from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, died
-from shoal.workers.outcome import TaskError, attempt, described, settled
+from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, TaskError, attempt, described, died, settled
 
 #: Seconds after which the driver looks for Ctrl-C, on systems where that does not end a wait.
 LOOK = 0.5

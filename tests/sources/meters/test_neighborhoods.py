@@ -1,4 +1,4 @@
-"""Graphs from meters: clusters, nearest, close, and by a column of a household table."""
+"""Crowds of meters: by forecast, by likeness, within boundaries and shares."""
 
 from __future__ import annotations
 
@@ -11,52 +11,13 @@ from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.neighborhoods import (
     AHEAD_WEIGHT,
     CURVE_WEIGHT,
-    LonelyWarning,
     blend,
-    cluster_graph,
-    clusters,
     crowd_graph,
-    day_habits,
-    habits,
     hourly_habits,
     hours_ahead,
     likeness,
 )
 from shoal.sources.meters.simulate import simulate_meters
-
-
-@pytest.fixture(scope="module")
-def blobs() -> tuple[np.ndarray, list[str], np.ndarray]:
-    rng = np.random.default_rng(0)
-    member = np.repeat(np.arange(3), 5)
-    return 10 * member[:, None] + rng.standard_normal((15, 4)), [f"h{i}" for i in range(15)], member
-
-
-def test_clusters_are_complete_and_apart(blobs: tuple[np.ndarray, list[str], np.ndarray]) -> None:
-    points, labels, member = blobs
-    graph = cluster_graph(points, 3, labels=labels)
-    assert graph.n_edges == 3 * 10
-    assert (member[graph.edges[:, 0]] == member[graph.edges[:, 1]]).all()
-    assert np.array_equal(graph.edges, cluster_graph(points, 3, labels=labels).edges)
-    assert len(np.unique(clusters(points, 3))) == 3
-
-
-def test_lonely_households_are_named_in_a_warning(blobs: tuple[np.ndarray, list[str], np.ndarray]) -> None:
-    points, labels, _ = blobs
-    with pytest.warns(LonelyWarning, match="1 household"):
-        cluster_graph(np.vstack([points, [[100.0] * 4]]), 4, labels=[*labels, "far"])
-
-
-def test_from_forecasts() -> None:
-    fc = forecast(simulate_meters(8, 15, seed=2), order=(1, 0), season="day", horizon=4)
-    by_profile = cluster_graph(fc, 2)
-    assert by_profile.labels == fc.households
-    expected = cluster_graph(fc.log_mean, 2, labels=fc.households)
-    assert np.array_equal(cluster_graph(fc, 2, by="forecast").edges, expected.edges)
-    with pytest.raises(InputError, match="by must be one of"):
-        cluster_graph(fc, by="name")
-    with pytest.raises(InputError, match="n_clusters must not exceed"):
-        cluster_graph(fc, 9)
 
 
 def test_crowds_of_forecasts_and_of_answers() -> None:
@@ -69,9 +30,7 @@ def test_crowds_of_forecasts_and_of_answers() -> None:
         assert sorted(name for group in graph.groups for name in group) == sorted(forecasts.households)
     same = crowd_graph(forecasts.power, 5, labels=forecasts.households)
     assert same.groups == by["forecast"].groups
-    features = habits(forecasts)
-    assert features.shape == (23, 24 + 3)
-    assert np.isfinite(features).all()
+    assert crowd_graph(forecasts, 5, by=likeness(forecasts)).groups == by["profile"].groups
     with pytest.raises(InputError, match="by must have one row per label: expected 23, got 4"):
         crowd_graph(forecasts, 5, by=np.zeros((4, 2)))
     with pytest.raises(InputError, match='by="profile" needs forecasts'):
@@ -80,13 +39,6 @@ def test_crowds_of_forecasts_and_of_answers() -> None:
         crowd_graph(forecasts, 24)
     with pytest.raises(InputError, match="answers must be finite"):
         crowd_graph([[1.0], [np.nan]], 2)
-
-
-def test_crowds_by_habit_stand_for_gaps() -> None:
-    """Times without a reading take the household's mean; the times ahead count as much as the day."""
-    values = np.array([[1.0, 2.0, 3.0, 4.0, np.nan, np.nan]])
-    found = day_habits(values, np.array([0, 1, 0, 1, 2, 2]), np.array([1]))
-    np.testing.assert_allclose(found, [[2.0 / 3**0.5, 3.0 / 3**0.5, 2.5 / 3**0.5, 3.0]])
 
 
 def test_the_15_15_rule() -> None:

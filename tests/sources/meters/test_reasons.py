@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal.sources.meters.clock import steps
-from shoal.sources.meters.quality import repair
+from shoal.sources.meters.quality import QualityWarning, repair
 from shoal.sources.meters.readings import meter_readings
 
 SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "season": "day"}
@@ -45,7 +45,7 @@ def test_a_reading_of_120_kw_is_questioned(readings: pl.DataFrame, tmp_path: Pat
     one = pl.int_range(pl.len()) == 40
     data = readings.with_columns(kw=pl.when(one).then(120.0).otherwise(pl.col("kw")))
     assert meter_readings(_written(tmp_path, data)).quality["large"].sum() == 1
-    with pytest.warns(shoal.QualityWarning, match="1 of the households draw more than a home"):
+    with pytest.warns(QualityWarning, match="1 of the households draw more than a home"):
         shoal.read_meters(_written(tmp_path, data))
 
 
@@ -58,7 +58,7 @@ def test_rows_that_disagree_name_the_zone(tmp_path: Path) -> None:
     (note,) = meter_readings(path).notes()
     assert note.startswith("1 instants of 1 homes have several readings that differ")
     assert "--time-zone" in note
-    with pytest.warns(shoal.QualityWarning, match="time_zone"):
+    with pytest.warns(QualityWarning, match="time_zone"):
         shoal.read_meters(path)
     assert meter_readings(path, time_zone="Europe/London").notes() == []
 

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import shoal
+from shoal.noise.experiment import NotPrivate
 from shoal.sources.tables import hider as room
 
 NO_LABELS = "it calls transform without labels, and what is done to a row depends on its label"
@@ -68,7 +69,7 @@ def test_it_promises_what_was_asked_for(fitted):
     X, y = _table()
     released = fitted.transform(X, y)
     assert released.shape == X.shape
-    assert not isinstance(released, shoal.NotPrivate)
+    assert not isinstance(released, NotPrivate)
     assert fitted.mechanism_.scope == "table"
     assert fitted.mechanism_.certificate.delta_upper <= 1e-5
     assert fitted.guard_.rests_on_model
@@ -89,7 +90,7 @@ def test_seeded_output_is_repeatable_and_marked():
     X, y = _table()
     hider = shoal.LabelHider(delta=1e-5, seed=3).fit(X, y)
     one, two = hider.transform(X, y), hider.transform(X, y)
-    assert isinstance(one, shoal.NotPrivate)
+    assert isinstance(one, NotPrivate)
     np.testing.assert_array_equal(one, two)
 
 

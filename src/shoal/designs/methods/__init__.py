@@ -14,7 +14,7 @@ from shoal.designs.methods.paper import paper
 from shoal.designs.methods.transport import transport
 from shoal.designs.methods.white import white
 from shoal.designs.moves import Moves
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Method:
     earlier designs and takes time. ``price``: by which kind of move it makes labels equal, if it can at all.
     """
 
-    solve: Callable[[Problem, Settings, Sequence[Moves]], Moves]
+    solve: Callable[[DesignProblem, Settings, Sequence[Moves]], Moves]
     alone: bool = True
     searched: bool = False
     price: str | None = None

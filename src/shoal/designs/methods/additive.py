@@ -9,11 +9,11 @@ from shoal.designs.descent import ENOUGH, Settings, search
 from shoal.designs.methods.center import additive_approach, blurred, reaches
 from shoal.designs.methods.covariance import covariance
 from shoal.designs.moves import Moves
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.designs.stored import certified
 
 
-def additive(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
     """Searches from the covariance design and from the way to the common law; never worse than the former."""
     common = additive_center(problem.classes.means, problem.classes.stored_covs)
     towards = additive_approach(problem, common)

@@ -14,7 +14,7 @@ import numpy as np
 from shoal.designs.barycenter import Center, mean_center, transport_center
 from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.numerics.matrices import square_root
 
 #: A budget within this relative distance of the price buys the whole way.
@@ -25,17 +25,17 @@ SLIVER = 1e-8
 SHARES = (0.3, 0.6, 0.85)
 
 
-def center(problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
+def center(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """The geodesic move towards the transport center."""
     return geodesic(problem, transport_center(problem.classes.means, problem.classes.stored_covs))
 
 
-def mean(problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
+def mean(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """The same towards the law of least mean error, so that a group's sum is kept; some label errs more for it."""
     return geodesic(problem, mean_center(problem.classes.means, problem.classes.stored_covs))
 
 
-def geodesic(problem: Problem, common: Center) -> Moves:
+def geodesic(problem: DesignProblem, common: Center) -> Moves:
     """The move towards a transport center that is known."""
     share = _share(problem, common)
     maps = common.maps
@@ -45,7 +45,7 @@ def geodesic(problem: Problem, common: Center) -> Moves:
     return _steadied(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within(problem))
 
 
-def additive_approach(problem: Problem, common: Center) -> Moves:
+def additive_approach(problem: DesignProblem, common: Center) -> Moves:
     """The same by adding noise only: b = s (m − μ), Σ_η = s (S − Σ), with s as large as the budget allows."""
     n, k = problem.n_labels, problem.n_dims
     gap = common.mean - problem.classes.means
@@ -60,7 +60,7 @@ def additive_approach(problem: Problem, common: Center) -> Moves:
     return _steadied(problem, common, Moves(share[:, None] * gap, None, noise).within(problem))
 
 
-def blurred(problem: Problem, moves: Moves) -> list[Moves]:
+def blurred(problem: DesignProblem, moves: Moves) -> list[Moves]:
     """Part of the way, the rest of the budget as white noise: narrow laws that do not meet need some width."""
     white = radii(problem)[:, None, None] / np.sqrt(problem.n_dims) * np.eye(problem.n_dims)
     result = []
@@ -72,7 +72,7 @@ def blurred(problem: Problem, moves: Moves) -> list[Moves]:
     return result
 
 
-def _steadied(problem: Problem, common: Center, moves: Moves) -> Moves:
+def _steadied(problem: DesignProblem, common: Center, moves: Moves) -> Moves:
     """Where all labels meet: a sliver of what is left as equal noise.
 
     Sums are rounded, so labels meet up to an ulp; on a law without width (a constant answer) that ulp would tell them
@@ -85,7 +85,7 @@ def _steadied(problem: Problem, common: Center, moves: Moves) -> Moves:
     return Moves(moves.shift, moves.map, square_root(noise))
 
 
-def reaches(problem: Problem, common: Center) -> bool:
+def reaches(problem: DesignProblem, common: Center) -> bool:
     """Whether every label can go all the way, bias included."""
     far = ((common.mean - problem.classes.means) ** 2).sum(axis=1)
     return bool(
@@ -94,7 +94,7 @@ def reaches(problem: Problem, common: Center) -> bool:
     )
 
 
-def _share(problem: Problem, common: Center) -> np.ndarray:
+def _share(problem: DesignProblem, common: Center) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         share = radii(problem) / np.sqrt(common.costs)
     return np.where(common.costs <= radii(problem) ** 2 * (1 + CLOSE), 1.0, share)

@@ -9,13 +9,13 @@ from shoal.designs.methods.none import none
 from shoal.designs.methods.paper import paper
 from shoal.designs.methods.white import white
 from shoal.designs.moves import Moves
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 
 #: Share of the time left that Algorithm 1 may take; the search on the exact δ is worth more.
 ALGORITHM_1 = 0.25
 
 
-def covariance(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
     """The best of nothing, white noise, the paper's answer and searches from them; never worse than any."""
     simple = [none(problem), white(problem)]
     if not settings.late:  # its start is white noise

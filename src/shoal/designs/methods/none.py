@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 
 
-def none(problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
+def none(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """No label is moved."""
     return Moves.still(problem)

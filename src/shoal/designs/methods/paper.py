@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.designs.stored import certified
 from shoal.numerics.compiled import kernel
 from shoal.numerics.eigenpairs import eigenpairs, eigh
@@ -36,7 +36,7 @@ STRIDE = 64
 
 
 def paper(
-    problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = (), *, steps: int = STEPS
+    problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = (), *, steps: int = STEPS
 ) -> Moves:
     """Noise covariances of Algorithm 1, with the history of J, its largest surrogate, over all steps.
 
@@ -73,7 +73,7 @@ def paper(
     return replace(iterates[-1 - int(np.argmin(found))], history=history[: taken + 1])
 
 
-def _rescaled(problem: Problem, base: FloatArray, precision: FloatArray) -> Moves:
+def _rescaled(problem: DesignProblem, base: FloatArray, precision: FloatArray) -> Moves:
     """Eq. (dpnoisecov): the positive part of A⁻¹ − Σ, scaled to spend the budget."""
     n, k = problem.n_labels, problem.n_dims
     radius = radii(problem)

@@ -9,11 +9,11 @@ from shoal.designs.descent import ENOUGH, Settings, search
 from shoal.designs.methods.additive import additive
 from shoal.designs.methods.center import blurred, geodesic, reaches
 from shoal.designs.moves import Moves
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 from shoal.designs.stored import certified
 
 
-def transport(problem: Problem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
     """Searches from the additive design and from the geodesic to the common law; never worse than either."""
     common = transport_center(problem.classes.means, problem.classes.stored_covs)
     towards = geodesic(problem, common)

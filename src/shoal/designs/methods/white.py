@@ -8,10 +8,10 @@ import numpy as np
 
 from shoal.designs.descent import Settings
 from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
 
 
-def white(problem: Problem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
+def white(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """Σ_η = ρ I for every label."""
     n, k = problem.n_labels, problem.n_dims
     std = radii(problem) / np.sqrt(k)

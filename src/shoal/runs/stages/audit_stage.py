@@ -29,7 +29,7 @@ from shoal.runs.fitted import fitted
 from shoal.runs.jobs import Listing
 from shoal.runs.stages.design_stage import hardest
 from shoal.runs.store import Part
-from shoal.workers.ticks import tick
+from shoal.workers.executor import tick
 
 SETTINGS = ("query", "audit_samples", "seed")
 DOING = "attacking released answers"

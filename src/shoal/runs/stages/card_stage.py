@@ -13,6 +13,7 @@ from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, Course, DesignFacts, FitFacts, OwnAttack, Record, ReleaseFacts
 from shoal.card.render import public_page
 from shoal.card.statements import RULES
+from shoal.errors import InputError
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.partition import ShardFacts
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts
@@ -168,7 +169,11 @@ def _course(context: Context, plan: CrowdFacts) -> Course | None:
     for _, shard in context.listing(FIT).pairs[:METERED]:
         if shard.told(ShardFacts).households:
             readings = readings_of(shard.path)
-            part = window.cut(readings, window.place_origin(readings, datetime.fromisoformat(period)), own.shape[1])
+            try:
+                at = window.place_origin(readings, datetime.fromisoformat(period))
+            except InputError:
+                continue  # these readings begin after the hours of the release before
+            part = window.cut(readings, at, own.shape[1])
             for i, name in enumerate(part.households):
                 if name in place:
                     came[place[name]] = part.kw[i]

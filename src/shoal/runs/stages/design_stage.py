@@ -23,8 +23,8 @@ from shoal.card.measures import design_facts
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
-from shoal.designs.parts import joined
-from shoal.designs.problem import Problem
+from shoal.designs.problem import DesignProblem
+from shoal.designs.stored import joined
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -40,7 +40,7 @@ from shoal.runs.context import DESIGN, MECHANISM, Context, Made
 from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.jobs import Job, Listing, out_path, run_jobs
 from shoal.runs.store import Part, put_whole
-from shoal.workers.ticks import tick
+from shoal.workers.executor import tick
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "seed", "shard_size")
 DOING = "designing mechanisms"
@@ -144,7 +144,7 @@ def _saved(out: str, mechanism: Releasable, bound: MechanismBound) -> None:
 
 def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
     """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
-    problem = Problem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
+    problem = DesignProblem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
     groups = [members for members in problem.components if len(members) > 1]
     found = []
     for number, members in enumerate(groups):

@@ -22,7 +22,7 @@ import numpy as np
 from shoal.card.facts import LISTED, FitFacts, Lost, Record, most_common, tallied
 from shoal.errors import InputError
 from shoal.plaintext import as_cells
-from shoal.runs import partition
+from shoal.runs import partition, secret
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, FORECASTS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, Tell, noted, out_path, run_jobs
@@ -33,13 +33,11 @@ from shoal.runs.store import Part, finished, put_whole
 from shoal.sources.meters import clock, window
 from shoal.sources.meters.answered import TRUTH, off_by
 from shoal.sources.meters.forecast import Forecasts, forecast
-from shoal.sources.meters.habits import usual_day
-from shoal.sources.meters.neighborhoods import hourly_habits
+from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
 from shoal.sources.meters.update import ABSENT, update_forecasts
 from shoal.validation import FloatArray
-from shoal.workers.executor import Executor
-from shoal.workers.ticks import tick
+from shoal.workers.executor import Executor, tick
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,7 +47,7 @@ READING = (
     "unit", "meter", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
     "value_column", "only",
 )  # fmt: skip
-SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "shard_size")
+SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "shard_size", "secret")
 #: Those that may differ from day to day.
 DAILY = ("origin", "horizon")
 
@@ -166,6 +164,8 @@ def readings_shards(
         executor.expect(len(jobs))
         return run_jobs(executor, "simulating", jobs, tell, for_good=True)
     settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size, "buckets": buckets}
+    if config.secret == secret.READINGS:
+        settings["grid"] = config.origin  # which then lies on it, whatever the readings are
 
     def sort(folder: Path) -> SortedReadings:
         tell("sorting readings by household", 0, 0)
@@ -207,6 +207,8 @@ def _simulated(root: Path, source: SimulatedMeters, config: Config) -> list[Job]
 
 def _sorted(executor: Executor, source: Source, config: Config, folder: Path, buckets: int | None) -> SortedReadings:
     """The rows of all files by bucket, and the grid that all of them share."""
+    if config.secret == secret.READINGS:
+        secret.check_files(config, source)
     pieces = sort_files(
         source.path,
         folder,
@@ -221,6 +223,8 @@ def _sorted(executor: Executor, source: Source, config: Config, folder: Path, bu
         only=config.only,
     )
     executor.expect(len(pieces.filled))
+    if config.secret == secret.READINGS:
+        return SortedReadings(pieces, secret.declared_grid(config, energy=pieces.energy))
     surveys = executor.every([partial(partition.survey, pieces, number) for number in pieces.filled])
     grid = partition.common_grid(surveys, config.interval, energy=pieces.energy, meter=config.meter)
     return SortedReadings(pieces, grid)
@@ -251,7 +255,9 @@ def _refuse_implausible(shards: Sequence[partition.ShardFacts], config: Config) 
 def stage(context: Context) -> Made:
     """Forecasts of every household, in shards by a hash of the name."""
     config = context.config
-    before = _earlier(context)
+    # Under the readings' promise no stored window is used: it is kept with a shard, which is there while one of its
+    # homes is usable.
+    before = None if config.secret == secret.READINGS else _earlier(context)
     with context.workers() as executor:
         buckets = None if before is None else before.buckets
         shards, failed = readings_shards(executor, context.home / SHARDS, context.source, config, context.tell, buckets)

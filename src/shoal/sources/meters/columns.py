@@ -41,7 +41,7 @@ _TIMED = re.compile(r"^\d{1,2}:\d{2}(:\d{2})?$")
 
 
 @dataclass(frozen=True)
-class Layout:
+class MeterColumns:
     """How one file is laid out.
 
     ``long``: one reading per row. ``households``: a row per time, a column per household. ``times``: a row per
@@ -65,7 +65,7 @@ class Layout:
         return [column for column in named if column is not None]
 
 
-def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> Layout:
+def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> MeterColumns:
     """The layout of a file with this header; ``columns`` maps a role to a column and wins over guessing."""
     given = _named(header, columns, file)
     household = given.get("household") or first_known(header, HOUSEHOLD)
@@ -73,9 +73,9 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
     rest = [c for c in header if c not in (household, timestamp, clock) and not _numbers_rows(c)]
     across = tuple(rest)
     if timestamp is not None and rest and all(_TIMED.match(c) for c in rest):
-        return Layout("days", household, timestamp, None, across)
+        return MeterColumns("days", household, timestamp, None, across)
     if timestamp is None and household is not None and rest and all(_DATED.match(c) for c in rest):
-        return Layout("times", household, None, None, across)
+        return MeterColumns("times", household, None, None, across)
     unit_field = first_known(rest, UNIT_FIELDS)
     rest = [c for c in rest if c != unit_field]
     units = {c: told_by(c) for c in rest}
@@ -84,7 +84,7 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
     if timestamp is not None and household is not None:
         value = value or (rest[0] if len(rest) == 1 else saying[0] if len(saying) == 1 else None)
         if value is not None:
-            return Layout("long", household, timestamp, value, (), clock, told_by(value), unit_field)
+            return MeterColumns("long", household, timestamp, value, (), clock, told_by(value), unit_field)
         what = "several columns" if saying else "no column"
         raise InputError(
             f"columns: {file} has {what} that look{'' if saying else 's'} like power or energy; found "
@@ -93,7 +93,7 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
     if timestamp is not None and rest:
         value = value or (rest[0] if len(rest) == 1 and saying else None)
         if value is not None and len(rest) == 1:
-            return Layout("single", None, timestamp, value, (), clock, told_by(value), unit_field)
+            return MeterColumns("single", None, timestamp, value, (), clock, told_by(value), unit_field)
         quantities = len(saying) == len(rest) and all(QUANTITIES.search(plain(c)) for c in rest)
         if value is not None or 0 < len(saying) < len(rest) or quantities:
             # Columns of one meter, or of readings among others: taken for households, they would be read as power.
@@ -101,7 +101,7 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
             raise InputError(f"columns: {file} has readings but no household column; found {found}. {NAME_THEM}")
         said = set(units.values())
         unit = said.pop() if len(said) == 1 else None
-        return Layout("households", None, timestamp, None, tuple(rest), clock, unit, unit_field)
+        return MeterColumns("households", None, timestamp, None, tuple(rest), clock, unit, unit_field)
     missing = "timestamp" if timestamp is None else "household or value"
     raise InputError(f"columns: {file} has no {missing} column; found {_list(header)}. {NAME_THEM}")
 

@@ -63,7 +63,7 @@ class Forecasts:
     step: timedelta
     train_days: int
     recent: FloatArray | None = None  #: (n, steps of a day) readings before the origin, kW; NaN where missing
-    history: window.Window | None = None  #: the training window of every household read, those left out included
+    history: window.TrainingWindow | None = None  #: of every household read, those left out included
 
     def __repr__(self) -> str:
         """Sizes only: a printed object must not release readings."""
@@ -324,7 +324,7 @@ def forecast(
 
 def forecast_window(
     data: Readings,
-    past: window.Window,
+    past: window.TrainingWindow,
     *,
     at: int,
     order: tuple[int, int],
@@ -373,7 +373,7 @@ def forecast_window(
 
 
 def _prepared(
-    past: window.Window, season: str, step: timedelta, floor: float, train_days: int, reasons: dict[str, str]
+    past: window.TrainingWindow, season: str, step: timedelta, floor: float, train_days: int, reasons: dict[str, str]
 ) -> tuple[NDArray[np.int64], Season, FloatArray]:
     """Rows, season and x of the households of a training window that can be modeled; adds why others cannot."""
     length = past.kw.shape[1]
@@ -439,7 +439,7 @@ def _order(order: Any) -> tuple[int, int]:
 
 
 def _unfit(
-    past: window.Window, length: int, floor: float, train_days: int, negative: Mapping[str, int]
+    past: window.TrainingWindow, length: int, floor: float, train_days: int, negative: Mapping[str, int]
 ) -> dict[str, str]:
     """Households that the training window rules out, with the reason; homes with the same trouble have the same text.
 
@@ -470,7 +470,7 @@ def _unfit(
 
 def _account(
     data: Readings,
-    past: window.Window,
+    past: window.TrainingWindow,
     fitted: tuple[str, ...],
     reasons: Mapping[str, str],
     profile: Season,

@@ -24,7 +24,7 @@ from shoal.sources.meters.checks import MEASURES, Checks
 from shoal.sources.meters.clock import on_clock
 from shoal.sources.meters.forecast import LAWS, Forecasts
 from shoal.sources.meters.season import Season
-from shoal.sources.meters.window import Window
+from shoal.sources.meters.window import TrainingWindow
 
 FORMAT = "shoal forecasts"
 #: Version of the file format; files of another version are refused.
@@ -80,7 +80,9 @@ def _assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Forecasts:
         for name in ("timestamps", "history_timestamps")
         if name in arrays
     )
-    history = None if header["history"] is None else Window(tuple(header["history"]), before[0], arrays["history"])
+    history = (
+        None if header["history"] is None else TrainingWindow(tuple(header["history"]), before[0], arrays["history"])
+    )
     households = tuple(header["households"])
     p, q = header["order"]
     return Forecasts(

@@ -1,9 +1,9 @@
 """Meter files, opened and understood: which layout, clock, unit, encoding and decimal sign; rows as a standard table.
 
 Nothing but the beginning of a file is read here, unless its encoding, the order of day and month or a column of units
-takes more; then it is streamed. :meth:`Source.standard` works on the whole file or on any stretch of its rows, so that
-a file larger than memory can be taken in batches. Files in other formats (NEM12, Green Button) or encodings are written
-anew as CSV in UTF-8, line by line, to a folder of the system's for temporary files that only this user can read.
+takes more; then it is streamed. :meth:`MeterSource.standard` works on the whole file or on any stretch of its rows, so
+that a file larger than memory can be taken in batches. Files in other formats (NEM12, Green Button) or encodings are
+written anew as CSV in UTF-8, line by line, to a temporary folder that only this user can read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import polars as pl
 from shoal.errors import InputError
 from shoal.files import private
 from shoal.sources.meters import charset, clock, green_button, nem12, units
-from shoal.sources.meters.columns import Layout, recognize
+from shoal.sources.meters.columns import MeterColumns, recognize
 from shoal.sources.meters.units import UNITS, Unit
 
 #: What is said of files that cannot be used, here and where they are read in batches.
@@ -50,12 +50,12 @@ SEPARATORS = ",;\t|"
 
 
 @dataclass(frozen=True, repr=False)
-class Source:
+class MeterSource:
     """A file and how to read it. ``raw`` is lazy, in the columns and types of the file."""
 
     file: Path
     raw: pl.LazyFrame
-    layout: Layout
+    layout: MeterColumns
     types: Mapping[str, Any]  #: of household, timestamp and kw as they come
     unit: Unit
     reason: str  #: why this unit
@@ -131,7 +131,7 @@ class Source:
 class Opened:
     """Files that are read together: one unit for all, said why, and which columns were taken."""
 
-    sources: list[Source]
+    sources: list[MeterSource]
     energy: bool
     unit: str
     reason: str
@@ -171,7 +171,7 @@ def _first_of(texts: Sequence[str]) -> str:
 
 def _open_source(
     file: Path, columns: Mapping[str, str] | None, timestamp_format: str | None, unit: Unit | None
-) -> tuple[Source, Any, tuple[int, int] | None]:
+) -> tuple[MeterSource, Any, tuple[int, int] | None]:
     """A file, the first entries of its timestamps, and the largest numbers of dates that leave day and month open."""
     try:
         table = _open(file)
@@ -181,7 +181,7 @@ def _open_source(
         found, reason = (table.unit, table.reason) if table.unit else _unit(table.raw, layout, file, unit)
         long = _melt(table.raw, layout, file)
         types = long.collect_schema()
-        source = Source(
+        source = MeterSource(
             file, table.raw, layout, dict(types), found, reason, table.decimal_comma, kept=table.kept,
             named=timestamp_format is not None and not table.translated,
         )  # fmt: skip
@@ -211,7 +211,7 @@ def _open_source(
     return source, sample, numbers
 
 
-def _unit(raw: pl.LazyFrame, layout: Layout, file: Path, told: Unit | None) -> tuple[Unit, str]:
+def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, told: Unit | None) -> tuple[Unit, str]:
     """The unit of a file's readings, and why: the caller says so, a column of units, or the names of its columns."""
     if told is not None:
         return told, "you said so (unit)"
@@ -232,7 +232,7 @@ def _unit(raw: pl.LazyFrame, layout: Layout, file: Path, told: Unit | None) -> t
     raise InputError(NO_UNIT.format(what))
 
 
-def _whole_times(raw: pl.LazyFrame, layout: Layout) -> Layout:
+def _whole_times(raw: pl.LazyFrame, layout: MeterColumns) -> MeterColumns:
     """Without its second column of time, where that holds whole timestamps."""
     if layout.clock is None:
         return layout
@@ -330,7 +330,7 @@ def _translated(
     return _Table(raw, unit=replace(UNITS["kw"], name=unit), reason=reason, kept=kept)
 
 
-def _melt(raw: pl.LazyFrame, layout: Layout, file: Path) -> pl.LazyFrame:
+def _melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     household = pl.lit(file.name.split(".")[0]) if layout.household is None else pl.col(layout.household)
     stamp = pl.col(layout.timestamp or "")
     stamp = stamp if layout.clock is None else clock.joined(stamp, pl.col(layout.clock))

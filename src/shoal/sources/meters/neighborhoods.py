@@ -1,14 +1,13 @@
-"""Neighbor graphs from meters: who must be indistinguishable from whom.
+"""Crowds of meters: who is alike enough to be released together, now and later.
 
-A graph learned from the readings (clusters, nearest households) is itself a statement about them. Publishing it, or
-letting it change with one household's data, is outside the guarantee; a graph from facts known anyway (feeder,
-postcode, dwelling type) has no such cost.
+Crowds learned from the readings are themselves a statement about them. Publishing who is in which, or letting it change
+with one home's data, is outside the guarantee; a graph from facts known anyway (feeder, postcode, dwelling type) has no
+such cost.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -26,10 +25,6 @@ from shoal.sources.meters.season import phases
 from shoal.validation import FloatArray
 
 
-class LonelyWarning(UserWarning):
-    """A household has no neighbor: nothing hides it, and no figure of the graph speaks about it."""
-
-
 def crowd_graph(
     source: Forecasts | Any,
     size: int = 10,
@@ -45,14 +40,14 @@ def crowd_graph(
     exchanging two labels of a crowd changes nothing but their names.
 
     Crowds by forecast have the least error and hold for **one** release: on another day they differ, and whoever is in
-    two of them hides only among those that they share. Crowds by profile come from the training history and are made
+    two of them hides only among those that they share. Crowds by profile look at the training history too and are made
     to be kept.
 
     Args:
         source: a :class:`Forecasts`, or (n, k) answers with their ``labels``.
         size: every label hides among at least so many, itself included.
-        by: ``"forecast"``: the answers, in kW for forecasts; ``"profile"``: the habits of the training window
-            (:func:`habits`); or an (n, d) array.
+        by: ``"forecast"``: the answers, in kW for forecasts; ``"profile"``: forecast and habits of the training window
+            together, as a run forms its crowds (:func:`likeness`); or an (n, d) array.
         largest_share: nobody has more than this share of the crowd's total of ``source`` over all entries; 0.15 with
             crowds of 15 is the 15/15 rule.
         labels: of the rows, where ``source`` is an array.
@@ -75,7 +70,7 @@ def crowd_graph(
         if by == "forecast":
             points = answers
         elif isinstance(source, Forecasts):
-            points = habits(source)
+            points = likeness(source)
         else:
             raise InputError('by="profile" needs forecasts; for an array of answers give an (n, d) array of features')
     else:
@@ -168,18 +163,6 @@ def _relative(x: FloatArray) -> FloatArray:
     return x / math.sqrt(variance) if variance > 0 else np.zeros_like(x)
 
 
-def habits(forecasts: Forecasts) -> FloatArray:
-    """(n, d) what makes tomorrow's forecasts alike too: the mean of √kW by hour of the day in the training window.
-
-    The root weighs small and large homes by what an error costs either. The hours that the forecast covers count as
-    much as the whole day: releases go on at the same hours. Hours without any reading take the household's mean.
-    """
-    times, kw = _past(forecasts, 'by="profile"')
-    width = max(int(timedelta(hours=1) / forecasts.step), 1)
-    slot, ahead = (phases(when, "day", forecasts.step) // width for when in (times, forecasts.timestamps))
-    return day_habits(np.sqrt(np.maximum(kw, 0)), slot, ahead)
-
-
 def _past(forecasts: Forecasts, what: str) -> tuple[pl.Series, FloatArray]:
     """Instants of the training window, and (n, T) what the households used then."""
     past = forecasts.history
@@ -189,14 +172,7 @@ def _past(forecasts: Forecasts, what: str) -> tuple[pl.Series, FloatArray]:
     return past.timestamps, past.kw[[place[name] for name in forecasts.households]]
 
 
-def day_habits(values: FloatArray, slot: NDArray[np.int64], ahead: NDArray[np.int64]) -> FloatArray:
-    """Means of (n, T) values by time of the day, (T,), and once more at the times ``ahead``; both count alike."""
-    mean, times = means_by_time(values, slot), np.unique(slot)
-    covered = mean[:, np.isin(times, ahead)]
-    return np.concatenate([mean / np.sqrt(len(times)), covered / np.sqrt(max(covered.shape[1], 1))], axis=1)
-
-
-def means_by_time(values: FloatArray, slot: NDArray[np.int64]) -> FloatArray:
+def _means_by_time(values: FloatArray, slot: NDArray[np.int64]) -> FloatArray:
     """(n, times) means of (n, T) values by time, (T,), in order; a time without any takes the mean of all."""
     seen = np.isfinite(values)
     overall = np.where(seen, values, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
@@ -210,55 +186,16 @@ def means_by_time(values: FloatArray, slot: NDArray[np.int64]) -> FloatArray:
     return mean
 
 
-def cluster_graph(
-    source: Forecasts | Any,
-    n_clusters: int = 6,
-    seed: int = 0,
-    *,
-    by: str = "profile",
-    labels: Sequence[Any] | None = None,
-) -> NeighborGraph:
-    """Complete inside each k-means cluster of households (the paper's study has six clusters).
-
-    ``source`` is a :class:`Forecasts` or an (n, d) array of profiles with its ``labels``. For forecasts, ``by``
-    says what is clustered: ``"profile"``, the mean log power over the season's period in the training window, or
-    ``"forecast"``, the point forecast in log power.
-
-    Returns:
-        The graph over the households; a :class:`shoal.LonelyWarning` says how many have no neighbor.
+def usual_day(forecasts: Forecasts) -> FloatArray:
+    """(n, steps of a day) mean kW by time of the day in the training window: stored for life when a crowd is formed.
 
     >>> import shoal
-    >>> shoal.cluster_graph([[0.0], [0.1], [5.0], [5.1]], n_clusters=2).edges.tolist()
-    [[0, 1], [2, 3]]
+    >>> readings = shoal.simulate_meters(4, 10, step_minutes=60)
+    >>> usual_day(shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")).shape
+    (4, 24)
     """
-    points, names = _points(source, by, labels)
-    members = clusters(points, n_clusters, seed)
-    return _checked(NeighborGraph.within_groups(names, [str(m) for m in members]))
-
-
-def clusters(points: Any, n_clusters: int = 6, seed: int = 0) -> NDArray[np.int64]:
-    """(n,) cluster number of each row: scikit-learn's k-means, best of ten starts."""
-    from sklearn.cluster import KMeans
-
-    x = validation.array(ndim=2, points=points)
-    n_clusters = validation.count(n_clusters=n_clusters)
-    seed = validation.count(at_least=0, seed=seed)
-    if n_clusters > len(x):
-        raise InputError(f"n_clusters must not exceed the number of households ({len(x)})")
-    found = KMeans(n_clusters=n_clusters, n_init=10, random_state=seed).fit_predict(x)
-    return np.asarray(found, dtype=np.int64)
-
-
-def _points(source: Forecasts | Any, by: str, labels: Sequence[Any] | None) -> tuple[FloatArray, tuple[str, ...]]:
-    if isinstance(source, Forecasts):
-        by = validation.choice(("profile", "forecast"), by=by)
-        return (source.season.profile if by == "profile" else source.log_mean), source.households
-    points = validation.array(ndim=2, profiles=source)
-    return points, validation.labels(len(points), labels)
-
-
-def _checked(graph: NeighborGraph) -> NeighborGraph:
-    alone = graph.n_labels - len(np.unique(graph.edges))
-    if alone:
-        warnings.warn(f"{alone} household(s) have no neighbor in this graph", LonelyWarning, stacklevel=3)
-    return graph
+    times, kw = _past(forecasts, "the usual day")
+    slot = phases(times, "day", forecasts.step)
+    day = np.repeat(np.nanmean(kw, axis=1)[:, None], int(timedelta(days=1) / forecasts.step), axis=1)
+    day[:, np.unique(slot)] = _means_by_time(kw, slot)
+    return day

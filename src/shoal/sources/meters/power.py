@@ -57,7 +57,7 @@ def power_error(
         (n, h) bias in kW and mean squared error in kW², from the log-normal moments of ``power``.
 
     >>> import shoal
-    >>> error = shoal.power_error([[0.0]], noise_mean=0.0, noise_var=0.04)
+    >>> error = power_error([[0.0]], noise_mean=0.0, noise_var=0.04)
     >>> print(f"{error.bias[0, 0]:.4f}", f"{error.rmse[0, 0]:.4f}")
     0.0202 0.2071
     """

@@ -14,7 +14,15 @@ import polars as pl
 
 from shoal.errors import InputError
 from shoal.sources.meters import clock
-from shoal.sources.meters.meter_file import NO_ROWS, NO_TIMES, ODD_ROWS, ROW_NUMBERS, WORKBOOKS, Source, open_sources
+from shoal.sources.meters.meter_file import (
+    NO_ROWS,
+    NO_TIMES,
+    ODD_ROWS,
+    ROW_NUMBERS,
+    WORKBOOKS,
+    MeterSource,
+    open_sources,
+)
 from shoal.sources.meters.quality import LARGE, QualityWarning, Readings, repair
 from shoal.sources.meters.register import REGISTER, decided, rising
 
@@ -108,7 +116,7 @@ def meter_readings(
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
     zone = clock.zone(time_zone)
     opened = open_sources(meter_files(path), columns, timestamp_format, unit)
-    parts: dict[str, Source] = {}
+    parts: dict[str, MeterSource] = {}
     for source in opened.sources:
         parts[source.file.name if source.file.name not in parts else str(source.file)] = source
     rows = _stack(parts, zone)
@@ -127,7 +135,7 @@ def meter_readings(
     )
 
 
-def numbered(sources: Sequence[Source]) -> str | None:
+def numbered(sources: Sequence[MeterSource]) -> str | None:
     """The column that numbers rows, where every household has one row: all files are long."""
     return sources[0].layout.household if all(one.layout.shape == "long" for one in sources) else None
 
@@ -174,7 +182,7 @@ def _inside(folder: str) -> Iterator[Path]:
         yield from (Path(where, name) for name in names if not name.startswith("."))
 
 
-def _clocked(source: Source, zone: str | None) -> pl.LazyFrame:
+def _clocked(source: MeterSource, zone: str | None) -> pl.LazyFrame:
     """A file's standard rows, on the clock asked for."""
     lazy = source.standard(source.melt(source.raw))
     if zone is None:
@@ -193,7 +201,7 @@ def common_zone(zones: set[str | None]) -> str | None:
     return "UTC"
 
 
-def _stack(parts: Mapping[str, Source], zone: str | None) -> pl.DataFrame:
+def _stack(parts: Mapping[str, MeterSource], zone: str | None) -> pl.DataFrame:
     """All files as one frame."""
     frames: list[pl.DataFrame] = []
     zones: set[str | None] = set()

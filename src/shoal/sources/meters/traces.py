@@ -54,7 +54,7 @@ def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
     """Errors of the released power against the true answer, in kW, for a mechanism whose answers are in ``unit``.
 
     In log power the change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance
-    diag(Σ Gᵀ) with the answer; :func:`shoal.power_error` has the rest.
+    diag(Σ Gᵀ) with the answer; :func:`~shoal.sources.meters.power.power_error` has the rest.
     """
     if unit == "kw":
         squares = mechanism.bias**2 + mechanism.error_variance

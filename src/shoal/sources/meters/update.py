@@ -85,7 +85,9 @@ def update_forecasts(
     return made, news
 
 
-def _moved(history: window.Window, data: Readings, at: int, steps: int) -> tuple[window.Window, frozenset[str]]:
+def _moved(
+    history: window.TrainingWindow, data: Readings, at: int, steps: int
+) -> tuple[window.TrainingWindow, frozenset[str]]:
     """The training window before ``at``, new readings winning over stored ones; and the homes with new readings."""
     length = history.kw.shape[1]
     new = window.cut(data, at, -max(length, steps))
@@ -102,10 +104,10 @@ def _moved(history: window.Window, data: Readings, at: int, steps: int) -> tuple
         recent = np.asarray(np.isfinite(new.kw[:, -steps:]).any(axis=1))
         news = frozenset(name for name, has in zip(new.households, recent.tolist(), strict=True) if has)
     present = np.isfinite(kw).any(axis=1)
-    return window.Window(tuple(names[present].tolist()), new.timestamps[-length:], kw[present]), news
+    return window.TrainingWindow(tuple(names[present].tolist()), new.timestamps[-length:], kw[present]), news
 
 
-def _accounted(data: Readings, past: window.Window) -> Readings:
+def _accounted(data: Readings, past: window.TrainingWindow) -> Readings:
     """Readings whose quality table has a row for every home of the window, also for those without new readings.
 
     A home that only these readings leave out is not left out of the window for it.

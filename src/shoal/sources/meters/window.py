@@ -17,7 +17,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, repr=False)
-class Window:
+class TrainingWindow:
     """``kw`` (n, T) of the ``households`` at ``timestamps`` (T,), which belong to [start, start + T·step)."""
 
     households: tuple[str, ...]
@@ -30,7 +30,7 @@ def as_readings(readings: Readings | pl.DataFrame) -> Readings:
     return readings if isinstance(readings, Readings) else repair(readings)
 
 
-def cut(readings: Readings, origin: int, steps: int) -> Window:
+def cut(readings: Readings, origin: int, steps: int) -> TrainingWindow:
     """``steps`` grid points from ``origin`` on (after it if positive, up to it if negative)."""
     width = readings.step // _MICROSECOND
     start = origin if steps >= 0 else origin + steps * width
@@ -43,7 +43,7 @@ def cut(readings: Readings, origin: int, steps: int) -> Window:
     kw = np.full((len(households), length), np.nan)
     row = part["household"].cast(pl.Enum(households)).to_physical().to_numpy()
     kw[row, part["slot"].to_numpy()] = part["kw"].fill_null(float("nan")).to_numpy()
-    return Window(tuple(households.to_list()), stamps(start, readings.step, length, readings.time_zone), kw)
+    return TrainingWindow(tuple(households.to_list()), stamps(start, readings.step, length, readings.time_zone), kw)
 
 
 def stamps(start: int, step: timedelta, length: int, time_zone: str | None) -> pl.Series:

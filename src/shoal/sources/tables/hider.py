@@ -76,7 +76,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             error, ``"center"`` at the least error of the worst label, ``"transport"`` searches for less. The last two
             take long with many labels or columns.
         clip: rows are moved into ellipsoids of this radius, in deviations of their label's law, before anything else;
-            ``assumption_free_`` is then the δ for any law inside them (:func:`shoal.assumption_free`).
+            ``assumption_free_`` is then the δ for any law inside them (:func:`~shoal.mechanism.clip.assumption_free`).
         held_out: share of each label's rows that the laws are not fitted on, to observe losses on.
         seed: seed of the noise for experiments. What is released is then NOT private and marked as such.
         verbose: whether to print what is being done.
@@ -191,7 +191,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         """Released rows, one for each row of ``X``, whose labels are ``y`` (or ``labels``, for metadata routing).
 
         Returns:
-            (m, k) array on the mechanism's grid; with a ``seed``, a :class:`shoal.NotPrivate` one. For a pandas frame,
+            (m, k) array on the mechanism's grid; with a ``seed``, one of class ``NotPrivate``. For a pandas frame,
             a frame with its index and columns, and with a ``seed`` ``attrs["not_private"]``.
         """
         check_is_fitted(self)

@@ -41,7 +41,7 @@ VALUES = "values"
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableColumns:
     """Which columns of a table are what. ``time`` and ``value`` are those of a long table."""
 
     label: str
@@ -128,7 +128,7 @@ def layout_of(
     drop: Sequence[str] = (),
     time: str | None = None,
     value: str | None = None,
-) -> Layout:
+) -> TableColumns:
     """Which columns are entries: those named, or all numeric ones but the label and what is dropped."""
     schema = raw.collect_schema()
     found = list(schema)
@@ -140,7 +140,7 @@ def layout_of(
     if time is not None:
         if columns or drop:
             raise InputError("columns and drop are for tables with an entry per column, not for long ones")
-        return Layout(label, (), tuple(c for c in found if c not in (label, time, value)), time, value)
+        return TableColumns(label, (), tuple(c for c in found if c not in (label, time, value)), time, value)
     named, dropped = _named(columns, found, "columns"), _named(drop, found, "drop")
     if label in named or label in dropped:
         raise InputError("label: the column of labels can be neither an entry nor dropped")
@@ -159,7 +159,7 @@ def layout_of(
     taken = [c for c in entries if c in OWN]
     if taken:
         raise InputError(f"columns: {taken[0]!r} is a column of the released table itself; rename yours, or --drop it")
-    return Layout(label, entries, tuple(c for c in found if c != label and c not in entries))
+    return TableColumns(label, entries, tuple(c for c in found if c != label and c not in entries))
 
 
 def _named(given: Sequence[str], found: Sequence[str], setting: str) -> list[str]:
@@ -192,7 +192,7 @@ def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
     return numbers
 
 
-def batches(raw: pl.LazyFrame, layout: Layout) -> Iterator[pl.DataFrame]:
+def batches(raw: pl.LazyFrame, layout: TableColumns) -> Iterator[pl.DataFrame]:
     """Rows as label, source_row (from 1 on) and one column of numbers per entry, null where a cell is empty."""
     import polars as pl
 
@@ -238,7 +238,7 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame(found)
 
 
-def pivoted(raw: pl.LazyFrame, layout: Layout) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def pivoted(raw: pl.LazyFrame, layout: TableColumns) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """A long table as one row per label, in order of appearance; its entries are the times, in order."""
     import polars as pl
 

@@ -1,0 +1,89 @@
+"""Attacks on a plan before it is used: an attacker who has everything but one home's readings.
+
+The attacker knows the exact sum of all other homes, s, and asks whether home i is in it: y = s + v_i + σz, or y = s +
+σz. The best test compares (y − s)·v_i with a threshold (Neyman & Pearson). Both worlds are drawn through the sampler
+that the release uses, for the home with the largest vector; thresholds are fixed beforehand, so that the bounds of
+Clopper and Pearson hold exactly, and the advantage that is certain is held against the promised δ. Beside it the sizes
+of the drawn normals are held against the stated variance by an exact χ² test, which finds noise that is 20 % too small
+in a hundred draws.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from shoal.readings.account import ReadingsAccount
+from shoal.validation import FloatArray
+
+#: Draws of each world.
+DRAWS = 200
+#: A mechanism that keeps its promise is reported once in a million audits.
+CONFIDENCE = 1 - 1e-6
+
+
+@dataclass(frozen=True)
+class MembershipAudit:
+    """What an attacker achieved who has everything but one home; for the data owner."""
+
+    draws: int
+    epsilon: float
+    delta_lower: float  #: certain to be reached, with ``confidence``
+    delta_promised: float
+    advantage_lower: float  #: the same at ε = 0: how much more often the home is said to be in it when it is
+    advantage_promised: float
+    noise_upper: float  #: largest plausible standard deviation of the noise, over the stated one
+    recovered: float  #: error of the best guess of the home's load, over the load: root mean square
+    confidence: float = CONFIDENCE
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing contradicts the promise."""
+        within = self.delta_lower <= self.delta_promised and self.advantage_lower <= self.advantage_promised
+        return within and self.noise_upper >= 1.0
+
+
+def audit_membership(
+    account: ReadingsAccount, vector: FloatArray, others: FloatArray, epsilon: float, *, load: int | None = None
+) -> MembershipAudit:
+    """Attack one home.
+
+    Args:
+        account: of the release.
+        vector: (entries,) what the home adds: whole numbers.
+        others: (entries,) the exact sum of all other homes.
+        epsilon: ε at which δ is promised.
+        load: the entry that holds the home's load, which the attacker then guesses.
+    """
+    touched = np.flatnonzero(vector)  # the attacker has no use for the rest
+    own, rest = vector[touched], others[touched]
+    many = replace(account, entries=DRAWS * len(touched))
+    sigma = math.sqrt(account.variance)
+    absent, present = (
+        (many.released(np.tile(sums, DRAWS)) - np.tile(rest, DRAWS)).reshape(DRAWS, -1) for sums in (rest, rest + own)
+    )
+    length = math.sqrt(float(own @ own))
+    mu = length / sigma
+    # ln of the likelihood ratio, y·v/σ² − μ²/2, above a threshold that is fixed beforehand.
+    scores = [(world @ own) / sigma**2 - mu**2 / 2 for world in (absent, present)]
+    level = (1 - CONFIDENCE) / 5
+
+    def lower(at: float) -> float:
+        false, true = (int((score > at).sum()) for score in scores)
+        least = stats.beta.ppf(level, true, DRAWS - true + 1) if true else 0.0
+        most = stats.beta.ppf(1 - level, false + 1, DRAWS - false) if false < DRAWS else 1.0
+        return max(float(least - math.exp(at) * most), 0.0)
+
+    noise = np.concatenate([absent, present - own]).ravel() / sigma
+    plausible = float(noise @ noise) / float(stats.chi2.ppf(level, noise.size))
+    recovered = math.inf
+    if load is not None and vector[load] > 0:
+        errors = present[:, int(np.flatnonzero(touched == load)[0])] - vector[load]
+        recovered = math.sqrt(float(np.mean(errors**2))) / float(vector[load])
+    return MembershipAudit(
+        DRAWS, epsilon, lower(epsilon), account.delta(epsilon), lower(0.0), account.delta(0.0),
+        math.sqrt(plausible), recovered,
+    )  # fmt: skip

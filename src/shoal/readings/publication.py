@@ -1,0 +1,275 @@
+"""The public files of a release under the readings' promise: made from the noisy vector and public settings alone.
+
+``public_files`` is a pure function of both, so that anybody who has ``noisy.json`` and ``plan.json`` rebuilds every
+other file byte for byte, without access to a reading. What it adds to :func:`shoal.readings.crowds.publish` is
+post-processing as well: the many cells are joined into at most :data:`MOST` weighted curves, and figures are rounded to
+what they can mean.
+
+| file | holds |
+| --- | --- |
+| released.csv | crowd, homes, step, timestamp, kw: weighted curves; of a class table cell by cell: count and means |
+| total.csv | step, timestamp, kw of all homes together |
+| plan.json | everything that was declared or follows from it: :class:`PublicSettings` |
+| noisy.json | the noisy vector: all that was drawn from the readings |
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from shoal import validation
+from shoal.errors import InputError
+from shoal.readings.account import ReadingsAccount
+from shoal.readings.crowds import PublicTables, publish
+from shoal.readings.plan import FORM as CROWDS_FORM
+from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
+from shoal.readings.tables import TablePlan, publish_table
+from shoal.validation import FloatArray, IndexArray
+
+FORM = "shoal public settings 1"
+TABLE, TOTAL, PLAN, NOISY = "released.csv", "total.csv", "plan.json", "noisy.json"
+#: Most curves of a public table.
+MOST = 60
+#: Rounds in which curves move to the nearest of the joined ones.
+ROUNDS = 10
+#: A cap is so much below the μ that its (ε, δ) allows: room for what finite precision costs each release of a series.
+ROOM = 1e-9
+
+
+@dataclass(frozen=True)
+class Series:
+    """What all releases of a series promise together: the cap M on √Σμ², fixed before the first, and its (ε, δ)."""
+
+    epsilon: float
+    delta: float  #: at most, at ``epsilon``
+    releases: int  #: at most so many
+    cap: float
+
+    def deltas(self, account: ReadingsAccount) -> tuple[float, float]:
+        """δ at ``epsilon`` of the whole series, for zero-out and for replaced neighbors, never below the exact value.
+
+        The distance of replaced neighbors is that of zero-out ones times the same factor in every release.
+        """
+        if self.releases == 1 and self.cap <= account.mu:
+            return account.delta(self.epsilon), account.delta(self.epsilon, "replace")
+        variance = account.zero_out_square / self.cap**2
+        whole = replace(account, variance=math.nextafter(variance * (1 - 1e-14), 0.0))
+        # Deviations are smaller than in any release, and steps of the grid are not: precision of one release each.
+        precision = self.releases * account.precision(self.epsilon)
+        zero_out, replaced = (whole.delta(self.epsilon, kind) for kind in ("zero-out", "replace"))
+        return min(math.nextafter(zero_out + precision, 1.0), 1.0), min(math.nextafter(replaced + precision, 1.0), 1.0)
+
+
+@dataclass(frozen=True)
+class PublicSettings:
+    """Everything public about a release but its noise: declared, or a function of what was declared."""
+
+    plan: CrowdsPlan | TablePlan
+    series: Series
+    period: str  #: what it is about: ISO text
+    day: str  #: on which it was released
+    origin: str = ""  #: first instant of the horizon; empty for a class table
+    step_minutes: float = 0.0
+    horizon: int = 0
+    forecasts: str = ""  #: how curves were made, in words: settings alone
+    noun: str = "home"
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the series."""
+        return self.series.epsilon
+
+    @property
+    def zoned(self) -> bool:
+        """Whether instants have an offset from UTC."""
+        return bool(self.origin) and datetime.fromisoformat(self.origin).tzinfo is not None
+
+    def to_json(self) -> str:
+        """The settings as text."""
+        content = {name: value for name, value in vars(self).items() if name not in ("plan", "series")}
+        content |= {"plan": json.loads(self.plan.to_json()), "series": vars(self.series)}
+        return json.dumps({"format": FORM, "secret": "readings", **content}, indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> PublicSettings:
+        """Read what :meth:`to_json` wrote; refuses anything else."""
+        try:
+            content = json.loads(text)
+            if content.pop("format") != FORM or content.pop("secret") != "readings":
+                raise InputError("text is not the settings of a release of readings of this version")
+            plan = json.dumps(content.pop("plan"))
+            kind: Any = CrowdsPlan if json.loads(plan).get("format") == CROWDS_FORM else TablePlan
+            return cls(kind.from_json(plan), Series(**content.pop("series")), **content)
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise InputError("text is not the settings of a release of readings") from error
+
+
+def series_plan(
+    customers: int,
+    *,
+    epsilon: float | None,
+    delta: float | None = None,
+    budget_epsilon: float | None = None,
+    releases: int | None = None,
+    make: Any = noisy_crowds_plan,
+) -> tuple[Any, Series]:
+    """The plan of a release and the series that it is one of, from declared numbers alone.
+
+    Args:
+        customers: on the register.
+        epsilon: ε of this release; the series' own where ``releases`` shares it out.
+        delta: by default 1/(10 customers).
+        budget_epsilon: ε of all releases of the series together; without it this is the only release.
+        releases: share the budget out evenly over so many.
+        make: ``make(customers, ε, δ, cap_mu=…)``: a plan.
+
+    >>> plan, series = series_plan(4000, epsilon=None, budget_epsilon=1.0, releases=30)
+    >>> 30 * plan.mu**2 <= series.cap**2, series.deltas(plan.account)[0] <= 1 / 40000
+    (True, True)
+    """
+    if budget_epsilon is None:
+        plan = make(customers, epsilon, delta, cap_mu=None)
+        return plan, Series(plan.epsilon, plan.delta_bound, 1, plan.mu)
+    whole = make(customers, budget_epsilon, delta, cap_mu=None)
+    cap = whole.mu * (1 - ROOM)
+    if releases is not None:
+        releases = validation.count(releases=releases)
+        plan = make(customers, budget_epsilon, delta, cap_mu=cap / math.sqrt(releases) * (1 - 1e-12))
+    else:
+        plan = make(customers, epsilon, delta, cap_mu=None)
+        if plan.mu > cap:
+            raise InputError("epsilon: one release would cost more than the budget of the series (budget_epsilon)")
+        releases = math.floor((cap / plan.mu) ** 2)
+    return plan, Series(whole.epsilon, whole.delta_bound, releases, cap)
+
+
+# ------------------------------------------------------------------ the files
+
+
+def public_files(noisy: Any, settings: PublicSettings) -> dict[str, bytes]:
+    """Name -> content of every public file: a pure function of the noisy vector and the settings."""
+    vector = validation.array(ndim=1, noisy=noisy)
+    files = {
+        PLAN: settings.to_json().encode(),
+        NOISY: (json.dumps([float(value) for value in vector]) + "\n").encode(),
+    }
+    if isinstance(settings.plan, TablePlan):
+        return files | {TABLE: _class_table(vector, settings.plan)}
+    stamps = timestamps(settings)
+    curves, counts, total = public_curves(vector, settings)
+    rows = [
+        (crowd, f"{homes:.1f}", step, stamp, figure(kw, 3))
+        for crowd, (homes, curve) in enumerate(zip(counts.tolist(), curves.tolist(), strict=True), 1)
+        for step, (stamp, kw) in enumerate(zip(stamps, curve, strict=True), 1)
+    ]
+    sums = [(step, at, figure(kw, 4)) for step, (at, kw) in enumerate(zip(stamps, total.tolist(), strict=True), 1)]
+    return files | {
+        TABLE: _csv(("crowd", "homes", "step", "timestamp", "kw"), rows),
+        TOTAL: _csv(("step", "timestamp", "kw"), sums),
+    }
+
+
+def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Curves (m, k), counts (m,) and total (k,) of the public table, before rounding; sorted by their level."""
+    assert isinstance(settings.plan, CrowdsPlan)
+    tables = publish(noisy, settings.plan, settings.horizon)
+    into = joined(tables)
+    counts: FloatArray = np.bincount(into, weights=tables.counts).astype(np.float64)
+    sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
+    plain = np.array([np.bincount(into, weights=step) for step in tables.curves.T]).T / np.bincount(into)[:, None]
+    curves = np.where(counts[:, None] > 0, sums / np.where(counts > 0, counts, 1.0)[:, None], plain)
+    return curves, counts, tables.total
+
+
+def joined(tables: PublicTables, most: int = MOST) -> IndexArray:
+    """(m,) which joined curve each of the table's is in: at most ``most``, numbered by level.
+
+    The heaviest part is cut in two along its widest step until there are enough, then curves move to the nearest middle
+    for a few rounds. Weighted absolute distances, as W₁ counts them.
+    """
+    curves, weights = tables.curves, np.maximum(tables.counts, 1e-12)
+    into = np.zeros(len(curves), dtype=np.intp)
+    cost = {0: _spread(curves, weights)}
+    while len(cost) < min(most, len(curves)):
+        part = max(cost, key=lambda one: (cost[one], -one))
+        rows = np.flatnonzero(into == part)
+        if cost[part] <= 0 or len(rows) < 2:
+            break
+        middle = _middle(curves[rows], weights[rows])
+        step = int(np.argmax(np.abs(curves[rows] - middle).T @ weights[rows]))
+        upper = curves[rows, step] > middle[step]
+        if not upper.any() or upper.all():
+            cost[part] = 0.0
+            continue
+        number = len(cost)
+        into[rows[upper]] = number
+        cost |= {one: _spread(curves[into == one], weights[into == one]) for one in (part, number)}
+    for _ in range(ROUNDS):
+        middles = np.array([_middle(curves[into == one], weights[into == one]) for one in range(int(into.max()) + 1)])
+        distance = np.stack([np.abs(curves - middle).sum(axis=1) for middle in middles], axis=1)
+        moved = distance.argmin(axis=1)
+        into = np.unique(moved, return_inverse=True)[1].astype(np.intp)
+    levels = [float(_middle(curves[into == one], weights[into == one]).mean()) for one in range(int(into.max()) + 1)]
+    rank = np.empty(len(levels), dtype=np.intp)
+    rank[np.argsort(levels, kind="stable")] = np.arange(len(levels))
+    return np.asarray(rank[into])
+
+
+def _middle(curves: FloatArray, weights: FloatArray) -> FloatArray:
+    return np.asarray((curves * weights[:, None]).sum(axis=0) / weights.sum())
+
+
+def _spread(curves: FloatArray, weights: FloatArray) -> float:
+    return float((np.abs(curves - _middle(curves, weights)).sum(axis=1) * weights).sum())
+
+
+def timestamps(settings: PublicSettings) -> list[str]:
+    """The instants of the horizon as ISO text; in UTC where the origin has an offset."""
+    origin = datetime.fromisoformat(settings.origin)
+    origin = origin if origin.tzinfo is None else origin.astimezone(UTC)
+    step = timedelta(minutes=settings.step_minutes)
+    return [(origin + i * step).isoformat(timespec="seconds") for i in range(settings.horizon)]
+
+
+def _class_table(noisy: FloatArray, plan: TablePlan) -> bytes:
+    """A row per cell: its edges, the noisy count, and the mean of every column."""
+    counts, means = publish_table(noisy, plan)
+    header = [f"{name} {end}" for name, _ in plan.cells for end in ("from", "below")]
+    rows = []
+    for place in np.ndindex(*plan.shape):
+        ends: list[str] = []
+        for (_, edges), at in zip(plan.cells, place, strict=False):
+            ends += ["" if at == 0 else f"{edges[at - 1]:g}", "" if at == len(edges) else f"{edges[at]:g}"]
+        row = [f"{counts[place]:.1f}", *(figure(float(means[name][place]), 4) for name, _, _ in plan.bounds)]
+        rows.append((*ends, *row))
+    return _csv((*header, "count", *(name for name, _, _ in plan.bounds)), rows)
+
+
+def figure(value: float, digits: int) -> str:
+    """A number with so many significant digits, never in powers of ten.
+
+    >>> figure(1234.56, 3), figure(0.0123456, 3), figure(0.0, 3)
+    ('1230', '0.0123', '0')
+    """
+    rounded = float(f"{value:.{digits}g}")
+    if rounded == 0:
+        return "0"
+    places = max(digits - 1 - math.floor(math.log10(abs(rounded))), 0)
+    text = f"{rounded:.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _csv(header: Any, rows: Any) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue().encode()

@@ -1,0 +1,197 @@
+"""Settings of a run under the readings' promise: everything is declared, nothing is inferred from the file.
+
+Each home's curve must be a function of its own readings and public settings alone. Here every place where another
+home's readings could enter is closed, or the setting is demanded (docs/which-secret.md has the list).
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import InputError
+
+if TYPE_CHECKING:
+    from shoal.readings.publication import Series
+    from shoal.runs.config import Config
+    from shoal.runs.partition import Grid
+    from shoal.runs.sources import Source
+
+READINGS = "readings"
+SECRETS = ("label", READINGS)
+#: Settings that belong to the label's promise.
+OF_LABELS = (
+    "crowd", "boundaries", "largest_share", "method", "query", "rho", "within", "at_most", "weights", "clip",
+)  # fmt: skip
+#: Settings that belong to the readings' promise.
+OF_READINGS = ("customers", "budget_epsilon", "releases", "bounds", "cells")
+#: What a release depends on.
+SETTINGS = ("secret", *OF_READINGS, "epsilon", "delta", "typical_kw")
+#: Layouts of timestamps that are understood without being named, whatever the file holds.
+ISO = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+
+
+def option(name: str) -> str:
+    """A setting as its option is written."""
+    return f"--{name.replace('_', '-')}"
+
+
+def check(config: Config) -> None:
+    """Refuse settings that the secret does not have, and a promise about readings that lacks one that it needs."""
+    from shoal import validation
+
+    validation.choice(SECRETS, secret=config.secret)
+    validation.positive(typical_kw=config.typical_kw)
+    defaults = {field.name: field.default for field in fields(config)}
+
+    def given(names: tuple[str, ...]) -> str | None:
+        return next((n for n in names if n in defaults and getattr(config, n) != defaults[n]), None)
+
+    if config.secret != READINGS:
+        name = given(OF_READINGS)
+        if name is not None:
+            raise InputError(f"{name} belongs to the readings' promise: say --secret readings too, or leave it out")
+        return
+    name = given(OF_LABELS)
+    if name is not None:
+        raise InputError(f"{name} belongs to the label's promise: leave out {option(name)} with --secret readings")
+    if config.customers is None:
+        raise InputError("customers: --secret readings needs the number of homes on the register, --customers")
+    validation.count(customers=config.customers)
+    if config.budget_epsilon is not None:
+        validation.positive(budget_epsilon=config.budget_epsilon)
+    if config.releases is not None:
+        validation.count(releases=config.releases)
+        if config.budget_epsilon is None:
+            raise InputError("releases: share a budget out: --releases needs --budget-epsilon")
+        if config.epsilon is not None:
+            raise InputError("epsilon: --releases shares --budget-epsilon out; leave out --epsilon")
+    elif not config.epsilon:
+        raise InputError("epsilon: --secret readings needs --epsilon, or --budget-epsilon with --releases for a series")
+    if config.label is None:
+        if config.origin is None:
+            raise InputError("origin: --secret readings needs the first instant to forecast, --origin; the file's end "
+                             "may be one home's")  # fmt: skip
+        if config.bounds or config.cells:
+            raise InputError("bounds and cells are for tables: name the column of their labels too (--label)")
+    elif not config.bounds:
+        raise InputError(
+            "bounds: --secret readings needs the ends of every column of a table, --bounds column=low:high"
+        )
+    else:
+        bounds_of(config), cells_of(config)
+
+
+def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
+    """Column -> its declared ends."""
+    bounds: dict[str, tuple[float, float]] = {}
+    for text in config.bounds:
+        name, _, ends = text.rpartition("=")
+        try:
+            low, high = (float(end) for end in ends.split(":"))
+        except ValueError:
+            raise InputError("bounds must look like column=low:high, such as --bounds age=0:100") from None
+        if not name or not low < high:
+            raise InputError("bounds must look like column=low:high, with the low end below the high one")
+        bounds[name] = low, high
+    return bounds
+
+
+def cells_of(config: Config) -> dict[str, list[float]]:
+    """Column -> the declared edges between its cells."""
+    cells: dict[str, list[float]] = {}
+    for text in config.cells:
+        name, _, edges = text.rpartition("=")
+        try:
+            cells[name] = [float(edge) for edge in edges.split(",")]
+        except ValueError:
+            name = ""
+        if not name or cells[name] != sorted(set(cells[name])):
+            raise InputError("cells must look like column=edges, increasing, such as --cells age=30,60")
+    return cells
+
+
+def planned(config: Config) -> tuple[Any, Series]:
+    """The plan and its series, from the settings alone."""
+    from functools import partial
+
+    from shoal.readings.plan import noisy_crowds_plan
+    from shoal.readings.publication import series_plan
+    from shoal.readings.tables import noisy_table_plan
+
+    make: Any = partial(noisy_crowds_plan, typical_kw=config.typical_kw)
+    if config.label is not None:
+        make = partial(noisy_table_plan, bounds=bounds_of(config), cells=cells_of(config))
+    assert config.customers is not None
+    return series_plan(
+        config.customers,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        budget_epsilon=config.budget_epsilon,
+        releases=config.releases,
+        make=make,
+    )
+
+
+# ------------------------------------------------------------------ meter files
+
+
+def check_files(config: Config, source: Source) -> None:
+    """Refuse meter files whose reading would take a decision from the readings themselves."""
+    from shoal.sources.meters.columns import recognize
+    from shoal.sources.meters.meter_file import open_sources
+
+    if config.unit is None:
+        raise InputError("unit: --secret readings needs the unit of the readings, --unit")
+    if config.interval is None:
+        raise InputError("interval: --secret readings needs the minutes between readings, --interval")
+    opened = open_sources(source.paths, config.named_columns or None, config.timestamp_format, config.unit)
+    instants = _origin(config).tzinfo is not None
+    for file in opened.sources:
+        name = file.file.name
+        if file.reason != "you said so (unit)":
+            raise InputError(f"path: {name} is in a format with units of its own; with --secret readings give CSV or "
+                             "Parquet")  # fmt: skip
+        if file.epoch is not None:
+            raise InputError(f"path: {name} counts time since 1970, in a unit that its first rows tell; with --secret "
+                             "readings give ISO 8601 text or a column of datetimes")  # fmt: skip
+        header = list(file.raw.collect_schema())
+        if recognize(header, config.named_columns or None, name).clock is not None:
+            raise InputError(f"timestamp_column: {name} has date and time in two columns; with --secret readings give "
+                             "one column of timestamps")  # fmt: skip
+        if file.forms and not file.named and file.forms != ISO:
+            raise InputError(f"timestamp_format: the timestamps of {name} are not ISO 8601; with --secret readings "
+                             "name their layout, --timestamp-format")  # fmt: skip
+        if (file.time_zone is not None) != instants:
+            how = "with" if file.time_zone is not None else "without"
+            raise InputError(f"origin: write it {how} an offset from UTC, as the timestamps of {name} are: with "
+                             "--secret readings it declares which")  # fmt: skip
+    if instants and config.time_zone is None:
+        raise InputError("time_zone: timestamps with an offset need the zone of the homes' clocks, --time-zone")
+
+
+def _origin(config: Config) -> datetime:
+    from shoal.sources.meters import clock
+
+    text = str(config.origin)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return clock.instant(text, None, name="origin")  # says what is wrong with it
+
+
+def declared_grid(config: Config, *, energy: bool) -> Grid:
+    """The grid that the origin lies on, with the declared interval; nothing is taken from readings."""
+    from shoal.runs.partition import Grid
+    from shoal.runs.shards import MICROSECOND
+    from shoal.sources.meters import clock
+    from shoal.sources.meters.register import decided
+
+    width = clock.step(config.interval)
+    assert width is not None
+    step = width // MICROSECOND
+    origin = clock.instant(str(config.origin), config.time_zone, name="origin")
+    naive = origin if origin.tzinfo is None else origin.astimezone(UTC).replace(tzinfo=None)
+    at = (naive - datetime(1970, 1, 1)) // MICROSECOND
+    return Grid(step, at % step, decided(0, 0, energy=energy, meter=config.meter or "interval"))

@@ -1,0 +1,375 @@
+"""The release under the readings' promise: curves, counts and total with noise, charged to every home's account.
+
+The noisy vector is written to the folder before the release is recorded, and the release is recorded before anything
+public is written. So whatever interrupts a run, the vector that is on record is the one that is written: it is never
+drawn twice. Everything public is made from it and the public settings (:mod:`shoal.readings.publication`).
+
+| file | for whom |
+| --- | --- |
+| public/ | everybody: released.csv, total.csv, plan.json, noisy.json, report.html |
+| released.csv, released.parquet | the owner: the row of each home |
+| owner.json | the owner: homes, errors, what the attack before the release found |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.card.card import ReleaseCard
+from shoal.card.facts import FitFacts, Record, ReleaseFacts
+from shoal.card.package import PublicTable, package_files
+from shoal.card.render import public_page
+from shoal.card.render import report as owner_page
+from shoal.card.statements import OWNER as TO_OWNER
+from shoal.card.statements import Statement
+from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
+from shoal.files import digest_of
+from shoal.readings.crowds import described
+from shoal.readings.error import w1
+from shoal.readings.membership import MembershipAudit, audit_membership
+from shoal.readings.noisy import accepted, contributions, vector_sum
+from shoal.readings.plan import CrowdsPlan
+from shoal.readings.publication import NOISY as VECTOR
+from shoal.readings.publication import (
+    PLAN,
+    TABLE,
+    TOTAL,
+    PublicSettings,
+    joined,
+    public_curves,
+    public_files,
+    timestamps,
+)
+from shoal.readings.tables import table_sum
+from shoal.runs import secret
+from shoal.runs.context import FIT, Context, Made
+from shoal.runs.stages import report_stage
+from shoal.runs.stages.crowd_stage import as_period
+from shoal.runs.stages.fit_stage import CURVES
+from shoal.runs.stages.table_stage import noun_of
+from shoal.sources.tables.table_file import LABEL, batches, layout_of, open_table
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SETTINGS = secret.SETTINGS
+DOING = "drawing noise and recording the release"
+NOISY, OWNER, ROWS = "noisy_vector.json", "owner.json", "rows.parquet"
+CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public"
+#: Homes whose vectors are looked at for the largest one.
+LOOKED_AT = 4096
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Whose figures go into the sum, their curves, or the columns of a table, and what came later."""
+
+    labels: list[str]
+    curves: FloatArray
+    later: FloatArray | None = None
+    columns: dict[str, FloatArray] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------ a class table
+
+
+def read_table(context: Context) -> Made:
+    """The named columns of a class table, one row a label; rows with an empty cell in one of them are left out."""
+    import polars as pl
+
+    config = context.config
+    names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
+    raw = open_table(context.source.paths)
+    layout = layout_of(raw, str(config.label), names)
+    rows = pl.concat(list(batches(raw, layout)))
+    rows = rows if not config.only else rows.filter(pl.col(LABEL).is_in(config.only))
+    if rows[LABEL].n_unique() != len(rows):
+        raise InputError("label: with --secret readings a table has one row per label; join the rows of a label first")
+    whole = rows.drop_nulls()
+    context.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
+    facts = FitFacts(str(context.source), len(whole), 0, 0, 0, 0, left_out=len(rows) - len(whole),
+                     noun=noun_of(str(config.label)), entry="column")  # fmt: skip
+    return Made((ROWS,), facts)
+
+
+# ------------------------------------------------------------------ what is declared, and what is read
+
+
+def settings_of(context: Context, fit: FitFacts) -> PublicSettings:
+    """The public settings of a release: nothing of them comes from a reading."""
+    config = context.config
+    plan, series = secret.planned(config)
+    if config.label is not None:
+        period = as_period(config.period or context.day)
+        return PublicSettings(plan, series, period, context.day, noun=fit.noun)
+    simulated = context.source.simulated
+    minutes = config.interval if simulated is None else simulated.step_minutes
+    assert minutes is not None
+    origin = str(fit.origin)
+    p, q = config.order
+    words = (
+        f"Curves are forecasts of {config.horizon} steps of {minutes} minutes from {origin}, each from its home's own "
+        f"readings: {config.train_days} days of training, season by {config.season_period}, ARMA({p}, {q})."
+    )
+    return PublicSettings(
+        plan, series, as_period(origin), context.day, origin, float(minutes), config.horizon, words, "home"
+    )
+
+
+def homes_of(context: Context) -> Homes:
+    """The curves of every home that can be used, or the columns of a table; refuses what would leave homes out."""
+    import polars as pl
+
+    if context.config.label is not None:
+        rows = pl.read_parquet(context.folder / ROWS)
+        columns = {name: rows[name].to_numpy() for name in rows.columns if name != LABEL}
+        return Homes(rows[LABEL].to_list(), np.empty((len(rows), 0)), columns=columns)
+    listing = context.listing(FIT)
+    if listing.failed:
+        raise InputError(
+            f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on others. "
+            "Nothing was released; run again, or leave out the files they are from"
+        )
+    every = pl.concat([pl.read_parquet(part.beside(CURVES)) for part in listing.parts]).sort("label")
+    return Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
+
+
+def total_of(homes: Homes, plan: Any) -> FloatArray:
+    """The exact sum of all homes' vectors."""
+    if isinstance(plan, CrowdsPlan):
+        return vector_sum(accepted(homes.curves, plan), plan)
+    return table_sum(homes.columns, plan)
+
+
+def refuse(context: Context, fit: FitFacts) -> None:
+    """What can be refused before anything is begun: too many homes, none, or an attack that succeeds."""
+    homes, plan = homes_of(context), settings_of(context, fit).plan
+    if len(homes.labels) > plan.customers:
+        raise InputError(
+            f"customers: the file has more than the {plan.customers} that were declared (--customers). Nothing was "
+            "released"
+        )
+    if not homes.labels:
+        raise InputError("readings: no home can be used. Nothing was released")
+
+
+def attacked(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
+    """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
+    if isinstance(plan, CrowdsPlan):
+        vectors = contributions(accepted(homes.curves[:LOOKED_AT], plan), plan)
+        vector = vectors[int((vectors**2).sum(axis=1).argmax())]
+        load: int | None = int(plan.parts["load"].start)
+    else:
+        vectors = np.array(
+            [table_sum({name: column[i : i + 1] for name, column in homes.columns.items()}, plan)
+             for i in range(min(len(homes.labels), 100))]
+        )  # fmt: skip
+        vector, load = vectors[int((vectors**2).sum(axis=1).argmax())], None
+    audit = audit_membership(plan.account, vector, total - vector, plan.epsilon, load=load)
+    if not audit.holds:
+        raise UnreachableError(
+            "audit: the noise that is drawn does not keep the promise: an attacker who has all homes but one does "
+            "better than it allows. Nothing was released or recorded"
+        )
+    return audit
+
+
+# ------------------------------------------------------------------ the release
+
+
+def stage(context: Context, fit: FitFacts) -> Made:
+    """Draw, keep, record, write: in this order, each once."""
+    refuse(context, fit)
+    homes, settings = homes_of(context), settings_of(context, fit)
+    made_from = digest_of(
+        [context.release_name, settings.to_json(), context.folder.digest(FIT if context.config.label is None else ROWS)]
+    )
+    with context.ledger() as ledger:
+        kept = _kept(context, made_from)
+        if ledger.has(context.release_name) and (kept is None or not ledger.has(_name(context, kept))):
+            raise LedgerError(
+                f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
+                "is never drawn again: restore the file, or release a later period"
+            )
+        if kept is None:
+            total = total_of(homes, settings.plan)
+            audit = attacked(homes, settings.plan, total)
+            noisy = settings.plan.account.released(total)
+            kept = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
+            context.folder.put(NOISY, json.dumps(kept))
+        try:
+            ledger.record_readings(
+                _name(context, kept),
+                period=settings.period,
+                labels=homes.labels,
+                mu=settings.plan.mu,
+                cap=settings.series.cap,
+            )
+        except BudgetError as error:
+            raise BudgetError(
+                f"budget_epsilon: {error}. Releases about the same homes share one budget, fixed with the first: "
+                "--budget-epsilon with --releases, the same each time",
+                limit=error.limit,
+            ) from None
+        overview, head, identity = ledger.overview(), str(ledger.head), ledger.identity
+    noisy = np.array(kept["noisy"])
+    files = {f"{PUBLIC}/{name}": content for name, content in public_files(noisy, settings).items()}
+    for name, content in files.items():
+        context.folder.put(name, content)
+    owner = owner_rows(homes, noisy, settings)
+    context.folder.write(CSV, lambda path: owner.write_csv(path))
+    context.folder.write(PARQUET, lambda path: owner.write_parquet(path))
+    known = {"homes": len(homes.labels), "left_out": fit.left_out, "audit": kept["audit"]}
+    context.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
+    facts = ReleaseFacts(
+        name=context.release_name,
+        labels=len(homes.labels),
+        ledger=identity,
+        head=head,
+        releases=overview.releases,
+        ledger_labels=overview.labels,
+        period=settings.period,
+    )
+    return Made((NOISY, CSV, PARQUET, OWNER, *files), facts)
+
+
+def _name(context: Context, kept: dict[str, Any]) -> str:
+    """The name on record: that of the release and of the vector that was drawn for it, so that no other is taken."""
+    return f"{context.release_name} {digest_of(kept['noisy'])[:32]}"
+
+
+def _kept(context: Context, made_from: str) -> dict[str, Any] | None:
+    """What was drawn for this release before it was interrupted; None where nothing was."""
+    try:
+        content = json.loads((context.folder / NOISY).read_text())
+    except (OSError, ValueError):
+        return None
+    same = isinstance(content, dict) and content.get("made from") == made_from
+    return content if same else None
+
+
+def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.DataFrame:
+    """Which public row each home is nearest to: the owner's, never to leave."""
+    import polars as pl
+
+    if not isinstance(settings.plan, CrowdsPlan):
+        return pl.DataFrame({"label": homes.labels, **homes.columns})
+    crowds = described(homes.curves, noisy, settings.plan)
+    curves, counts, _ = public_curves(noisy, settings)
+    row = joined_rows(noisy, settings)[crowds.crowd_of]
+    steps = settings.horizon
+    return pl.DataFrame(
+        {
+            "household": np.repeat(np.array(homes.labels, dtype=object), steps).astype(str),
+            "crowd": np.repeat(row + 1, steps),
+            "homes": np.repeat(counts[row], steps),
+            "step": np.tile(np.arange(1, steps + 1), len(row)),
+            "timestamp": timestamps(settings) * len(row),
+            "kw": curves[row].ravel(),
+        }
+    )
+
+
+def joined_rows(noisy: FloatArray, settings: PublicSettings) -> Any:
+    """The public row of each cell of the plan."""
+    from shoal.readings.crowds import publish
+
+    assert isinstance(settings.plan, CrowdsPlan)
+    return joined(publish(noisy, settings.plan, settings.horizon))
+
+
+def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[str, Any]:
+    """Errors of the public table beside the homes' own curves and what came later; for the owner."""
+    if not isinstance(settings.plan, CrowdsPlan) or not homes.curves.mean() > 0:
+        return {}
+    curves, counts, total = public_curves(noisy, settings)
+    measured: dict[str, Any] = {
+        "w1": w1(homes.curves, curves, counts)[0],
+        "total": float(total.sum() / homes.curves.sum() - 1),
+    }
+    if homes.later is not None and np.isfinite(homes.later).all():
+        measured["total_later"] = float(total.sum() / homes.later.sum() - 1) if homes.later.sum() > 0 else None
+    return measured
+
+
+# ------------------------------------------------------------------ what is said about it
+
+
+def public_settings(folder: Path) -> PublicSettings:
+    """The public settings of the release in a folder."""
+    return PublicSettings.from_json((folder / PUBLIC / PLAN).read_text())
+
+
+def owner_statements(folder: Path) -> tuple[Statement, ...]:
+    """What only the owner is told: homes, errors, the attack."""
+    try:
+        known = json.loads((folder / OWNER).read_text())
+    except (OSError, ValueError):
+        return ()
+    audit = known["audit"]
+    said = [
+        Statement(
+            "missing",
+            TO_OWNER,
+            str(known["left_out"]),
+            f"{known['homes']} are in it, {known['left_out']} could not be used. These numbers are yours alone.",
+        ),
+        Statement(
+            "attack",
+            TO_OWNER,
+            f"{audit['advantage_lower']:.2g}",
+            f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of "
+            f"{audit['advantage_lower']:.2g} is certain, {audit['advantage_promised']:.2g} is allowed.",
+        ),
+    ]
+    if "w1" in known:
+        words = f"curves are off by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
+        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you alone: {words}."))
+    return tuple(said)
+
+
+@dataclass(frozen=True)
+class PageFacts(Record):
+    """The digest of the card that was written."""
+
+    digest: str
+
+
+def write_card(context: Context, card: ReleaseCard) -> Made:
+    """Write the card, which is a function of the public settings."""
+    texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
+    for name, text in texts.items():
+        context.folder.put(name, text)
+    return Made(tuple(texts), PageFacts(card.digest))
+
+
+def package(
+    settings: PublicSettings, files: Mapping[str, bytes], *, title: str | None = None, licence: str | None = None
+) -> dict[str, bytes]:
+    """Everything in ``public/`` beside the ``files`` of :func:`public_files`: a function of these and the settings."""
+    card, table = ReleaseCard.of_readings(settings), files[TABLE]
+    rows = [line for line in table.decode().splitlines() if line]
+    described_table = PublicTable(table, rows[0].split(","), len(rows) - 1, "UTC" if settings.zoned else None)
+    page = public_page(card, title=title, made=settings.day)
+    return package_files(card, described_table, title=title, licence=licence, page=page, also=files)
+
+
+def report(context: Context, card: ReleaseCard, handed: Sequence[Statement], timings: Mapping[str, float]) -> Made:
+    """Write the owner's page, and the package to pass on."""
+    config, settings = context.config, card.readings
+    assert settings is not None
+    page = owner_page(card, title=config.title, made=settings.day, timings=timings, handed=handed)
+    context.folder.put(report_stage.REPORT, page)
+    names = (TABLE, PLAN, VECTOR, *(() if context.config.label is not None else (TOTAL,)))
+    known = {name: (context.folder / PUBLIC / name).read_bytes() for name in names}
+    files = package(settings, known, title=config.title, licence=config.licence)
+    for name, content in files.items():
+        context.folder.put(f"{PUBLIC}/{name}", content)
+    return Made((report_stage.REPORT, *(f"{PUBLIC}/{name}" for name in files)), PageFacts(card.digest))

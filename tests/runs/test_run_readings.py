@@ -1,0 +1,465 @@
+"""Runs under the readings' promise: what leaves is made without the readings, once, and charged before it leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shoal
+from shoal.readings.account import ReadingsAccount
+from shoal.readings.publication import PublicSettings, figure, series_plan
+from shoal.runs.folder import Folder
+from shoal.runs.run import Run
+from shoal.runs.stages import readings_stage
+
+ORIGIN = "2024-01-16T18:00"
+SETTINGS: dict[str, Any] = {
+    "secret": "readings", "customers": 40, "origin": ORIGIN, "epsilon": 1.0, "unit": "kw", "interval": 60,
+    "order": (2, 1), "horizon": 4, "train_days": 14, "shard_size": 10, "workers": "serial", "ledger": "folder",
+}  # fmt: skip
+PUBLIC = {
+    "released.csv", "total.csv", "plan.json", "noisy.json", "report.html", "card.json", "card.md", "README.txt",
+    "datapackage.json", "SHA256SUMS",
+}  # fmt: skip
+
+
+def go(source: Any, out: Path, **other: Any) -> Run:
+    given = {**SETTINGS, **other}
+    return shoal.run(source, out, **{name: value for name, value in given.items() if value is not None})
+
+
+@pytest.fixture(scope="module")
+def meters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("meters") / "meters.parquet"
+    shoal.simulate_meters(31, 17, step_minutes=60, seed=2).write_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(meters: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with curves that has released nothing."""
+    return go(meters, tmp_path_factory.mktemp("runs") / "fitted", until="fit").path
+
+
+@pytest.fixture(scope="module")
+def released(fitted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that has released."""
+    out = Path(shutil.copytree(fitted, tmp_path_factory.mktemp("runs") / "released"))
+    return shoal.run(None, out).path
+
+
+@pytest.fixture
+def begun(fitted: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(fitted, tmp_path / "run"))
+
+
+def entries(out: Path) -> list[dict[str, Any]]:
+    if not (out / "ledger.db").is_file():
+        return []
+    with shoal.Ledger.open(f"sqlite:///{out}/ledger.db", create=False) as ledger:
+        assert ledger.verify().ok
+        return [entry.content for entry in ledger.entries() if entry.kind == "readings"]
+
+
+def curves(out: Path) -> dict[str, bytes]:
+    """Home -> the bits of its curve."""
+    homes = readings_stage.homes_of(Run.open(out).context("release"))
+    return {label: curve.tobytes() for label, curve in zip(homes.labels, homes.curves, strict=True)}
+
+
+# ------------------------------------------------------------------ what leaves
+
+REBUILD = """
+import json, sys
+from pathlib import Path
+from shoal.readings.publication import PublicSettings, public_files
+from shoal.runs.stages.readings_stage import package
+given, out = Path(sys.argv[1]), Path(sys.argv[2])
+settings = PublicSettings.from_json((given / "plan.json").read_text())
+files = public_files(json.loads((given / "noisy.json").read_text()), settings)
+for name, content in {**files, **package(settings, files)}.items():
+    (out / name).write_bytes(content)
+"""
+
+
+def test_everything_public_is_rebuilt_without_the_readings(released: Path, tmp_path: Path) -> None:
+    """Another process that has the noisy vector and the settings alone makes every public byte."""
+    given, out = tmp_path / "given", tmp_path / "out"
+    given.mkdir(), out.mkdir()
+    for name in ("noisy.json", "plan.json"):
+        shutil.copy(released / "public" / name, given)
+    subprocess.run([sys.executable, "-c", REBUILD, given, out], check=True, cwd=tmp_path)
+    public = {path.name: path.read_bytes() for path in (released / "public").iterdir()}
+    assert set(public) == PUBLIC
+    assert all(public[name] == (released / name).read_bytes() for name in ("card.json", "card.md"))
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == public
+
+
+def test_nothing_public_tells_how_many_homes_sent_readings(released: Path) -> None:
+    run = Run.open(released)
+    homes = run.released["household"].unique().to_list()
+    assert len(homes) == 31
+    for path in (released / "public").iterdir():
+        assert not any(home in path.read_text() for home in homes)
+    for name in ("card.md", "README.txt"):
+        assert not re.search(r"\b31\b", (released / "public" / name).read_text())
+    told = json.loads((released / "owner.json").read_text())
+    assert (told["homes"], told["left_out"]) == (31, 0)
+    table = pl.read_csv(released / "public" / "released.csv")
+    assert table.columns == ["crowd", "homes", "step", "timestamp", "kw"]
+    assert table["crowd"].n_unique() <= 60
+    assert (table["kw"] >= 0).all()
+
+
+def test_joined_curves_add_up_to_the_total(released: Path) -> None:
+    table = pl.read_csv(released / "public" / "released.csv")
+    sums = table.group_by("step").agg((pl.col("homes") * pl.col("kw")).sum()).sort("step")["homes"].to_numpy()
+    total = pl.read_csv(released / "public" / "total.csv")["kw"].to_numpy()
+    np.testing.assert_allclose(sums, total, rtol=0.02)  # figures are rounded
+
+
+def test_the_card_says_what_is_protected_first(released: Path) -> None:
+    run = Run.open(released)
+    card = run.card
+    assert card.secret == "readings"
+    assert card.statement == "This table protects every home's readings, against whoever knows all others."
+    first = card.public[0].sentence
+    assert first.startswith(card.statement)
+    assert "at most 2.72 times as likely" in first
+    content = json.loads((released / "card.json").read_text())
+    plan = shoal.noisy_crowds_plan(customers=40, epsilon=1.0)
+    assert content["delta"] == plan.delta(1.0) <= 1 / 400
+    assert content["delta_replaced"] == plan.delta(1.0, "replace")
+    assert any("curves, counts and total only" in one.sentence for one in card.public)
+    assert run.summary()[0][1][0] == first
+
+
+def test_a_second_run_releases_nothing(released: Path) -> None:
+    before = {path: path.read_bytes() for path in released.rglob("*") if path.is_file() and path.name != ".lock"}
+    run = shoal.run(None, released)
+    assert run.did == []
+    assert {path: path.read_bytes() for path in before} == before
+    (entry,) = entries(released)
+    settings = PublicSettings.from_json((released / "public" / "plan.json").read_text())
+    assert (entry["mu"], entry["cap"]) == (settings.plan.mu, settings.series.cap)
+    assert entry["labels"] == sorted(run.released["household"].unique().to_list())
+
+
+# ------------------------------------------------------------------ one home and the others
+
+
+def odd_home(frame: pl.DataFrame) -> pl.DataFrame:
+    """Readings that would change what is inferred for everybody: another interval, longer, rising, off the grid."""
+    times = pl.datetime_range(
+        frame["timestamp"].min() - timedelta(days=3, minutes=7),  # type: ignore[operator]
+        frame["timestamp"].max() + timedelta(days=2),  # type: ignore[operator]
+        "5m",
+        eager=True,
+    ).cast(frame.schema["timestamp"])
+    kw = np.arange(len(times)) * 0.001
+    return pl.DataFrame({"household": "A", "timestamp": times, "kw": kw}, schema=frame.schema)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "zoned"])
+def test_taking_one_home_away_changes_no_other_curve(meters: Path, tmp_path: Path, kind: str) -> None:
+    """Any home, also one that would decide the grid, phase, interval or number of shards for the others."""
+    frame = pl.read_parquet(meters)
+    odd = odd_home(frame)
+    files = {"all": pl.concat([odd, frame]), "without odd": frame}
+    files["without H0003"] = files["all"].filter(pl.col("household") != "H0003")
+    more: dict[str, Any] = {}
+    if kind == "zoned":
+        more = {"origin": f"{ORIGIN}+01:00", "time_zone": "Europe/Zurich"}
+    bits = {}
+    for name, rows in files.items():
+        path = tmp_path / f"{name}.{'parquet' if kind == 'parquet' else 'csv'}"
+        if kind == "parquet":
+            rows.write_parquet(path)
+        else:
+            ends = "%Y-%m-%dT%H:%M:%S" + ("+01:00" if kind == "zoned" else "")
+            rows.with_columns(pl.col("timestamp").dt.strftime(ends)).write_csv(path)
+        bits[name] = curves(go(path, tmp_path / name, until="fit", accept_large=True, **more).path)
+    assert len(bits["without odd"]) == 31
+    for name, some in bits.items():
+        assert set(some) >= {f"H{i:04}" for i in range(31) if i != 3}, name
+        assert all(bits["all"][home] == curve for home, curve in some.items()), name
+
+
+# ------------------------------------------------------------------ kills
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """End the process at the step-th write or record of the release."""
+    steps = iter(range(1000))
+
+    def counting(function: Any, *, after: bool) -> Any:
+        def count(*given: Any, **named: Any) -> Any:
+            if not after and next(steps) == step:
+                raise Killed
+            value = function(*given, **named)
+            if after and next(steps) == step:
+                raise Killed
+            return value
+
+        return count
+
+    monkeypatch.setattr(Folder, "put", counting(Folder.put, after=False))
+    monkeypatch.setattr(shoal.Ledger, "record_readings", counting(shoal.Ledger.record_readings, after=True))
+
+
+@pytest.mark.parametrize("step", range(9))
+def test_what_is_recorded_is_what_is_written_wherever_it_is_killed(
+    begun: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        killed_at(patch, step)
+        with pytest.raises(Killed):
+            shoal.run(None, begun)
+    vector, recorded = begun / readings_stage.NOISY, len(entries(begun))
+    kept = json.loads(vector.read_text())["noisy"] if vector.is_file() else None
+    public = {path.name for path in (begun / "public").glob("*")}
+    assert not public or recorded == 1  # recorded before anything is written
+    assert recorded == 0 or kept is not None  # and kept before it is recorded
+    shoal.run(None, begun)
+    now = json.loads((begun / "public" / "noisy.json").read_text())
+    assert kept is None or now == kept
+    assert len(entries(begun)) == 1
+    assert shoal.run(None, begun).did == []
+
+
+def test_a_vector_that_is_on_record_is_never_drawn_again(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(readings_stage, "public_files", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            shoal.run(None, begun)
+    (begun / readings_stage.NOISY).unlink()
+    with pytest.raises(shoal.ShoalError, match="never drawn again"):
+        shoal.run(None, begun)
+    assert not (begun / "public").exists()
+    assert len(entries(begun)) == 1
+
+
+def test_a_copy_of_the_folder_does_not_release_another_vector(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have drawn; one is on record."""
+    ledger, copy = str(tmp_path / "ledger.db"), Path(shutil.copytree(begun, tmp_path / "copy"))
+    with monkeypatch.context() as patch:
+        patch.setattr(shoal.Ledger, "record_readings", lambda *_, **__: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            go(None, copy, ledger=ledger)
+    go(None, begun, ledger=ledger, until="release")
+    with pytest.raises(shoal.ShoalError, match="never drawn again"):
+        go(None, copy, ledger=ledger)
+    assert not (copy / "public").exists()
+
+
+# ------------------------------------------------------------------ accounts
+
+
+def test_a_series_shares_its_budget_and_ends_with_it(meters: Path, tmp_path: Path) -> None:
+    series = {"epsilon": None, "budget_epsilon": 1.0, "releases": 2, "ledger": str(tmp_path / "ledger.db")}
+    days = ["2024-01-16T18:00", "2024-01-17T06:00", "2024-01-17T12:00"]
+    run = go(meters, tmp_path / "run", **{**series, "origin": days[0]})
+    content = json.loads((run.path / "card.json").read_text())
+    plan, shared = series_plan(40, epsilon=None, budget_epsilon=1.0, releases=2)
+    assert (content["cap"], content["mu"], content["releases"]) == (shared.cap, plan.mu, 2)
+    # What is printed is the cap's (ε, δ), for the whole series.
+    assert plan.delta(1.0) < content["delta"] <= 1 / 400
+    assert content["delta"] == pytest.approx(1 / 400, rel=1e-6)
+    go(None, run.path, update=True, **{**series, "origin": days[1]})
+    with pytest.raises(shoal.BudgetError, match="budget_epsilon"):
+        go(None, run.path, update=True, **{**series, "origin": days[2]})
+    with pytest.raises(shoal.InputError, match="cap"):  # it is fixed with the first, from whichever folder
+        go(meters, tmp_path / "other", **{**series, "budget_epsilon": 5.0, "origin": days[2]})
+    assert not (tmp_path / "other" / "public").exists()
+
+
+def test_one_release_is_the_only_one_without_a_series(meters: Path, fitted: Path, tmp_path: Path) -> None:
+    ledger = str(tmp_path / "ledger.db")
+    first = go(None, Path(shutil.copytree(fitted, tmp_path / "first")), ledger=ledger)
+    assert first.card.secret == "readings"
+    out = tmp_path / "second"
+    with pytest.raises(shoal.BudgetError):
+        go(meters, out, ledger=ledger)
+    assert not (out / "public").exists()
+    state = json.loads((out / "state.json").read_text())
+    assert state["releasing"] is None  # settings may be mended
+
+
+def test_labels_and_readings_refuse_each_other(meters: Path, fitted: Path, tmp_path: Path) -> None:
+    """About the same homes and period, whichever comes second."""
+    label = dict.fromkeys(("customers", "epsilon")) | {"secret": "label", "crowd": 5}
+    ledger = str(tmp_path / "ledger.db")
+    go(meters, tmp_path / "label", ledger=ledger, **label)
+    with pytest.raises(shoal.InputError, match="labels' promise"):
+        go(None, Path(shutil.copytree(fitted, tmp_path / "a")), ledger=ledger)
+    ledger = str(tmp_path / "other.db")
+    go(None, Path(shutil.copytree(fitted, tmp_path / "b")), ledger=ledger)
+    with pytest.raises(shoal.InputError, match="readings' promise"):
+        go(meters, tmp_path / "c", ledger=ledger, **label)
+    assert not (tmp_path / "a" / "public").exists()
+    assert not (tmp_path / "c" / "public").exists()
+
+
+def test_the_summary_of_a_label_run_names_the_other_secret(meters: Path, tmp_path: Path) -> None:
+    label = dict.fromkeys(("customers", "epsilon")) | {"secret": "label", "crowd": 5}
+    run = go(meters, tmp_path / "label", until="fit", **label)
+    (line,) = dict(run.summary())["The other secret"]
+    plan = shoal.noisy_crowds_plan(customers=31, epsilon=1.0)
+    assert "`--secret readings` would protect every" in line
+    assert f"{100 * plan.expected_w1:.3g}" in line
+
+
+# ------------------------------------------------------------------ the attack before the release
+
+
+def test_noise_that_is_too_small_is_found_before_anything_is_released(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sampler draws 20 % too little; the account does not know."""
+    drawn = ReadingsAccount.released
+
+    def less(account: ReadingsAccount, sums: Any) -> Any:
+        return drawn(replace(account, variance=0.64 * account.variance), sums)
+
+    monkeypatch.setattr(ReadingsAccount, "released", less)
+    with pytest.raises(shoal.UnreachableError, match="audit"):
+        shoal.run(None, begun)
+    assert entries(begun) == []
+    assert not (begun / "public").exists()
+    assert not (begun / readings_stage.NOISY).exists()
+
+
+# ------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    ("other", "names"),
+    [
+        ({"customers": None}, "customers"),
+        ({"origin": None}, "origin"),
+        ({"epsilon": None}, "epsilon"),
+        ({"crowd": 12}, "crowd"),
+        ({"boundaries": "feeders.csv:feeder"}, "boundaries"),
+        ({"largest_share": 0.2}, "largest_share"),
+        ({"method": "codebook"}, "method"),
+        ({"query": "trajectory"}, "query"),
+        ({"releases": 3}, "releases"),
+        ({"releases": 3, "budget_epsilon": 1.0}, "epsilon"),
+        ({"bounds": ("kw=0:1",)}, "bounds"),
+        ({"secret": "label", "epsilon": None}, "customers"),
+        ({"secret": "names"}, "secret"),
+        ({"unit": None}, "unit"),
+        ({"interval": None}, "interval"),
+        ({"origin": f"{ORIGIN}+01:00"}, "origin"),
+        ({"customers": 30}, "customers"),
+    ],
+)
+def test_what_is_missing_or_out_of_place_is_named(
+    meters: Path, tmp_path: Path, other: dict[str, Any], names: str
+) -> None:
+    with pytest.raises(shoal.InputError, match=f"^{names}"):
+        go(meters, tmp_path / "run", **other)
+    assert not (tmp_path / "run" / "public").exists()
+    assert entries(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize(
+    ("form", "names"), [("%d/%m/%Y %H:%M", "timestamp_format"), ("%s", "path"), ("%Y-%m-%d+%H:%M", "timestamp_column")]
+)
+def test_timestamps_that_need_a_look_at_the_file_are_refused(
+    meters: Path, tmp_path: Path, form: str, names: str
+) -> None:
+    frame = pl.read_parquet(meters)
+    stamp = pl.col("timestamp").dt.strftime(form) if form != "%s" else pl.col("timestamp").dt.epoch("s").cast(pl.String)
+    rows = frame.with_columns(timestamp=stamp)
+    if "+" in form:
+        parts = pl.col("timestamp").str.split("+")
+        rows = rows.with_columns(date=parts.list.get(0), time=parts.list.get(1)).drop("timestamp")
+    rows.write_csv(tmp_path / "meters.csv")
+    with pytest.raises(shoal.InputError, match=f"^{names}"):
+        go(tmp_path / "meters.csv", tmp_path / "run")
+
+
+# ------------------------------------------------------------------ class tables
+
+
+def table(n: int) -> pl.DataFrame:
+    rng = np.random.default_rng(5)
+    ages = rng.uniform(18, 90, n)
+    return pl.DataFrame({"person": [f"P{i}" for i in range(n)], "age": ages, "income": 1000 * rng.lognormal(1, 1, n)})
+
+
+TABLE: dict[str, Any] = {
+    "secret": "readings", "label": "person", "customers": 400, "epsilon": 2.0, "ledger": "folder",
+    "bounds": ("income=0:10000",), "cells": ("age=40,65",), "period": "2024-03",
+}  # fmt: skip
+
+
+def test_a_class_table_has_counts_and_means_within_declared_bounds(tmp_path: Path) -> None:
+    rows = table(400)
+    run = shoal.run(rows, tmp_path / "run", **TABLE)
+    public = pl.read_csv(tmp_path / "run" / "public" / "released.csv")
+    assert public.columns == ["age from", "age below", "count", "income"]
+    assert len(public) == 3
+    cell = (pl.col("age") >= 40).cast(int) + (pl.col("age") >= 65).cast(int)
+    truth = rows.with_columns(pl.col("income").clip(0, 10_000), cell=cell)
+    by_cell = truth.group_by("cell").agg(pl.len(), pl.col("income").mean()).sort("cell")
+    # Noise of a count: about 2.3 at ε = 2; six deviations.
+    assert np.abs(public["count"].to_numpy() - by_cell["len"].to_numpy()).max() < 20
+    assert np.abs(public["income"].to_numpy() - by_cell["income"].to_numpy()).max() < 2000
+    assert run.card.secret == "readings"
+    assert [entry["period"] for entry in entries(run.path)] == ["2024-03-01T00:00:00Z"]
+
+
+def test_a_class_table_without_bounds_or_with_two_rows_a_label_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(shoal.InputError, match=r"^bounds"):
+        shoal.run(table(40), tmp_path / "a", **{**TABLE, "bounds": ()})
+    with pytest.raises(shoal.InputError, match=r"^bounds"):
+        shoal.run(table(40), tmp_path / "b", **{**TABLE, "bounds": ("income",)})
+    with pytest.raises(shoal.InputError, match=r"^cells"):
+        shoal.run(table(40), tmp_path / "c", **{**TABLE, "cells": ("age=65,40",)})
+    twice = pl.concat([table(20), table(20)])
+    with pytest.raises(shoal.InputError, match=r"^label"):
+        shoal.run(twice, tmp_path / "d", **TABLE)
+    with pytest.raises(shoal.InputError, match=r"^customers"):
+        shoal.run(table(40), tmp_path / "e", **{**TABLE, "customers": 39})
+
+
+def test_figures_are_written_without_powers_of_ten() -> None:
+    assert [figure(x, 3) for x in (123456.0, 12.345, 0.00012345, 0.9999)] == ["123000", "12.3", "0.000123", "1"]
+
+
+def test_the_command_takes_the_secret_and_names_what_is_missing(meters: Path, tmp_path: Path) -> None:
+    """Through the command line: exit code 2 and one sentence with the option; then a release."""
+    from typer.testing import CliRunner
+
+    from shoal.cli.main import app
+
+    given = ["--secret", "readings", "--customers", "40", "--origin", ORIGIN, "--unit", "kw", "--horizon", "4"]
+    given += ["--order", "2,1", "--train-days", "14", "--ledger", "folder", "--workers", "serial"]
+    out = ["run", str(meters), "--out", str(tmp_path / "run"), *given]
+    refused = CliRunner().invoke(app, [*out, "--epsilon", "1"])
+    assert refused.exit_code == 2
+    assert "--interval" in refused.stderr
+    done = CliRunner().invoke(app, [*out, "--interval", "60", "--budget-epsilon", "1", "--releases", "5"])
+    assert done.exit_code == 0, done.stderr
+    assert "protects every home's readings" in " ".join(done.stdout.split())
+    assert "series of at most 5" in " ".join(done.stdout.split())
+    assert {path.name for path in (tmp_path / "run" / "public").iterdir()} == PUBLIC
