@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.ledger import notes
-from shoal.service.catalog import Statement
-from shoal.service.desk import Account, Desk, Refused
+from shoal.service.catalog import TableStatement
+from shoal.service.desk import Desk, GrantAccount, NotAllowed
 from shoal.service.people import Grant
 
 PRICES = st.lists(st.tuples(st.floats(0.0, 3.0), st.floats(0.0, 1e-4)), max_size=6)
 
 
-def account(epsilon: float, delta: float, charged: list[tuple[float, float]]) -> Account:
+def account(epsilon: float, delta: float, charged: list[tuple[float, float]]) -> GrantAccount:
     entries: Any = [SimpleNamespace(content={"statement": {"epsilon": e, "delta": d}}) for e, d in charged]
-    return Account.of(Grant("g", "p", ("q",), epsilon, delta, None, ""), entries)
+    return GrantAccount.of(Grant("g", "p", ("q",), epsilon, delta, None, ""), entries)
 
 
 def question(epsilon: float, delta: float) -> Any:
-    return SimpleNamespace(statement=Statement("", 2, 2, epsilon, delta))
+    return SimpleNamespace(statement=TableStatement("", 2, 2, epsilon, delta))
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)
@@ -51,7 +51,7 @@ def test_an_analyst_has_one_budget_that_of_the_newest_grant(desk: Desk) -> None:
     person = caller.person
     handle = desk.questions(caller)[0]["handles"][0]
     assert desk.quote(person, question)["budget"] == {"epsilon": 0.5, "delta": 1e-9}
-    with pytest.raises(Refused):
+    with pytest.raises(NotAllowed):
         desk.release(person, question, handle, "k")
     other = desk.grant("ada", [question], 9.0, 1e-5, with_key=False)[0]
     assert desk.release(person, question, handle, "k")
@@ -73,4 +73,4 @@ def test_questions_add_up_unless_they_are_about_other_people(desk: Desk) -> None
     table_only: Any = SimpleNamespace(rows={}, statement=first.statement)
     (grant,) = desk.register.grants()
     for other, fits in ((overlapping, False), (table_only, False), (apart, True)):
-        assert Account.of(grant, desk._counted(given, other)).allows(other) is fits
+        assert GrantAccount.of(grant, desk._counted(given, other)).allows(other) is fits

@@ -14,7 +14,7 @@ import shoal
 from shoal.card.statements import KNOWS
 from shoal.service import receipt_verifier
 from shoal.service.application import application
-from shoal.service.catalog import Question
+from shoal.service.catalog import OfferedQuestion
 from shoal.service.desk import Desk
 
 
@@ -93,10 +93,8 @@ def test_under_the_promise_about_readings_only_the_table_is_offered(
     """A row for one home is outside of that promise."""
     run, desk = served
     (question,) = desk.catalog.questions.values()
-    card = question.run.card
-    object.__setattr__(card, "secret", "readings")
-    monkeypatch.setattr(shoal.Run, "card", property(lambda _: card))
-    assert Question(question.id, question.title, question.run).rows == {}
+    monkeypatch.setattr(type(question.run.card), "secret", property(lambda _: "readings"))
+    assert OfferedQuestion(question.id, question.title, question.run).rows == {}
     fresh = Desk(desk.ledger, run.parent)
     fresh.grant("bob", [question.id], new=True)
     bob = fresh.register.named("bob")

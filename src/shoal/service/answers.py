@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any
 
 from shoal.ledger.chain import Entry, canonical
-from shoal.service.catalog import PublicTable
+from shoal.service.catalog import ReleasedTable
 from shoal.service.merkle import Tree
 
 Answers = Mapping[str, list[float]]
@@ -37,7 +37,7 @@ class AnswerSheet:
     answers: Answers
     entries: tuple[str, ...]
     timed: bool
-    table: PublicTable
+    table: ReleasedTable
 
     @cached_property
     def _tree(self) -> Tree:

@@ -31,14 +31,14 @@ import shoal
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.service import api, pages
 from shoal.service.access import Access, GuardedRoute, KeyHolder, SignInNeeded, TrustedProxy
-from shoal.service.desk import Desk, IdempotencyConflict, Refused
+from shoal.service.desk import Desk, IdempotencyConflict, NotAllowed
 from shoal.service.people import NotNow, Unknown
 
 #: Bytes of a body.
 BODY = 64 * 1024
 
 
-class Problem(BaseModel):
+class ProblemDocument(BaseModel):
     """A problem document, RFC 9457."""
 
     type: str
@@ -139,7 +139,7 @@ class Instruments:
         return "\n".join(lines) + "\n"
 
 
-class Guard:
+class OuterGuard:
     """Around everything: bodies of bounded length, headers that browsers obey, and the instruments."""
 
     def __init__(self, app: ASGIApp, instruments: Instruments) -> None:
@@ -195,7 +195,7 @@ def application(
     """
     counts = instruments or Instruments()
     documented = (401, 403, 404, 409, 413, 422, 429, 503)
-    document = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    document = {"application/problem+json": {"schema": ProblemDocument.model_json_schema()}}
     app = FastAPI(
         title="shoal",
         version=shoal.__version__,
@@ -228,7 +228,7 @@ def application(
     async def failed(request: Request, error: ShoalError) -> Response:
         if isinstance(error, Unknown):
             return told(request, 404)
-        if isinstance(error, Refused):
+        if isinstance(error, NotAllowed):
             return told(request, 403, str(error))
         if isinstance(error, NotNow):
             return told(request, 409, str(error))
@@ -260,5 +260,5 @@ def application(
 
     for router in (own, api.router, pages.router):
         app.include_router(router)
-    app.add_middleware(Guard, instruments=counts)
+    app.add_middleware(OuterGuard, instruments=counts)
     return app

@@ -32,7 +32,7 @@ PLACES = (*NAMES, "source_row", "crowd", "row", "homes", "news", "step", "timest
 
 
 @dataclass(frozen=True)
-class Statement:
+class TableStatement:
     """What is promised to whoever is in a question: a sentence, and figures where there are any.
 
     Figures are about the whole table: whoever may ask for one row may ask for all.
@@ -49,7 +49,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class PublicTable:
+class ReleasedTable:
     """A table as it may be passed on: no names, no handles."""
 
     content: bytes
@@ -68,7 +68,7 @@ class PublicTable:
 
 
 @dataclass(frozen=True)
-class Question:
+class OfferedQuestion:
     """One release of one run, as long as its files are those that were released."""
 
     id: str
@@ -76,9 +76,9 @@ class Question:
     run: Run
 
     @cached_property
-    def table(self) -> PublicTable:
+    def table(self) -> ReleasedTable:
         """The table to pass on."""
-        return PublicTable((self.run.path / PUBLIC).read_bytes())
+        return ReleasedTable((self.run.path / PUBLIC).read_bytes())
 
     @cached_property
     def rows(self) -> Mapping[str, list[float]]:
@@ -130,7 +130,7 @@ class Question:
         return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
 
     @cached_property
-    def statement(self) -> Statement:
+    def statement(self) -> TableStatement:
         card, facts = self.run.card, self.run.design
         if facts is not None:
             delta = facts.delta if facts.scope == "table" else facts.other_delta
@@ -138,11 +138,11 @@ class Question:
                 raise InputError("its design promises nothing about the whole table that means something")
             text = upper(delta)
             sentence = promise(facts.epsilon, text, "table")
-            return Statement(sentence, facts.smallest_group, facts.labels, facts.epsilon, max(float(text), delta))
+            return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, max(float(text), delta))
         if card.kind == "means":
             same = "The rows of a crowd are identical: the table cannot tell whose is whose."
-            return Statement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
-        return Statement(card.statement)
+            return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
+        return TableStatement(card.statement)
 
     def check_record(self, ledger: Ledger) -> None:
         """Raise unless the ledger has this release on record, as it lies here."""
@@ -159,7 +159,7 @@ class Question:
 class Catalog:
     """The questions of a folder by id, and the runs that are not offered with the reason of each."""
 
-    questions: Mapping[str, Question]
+    questions: Mapping[str, OfferedQuestion]
     left_out: Mapping[str, str]
 
 
@@ -179,7 +179,7 @@ def changes(folder: str | Path) -> dict[str, int]:
 
 def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
     """What a folder offers over a ledger."""
-    questions: dict[str, Question] = {}
+    questions: dict[str, OfferedQuestion] = {}
     left_out: dict[str, str] = {}
     for home in homes(folder):
         title = home.resolve().name
@@ -191,7 +191,7 @@ def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
     return Catalog(questions, left_out)
 
 
-def _question(home: Path, title: str, ledger: Ledger) -> Question:
+def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
     """The question that a run is, or an error that says why it is none."""
     run = Run(home, workers="serial")
     if run.of_readings:
@@ -205,7 +205,7 @@ def _question(home: Path, title: str, ledger: Ledger) -> Question:
         raise InputError(f"it has released nothing yet; `shoal run --out {title}` makes its release")
     if not run.is_done("release"):
         raise InputError(f"its files were changed since its release; `shoal run --out {title}` says which")
-    question = Question(f"{run.state.run[:12]}-{run.state.release}", title, run)
+    question = OfferedQuestion(f"{run.state.run[:12]}-{run.state.release}", title, run)
     question.check_record(ledger)
     _ = question.statement
     return question

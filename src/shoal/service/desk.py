@@ -26,13 +26,13 @@ from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.ledger import Ledger
 from shoal.ledger.storage import Transaction
 from shoal.service.answers import AnswerSheet, commitment, handles
-from shoal.service.catalog import Catalog, Question, catalog, changes
+from shoal.service.catalog import Catalog, OfferedQuestion, catalog, changes
 from shoal.service.people import Caller, Grant, Key, Person, Unknown
 from shoal.service.record import CHECKPOINTS, CheckpointFile, LedgerRecord
 from shoal.service.register import Register
 
 
-class Refused(ShoalError):
+class NotAllowed(ShoalError):
     """It may not be shown; the same for every handle of a question."""
 
 
@@ -44,7 +44,7 @@ REFUSAL = "the budget of your grant does not allow this question"
 
 
 @dataclass(frozen=True)
-class Account:
+class GrantAccount:
     """A budget (ε, δ) and what was charged to it, exactly."""
 
     epsilon: float
@@ -52,13 +52,13 @@ class Account:
     spent: tuple[Fraction, Fraction]
 
     @classmethod
-    def of(cls, grant: Grant, charged: Iterable[Entry]) -> Account:
+    def of(cls, grant: Grant, charged: Iterable[Entry]) -> GrantAccount:
         statements = [entry.content["statement"] for entry in charged]
         sums = (sum((Fraction(s[name] or 0) for s in statements), Fraction()) for name in ("epsilon", "delta"))
         epsilon, delta = sums
         return cls(grant.epsilon or 0.0, grant.delta or 0.0, (epsilon, delta))
 
-    def allows(self, question: Question) -> bool:
+    def allows(self, question: OfferedQuestion) -> bool:
         """Whether a question still fits."""
         price = (question.statement.epsilon or 0.0, question.statement.delta or 0.0)
         every = zip(self.spent, price, (self.epsilon, self.delta), strict=True)
@@ -118,7 +118,7 @@ class Desk:
         again = any(entry.content["question"] == id for entry in given)
         quote = {"question": id, "error": question.error, "unit": question.unit, "given": again}
         statement = question.statement
-        account = None if grant is None else Account.of(grant, self._counted(given, question))
+        account = None if grant is None else GrantAccount.of(grant, self._counted(given, question))
         allowed = statement.epsilon is None or again or (account is not None and account.allows(question))
         charged = statement.epsilon is not None and account is not None
         return quote | {
@@ -168,7 +168,7 @@ class Desk:
         for grant in self.register.grants():
             shown = {name: getattr(grant, name) for name in ("epsilon", "delta", "expires", "refused", "in_force")}
             shown |= {"grant": grant.id, "analyst": people.get(grant.person, ""), "questions": list(grant.questions)}
-            account = Account.of(grant, (entry for entry in given if entry.content["analyst"] == grant.person))
+            account = GrantAccount.of(grant, (entry for entry in given if entry.content["analyst"] == grant.person))
             charged = grant.epsilon is not None
             shown |= {
                 "share": account.share if charged else None,
@@ -205,7 +205,7 @@ class Desk:
         Raises:
             Unknown: no such question or handle for this person.
             IdempotencyConflict: the idempotency key ``name`` was used for another body.
-            Refused: the budget of the grant does not allow the question.
+            NotAllowed: the budget of the grant does not allow the question.
         """
         question, grant = self._granted(person, id)
         if handle is not None and handle not in self._handles_of(person, question):
@@ -228,7 +228,7 @@ class Desk:
     def _in_force(self, person: Person) -> list[Grant]:
         return [grant for grant in self.register.grants(person.id) if grant.in_force]
 
-    def _granted(self, person: Person, id: str) -> tuple[Question, Grant | None]:
+    def _granted(self, person: Person, id: str) -> tuple[OfferedQuestion, Grant | None]:
         """A question that was granted, and the grant whose budget holds: the newest with one, for all questions.
 
         An analyst who could end under one budget in one case and under another in the other would be within neither.
@@ -238,14 +238,14 @@ class Desk:
             raise Unknown("there is no such question or handle")
         return question, next((grant for grant in reversed(grants) if grant.epsilon is not None), None)
 
-    def _handles_of(self, person: Person, question: Question) -> dict[str, str]:
+    def _handles_of(self, person: Person, question: OfferedQuestion) -> dict[str, str]:
         """The analyst's handles of a question, each with its label."""
         key = (person.id, question.id)
         if key not in self._handles:
             self._handles[key] = handles(self.ledger.secret, person.id, question.id, question.rows)
         return self._handles[key]
 
-    def _give(self, person: Person, question: Question, grant: Grant | None) -> AnswerSheet:
+    def _give(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> AnswerSheet:
         """The sheet of an analyst, charged now or from the record; a checkpoint covers it when this returns."""
         with self._charging:
             known = self._sheets.get((person.id, question.id))
@@ -262,7 +262,7 @@ class Desk:
                 if grant is not None:
                     self.register.count_refusal(grant)
                 self._log("refused", cause="grant", advice="the owner's page shows which grants are too small")
-                raise Refused(REFUSAL)
+                raise NotAllowed(REFUSAL)
             if (root, question.table.digest) != (entry.content["answers"], entry.content["table"]):
                 raise LedgerError(
                     f"ledger: the answers in {question.title} are not those of the receipt; restore its folder"
@@ -272,13 +272,15 @@ class Desk:
             self._sheets[person.id, question.id] = sheet
             return sheet
 
-    def _allowed(self, transaction: Transaction, person: Person, question: Question, grant: Grant | None) -> bool:
+    def _allowed(
+        self, transaction: Transaction, person: Person, question: OfferedQuestion, grant: Grant | None
+    ) -> bool:
         if question.statement.epsilon is None:
             return True
         given = notes.receipts(transaction, person.id)
-        return grant is not None and Account.of(grant, self._counted(given, question)).allows(question)
+        return grant is not None and GrantAccount.of(grant, self._counted(given, question)).allows(question)
 
-    def _counted(self, given: Sequence[Entry], question: Question) -> list[Entry]:
+    def _counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:
         """What adds up with a question: all but what is known to be about other labels."""
         every = self.catalog.questions
 
@@ -296,7 +298,7 @@ def _left(budget: float, used: Fraction) -> float:
     return math.nextafter(rounded, 0.0) if Fraction(rounded) > exact else rounded
 
 
-def _receipt(person: Person, question: Question, grant: Grant | None, root: str) -> dict[str, Any]:
+def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, root: str) -> dict[str, Any]:
     name = canonical({"receipt": [person.id, question.id, root]})
     return {
         "receipt": f"rc_{hashlib.sha256(name.encode()).hexdigest()[:24]}",
@@ -312,7 +314,7 @@ def _receipt(person: Person, question: Question, grant: Grant | None, root: str)
     }
 
 
-def _described(question: Question) -> dict[str, Any]:
+def _described(question: OfferedQuestion) -> dict[str, Any]:
     return {
         "question": question.id,
         "title": question.title,

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from shoal.card.digits import upper
 from shoal.errors import InputError
 from shoal.service.access import COOKIE, GuardedRoute, Sender, TheDesk, Visitor, access_of
-from shoal.service.desk import Desk, Refused
+from shoal.service.desk import Desk, NotAllowed
 from shoal.service.people import ROLES, SESSION, Caller, Key, NotNow, Unknown
 
 POLICY = (
@@ -267,7 +267,7 @@ def question(request: Request, caller: Visitor, desk: TheDesk, id: str) -> Respo
 def ask(request: Request, caller: Sender, desk: TheDesk, id: str, handle: Optional = "") -> Response:
     try:
         body = json.loads(desk.release(caller.person, id, handle or None, f"page {id} {handle}"))
-    except Refused as refused:
+    except NotAllowed as refused:
         return _question_page(request, caller, desk, id, notice=f"Refused: {refused}.")
     if not handle:
         return _question_page(request, caller, desk, id)
