@@ -454,11 +454,11 @@ def test_the_command_takes_the_secret_and_names_what_is_missing(meters: Path, tm
 
     given = ["--secret", "readings", "--customers", "40", "--origin", ORIGIN, "--unit", "kw", "--horizon", "4"]
     given += ["--order", "2,1", "--train-days", "14", "--ledger", "folder", "--workers", "serial"]
-    out = ["run", str(meters), "--out", str(tmp_path / "run"), *given]
-    refused = CliRunner().invoke(app, [*out, "--epsilon", "1"])
+    refused = CliRunner().invoke(app, ["run", str(meters), "--out", str(tmp_path / "x"), *given, "--epsilon", "1"])
     assert refused.exit_code == 2
     assert "--interval" in refused.stderr
-    done = CliRunner().invoke(app, [*out, "--interval", "60", "--budget-epsilon", "1", "--releases", "5"])
+    series = ["--interval", "60", "--budget-epsilon", "1", "--releases", "5"]
+    done = CliRunner().invoke(app, ["run", str(meters), "--out", str(tmp_path / "run"), *given, *series])
     assert done.exit_code == 0, done.stderr
     assert "protects every home's readings" in " ".join(done.stdout.split())
     assert "series of at most 5" in " ".join(done.stdout.split())

@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import shoal
-from shoal.runs.config import RARE
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: new, empty, or a run to continue.")]
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
@@ -66,7 +65,7 @@ def _option(name: str, field: Any, kind: Any, *, panel: bool) -> inspect.Paramet
     first = words[0].upper() if words[0].isascii() else words[0]  # ε stays small
     heading = field.metadata["section"].capitalize() if panel else None
     option = typer.Option(f"--{name.replace('_', '-')}", help=f"{first}{words[1:]}.{shown}", rich_help_panel=heading,
-                          hidden=name in RARE)  # fmt: skip
+                          hidden=name in shoal.Config.rare())  # fmt: skip
     kind = field.metadata["kind"] or kind
     parts = [one for one in typing.get_args(kind) if one is not type(None)]
     plain: Any = kind if not parts else parts[0]

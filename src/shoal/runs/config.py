@@ -336,6 +336,11 @@ class Config:
         return "\n".join(lines)
 
     @staticmethod
+    def rare() -> frozenset[str]:
+        """Options that are taken and not shown in the help."""
+        return RARE
+
+    @staticmethod
     def options() -> dict[str, tuple[Field[Any], Any]]:
         """Name on the command line -> the setting and its type, of this kind and of :class:`Speed`."""
         options: dict[str, tuple[Field[Any], Any]] = {}
