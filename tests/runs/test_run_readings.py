@@ -360,6 +360,8 @@ def test_noise_that_is_too_small_is_found_before_anything_is_released(
         ({"largest_share": 0.2}, "largest_share"),
         ({"method": "codebook"}, "method"),
         ({"query": "trajectory"}, "query"),
+        ({"at_most": "1-in-20"}, "at_most"),
+        ({"within": "10%"}, "within"),
         ({"releases": 3}, "releases"),
         ({"releases": 3, "budget_epsilon": 1.0}, "epsilon"),
         ({"bounds": ("kw=0:1",)}, "bounds"),

@@ -457,6 +457,11 @@ class Run:
 
     def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
         """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
+        if self.of_readings:
+            name = "at_most" if at_most is not None else "within"
+            raise InputError(
+                f"{name} belongs to the label's promise: leave out {secret.option(name)} with --secret readings"
+            )
         from shoal.runs.choice import chosen
 
         with self.held():
