@@ -21,8 +21,8 @@ from shoal.runs.config import FEWEST, Config
 ROOT = Path(__file__).parents[2]
 COMMANDS = dict(reference.commands())
 CONTRACT = {
-    "demo", "run", "explain", "curve", "frontier", "prove", "ledger show", "ledger log",
-     "ledger verify", "ledger budget", "attack", "serve",
+    "demo", "check", "run", "explain", "curve", "frontier", "prove", "ledger show", "ledger log",
+    "ledger verify", "ledger budget", "attack", "serve",
 }  # fmt: skip
 
 

@@ -465,3 +465,8 @@ def test_the_command_takes_the_secret_and_names_what_is_missing(meters: Path, tm
     assert "protects every home's readings" in " ".join(done.stdout.split())
     assert "series of at most 5" in " ".join(done.stdout.split())
     assert {path.name for path in (tmp_path / "run" / "public").iterdir()} == PUBLIC
+
+
+def test_a_rehearsal_would_look_at_the_readings(begun: Path) -> None:
+    with pytest.raises(shoal.InputError, match=r"rehearse: .*noisy_crowds_plan"):
+        Run.open(begun).rehearse()

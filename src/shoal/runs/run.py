@@ -486,6 +486,11 @@ class Run:
 
     def rehearse(self) -> None:
         """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
+        if self.of_readings:
+            raise InputError(
+                "rehearse: under --secret readings nothing is chosen after looking at the readings, and a rehearsal "
+                "looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…)` says what to expect from declared numbers alone"
+            )
         with self.held():
             if self.has_released:
                 raise InputError(
@@ -498,7 +503,7 @@ class Run:
             self._remember(without(self.state, "crowds"))  # by what is on record now
             for stage in self.stages("audit")[1:]:
                 self.do(stage)
-            if not self.charged and not self.of_readings:
+            if not self.charged:
                 name = means_stage.rehearse(self.context("release"), self._planned())
                 self.rehearsed = self.folder / name
 
