@@ -489,7 +489,7 @@ class Run:
         if self.of_readings:
             raise InputError(
                 "rehearse: under --secret readings nothing is chosen after looking at the readings, and a rehearsal "
-                "looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…)` says what to expect from declared numbers alone"
+                "looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…)` says what to expect from declared numbers"
             )
         with self.held():
             if self.has_released:
