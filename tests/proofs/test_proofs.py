@@ -78,6 +78,7 @@ def test_an_independent_reference_agrees(seed: int, k: int) -> None:
         assert proof.delta_upper - proof.delta_lower <= WIDTH * proof.delta_upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_table_is_the_composition_of_both_directions(seed: int) -> None:
     classes = pair(seed, 3)
