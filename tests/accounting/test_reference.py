@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 
 import campaign
-import shoal
 from shoal.accounting.curve import edge_brackets
 
 #: Families of many entries, which the checker takes long to follow.
@@ -38,5 +37,5 @@ def test_an_upper_end_that_is_too_small_is_seen(monkeypatch: pytest.MonkeyPatch)
         found[..., 2] -= 1e-9
         return found
 
-    monkeypatch.setattr(shoal, "edge_brackets", lower)
+    monkeypatch.setattr(campaign, "edge_brackets", lower)
     assert campaign.run("constants behind noise", 0).violations

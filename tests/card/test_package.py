@@ -23,6 +23,7 @@ def test_the_files_are_there_with_their_checksums(public: Path) -> None:
     names = {path.name for path in public.iterdir()}
     assert names == {
         "released.csv", "datapackage.json", "card.json", "card.md", "report.html", "README.txt", "SHA256SUMS",
+        "reader.json",
     }  # fmt: skip
     done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=public, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -61,7 +61,7 @@ def test_unknown_household(meters, tmp_path):
     out = tmp_path / "x"
     refused("run", meters, "--out", out, *SMALL, "--household", "H9999", code=2, says="no household 'H9999'")
     some = [word for name in ("H0001", "H0002", "H0005", "H0007") for word in ("--household", name)]
-    refused("run", "--out", out, "--until", "fit", *some[:4], code=2, says="nowhere are there 4 labels")
+    refused("run", "--out", out, "--until", "fit", *some[:4], code=2, says="2 households can be used, and a crowd of 4")
     done = call("run", "--out", out, "--until", "fit", *some, "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 4
@@ -69,7 +69,7 @@ def test_unknown_household(meters, tmp_path):
 
 def test_too_short_a_file(tmp_path):
     shoal.simulate_meters(3, 3).write_csv(tmp_path / "m.csv")
-    refused("run", tmp_path / "m.csv", "--out", tmp_path / "x", "--crowd", "3", code=2, says="train_days=15")
+    refused("run", tmp_path / "m.csv", "--out", tmp_path / "x", "--crowd", "3", code=2, says="--train-days=15")
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_files_that_are_read(
     last = both["timestamp"] == both["timestamp"].max()
     whole = both.filter(~last)  # of a register, the last total ends the last interval of the last home only
     np.testing.assert_allclose(whole["kw_read"].to_numpy(), whole["kw"].to_numpy(), rtol=1e-9, atol=1e-9)
-    done = call("run", path, "--out", tmp_path / "run", "--until", "fit", *QUICK)
+    done = call("run", path, "--out", tmp_path / "run", "--until", "fit", "--verbose", *QUICK)
     assert done.code == 0, done.err
     assert f"Readings: {says}" in " ".join(done.out.split())
     facts = shoal.Run.open(tmp_path / "run").fit

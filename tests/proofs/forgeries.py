@@ -415,7 +415,7 @@ def faults(case: Case, sentence: str) -> list[str]:
     if accounted != set(truth):
         found.append("pairs that are not accounted for")
     if mechanism is not None:
-        laws = proofs.Laws(mechanism)
+        laws = proofs.DyadicLaws(mechanism)
         cost = proofs._loss(mechanism, laws, np.array(pairs), np.array(epsilon), scope)
         if not loss >= cost * (1 - 1e-9):
             found.append(f"finite precision {loss!r} below {cost!r}")

@@ -36,7 +36,7 @@ import shoal
 from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.card.readings import would_protect
-from shoal.card.statements import Statement, handing
+from shoal.card.statements import HEADINGS, Statement, handing
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
 from shoal.mechanism.reader import load
@@ -762,7 +762,10 @@ class Run:
         fit = self.fit
         parts = [] if fit is None else summary(self._so_far(fit), self._handing(), verbose=verbose)
         if not self.of_readings and fit is not None:
-            parts.append(("The other secret", [would_protect(fit.labels, fit.noun)]))
+            attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), None)
+            (attack if attack is not None else parts[-1][1]).append(would_protect(fit.labels, fit.noun))
+        if self.audit is not None and self.audit.verdict == "violated":
+            parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))
         if self.rehearsed is not None or (not self.has_released and fit is not None):
             words = "Nothing was released, recorded or charged."
             if self.rehearsed is not None:

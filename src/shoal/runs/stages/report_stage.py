@@ -17,6 +17,7 @@ from shoal.card.package import PublicTable, package_files
 from shoal.card.pictures import CrowdCurves
 from shoal.card.render import public_page, report
 from shoal.card.statements import Statement
+from shoal.runs import reader
 from shoal.runs.context import Context, Made
 from shoal.runs.stages.card_stage import PARQUET, with_rows
 from shoal.runs.stages.crowd_stage import CrowdFacts
@@ -60,7 +61,9 @@ def stage(
     header = pl.read_csv(content, infer_schema=False)
     table = PublicTable(content, header.columns, len(header), plan.fit.time_zone if of_meters else None)
     public = public_page(card, title=config.title, made=made)
-    files = package_files(card, table, title=config.title, licence=config.licence, page=public)
+    law = context.folder / reader.FILE
+    also = {law.name: law.read_bytes()} if law.is_file() else {}
+    files = package_files(card, table, title=config.title, licence=config.licence, page=public, also=also)
     for name, text in files.items():
         context.folder.put(f"public/{name}", text)
     intact = None
