@@ -224,7 +224,7 @@ def new_id(letter: str) -> str:
 
 def spelled(name: str) -> str:
     """A name in one spelling: what looks the same is the same person."""
-    return unicodedata.normalize("NFC", word(name=word(name=name).strip()))
+    return word(name=unicodedata.normalize("NFC", name).strip() if isinstance(name, str) else name)
 
 
 def people_in(transaction: Transaction) -> list[Person]:
