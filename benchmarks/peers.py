@@ -31,7 +31,8 @@ import shoal
 from benchmarks import _ndis as ndis
 from benchmarks import _rivals as rivals
 from benchmarks.accounting import family
-from benchmarks.crowds import DATA, _mdav
+from benchmarks.crowds import _mdav
+from benchmarks.price import DATA
 
 Array = Any
 CROWD, EPSILON, DELTA, ROWS = 10, 1.0, 1e-5, 2

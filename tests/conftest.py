@@ -24,7 +24,7 @@ TESTS = Path(__file__).parent
 DURATIONS = TESTS / "durations.json"
 #: Fixtures that need more than Python, and words in the names of modules that start clusters or kill processes.
 ELSEWHERE = ("browser", "postgres")
-OUTSIDE = ("ray", "cluster", "kills")
+OUTSIDE = ("ray", "cluster", "kills", "everywhere")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from releasing import answer, point, trajectory
 
-from shoal import BudgetError, InputError, Ledger, Mechanism, NeighborGraph, mechanism_bound
+from shoal import BudgetError, InputError, Ledger, Mechanism, NeighborGraph
 from shoal.ledger import accounts
+from shoal.ledger.bounds import mechanism_bound
 from shoal.ledger.storage import Transaction
 
 LABELS = ["h0", "h1", "h2"]

@@ -61,7 +61,7 @@ class CrowdCurves:
 
 
 @dataclass(frozen=True)
-class Member:
+class DrawnMember:
     """A member of a panel: its name, how far off the row is, and its curve as a path."""
 
     name: str
@@ -75,7 +75,7 @@ class Panel:
 
     number: int
     words: str
-    members: tuple[Member, ...]
+    members: tuple[DrawnMember, ...]
     released: tuple[str, ...]
     low: str
     high: str
@@ -181,7 +181,7 @@ def _panel(crowd: CrowdCurves, unit: str) -> Panel:
     high = max(float(crowd.values.max()), float(crowd.released.max()))
     cost = float(np.sqrt((crowd.off**2).mean()))
     members = [
-        Member(name, f"off by {upper(float(off), 3)} {unit}", _path(values, low, high))
+        DrawnMember(name, f"off by {upper(float(off), 3)} {unit}", _path(values, low, high))
         for name, off, values in zip(crowd.names, crowd.off, crowd.values, strict=True)
     ]
     rows = np.unique(crowd.released, axis=0)

@@ -30,18 +30,18 @@ KIND = "readings"
 NOTHING_RECORDED = "Nothing was recorded"
 
 
-class ReadingsAccount(NamedTuple):
+class ReadingsTotal(NamedTuple):
     """Σμ² spent about a label so far, the cap M that was fixed with the first release, and the last period."""
 
     spent: Fraction = Fraction(0)
     cap: float = 0.0
     period: str = ""
 
-    def after(self, content: Mapping[str, Any]) -> ReadingsAccount:
+    def after(self, content: Mapping[str, Any]) -> ReadingsTotal:
         """The account once an entry with this content is recorded."""
         spent = self.spent + Fraction(float(content["mu"])) ** 2
         last = content["period"] if not self.period or later(content["period"], self.period) else self.period
-        return ReadingsAccount(spent, self.cap or float(content["cap"]), last)
+        return ReadingsTotal(spent, self.cap or float(content["cap"]), last)
 
     @property
     def exceeded(self) -> bool:

@@ -37,7 +37,7 @@ from shoal.ledger.crowds import NOBODY
 from shoal.ledger.journal import Journal, chunks
 from shoal.ledger.memory import Memory, restored
 from shoal.ledger.readings import KIND as READINGS_RELEASED
-from shoal.ledger.readings import ReadingsAccount
+from shoal.ledger.readings import ReadingsTotal
 from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.storage import Transaction
 from shoal.mechanism.reader import Releaser
@@ -113,7 +113,7 @@ class State:
         self._changed: set[tuple[str, Use]] = set()
         self._joined: list[tuple[str, str]] = []
         self._graphs: set[str] = set()
-        self._readings: dict[str, ReadingsAccount] = {}
+        self._readings: dict[str, ReadingsTotal] = {}
         self._spent: set[str] = set()
         self._ties: dict[str, tuple[Tie, ...]] = {}
         self._charges: dict[str, dict[str | None, Charges]] = {}
@@ -233,14 +233,14 @@ class State:
         self._joined.clear()
         self._spent.clear()
 
-    def readings(self, labels: Iterable[str]) -> dict[str, ReadingsAccount]:
+    def readings(self, labels: Iterable[str]) -> dict[str, ReadingsTotal]:
         """What releases of their readings have cost some labels."""
         every = list(labels)
         for part in [] if self._replayed else chunks(label for label in every if label not in self._readings):
             query = select(*READINGS_ACCOUNTS.c).where(READINGS_ACCOUNTS.c.label.in_(part))
             for label, spent, cap, period in self.transaction.rows(query):
-                self._readings[str(label)] = ReadingsAccount(Fraction(spent), float(cap), str(period))
-        return {label: self._readings.get(label, ReadingsAccount()) for label in every}
+                self._readings[str(label)] = ReadingsTotal(Fraction(spent), float(cap), str(period))
+        return {label: self._readings.get(label, ReadingsTotal()) for label in every}
 
     # ------------------------------------------------------------------ what is asked
 
