@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all lint types kernels check check-slow docs bench evidence clean
+.PHONY: demo test test-all lint types kernels check check-slow campaigns docs bench evidence clean
 
 # The package alone, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
 # reader; the rest of it asks for an older numba than ours.
@@ -38,7 +38,11 @@ check: $(VENV)/installed
 	$(BIN)/pytest $(SPREAD)
 
 check-slow: $(VENV)/installed
-	$(BIN)/pytest $(SPREAD) -m slow
+	$(BIN)/pytest $(SPREAD) -m "slow and not campaign"
+
+# Thousands of mutants, kills, trials and proofs: an hour or more.
+campaigns: $(VENV)/installed
+	$(BIN)/pytest $(SPREAD) -m campaign
 
 # What a contributor runs: lint, types and the fast tests.
 test: lint
@@ -48,6 +52,7 @@ test: lint
 # Everything: browsers, PostgreSQL, Ray, kills and long campaigns too.
 test-all: test
 	$(MAKE) check-slow
+	$(MAKE) campaigns
 
 # The pages of docs/ as a site; open out/site/index.html.
 docs: $(VENV)/package

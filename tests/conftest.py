@@ -25,6 +25,12 @@ DURATIONS = TESTS / "durations.json"
 #: Fixtures that need more than Python, and words in the names of modules that start clusters or kill processes.
 ELSEWHERE = ("browser", "postgres")
 OUTSIDE = ("ray", "cluster", "kills", "everywhere")
+#: Modules whose slow tests are campaigns: thousands of mutants, kills, trials or proofs, minutes to an hour each.
+CAMPAIGNS = (
+    "accounting/test_clusters.py", "accounting/test_reference.py", "proofs/test_proofs.py",
+    "proofs/test_proof_forgeries.py", "readings/", "evidence/", "runs/test_durable_kills.py",
+    "runs/test_differencing.py", "service/test_restored.py",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,6 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         words = item.path.stem.split("_")
         if any(name in getattr(item, "fixturenames", ()) for name in ELSEWHERE) or any(w in words for w in OUTSIDE):
             item.add_marker(pytest.mark.slow)
+        place = item.path.relative_to(TESTS).as_posix()
+        if item.get_closest_marker("slow") is not None and place.startswith(CAMPAIGNS):
+            item.add_marker(pytest.mark.campaign)
     took = json.loads(DURATIONS.read_text()) if DURATIONS.is_file() else {}
     items.sort(key=lambda item: -took.get(item.path.relative_to(TESTS).as_posix(), 0.0))
 
