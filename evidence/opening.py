@@ -13,7 +13,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "opening.png"
 SHOWN = {
     "raw readings": "raw readings",
     "unprotected forecasts": "forecasts, unprotected",
-    "crowds": "crowds of ten (the default)",
+    "crowds": "crowds of ten",
     "white noise": "white noise",
     "the paper's method": "the paper's method",
 }
