@@ -156,7 +156,7 @@ def test_the_error_of_a_release_lies_between_no_noise_and_one_mean():
     curves = population(486, seed=7)
     crowds = shoal.noisy_crowds(curves, shoal.noisy_crowds_plan(customers=486, epsilon=1.0))
     error = shoal.population_error(curves, crowds)
-    assert error.w1_lower <= error.w1 <= 1.02 * error.w1_lower
+    assert error.w1_lower <= error.w1 <= 1.06 * error.w1_lower
     assert error.w1 < error.one_mean
     assert abs(error.total) < 0.25
     assert error.total_by_step.shape == (12,)
