@@ -134,7 +134,7 @@ def test_one_shard_and_many_are_the_same(once: Path, tmp_path: Path) -> None:
     one, many = whole.design, parts.design
     assert one is not None
     assert many is not None
-    assert one.graph_digest == many.graph_digest
+    assert (one.labels, one.groups, one.edges) == (many.labels, many.groups, many.edges)
     assert one.delta == pytest.approx(many.delta, rel=1e-9)
     assert one.accuracy.rho == pytest.approx(many.accuracy.rho, rel=1e-9)
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
+from shoal.records import Record
 from shoal.runs.context import FIT, Context
 from shoal.runs.fitted import Fitted
 from shoal.runs.jobs import out_path

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from shoal.card.facts import LISTED, Record, tallied
+from shoal.card.facts import LISTED, tallied
+from shoal.records import Record
 from shoal.runs.pieces import Pieces, read_pieces
 from shoal.runs.shards import MICROSECOND, shard_of, write_shard
 from shoal.runs.sources import SimulatedMeters

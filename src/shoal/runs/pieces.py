@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal import validation
-from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.files import private_folder
+from shoal.records import Record
 from shoal.runs.store import put_whole
 from shoal.sources.batches import in_batches
 from shoal.sources.meters import clock

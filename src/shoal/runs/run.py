@@ -34,12 +34,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import shoal
 from shoal.card.card import ReleaseCard
-from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
+from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
 from shoal.card.readings import would_protect
 from shoal.card.statements import HEADINGS, Statement, handing
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
 from shoal.mechanism.reader import load
+from shoal.records import Record
 from shoal.runs import reader, secret
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared

@@ -15,9 +15,8 @@ import numpy as np
 
 from shoal.audits.audit import audit
 from shoal.audits.book_audit import audit_book
-from shoal.card.book_measures import book_audit_facts
 from shoal.card.facts import AuditFacts, DesignFacts
-from shoal.card.measures import audit_facts
+from shoal.card.measures import audit_facts, book_audit_facts
 from shoal.designs.design import design
 from shoal.errors import InputError
 from shoal.mechanism.codebook import Codebook

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.card.digits import counted
-from shoal.card.facts import LISTED, FitFacts, Record, most_common
+from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
 from shoal.laws.membership import (
     admitted,
@@ -38,6 +38,7 @@ from shoal.laws.membership import (
     with_blocks,
 )
 from shoal.plaintext import as_cells
+from shoal.records import Record
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.stages.fit_stage import CURVES, QUALITY, QUALITY_TABLE

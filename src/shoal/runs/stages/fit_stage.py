@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.card.facts import LISTED, FitFacts, Lost, Record, most_common, tallied
+from shoal.card.facts import LISTED, FitFacts, Lost, most_common, tallied
 from shoal.errors import InputError
 from shoal.plaintext import as_cells
+from shoal.records import Record
 from shoal.runs import partition, secret
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, FORECASTS, SHARDS, Context, Made
@@ -94,7 +95,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
     facts = forecasts.facts(None)
-    return replace(facts, later_known=known, later_absolute=off, goes_on=before is not None)
+    return replace(facts, later_known=known, later_absolute=off)
 
 
 def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
@@ -344,7 +345,6 @@ def _described(
             *(f"Readings: {note}" for note in notes),
         ),
         unit=shard.unit,
-        unit_reason=shard.unit_reason,
         origin=origin,
         step_minutes=minutes,
         time_zone=shard.time_zone,

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.card.digits import upper
-from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, Record, ReleaseFacts, SpentFacts
+from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, ReleaseFacts, SpentFacts
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.ledger import Ledger
 from shoal.mechanism.reader import load
 from shoal.mechanism.releasable import Releasable
 from shoal.noise.source import standard_normals
+from shoal.records import Record
 from shoal.runs.blocks import BlockFacts, crowds_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
@@ -165,7 +166,6 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
         worst=SpentFacts.like(overview.worst[0]) if overview.worst else None,
         later_known=sum(one.later_known for one in told),
         later_absolute=math.fsum(one.later_absolute for one in told),
-        shards=len(given),
         failed=tuple(failed)[:LISTED],
         period=plan.period,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.card.digits import counted
 from shoal.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
-from shoal.card.measures import accuracy_of, hiding
+from shoal.card.measures import accuracy_facts, hiding
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
 from shoal.sources.meters.power import power_error
@@ -29,8 +29,6 @@ def facts_of(forecasts: Forecasts, graph: NeighborGraph | None) -> FitFacts:
         source="",
         **(nobody if graph is None else hiding(graph)),
         left_out=len(forecasts.left_out),
-        repaired=int((forecasts.quality["verdict"] == "repaired").sum()),
-        smaller_model=int(forecasts.models.fallback.sum()),
         reasons=tuple(Counter(forecasts.left_out.values()).most_common(LISTED)),
         noun=NOUN,
         about=(
@@ -57,9 +55,7 @@ def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
     diag(Σ Gᵀ) with the answer; :func:`~shoal.sources.meters.power.power_error` has the rest.
     """
     if unit == "kw":
-        squares = mechanism.bias**2 + mechanism.error_variance
-        bias = np.broadcast_to(mechanism.bias, squares.shape)
-        return accuracy_of(mechanism, squares, bias, unit="kW", answers=mechanism.classes.means)
+        return accuracy_facts(mechanism, unit="kW")
     n, k = mechanism.classes.means.shape
     covs = np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
     together = np.zeros((n, k))
@@ -72,5 +68,4 @@ def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
         log_var=np.diagonal(covs, axis1=1, axis2=2),
         log_noise_cov=together,
     )
-    answers = np.exp(mechanism.classes.means)
-    return accuracy_of(mechanism, error.mse, error.bias, unit="kW", answers=answers, ratio=True)
+    return accuracy_facts(mechanism, unit="kW", powers=(error.mse, error.bias, np.exp(mechanism.classes.means)))
