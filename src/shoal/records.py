@@ -45,8 +45,8 @@ def typed(kind: Any, value: Any) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         return {name: typed(inside[1], item) for name, item in value.items()}
     if is_dataclass(kind):
-        kinds = typing.get_type_hints(kind)
-        return kind(**{name: typed(kinds[name], item) for name, item in value.items()})  # type: ignore[operator]
+        hints = typing.get_type_hints(kind)
+        return kind(**{name: typed(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     if kind is float and value is None:
         return math.inf  # an error without a bound; where None means something else, the annotation has it
     if kind is float and type(value) is int:
