@@ -15,7 +15,7 @@ from typing import Any
 
 import shoal
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, Cost, Priced, RuleStudy, price_rule
-from shoal.card.digits import percent
+from shoal.rounding import percent
 from shoal.studies.attackers import Hits
 from shoal.studies.reidentification import INFORMED, LEARNED, AttackFinding, Reidentification
 

@@ -14,8 +14,8 @@ import pytest
 from small_run import charged, listing
 
 import shoal
-from shoal.card.digits import upper
 from shoal.mechanism.clip import assumption_free
+from shoal.rounding import upper
 from shoal.runs.config import Config
 from shoal.runs.run import ORDER, Run
 from shoal.runs.stages import release_stage

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import shoal
 from shoal.audits.verdict import Audit
-from shoal.card.assumptions import question
-from shoal.card.digits import down, nearest, up
 from shoal.card.facts import (
     CROWD,
     AuditFacts,
@@ -33,9 +31,9 @@ from shoal.card.facts import (
     promised,
 )
 from shoal.card.measures import audit_facts, design_facts, fit_facts, ledger_facts
-from shoal.card.promise import HOLDERS
-from shoal.card.readings import protects, readings_content
-from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, price, statements
+from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, price, protects, statements
+from shoal.card.words import HOLDERS, question
+from shoal.rounding import down, nearest, up
 
 if TYPE_CHECKING:
     from shoal.audits.guard import ModelGuard
@@ -186,9 +184,9 @@ class ReleaseCard:
         Known names: name, data_curators, intended_use, data_product_region, data_product_sector, description,
         publication_date, registry_authors.
         """
-        from shoal.card.deployment import registry_yaml
+        from shoal.card.render import registry_record
 
-        return registry_yaml(self, deployment)
+        return registry_record(self, deployment)
 
     def _repr_markdown_(self) -> str:
         return self.to_markdown()
@@ -212,7 +210,7 @@ class ReleaseCard:
         if self.design is not None:
             return content | _method_content(self, self.design)
         if self.readings is not None:
-            return content | readings_content(self.readings)
+            return content | _readings_content(self.readings)
         return content | _means_content(self)
 
 
@@ -235,6 +233,25 @@ def _means_content(card: ReleaseCard) -> dict[str, Any]:
         "rmse": up(accuracy.rmse, SHOWN_DIGITS) if told and accuracy is not None else None,
         "unit": None if accuracy is None else accuracy.unit,
         "price": up(ratio, 3) if told and ratio is not None else None,
+    }
+
+
+def _readings_content(settings: PublicSettings) -> dict[str, Any]:
+    """The figures for machines."""
+    plan, series = settings.plan, settings.series
+    zero_out, replaced = series.deltas(plan.account)
+    return {
+        "technique": "noise under the readings' promise (differential privacy)",
+        "period": settings.period,
+        "customers": plan.customers,
+        "epsilon": series.epsilon,
+        "delta": zero_out,
+        "delta_replaced": replaced,
+        "releases": series.releases,
+        "cap": series.cap,
+        "mu": plan.mu,
+        "expected_w1": getattr(plan, "expected_w1", None),
+        "expected_total": getattr(plan, "expected_total", None),
     }
 
 

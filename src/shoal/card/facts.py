@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from shoal.accounting.risk import named_in_group
-from shoal.card.assumptions import question
+from shoal.card.words import question
 from shoal.errors import InputError
 from shoal.records import Record, first, merging, merging_parts
 from shoal.rounding import upper

@@ -18,7 +18,6 @@ from shoal import validation
 from shoal.accounting.renyi import renyi_curve
 from shoal.accounting.risk import identification_risk
 from shoal.accounting.tradeoff import worst_tpr
-from shoal.card.assumptions import QUESTIONS
 from shoal.card.facts import (
     LISTED,
     Accuracy,
@@ -34,6 +33,7 @@ from shoal.card.facts import (
     naming_bound,
     tpr_bound,
 )
+from shoal.card.words import QUESTIONS
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -92,7 +92,7 @@ def design_facts(
 
     Args:
         released: what releases the answers; refused where nothing is certified.
-        query: how the answers come about, a key of :data:`shoal.card.assumptions.QUESTIONS`; None for another kind.
+        query: how the answers come about, a key of :data:`shoal.card.words.QUESTIONS`; None for another kind.
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
         thorough: search every edge for the best test, and sample how often a label can be named. Otherwise both are

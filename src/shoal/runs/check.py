@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.card.digits import counted, many
 from shoal.card.facts import FitFacts
 from shoal.errors import InputError
+from shoal.rounding import counted, many
 from shoal.runs.choice import as_source
 from shoal.runs.rehearsal import SPREAD, CrowdPrice, Rehearsal
 from shoal.runs.stages.crowd_stage import too_few

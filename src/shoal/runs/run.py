@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import shoal
 from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
-from shoal.card.readings import would_protect
-from shoal.card.statements import HEADINGS, Statement, handing
+from shoal.card.statements import HEADINGS, Statement, handing, would_protect
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
 from shoal.mechanism.reader import load

@@ -16,11 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from shoal.card.digits import upper
-from shoal.card.promise import promise
 from shoal.card.statements import KNOWS
+from shoal.card.words import promise
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.ledger.ledger import Ledger
+from shoal.rounding import upper
 from shoal.runs.folder import STATE
 from shoal.runs.owner_ledger import Place, at
 from shoal.runs.run import Run

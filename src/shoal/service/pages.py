@@ -19,8 +19,8 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from shoal.card.digits import upper
 from shoal.errors import InputError
+from shoal.rounding import upper
 from shoal.service.access import COOKIE, GuardedRoute, Sender, TheDesk, Visitor, access_of
 from shoal.service.desk import Desk, NotAllowed
 from shoal.service.people import ROLES, SESSION, Caller, Key, NotNow, Unknown

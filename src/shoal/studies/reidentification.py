@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting.risk import named_in_group
-from shoal.card.digits import percent
 from shoal.errors import InputError
+from shoal.rounding import percent
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.quality import Readings
 from shoal.sources.meters.window import as_readings, cut

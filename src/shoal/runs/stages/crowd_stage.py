@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.card.digits import counted
 from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
 from shoal.laws.membership import (
@@ -39,6 +38,7 @@ from shoal.laws.membership import (
 )
 from shoal.plaintext import as_cells
 from shoal.records import Record
+from shoal.rounding import counted
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.stages.fit_stage import CURVES, QUALITY, QUALITY_TABLE

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.card.digits import upper
 from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, ReleaseFacts, SpentFacts
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.ledger import Ledger
@@ -33,6 +32,7 @@ from shoal.mechanism.reader import load
 from shoal.mechanism.releasable import Releasable
 from shoal.noise.source import standard_normals
 from shoal.records import Record
+from shoal.rounding import upper
 from shoal.runs.blocks import BlockFacts, crowds_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.card.digits import counted
 from shoal.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
 from shoal.card.measures import accuracy_facts, hiding
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
+from shoal.rounding import counted
 from shoal.sources.meters.power import power_error
 
 if TYPE_CHECKING:
