@@ -44,7 +44,7 @@ class PublicTables:
 
 @dataclass(frozen=True)
 class NoisyCrowds(PublicTables):
-    """A release of noisy crowds: what may leave, its plan and its account. ``crowd_of`` never leaves."""
+    """A release of noisy crowds. All but ``crowd_of`` may leave."""
 
     plan: CrowdsPlan
     noisy: FloatArray = field(repr=False)  #: the noisy vector: all that was drawn from the readings
