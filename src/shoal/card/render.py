@@ -255,8 +255,8 @@ def report(
         table = pictures.dearest(crowds, unit)
         says = [*_lines(_chosen(every, "cost")), f"Most is paid by {table[0][0]}: its row is off by {table[0][2]}."]
         picture = pictures.price_by_label(crowds, unit, noun)
-        columns = (noun, "crowd", "row off by", "own mean")
-        parts.append(PagePart("price", f"Price by {noun}", says, picture, columns, table))
+        heads = (noun, "crowd", "row off by", "own mean")
+        parts.append(PagePart("price", f"Price by {noun}", says, picture, heads, table))
     attack = _lines(_chosen(every, "attack"))
     if attack:
         parts.append(PagePart("before", "Before and after", attack, pictures.before_and_after(card)))
@@ -286,7 +286,10 @@ def report(
 
 def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """The page to pass on: what the card says and nothing else."""
-    parts = [PagePart(f"table-{i}", name, (), None, *figures) for i, (name, *figures) in enumerate(tables(card))]
+    parts = [
+        PagePart(f"table-{i}", name, columns=columns, table=rows)
+        for i, (name, columns, rows) in enumerate(tables(card))
+    ]
     return _page(
         "report.html",
         card,
