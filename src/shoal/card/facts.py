@@ -34,19 +34,13 @@ LISTED = 20
 Key = TypeVar("Key")
 
 
-def _largest(values: Sequence[float | None]) -> float | None:
-    """The largest; None where one is not known."""
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+def _if_known(rule: Callable[[Any], float]) -> Callable[[Any], float | None]:
+    """The rule of a figure that is not known of all shards unless it is known of each."""
+    return lambda values: None if None in values else rule(values)
 
 
 def _largest_known(values: Sequence[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def _all_known(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) if len(known) == len(values) else None
 
 
 def _entry_by_entry(rule: Callable[[Any], float]) -> Callable[[Any], tuple[float, ...]]:
@@ -75,10 +69,6 @@ def _known(values: Sequence[Any]) -> Any:
     """The records that are there, merged by their own rules; None where there are none."""
     known = [value for value in values if value is not None]
     return type(known[0]).merged(known) if known else None
-
-
-def _records(values: Sequence[Any]) -> Any:
-    return type(values[0]).merged(values)
 
 
 def _same(what: str, again: str) -> Callable[[Sequence[Any]], Any]:
@@ -168,12 +158,12 @@ class Accuracy(Record):
     squares: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected squared errors
     biases: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected errors
     square_largest: float = merging(max)  #: largest over labels of the mean over entries
-    answers: float | None = merging(_all_known)  #: sum over labels of the mean true answer
+    answers: float | None = merging(_if_known(math.fsum))  #: sum over labels of the mean true answer
     grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
     coverage: float = merging(first)  #: of the interval
     interval: tuple[tuple[float, float], ...] = merging(_hull)  #: by entry: released − true; a ratio with ``ratio``
     ratio: bool = False
-    total_error: float | None = merging(_largest, None)  #: largest error of a crowd's total, relative to it
+    total_error: float | None = merging(_if_known(max), None)  #: largest error of a crowd's total, relative to it
     beside_largest: float = merging(max, 0.0)  #: largest over labels: error over the largest answer of its crowd
     noise_alone: bool = merging(all, False)  #: nothing is moved: the interval is that of the noise
 
@@ -234,12 +224,12 @@ class DesignFacts(Record):
     renyi: tuple[tuple[float, float | None], ...] = merging(lambda curves: _worst_divergence(curves))  #: by order
     tradeoff: tuple[tuple[float, float], ...] = merging_parts(lambda parts: _tradeoff_together(parts))  #: (fpr, tpr ≤)
     naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
-    accuracy: Accuracy = merging(_records)  # noqa: RUF009
+    accuracy: Accuracy = merging(_known)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
     all_alike: bool = merging(all, False)  #: what is released is the crowd's answer, up to a trace of noise
     scope: str = merging(_same("shards were designed for different scopes", "the design"), "answer")
-    other_delta: float | None = merging(_largest, None)  #: δ at the same ε for who holds the other of the two
+    other_delta: float | None = merging(_if_known(max), None)  #: δ at the same ε for who holds the other of the two
     notes: tuple[str, ...] = merging(_distinct, ())
     failed: tuple[Lost, ...] = merging(_joined, ())
     proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
@@ -248,7 +238,9 @@ class DesignFacts(Record):
     )  #: why δ is not proved
     proof: str = merging(lambda digests: together(digests) if any(digests) else "", "")  #: digest of the proof's file
     not_gaussian: int = merging(sum, 0)  #: labels whose rows do not follow the Gaussian law that the promise rests on
-    assumption_free: float | None = merging(_largest, None)  #: δ whatever the law of clipped answers; None: not clipped
+    assumption_free: float | None = merging(
+        _if_known(max), None
+    )  #: δ whatever the law of clipped answers; None: not clipped
 
     @property
     def theorem(self) -> str:
