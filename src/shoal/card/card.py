@@ -218,7 +218,7 @@ class ReleaseCard:
 def _means_content(card: ReleaseCard) -> dict[str, Any]:
     fit, release, ratio = card.fit, card.release, price(card)
     accuracy = None if release is None else release.accuracy
-    told = card.tells_errors and accuracy is not None
+    shown = card.tells_errors and accuracy is not None
     return {
         "technique": KIND,
         "period": None if release is None else release.period,
@@ -231,9 +231,9 @@ def _means_content(card: ReleaseCard) -> dict[str, Any]:
         "rules": list(card.rules),
         "origin": fit.origin,
         "step_minutes": fit.step_minutes,
-        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if told and accuracy is not None else None,
+        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if shown and accuracy is not None else None,
         "unit": None if accuracy is None else accuracy.unit,
-        "price": up(ratio, 3) if told and ratio is not None else None,
+        "price": up(ratio, 3) if shown and ratio is not None else None,
     }
 
 
@@ -343,8 +343,8 @@ def release_card(
     if unit is not None:
         fit = replace(fit, noun=str(unit))
     release = None if ledger is None else ledger_facts(ledger, labels=mechanism.graph.n_labels)
-    found = audit_facts(audit) if isinstance(audit, Audit) else audit
-    return ReleaseCard.of(fit, design, release, found, None if guard is None else Guard.like(guard))
+    attacked = audit_facts(audit) if isinstance(audit, Audit) else audit
+    return ReleaseCard.of(fit, design, release, attacked, None if guard is None else Guard.like(guard))
 
 
 def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
@@ -378,21 +378,21 @@ def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     A mean error and a mean square are two equations for the answers of a group: enough for a group of two. The ends of
     an interval that holds every label's error are those of the largest and the smallest answer, but for noise alone.
     """
-    errors, told, worst, by_step = design.accuracy, card.tells_errors, card.tells_worst, design.by_step
+    errors, shown, worst, by_step = design.accuracy, card.tells_errors, card.tells_worst, design.by_step
     before, after = card.later_errors
-    metered, ratio = told and after is not None, price(card)
+    metered, ratio = shown and after is not None, price(card)
     ends = [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in errors.interval]
     return {
         **errors.part("unit", "grid", "coverage"),
         "rho_largest": up(errors.rho_largest) if worst else None,
-        "rho_mean": up(errors.rho_mean, SHOWN_DIGITS) if told else None,
+        "rho_mean": up(errors.rho_mean, SHOWN_DIGITS) if shown else None,
         "ratio_interval" if errors.ratio else "interval": ends if by_step and errors.noise_alone else None,
         "rmse_by_step": [up(value, SHOWN_DIGITS) for value in errors.rmse_by_entry] if by_step else None,
         "bias_by_step": [_few(value) for value in errors.bias_by_entry] if by_step else None,
-        "rmse": up(errors.rmse, SHOWN_DIGITS) if told else None,
+        "rmse": up(errors.rmse, SHOWN_DIGITS) if shown else None,
         "rmse_worst_label": up(errors.rmse_largest, SHOWN_DIGITS) if worst else None,
-        "answer_mean": _few(errors.answer_mean) if told else None,
-        "total_error": up(errors.total_error, SHOWN_DIGITS) if told else None,
+        "answer_mean": _few(errors.answer_mean) if shown else None,
+        "total_error": up(errors.total_error, SHOWN_DIGITS) if shown else None,
         "price": up(ratio, 3) if metered else None,
         "later_error": {"released": up(after, SHOWN_DIGITS), "unprotected": _few(before)} if metered else None,
     }

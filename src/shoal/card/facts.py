@@ -433,10 +433,10 @@ def lost_shards(*stages: FitFacts | DesignFacts | ReleaseFacts | None) -> tuple[
 
 def tallied(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
     """What (key, how often) come to together."""
-    found: Counter[Key] = Counter()
+    total: Counter[Key] = Counter()
     for one in counts:
-        found.update(dict(one))
-    return found
+        total.update(dict(one))
+    return total
 
 
 def most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:

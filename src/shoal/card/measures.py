@@ -263,8 +263,8 @@ def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np
     np.maximum.at(most, groups, np.abs(answers).max(axis=1))
     error = np.sqrt(squares.mean(axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(error > 0, error / most[groups], 0.0)
-    return float(np.where(np.isnan(found), np.inf, found).max())
+        ratios = np.where(error > 0, error / most[groups], 0.0)
+    return float(np.where(np.isnan(ratios), np.inf, ratios).max())
 
 
 def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
@@ -273,7 +273,7 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
     same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
     shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
     epsilon = audit.epsilon.max(axis=0) if len(audit.epsilon) else np.zeros(len(audit.promise))
-    found = (*audit.violations, *audit.mismatches)
+    contradictions = (*audit.violations, *audit.mismatches)
     labels, groups = _spread(audit.edges)
     return AuditFacts(
         verdict=audit.verdict,
@@ -289,7 +289,7 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
         of_groups=groups,
         violations=len(audit.violations),
         mismatches=len(audit.mismatches),
-        findings=tuple(Found.like(one) for one in found[:LISTED]),
+        findings=tuple(Found.like(one) for one in contradictions[:LISTED]),
         named=None if audit.naming is None else Named.like(audit.naming),
         guard=None if guard is None else Guard.like(guard),
         equal_noise_delta=equal_noise_delta,
@@ -364,11 +364,11 @@ def hiding(graph: NeighborGraph) -> dict[str, Any]:
 
 def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
     grid = np.unique(np.concatenate([EPSILONS, mechanism.epsilon]))
-    found = mechanism.released_curve(grid[:2]).delta_upper
-    if found[-1] > SETTLED:
-        found = np.concatenate([found, mechanism.released_curve(grid[2:]).delta_upper])
+    computed = mechanism.released_curve(grid[:2]).delta_upper
+    if computed[-1] > SETTLED:
+        computed = np.concatenate([computed, mechanism.released_curve(grid[2:]).delta_upper])
     # What holds at an ε holds at every larger one; the cost of finite precision alone would grow with ε.
-    deltas = np.minimum.accumulate(np.concatenate([found, np.full(len(grid) - len(found), found[-1])]))
+    deltas = np.minimum.accumulate(np.concatenate([computed, np.full(len(grid) - len(computed), computed[-1])]))
     if len(set(mechanism.epsilon.tolist())) == 1:
         # So that the curve and the guarantee say the same at the design's ε.
         deltas = np.where(grid <= mechanism.epsilon[0], np.maximum(deltas, mechanism.certificate.delta_upper), deltas)
@@ -377,9 +377,10 @@ def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
 
 def _renyi(mechanism: Mechanism) -> tuple[tuple[float, float | None], ...]:
     released = [mechanism.output] * mechanism.times
-    found = renyi_curve(released, mechanism.graph, np.array(ORDERS), scope=mechanism.scope).divergence_upper
+    divergences = renyi_curve(released, mechanism.graph, np.array(ORDERS), scope=mechanism.scope).divergence_upper
     return tuple(
-        (order, float(value) if math.isfinite(value) else None) for order, value in zip(ORDERS, found, strict=True)
+        (order, float(value) if math.isfinite(value) else None)
+        for order, value in zip(ORDERS, divergences, strict=True)
     )
 
 
@@ -409,13 +410,13 @@ def _naming(
     if complete and (seed is None or mechanism.times > 1):  # sampling is of one answer about each label
         guessing = len(sizes) / mechanism.graph.n_labels
         return NamingFacts(naming_bound(guessing, curve), guessing)
-    found = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
+    risk = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
     rows = int(sizes.max()) if mechanism.scope == "table" else 1
     return NamingFacts(
-        success_upper=min(math.nextafter(found.success_upper + rows * mechanism.finite_precision_tv, math.inf), 1.0),
-        guessing=found.prior_success,
-        exact=bool(found.exact),
-        confidence=found.confidence,
+        success_upper=min(math.nextafter(risk.success_upper + rows * mechanism.finite_precision_tv, math.inf), 1.0),
+        guessing=risk.prior_success,
+        exact=bool(risk.exact),
+        confidence=risk.confidence,
     )
 
 

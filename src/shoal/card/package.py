@@ -173,13 +173,13 @@ def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
     kind, meaning = FIELDS.get(name, ("number", "mean over the members of the crowd"))
     if card.kind == "readings":
         kind, meaning = NOISY_FIELDS.get(name, (kind, "mean within declared bounds, with noise"))
-    made: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
+    described: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
     if name == "timestamp":
-        made["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
+        described["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
     if name == "kw":
-        made["unit"] = "kW"
+        described["unit"] = "kW"
     if name == "homes" and card.kind != "readings":
-        made["constraints"] = {"minimum": card.fit.crowd or 2}
+        described["constraints"] = {"minimum": card.fit.crowd or 2}
     if name == "step" and card.fit.step_minutes is not None:
-        made["unit"] = f"{card.fit.step_minutes:g} minutes"
-    return made
+        described["unit"] = f"{card.fit.step_minutes:g} minutes"
+    return described

@@ -141,9 +141,9 @@ def markdown(card: ReleaseCard) -> str:
 
 def readme(card: ReleaseCard, **given: Any) -> str:
     """README.txt of the public folder, half a page."""
-    said = dict.fromkeys(("technique", "hidden", "use", "limits", "rules"), "")
-    said |= {one.key: one.sentence for one in reversed(card.public)}
-    return _environment("text").get_template("README.txt").render(statements=said, **given)
+    sentences = dict.fromkeys(("technique", "hidden", "use", "limits", "rules"), "")
+    sentences |= {one.key: one.sentence for one in reversed(card.public)}
+    return _environment("text").get_template("README.txt").render(statements=sentences, **given)
 
 
 def registry_record(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
@@ -181,7 +181,7 @@ def tables(card: ReleaseCard) -> list[Figures]:
     design = card.design
     if design is None:
         return []
-    made: list[Figures] = [
+    shown: list[Figures] = [
         ("Privacy at every ε", ("ε", "δ at most"), [(f"{e:g}", upper(d)) for e, d in design.curve]),
         (
             "Tests between neighbors",
@@ -208,22 +208,22 @@ def tables(card: ReleaseCard) -> list[Figures]:
         ),
     ]  # fmt: skip
     if card.tells_errors and design.by_step:
-        found = design.accuracy
-        off = f"released {'/' if found.ratio else '−'} true, {found.coverage:.0%} of the time within"
+        errors = design.accuracy
+        off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"
         rows: list[tuple[str, ...]] = []
         for step, (rmse, bias, ends) in enumerate(
-            zip(found.rmse_by_entry, found.bias_by_entry, found.interval, strict=True), start=1
+            zip(errors.rmse_by_entry, errors.bias_by_entry, errors.interval, strict=True), start=1
         ):
-            within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if found.noise_alone else ()
+            within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
             rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
-        made.append(
+        shown.append(
             (
                 "Errors by " + card.fit.entry,
-                (card.fit.entry, "rmse", "bias", *([off] if found.noise_alone else [])),
+                (card.fit.entry, "rmse", "bias", *([off] if errors.noise_alone else [])),
                 rows,
             )
         )
-    return made
+    return shown
 
 
 def _notion(card: ReleaseCard) -> str:

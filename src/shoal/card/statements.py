@@ -252,13 +252,13 @@ def _of_method(card: ReleaseCard) -> Iterator[Statement]:
     if card.attack is not None:
         yield _own_attack(card)
     yield from _guarantee(card, design)
-    asked = question(design.query)
+    words = question(design.query)
     yield public(
         "technique",
         design.method,
-        f"Released: {asked.released}. The attacker may know {asked.attacker_may_know}.",
+        f"Released: {words.released}. The attacker may know {words.attacker_may_know}.",
         *_about(fit),
-        asked.not_counted or "",
+        words.not_counted or "",
     )
     yield public(
         "limits",
@@ -332,10 +332,10 @@ def any_law(design: DesignFacts) -> tuple[str, ...]:
     """What holds of clipped answers without their laws, beside the figure that rests on them."""
     if design.assumption_free is None:
         return ()
-    said = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(min(design.assumption_free, 1.0))}"
+    bound = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(min(design.assumption_free, 1.0))}"
     if upper(design.assumption_free) == "1":
-        return (f"{said}, so that nothing is promised without the Gaussian law.",)
-    return (f"{said} at ε = {design.epsilon:g}; the promised δ rests on the Gaussian law.",)
+        return (f"{bound}, so that nothing is promised without the Gaussian law.",)
+    return (f"{bound} at ε = {design.epsilon:g}; the promised δ rests on the Gaussian law.",)
 
 
 def _model(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
@@ -480,17 +480,17 @@ def _of_readings(card: ReleaseCard) -> Iterator[Statement]:
             f"±{sigma * plan.load_clip / plan.load_weight:.2g} kW, beside a typical {plan.typical_kw:g} kW.",
         )
         way = "one private mean times public curves" if plan.method == "mean" else "a noisy histogram of curves"
-        made = f"Weighted curves, counts and the total: {way}, noise in every sum"
+        content = f"Weighted curves, counts and the total: {way}, noise in every sum"
         source = "Public curves are derived from London homes (UK Power Networks, Low Carbon London, CC BY 4.0)."
         covers = "curves, counts and total"
     else:
         count, column = sigma / plan.count_weight, sigma / plan.value_weight
         words = f"A count is off by about {count:.2g}, a column's sum by {column:.2g} times half its range."
         yield public("cost", f"counts ± {count:.2g}", words)
-        made, source = "A noisy count and mean per cell, within declared bounds", ""
+        content, source = "A noisy count and mean per cell, within declared bounds", ""
         covers = "counts and means"
     declared = f"{counted(plan.customers, 'customer')} on the register, declared before anything was read"
-    yield public("technique", "curves and counts, with noise", f"{made}; {declared}.", source, settings.forecasts)
+    yield public("technique", "curves and counts, with noise", f"{content}; {declared}.", source, settings.forecasts)
     yield public(
         "limits",
         "the table only",
@@ -523,8 +523,8 @@ def _cost(card: ReleaseCard, accuracy: Accuracy | None) -> Iterator[Statement]:
     noun = card.fit.noun
     if card.tells_errors:
         by_entry = f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more."
-        told = card.design is None or card.design.by_step
-        yield public(*_errors(card, accuracy, SHOWN_DIGITS, worst=card.tells_worst), "" if told else by_entry)
+        by_step = card.design is None or card.design.by_step
+        yield public(*_errors(card, accuracy, SHOWN_DIGITS, worst=card.tells_worst), "" if by_step else by_entry)
     else:
         least = f"{POOLED} crowds" if card.kind == "means" else f"{CROWD} {many(noun)}"
         words = f"Errors are told of {least} or more: of fewer they would tell of the answers themselves."
