@@ -15,10 +15,8 @@ import pytest
 from scipy import stats
 
 import shoal
-from shoal.audits.attacks import count_events
+from shoal.audits.attacks import Repeats, ResidualLaws, count_events
 from shoal.audits.audit import edge_promises
-from shoal.audits.replay import Repeats
-from shoal.audits.residuals import ResidualLaws
 from shoal.audits.trials import seeded_release
 from shoal.errors import InputError
 from shoal.laws.supports import RankWarning

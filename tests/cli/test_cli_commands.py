@@ -104,9 +104,9 @@ def test_prove(charged):
     assert done["scope"] == "table"
     assert 0 <= done["delta_lower"] <= done["delta_upper"] < 1
     for name, one in done["proofs"].items():
-        proof = shoal.Proof.load(charged / "proof" / f"{name}.json")
-        assert proof.digest == one["digest"]
-        assert proof.delta_upper == one["delta_upper"]
+        proof = json.loads((charged / "proof" / f"{name}.json").read_text())
+        assert proof["digest"] == one["digest"]
+        assert float.fromhex(proof["delta_upper"]) == one["delta_upper"]
     assert "δ at most" in call("prove", charged).out
 
 

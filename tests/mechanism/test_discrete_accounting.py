@@ -112,7 +112,7 @@ def test_books_alone_and_gaussian_alone() -> None:
 def test_pairs_across_groups_are_refused() -> None:
     graph = shoal.NeighborGraph.within_groups(list("abcd"), [0, 0, 1, 1])
     book = shoal.codebook([[0.0], [1.0], [2.0], [3.0]], graph, 1.0)
-    with pytest.raises(shoal.InputError, match="labels of one group"):
+    with pytest.raises(shoal.InputError, match="labels of one crowd"):
         shoal.composed_delta([book], shoal.NeighborGraph.complete(list("abcd")), 1.0)
     with pytest.raises(shoal.InputError, match="at least one release"):
         shoal.composed_delta([], graph, 1.0)
@@ -160,7 +160,7 @@ def test_equal_laws_lose_nothing() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
 def test_the_best_attack_names_within_the_bound(epsilon: float) -> None:
     book = made(6, 4, epsilon)
-    counts = book.groups[0].counts.tolist()
+    counts = book.crowds[0].counts.tolist()
     exact = sum(Fraction(max(column), 6 * WHOLE) for column in zip(*counts, strict=True))
     assert exact <= Fraction(named_in_group(6, epsilon))
 

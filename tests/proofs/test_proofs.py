@@ -184,11 +184,7 @@ def test_a_mechanism_is_proved_from_its_stored_parameters() -> None:
     proof = campaign.confirmed(one, None, "answer")
     assert 0 < proof.finite_precision < 1e-20
     assert proof.ideal_upper < proof.delta_upper < 1 or proof.finite_precision < math.ulp(proof.ideal_upper)
-    assert proof.covers(one)
-    assert proof.covers(one, 1.0, "answer")
-    assert not proof.covers(one, 2.0)
-    assert not proof.covers(one, 1.0, "table")
-    assert not proof.covers(mechanism(classes, 2 * noise, np.zeros((2, k)), gain))
+    assert (proof.digest, proof.own_graph, proof.epsilon, proof.scope) == (one.digest, True, 1.0, "answer")
 
 
 def test_constants_that_meet_cost_finite_precision_only() -> None:
@@ -254,7 +250,7 @@ def test_certificates_of_every_method_are_proved(seed: int) -> None:
     assert certain.certificate.delta_upper >= (proof.delta_upper if certain.certificate.proved else 0.0)
     assert proof.finite_precision <= made.certificate.finite_precision
     assert proof.delta_upper <= made.certificate.delta_upper * (1 + 1e-13)
-    assert proof.covers(made)
+    assert (proof.digest, proof.own_graph, proof.scope) == (made.digest, True, made.scope)
 
 
 def test_all_edges_lie_below_the_worst_and_few_are_enclosed_narrowly() -> None:

@@ -5,7 +5,7 @@ Released answers are taken as they are; the mechanism's parameters are read only
 1. Attacks (:mod:`shoal.audits.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
 2. Naming (:mod:`shoal.audits.naming`): is the label named more often than promised?
 3. Law (:mod:`shoal.audits.fidelity`): do the answers follow the claimed laws, independently of each other?
-4. Repeats (:mod:`shoal.audits.replay`): do repeated releases reveal more than they may?
+4. Repeats (:class:`shoal.audits.attacks.Repeats`): do repeated releases reveal more than they may?
 
 What the attackers hold is the audit's scope: one row, or the whole table. What they are held against is the mechanism's
 certificate, whatever it speaks of: one that speaks of one row is violated by a table that shows more.
@@ -30,14 +30,20 @@ from shoal.accounting import tails
 from shoal.accounting.curve import brackets, exp_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.audits import trials
-from shoal.audits.attacks import Events, claimed_and_fitted, count_events, exchanged
+from shoal.audits.attacks import (
+    REPEATED,
+    Events,
+    Repeats,
+    ResidualLaws,
+    claimed_and_fitted,
+    count_events,
+    exchanged,
+    share_identical,
+)
 from shoal.audits.book_audit import BookAudit, audit_book
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.audits.fidelity import law_findings
 from shoal.audits.naming import name_answers, name_rows
-from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
-from shoal.audits.replay import Repeats, share_identical
-from shoal.audits.residuals import ResidualLaws
 from shoal.audits.verdict import HOLDS, Audit, Finding, Replay
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
@@ -134,10 +140,10 @@ def audit(
     >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
     >>> from shoal.audits.trials import seeded_release
     >>> seeded = seeded_release(mechanism, 0)  # repeatable, not private
-    >>> found = shoal.audit(mechanism, n_samples=2000, release=seeded)
-    >>> found.verdict
+    >>> audit = shoal.audit(mechanism, n_samples=2000, release=seeded)
+    >>> audit.verdict
     'consistent'
-    >>> bool((found.delta_lower <= mechanism.certificate.delta_upper).all())
+    >>> bool((audit.delta_lower <= mechanism.certificate.delta_upper).all())
     True
     >>> shoal.audit(mechanism, scope="table", n_samples=2000, release=seeded).scope
     'table'
@@ -451,7 +457,7 @@ def _replay(
     scores = claimed.scores(again)
     if scope == "table":
         scores = exchanged(scores)
-    events = count_events(REPLAY_ATTACKS, scores, pairs, design, float(promise.max()), error, step, promise.shape[1])
+    events = count_events(REPEATED, scores, pairs, design, float(promise.max()), error, step, promise.shape[1])
     lower, where = events.delta_lower(design[:, 0])
     findings = []
     for e, d in np.argwhere(lower > promise):

@@ -147,19 +147,17 @@ def audit_book(
     n_samples = validation.count(n_samples=n_samples, at_least=10)
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     error, rng = 1.0 - confidence, np.random.default_rng(seed)
-    if book.epsilon is None:
-        raise InputError("book: nothing is certified here, so there is no claim to hold draws against")
-    groups = [group for group in book.groups if len(group.members) > 1]
-    n_labels = sum(len(group.members) for group in groups)
+    crowds = [crowd for crowd in book.crowds if len(crowd.members) > 1]
+    n_labels = sum(len(crowd.members) for crowd in crowds)
     each = 1.0 - LAWS * error / max(n_labels, 1)
     wrong = named = rows = 0
     promise = guessing = 0.0
-    for group in groups:
-        labels = [book.labels[i] for i in group.members]
+    for crowd in crowds:
+        labels = [book.labels[i] for i in crowd.members]
         draws = np.array([[book.draw(label) for _ in range(n_samples)] for label in labels])
         wrong += sum(not law_test(book, label, row, each).passed for label, row in zip(labels, draws, strict=True))
         with np.errstate(divide="ignore"):
-            logs = np.log(probabilities(group.counts))  # labels, curves
+            logs = np.log(probabilities(crowd.counts))  # labels, curves
         n = len(labels)
         at = rng.integers(n, size=n_samples)
         if scope == "table":
@@ -172,9 +170,9 @@ def audit_book(
             right = best[draws[at, np.arange(n_samples)]] == at
         named += int(right.sum())
         rows += n_samples
-        # Of the groups together: rows of each are looked at equally often.
-        promise += named_in_group(n, book.epsilon) / len(groups)
-        guessing += 1.0 / n / len(groups)
+        # Of the crowds together: rows of each are looked at equally often.
+        promise += named_in_group(n, book.epsilon) / len(crowds)
+        guessing += 1.0 / n / len(crowds)
     share = (1.0 - LAWS) * error / 2
     low, high = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))
     held = min(promise * (1 + 1e-12), 1.0)

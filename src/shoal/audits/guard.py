@@ -28,8 +28,8 @@ from shoal.accounting.releases import Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.supports import RankWarning
-from shoal.mechanism.certificate import with_loss
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import with_loss
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.matrices import RANK_TOLERANCE, ranks
 from shoal.rounding import upper
@@ -269,11 +269,11 @@ def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RankWarning)
             pairs = releases.pairs(mechanism.graph)
-            found = worst_over_edges(releases, pairs, mechanism.notion, np.zeros(1), offsets).scalar()
+            curve = worst_over_edges(releases, pairs, mechanism.notion, np.zeros(1), offsets).scalar()
     except CertificationError:
         return 1.0, mechanism.certificate.worst_edge
     loss = mechanism.certificate.finite_precision
-    return with_loss(float(found.log_delta_upper), float(found.delta_upper), loss)[1], found.worst_edge
+    return with_loss(float(curve.log_delta_upper), float(curve.delta_upper), loss)[1], curve.worst_edge
 
 
 def _constants(classes: GaussianClasses, answers: Any) -> FloatArray:

@@ -18,8 +18,8 @@ from shoal.accounting import tails
 from shoal.accounting.releases import Releases
 from shoal.accounting.risk import bernstein_interval
 from shoal.audits import trials
+from shoal.audits.attacks import ResidualLaws
 from shoal.audits.audit import edge_promises
-from shoal.audits.residuals import ResidualLaws
 from shoal.audits.verdict import SHOWN
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
@@ -116,8 +116,8 @@ def observed_loss(
     >>> from shoal.audits.trials import seeded_release
     >>> seeded = seeded_release(mechanism, 0)  # repeatable, not private
     >>> held_out = {"a": [[-0.3], [0.4], [1.2]], "b": [[0.2], [1.1], [1.9]]}
-    >>> found = shoal.observed_loss(mechanism, held_out, release=seeded)
-    >>> found.verdict, found.delta.shape
+    >>> loss = shoal.observed_loss(mechanism, held_out, release=seeded)
+    >>> loss.verdict, loss.delta.shape
     ('consistent', (1, 2))
     """
     graph = mechanism.graph if graph is None else graph

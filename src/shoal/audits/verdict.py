@@ -210,10 +210,10 @@ class Audit:
                 f"δ ≤ {upper(allowed)} promised"
                 + (", repeats are answered from storage" if self.replay.identical == 1.0 else "")
             )
-        for title, found in (("violated", self.violations), ("differs, harmless", self.mismatches)):
-            lines += [f"{title}: {finding}" for finding in found[:SHOWN]]
-            if len(found) > SHOWN:
-                lines.append(f"{title}: and {len(found) - SHOWN} more")
+        for title, findings in (("violated", self.violations), ("differs, harmless", self.mismatches)):
+            lines += [f"{title}: {finding}" for finding in findings[:SHOWN]]
+            if len(findings) > SHOWN:
+                lines.append(f"{title}: and {len(findings) - SHOWN} more")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

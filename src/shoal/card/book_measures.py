@@ -7,8 +7,6 @@ import numpy as np
 from shoal.audits.book_audit import BookAudit
 from shoal.card.facts import Accuracy, AuditFacts, DesignFacts, Found, Named, NamingFacts, naming_bound, tpr_bound
 from shoal.card.measures import EPSILONS, FALSE_ALARMS, ORDERS, group_sizes, groups_digest, hiding
-from shoal.errors import InputError
-from shoal.mechanism.certificate import Certificate
 from shoal.mechanism.codebook import Codebook
 
 METHOD = "codebook"
@@ -19,14 +17,14 @@ def book_facts(
 ) -> DesignFacts:
     """What a codebook promises and costs; ``accuracy`` is that of the labels that are released."""
     sizes = group_sizes(book.graph)
-    epsilon, certificate = promised(book)
+    epsilon, certificate = book.epsilon, book.certificate
     other = book.certified("answer" if book.scope == "table" else "table")
     grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
     deltas = np.minimum.accumulate(book.curve(grid).delta_upper)
     curve = tuple(zip(grid.tolist(), deltas.tolist(), strict=True))
     rows = 2.0 if book.scope == "table" else 1.0  # divergences of both rows add
     guessing = len(sizes) / book.graph.n_labels
-    curves = [len(group.curves) for group in book.groups if len(group.members) > 1]
+    curves = [len(group.curves) for group in book.crowds if len(group.members) > 1]
     return DesignFacts(
         method=METHOD,
         epsilon=epsilon,
@@ -61,16 +59,9 @@ def book_facts(
     )
 
 
-def promised(book: Codebook) -> tuple[float, Certificate]:
-    """The ε of a codebook and its certificate, refused where it certifies nothing."""
-    if book.epsilon is None or book.certificate is None:
-        raise InputError("book: nothing is certified here: rows are means over crowds, without ε and δ")
-    return book.epsilon, book.certificate
-
-
 def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
     """What an audit of a codebook came to."""
-    groups = sum(len(group.members) > 1 for group in book.groups)
+    groups = sum(len(group.members) > 1 for group in book.crowds)
     wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
     return AuditFacts(
         verdict=audit.verdict,
@@ -79,7 +70,7 @@ def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
         source="draws of the codebook itself",
         groups=groups,
         labels=audit.n_labels,
-        curve=((promised(book)[0], 0.0, book.certified(audit.scope).delta_upper),),
+        curve=((book.epsilon, 0.0, book.certified(audit.scope).delta_upper),),
         detectable_delta=1.0,
         detectable_shortage=1.0,
         scope=audit.scope,

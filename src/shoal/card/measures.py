@@ -40,9 +40,8 @@ from shoal.card.facts import (
 )
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.certificate import UNTRIED
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import COVERAGE, Releasable
+from shoal.mechanism.releasable import COVERAGE, UNTRIED, Releasable
 from shoal.proofs.proof import proved
 from shoal.validation import FloatArray
 

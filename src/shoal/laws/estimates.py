@@ -72,8 +72,8 @@ class Estimate:
 def _by_place(places: IndexArray) -> Iterator[tuple[int, IndexArray]]:
     """Every place that occurs, and where, in order."""
     order = np.argsort(places, kind="stable")
-    found, starts = np.unique(places[order], return_index=True)
-    for place, group in zip(found, np.split(order, starts[1:]) if len(found) else [], strict=True):
+    occurring, starts = np.unique(places[order], return_index=True)
+    for place, group in zip(occurring, np.split(order, starts[1:]) if len(occurring) else [], strict=True):
         yield int(place), group
 
 
@@ -100,8 +100,8 @@ class Moments:
 
     def add(self, rows: FloatArray, places: IndexArray) -> None:
         """Rows (m, k) of the labels at these places (m,)."""
-        for place, found in _by_place(places):
-            group = rows[found]
+        for place, rows_here in _by_place(places):
+            group = rows[rows_here]
             mean = group.mean(axis=0)
             centered = group - mean
             before, new = self.counts[place], len(group)
@@ -193,8 +193,8 @@ class Rows:
     def _summarize(self, rows: FloatArray, names: Any) -> None:
         assert self.parts is not None
         fit, held = self.parts
-        found, inverse = np.unique(names, return_inverse=True)
-        local = np.array([self.places.setdefault(str(name), len(self.places)) for name in found], dtype=np.intp)
+        distinct, inverse = np.unique(names, return_inverse=True)
+        local = np.array([self.places.setdefault(str(name), len(self.places)) for name in distinct], dtype=np.intp)
         places = local[inverse]
         for part in self.parts:
             part.grow(len(self.places))

@@ -142,9 +142,9 @@ class NeighborGraph:
         points = classes.embedding()
         if not (classes.n_classes <= EXACT if exact is None else exact):
             return cls(classes.labels, near_pairs(points, n_neighbors))
-        _, found = cKDTree(points).query(points, k=n_neighbors + 1)
+        _, neighbors = cKDTree(points).query(points, k=n_neighbors + 1)
         source = np.repeat(np.arange(len(points)), n_neighbors + 1)
-        target = found.ravel()
+        target = neighbors.ravel()
         keep = source != target
         pairs = np.stack([source[keep], target[keep]], axis=1)
         # With exact ties the point itself may be missing from its own list: keep the n_neighbors closest.
@@ -293,10 +293,10 @@ class NeighborGraph:
         >>> shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], ["x", "y", "x", "y"]).groups
         [('a', 'c'), ('b', 'd')]
         """
-        found: dict[int, list[str]] = {}
+        members_of: dict[int, list[str]] = {}
         for label, component in zip(self.labels, self.components.tolist(), strict=True):
-            found.setdefault(component, []).append(label)
-        return [tuple(members) for members in found.values()]
+            members_of.setdefault(component, []).append(label)
+        return [tuple(members) for members in members_of.values()]
 
     def path(self, a: Any, b: Any) -> tuple[str, ...] | None:
         """A shortest path between two labels, ends included; None where there is none."""

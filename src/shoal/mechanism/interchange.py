@@ -197,8 +197,8 @@ def _law_losses_below(
 
 def _book_losses_below(book: Codebook, a: str, b: str, scope: str, interval: float, count: int) -> dict[int, float]:
     """The losses of two labels from their stored odds, finitely many, rounded down."""
-    (group, i), (_, j) = book.place(a), book.place(b)
-    ours, theirs = (group.counts[row] / float(sum(group.counts[row].tolist())) for row in (i, j))
+    (crowd, i), (_, j) = book.place(a), book.place(b)
+    ours, theirs = (crowd.counts[row] / float(sum(crowd.counts[row].tolist())) for row in (i, j))
     losses, odds = np.log(ours / theirs), ours
     if scope == "table":
         losses, odds = (losses[:, None] - losses[None, :]).ravel(), np.outer(ours, theirs).ravel()

@@ -28,16 +28,15 @@ from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.files import law_parts
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
-from shoal.noise.grid import NoiseGrid
-from shoal.noise.precision import UP as LOSS_UP
-from shoal.noise.precision import edge_loss, label_tv
+from shoal.noise.grid import UP as LOSS_UP
+from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.numerics.matrices import EPS
-from shoal.proofs import enclosure, laws_file, path
-from shoal.proofs.balls import down, up
-from shoal.proofs.dyadic_laws import DyadicLaws, Unsettled
-from shoal.proofs.path import Path
+from shoal.proofs import enclosure
+from shoal.proofs.dyadic_laws import DyadicLaws, Unsettled, down, up
+from shoal.proofs.enclosure import Path
 from shoal.proofs.pencil import Pencil, pencil
 from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
@@ -124,16 +123,6 @@ class Proof:
         """Edges whose laws are equal, exactly."""
         return len(self.equal)
 
-    def covers(self, mechanism: Mechanism, epsilon: float | None = None, scope: str | None = None) -> bool:
-        """Whether this is about the mechanism's own graph at ``epsilon`` in this scope (None: those of its design).
-
-        Returns:
-            True where ``delta_upper`` is a theorem about what the mechanism releases.
-        """
-        at = _collapsed(mechanism.epsilon) if epsilon is None else float(epsilon)
-        claim = (mechanism.digest, at, scope or mechanism.scope)
-        return self.own_graph and (self.digest, self.epsilon, self.scope) == claim
-
     def to_json(self) -> str:
         """The content of a proof file: doubles as hexadecimal strings, so that none is rounded."""
         edges = [
@@ -162,20 +151,6 @@ class Proof:
         """Write the proof file."""
         write_private(file, self.to_json().encode())
 
-    @classmethod
-    def load(cls, file: str | FilePath) -> Proof:
-        """Read a proof file. Nothing is checked again: that is what the checker is for."""
-        name = FilePath(file).name
-        try:
-            content = json.loads(FilePath(file).read_text(encoding="utf-8"))
-            if content["format"] != FORMAT or content["version"] != VERSION:
-                raise InputError(f"file: {name} is not a proof that this shoal reads")
-            return _from_json(content)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"file: {name} is not a proof file, or it cannot be read") from error
-
     def __str__(self) -> str:
         a, b = self.worst_edge
         what = f"δ ≤ {upper(self.delta_upper)} ({self.scope}), proved over {self.n_edges} edge(s)"
@@ -191,8 +166,6 @@ def provable(released: Releasable) -> Mechanism:
 
 
 def _refused(book: Codebook) -> Mechanism:
-    if book.certificate is None:
-        raise InputError("released: nothing is certified here: rows are means over crowds, without ε and δ")
     raise InputError("released must be a Mechanism or GaussianClasses: a codebook keeps its ε in integers, exactly")
 
 
@@ -258,7 +231,7 @@ def prove(
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
     total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
     return Proof(
-        digest=mechanism.digest if mechanism is not None else archive.digest(*laws_file.parts(classes, pairs)),
+        digest=mechanism.digest if mechanism is not None else archive.digest(*law_parts(classes, pairs)),
         scope=scope,
         epsilon=_collapsed(at),
         delta_lower=lower,
@@ -321,11 +294,11 @@ class _EdgeSearch:
         guesses, orders = np.zeros((2, len(directions), len(self.pairs)))
         for start in range(0, len(self.pairs), BLOCK):
             rows = slice(start, start + BLOCK)
-            spectra = path.spectra(means, covs, self.pairs[rows])
+            spectra = enclosure.spectra(means, covs, self.pairs[rows])
             for d, direction in enumerate(directions):
-                g, w = path.directed(*spectra, SIDES[direction] * min(self.times, MOST_TIMES))
-                guesses[d, rows] = path.estimates(g, w, self.epsilon[rows])
-                orders[d, rows] = path.saddles(g, w, self.epsilon[rows], chernoff=True)
+                g, w = enclosure.directed(*spectra, SIDES[direction] * min(self.times, MOST_TIMES))
+                guesses[d, rows] = enclosure.estimates(g, w, self.epsilon[rows])
+                orders[d, rows] = enclosure.saddles(g, w, self.epsilon[rows], chernoff=True)
         values = _values(Releases.of(classes, self.scope, self.times), self.pairs, self.epsilon)
         guesses = np.where(np.isfinite(values), values, guesses)
         for row in np.argsort(-guesses.max(axis=0), kind="stable").tolist():
@@ -335,7 +308,7 @@ class _EdgeSearch:
 
     def _edge(self, row: int, guesses: FloatArray, orders: FloatArray) -> None:
         directions, epsilon = DIRECTIONS[self.scope], float(self.epsilon[row])
-        made: Pencil | None = None
+        frame: Pencil | None = None
         try:
             pair = self.laws.pair(*self.pairs[row].tolist())
             if isinstance(pair, bool):
@@ -356,31 +329,31 @@ class _EdgeSearch:
                         self.excluded.append(Exclusion(row, direction, order))
                         continue
                 if pair.equal_covs:
-                    found = enclosure.gaussian(pair, sides, epsilon)
-                    self._add(_stated(row, direction, "gaussian", found, coarse=False))
+                    ends = enclosure.gaussian(pair, sides, epsilon)
+                    self._add(_stated(row, direction, "gaussian", ends, coarse=False))
                     continue
                 if self.times > MOST_TIMES:
                     raise Unsettled(f"more than {MOST_TIMES} answers about each label, of unequal covariances")
-                made = made or pencil(pair)
-                self._integrated(row, direction, made, epsilon, guess)
+                frame = frame or pencil(pair)
+                self._integrated(row, direction, frame, epsilon, guess)
         except Unsettled as reason:
             self.unsettled.add(str(reason))
             self._add(EdgeProof(row, directions[0], "unsettled", 0.0, 1.0))
 
-    def _integrated(self, row: int, direction: str, made: Pencil, epsilon: float, guess: float) -> None:
+    def _integrated(self, row: int, direction: str, frame: Pencil, epsilon: float, guess: float) -> None:
         room = -math.expm1(min(guess - math.log(self.upper), 0.0)) if self.upper > 0 else 0.0
         coarse = min(COARSEST, SHARE * room)
         for goal in (coarse, enclosure.GOAL) if coarse > 2.0**-30 else (enclosure.GOAL,):
             self.left -= 1
             if self.left < 0:
                 raise Unsettled("it would take more integrals than were asked for: shoal prove goes to the end")
-            found = enclosure.enclosed(made, SIDES[direction] * self.times, epsilon, goal)
-            by = "integral" if found.path else "chernoff" if found.order else "bounded"
-            if by == "bounded" and found.upper == 1:
-                raise Unsettled("no enclosure was found within the limits on precision and work")
-            one = _stated(row, direction, by, found, coarse=goal > enclosure.GOAL)
-            if goal == enclosure.GOAL or one.upper <= self.upper:
-                self._add(one)
+            ends = enclosure.enclosed(frame, SIDES[direction] * self.times, epsilon, goal)
+            by = "integral" if ends.path else "chernoff" if ends.order else "bounded"
+            if by == "bounded" and ends.upper == 1:
+                raise Unsettled("no enclosure was ends within the limits on precision and work")
+            stated = _stated(row, direction, by, ends, coarse=goal > enclosure.GOAL)
+            if goal == enclosure.GOAL or stated.upper <= self.upper:
+                self._add(stated)
                 return
 
     def _add(self, one: EdgeProof) -> None:
@@ -388,19 +361,19 @@ class _EdgeSearch:
         self.upper = max(self.upper, one.upper)
 
 
-def _stated(row: int, direction: str, by: str, found: enclosure.Enclosure, coarse: bool) -> EdgeProof:
+def _stated(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse: bool) -> EdgeProof:
     """An enclosure as a proof states it: a little outside, so that a program with roundings of its own agrees."""
-    width, slack = found.upper - found.lower, 0
+    width, slack = ends.upper - ends.lower, 0
     if by in ("integral", "gaussian"):
-        wider = 1 if coarse else WIDER if width < KNOWN * found.upper else MUCH_WIDER
-        slack = MARGIN * found.upper + wider * width
-    low, high = down(found.lower - slack), up(found.upper * (1 + MARGIN) + slack)
-    return EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), found.path, found.order)
+        wider = 1 if coarse else WIDER if width < KNOWN * ends.upper else MUCH_WIDER
+        slack = MARGIN * ends.upper + wider * width
+    low, high = down(ends.lower - slack), up(ends.upper * (1 + MARGIN) + slack)
+    return EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), ends.path, ends.order)
 
 
 def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> FloatArray:
     """(directions, n) ln δ by the accounting, to choose by; not a number where it says nothing."""
-    found = np.full((releases.directions, len(pairs)), math.nan)
+    logs = np.full((releases.directions, len(pairs)), math.nan)
     for one in np.unique(epsilon):
         rows = np.flatnonzero(epsilon == one)
         for start in range(0, len(rows), BLOCK):
@@ -410,8 +383,8 @@ def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> Float
                 ends = brackets(releases, pairs[some], NOTIONS["dp"], np.array([one]), none)[:, :, 0]
             except ShoalError:
                 continue
-            found[:, some] = np.where(ends[:, :, 1] > -math.inf, ends[:, :, 0], math.nan).T
-    return found
+            logs[:, some] = np.where(ends[:, :, 1] > -math.inf, ends[:, :, 0], math.nan).T
+    return logs
 
 
 def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
@@ -450,25 +423,3 @@ def _hex(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_hex(one) for one in value]
     return value.hex() if isinstance(value, float) else value
-
-
-def _from_json(found: dict[str, Any]) -> Proof:
-    number = float.fromhex
-    edges = []
-    for one in found["edges"]:
-        known = one | {name: number(one[name]) for name in ("lower", "upper", "order") if name in one}
-        if "path" in one:
-            numbers = {name: number(value) for name, value in one["path"].items() if name != "bend"}
-            known["path"] = Path(**numbers, bend=int(one["path"]["bend"]))
-        edges.append(EdgeProof(**known))
-    epsilon = found["epsilon"]
-    plain: dict[str, Any] = {name: found[name] for name in ("digest", "scope", "n_edges", "own_graph", "versions")}
-    plain |= {name: tuple(found[name]) for name in ("worst_edge", "equal", "unsettled")}
-    plain |= {name: number(found[name]) for name in ("delta_lower", "delta_upper", "ideal_upper", "finite_precision")}
-    return Proof(
-        **plain,
-        epsilon=tuple(map(number, epsilon)) if isinstance(epsilon, list) else number(epsilon),
-        pairs=tuple((a, b) for a, b in found["pairs"] or ()),
-        edges=tuple(edges),
-        excluded=tuple(Exclusion(row, direction, float(order)) for row, direction, order in found["excluded"]),
-    )

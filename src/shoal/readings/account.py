@@ -29,8 +29,7 @@ from shoal import validation
 from shoal.accounting.deterministic import analytic_sigma
 from shoal.errors import UnreachableError
 from shoal.noise.affine import ExactMap
-from shoal.noise.grid import NoiseGrid
-from shoal.noise.precision import edge_loss, label_tv
+from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.validation import FloatArray
 

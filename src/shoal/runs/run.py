@@ -39,7 +39,7 @@ from shoal.card.readings import would_protect
 from shoal.card.statements import HEADINGS, Statement, handing
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
-from shoal.mechanism.reader import load
+from shoal.mechanism.files import load
 from shoal.runs import reader, secret
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
