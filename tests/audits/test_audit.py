@@ -225,7 +225,7 @@ def test_the_result_reads_and_travels():
     result = shoal.audit(mechanism, mechanism.graph, n_samples=500, seed=2)
     again = json.loads(json.dumps(result.to_dict()))
     assert again["verdict"] == result.verdict == "consistent"
-    assert again["delta_lower"] == result.delta_lower_curve.tolist()
+    assert again["delta_lower_curve"] == result.delta_lower_curve.tolist()
     text = str(result)
     assert "at confidence 0.95" in text
     assert "would have seen" in text

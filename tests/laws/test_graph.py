@@ -76,30 +76,6 @@ def test_nearest_against_all_distances():
     assert {tuple(edge) for edge in shoal.NeighborGraph.nearest(classes, 3).edges.tolist()} == expected
 
 
-def test_from_csv(tmp_path):
-    path = tmp_path / "pairs.csv"
-    path.write_text("left,weight,right\nx,3,y\nz,4,y\ny,1,x\n")
-    graph = shoal.NeighborGraph.from_csv(path, columns=("left", "right"))
-    assert graph.labels == ("x", "y", "z")
-    assert pairs_of(graph) == {("x", "y"), ("y", "z")}
-    fixed = shoal.NeighborGraph.from_csv(path, labels=["z", "y", "x", "w"], columns=("left", "right"))
-    assert fixed.labels == ("z", "y", "x", "w")
-    assert pairs_of(fixed) == {("z", "y"), ("y", "x")}
-
-
-def test_from_distance_by_function_and_by_matrix():
-    place = {name: i for i, name in enumerate(NAMES)}
-
-    def distance(a, b):
-        return abs(place[a] - place[b])
-
-    by_function = shoal.NeighborGraph.from_distance(NAMES, distance, 1)
-    matrix = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
-    by_matrix = shoal.NeighborGraph.from_distance(NAMES, matrix, 1)
-    assert pairs_of(by_function) == {("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")}
-    assert np.array_equal(by_function.edges, by_matrix.edges)
-
-
 def test_components_and_paths():
     graph = shoal.NeighborGraph.from_edges(NAMES, [("a", "b"), ("b", "c"), ("d", "e")])
     assert graph.components[0] == graph.components[1] == graph.components[2] != graph.components[3]
@@ -108,8 +84,6 @@ def test_components_and_paths():
     assert graph.path("a", "a") == ("a",)
     assert graph.path("a", "e") is None
     assert graph.neighbors("b") == ("a", "c")
-    assert graph.has_edge("c", "b")
-    assert not graph.has_edge("a", "c")
 
 
 def test_shortest_path_is_shortest():

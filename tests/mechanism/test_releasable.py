@@ -33,7 +33,6 @@ def test_one_interface(released: Releasable, tmp_path: Path) -> None:
     assert (released.n_dims, released.constant, released.times) == (2, True, 1)
     assert released.release(ANSWERS, LABELS).shape == (5, 2)
     assert released.release(ANSWERS[0], "a").shape == (2,)
-    assert (released.output is None) != (released.losses("a", "b") is None)
     part = released.part(["e", "d"])
     assert part.labels == ("e", "d")
     assert part.graph.n_edges == 1

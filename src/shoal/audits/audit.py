@@ -148,50 +148,28 @@ def audit(
     >>> shoal.audit(mechanism, scope="table", n_samples=2000, release=seeded).scope
     'table'
     """
-
-    def of_laws(laws: Mechanism) -> Audit | BookAudit:
-        drawn = (answers, releases, release, repeats, repeated)
-        return _audited(laws, graph, scope, n_samples, confidence, epsilon, *drawn, seed, progress)
-
-    def of_draws(book: Codebook) -> Audit | BookAudit:
+    book: Codebook | None = mechanism.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
+    if book is not None:
         return audit_book(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
-
-    return mechanism.by_kind(mechanism=of_laws, codebook=of_draws)
-
-
-def _audited(
-    mechanism: Mechanism,
-    graph: NeighborGraph | None,
-    scope: str | None,
-    n_samples: int,
-    confidence: float,
-    epsilon: Any,
-    answers: Any,
-    releases: Any,
-    release: trials.Release | None,
-    repeats: int,
-    repeated: Any,
-    seed: int,
-    progress: Callable[[int, int], None] | None,
-) -> Audit:
-    """The audit of a mechanism with Gaussian output laws."""
-    graph = mechanism.graph if graph is None else graph
-    scope = mechanism.scope if scope is None else validation.choice(list(SCOPES), scope=scope)
+    gaussian: Mechanism | None = mechanism.by_kind(mechanism=lambda laws: laws, codebook=lambda _: None)
+    assert gaussian is not None
+    graph = gaussian.graph if graph is None else graph
+    scope = gaussian.scope if scope is None else validation.choice(list(SCOPES), scope=scope)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     seed = validation.count(seed=seed, at_least=0)
     repeats = validation.count(repeats=repeats)
     if releases is not None and (answers is not None or release is not None):
         raise InputError("releases are final: give either them, or answers and release")
-    pairs = Releases.of(mechanism.output).pairs(graph)
-    epsilons = _epsilons(mechanism, graph, pairs, epsilon)
+    pairs = Releases.of(gaussian.output).pairs(graph)
+    epsilons = _epsilons(gaussian, graph, pairs, epsilon)
     n_edges = len(pairs)
     if n_edges > MOST_EDGES:
-        looked_at = _looked_at(edge_promises(mechanism.output, pairs, epsilons[:, :1], scope), seed)
+        looked_at = _looked_at(edge_promises(gaussian.output, pairs, epsilons[:, :1], scope), seed)
         pairs, epsilons = pairs[looked_at], epsilons[looked_at]
     error = 1.0 - confidence
 
-    n = mechanism.classes.n_classes
+    n = gaussian.classes.n_classes
     draws = 0 if releases is not None else n * (1 + (repeats if repeats > 1 and repeated is None else 0))
     replays = repeated is not None or draws > n
     step = _steps(progress, draws + len(pairs) * (1 + replays))
@@ -199,20 +177,20 @@ def _audited(
     source = "given releases"
     rng = np.random.default_rng(seed)
     if releases is not None:
-        released = trials.given_releases(releases, mechanism.classes)
+        released = trials.given_releases(releases, gaussian.classes)
         again = None
     else:
-        chosen, source = (release, "given release") if release is not None else (mechanism.release, "mechanism.release")
-        true = _true_answers(mechanism, answers, n_samples, rng)
-        released = trials.release_all(chosen, true, mechanism.classes.labels, step)
+        chosen, source = (release, "given release") if release is not None else (gaussian.release, "mechanism.release")
+        true = _true_answers(gaussian, answers, n_samples, rng)
+        released = trials.release_all(chosen, true, gaussian.classes.labels, step)
         again = None
         if repeats > 1 and repeated is None:
             few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
-            done = [trials.release_all(chosen, few, mechanism.classes.labels, step) for _ in range(repeats)]
+            done = [trials.release_all(chosen, few, gaussian.classes.labels, step) for _ in range(repeats)]
             again = [np.stack(parts, axis=1) for parts in zip(*done, strict=True)]
     if repeated is not None:
-        again = trials.given_repeats(repeated, mechanism.classes)
-    verdict = _judge(mechanism, graph, scope, pairs, epsilons, released, again, error, source, seed, step)
+        again = trials.given_repeats(repeated, gaussian.classes)
+    verdict = _judge(gaussian, graph, scope, pairs, epsilons, released, again, error, source, seed, step)
     return replace(verdict, n_edges=n_edges)
 
 

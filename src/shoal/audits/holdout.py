@@ -20,7 +20,7 @@ from shoal.accounting.risk import bernstein_interval
 from shoal.audits import trials
 from shoal.audits.attacks import ResidualLaws
 from shoal.audits.audit import edge_promises
-from shoal.audits.verdict import SHOWN
+from shoal.audits.verdict import SHOWN, Figures
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
@@ -29,7 +29,7 @@ from shoal.validation import FloatArray, IndexArray
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedLoss:
+class ObservedLoss(Figures):
     """Result of :func:`observed_loss`. Arrays are (n_edges, 2); direction 0 is as in ``edges``, 1 the reverse.
 
     ``exceeded`` is the observed Pr(L > ε), ``delta`` the observed E(1 − e^{ε − L})₊; their ``_lower`` ends hold for all
@@ -74,12 +74,6 @@ class ObservedLoss:
                 f"{upper(float(self.exceeded[e, d])):>12}{upper(float(self.exceeded_promise[e, d])):>12}"
             )
         return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings, for JSON."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()
-        } | {"edges": [list(edge) for edge in self.edges], "n_answers": list(self.n_answers)}
 
 
 def observed_loss(

@@ -247,20 +247,13 @@ def frontier(
     rho: Sequence[float] = (),
     notion: str = "dp",
     seed: int = 0,
-    *,
-    scope: str = "answer",
-    times: int = 1,
-    weights: Sequence[float] | None = None,
-    noise_floor: float = 0.0,
-    max_bias: float = 1.0,
-    time_limit: float | None = None,
-    iterations: int | None = None,
+    **options: Any,
 ) -> Frontier:
     """Design at several budgets, each started from the one below it; with the searched methods δ never rises with ρ.
 
     A design for a smaller budget is also one for a larger, so where the search does not improve on it, it is kept.
     ``delta_upper`` is the certificates', finite precision included; ``delta`` and ``log_delta`` are the ideal laws'.
-    The other arguments are those of :func:`design`, ``time_limit`` for each design.
+    The other arguments, ``options`` by their names, are those of :func:`design`; a ``time_limit`` is for each design.
 
     Returns:
         δ and the mechanisms per method, in ascending order of ρ.
@@ -280,23 +273,7 @@ def frontier(
         validation.choice(list(METHODS), method=name)
         done: list[Mechanism] = []
         for budget in budgets:
-            mechanism = design(
-                classes,
-                graph,
-                name,
-                epsilon,
-                float(budget),
-                notion,
-                seed,
-                scope=scope,
-                times=times,
-                weights=weights,
-                noise_floor=noise_floor,
-                max_bias=max_bias,
-                time_limit=time_limit,
-                iterations=iterations,
-                start=done[-1:],
-            )
+            mechanism = design(classes, graph, name, epsilon, float(budget), notion, seed, **options, start=done[-1:])
             if METHODS[name].searched and done:
                 before = done[-1]
                 if before.certificate.log_delta_upper < mechanism.certificate.log_delta_upper:

@@ -6,10 +6,8 @@ takes 16 MB.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +30,7 @@ class NeighborGraph:
     """An undirected graph without self-loops over string labels.
 
     ``edges`` is an integer array of shape (n_edges, 2) with ``i < j`` in every row, sorted and without repeats.
-    Build one with :meth:`complete`, :meth:`from_edges`, :meth:`within_groups`, :meth:`nearest`,
-    :meth:`from_csv` or :meth:`from_distance`.
+    Build one with :meth:`complete`, :meth:`from_edges`, :meth:`within_groups` or :meth:`nearest`.
     """
 
     labels: tuple[str, ...]
@@ -152,80 +149,6 @@ class NeighborGraph:
         rank = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
         return cls(classes.labels, pairs[rank < n_neighbors])
 
-    @classmethod
-    def from_csv(
-        cls,
-        path: str | Path,
-        labels: Sequence[Any] | None = None,
-        columns: tuple[str, str] | None = None,
-    ) -> NeighborGraph:
-        """Pairs from a CSV file with a header row.
-
-        ``columns`` names the two columns that hold the labels (default: the first two). ``labels`` fixes the
-        label set and its order (default: the labels in the file, in order of appearance).
-
-        Returns:
-            The graph of the pairs in the file.
-
-        >>> import pathlib, tempfile
-        >>> import shoal
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "pairs.csv"
-        ...     size = path.write_text("from,to\\na,b\\nb,c\\n")
-        ...     shoal.NeighborGraph.from_csv(path)
-        NeighborGraph(3 labels, 2 edges)
-        """
-        path = Path(path)
-        try:
-            with path.open(newline="", encoding="utf-8") as handle:
-                reader = csv.DictReader(handle)
-                header = list(reader.fieldnames or [])
-                wanted = list(columns) if columns is not None else header[:2]
-                missing = [c for c in wanted if c not in header]
-                if len(wanted) != 2 or missing:
-                    raise InputError(f"columns: {path.name} must have two label columns; its header is {header}")
-                pairs = [(row[wanted[0]], row[wanted[1]]) for row in reader]
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"path: cannot read {path.name} as a UTF-8 CSV file") from error
-        if any(a is None or b is None for a, b in pairs):
-            raise InputError(f"path: a row of {path.name} has fewer columns than its header")
-        if labels is None:
-            labels = list(dict.fromkeys(name for pair in pairs for name in pair))
-        return cls.from_edges(labels, pairs)
-
-    @classmethod
-    def from_distance(
-        cls, labels: Sequence[Any], distance: Callable[[str, str], float] | Any, threshold: float
-    ) -> NeighborGraph:
-        """Join labels at most ``threshold`` apart.
-
-        ``distance`` is a symmetric function of two labels, or an (n, n) array of distances.
-
-        Returns:
-            The graph of the pairs whose distance is not above the threshold.
-
-        >>> import shoal
-        >>> apart = [[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]]
-        >>> shoal.NeighborGraph.from_distance(["a", "b", "c"], apart, threshold=2.0).edges.tolist()
-        [[0, 1], [1, 2]]
-        """
-        threshold = validation.non_negative(threshold=threshold)
-        names = validation.labels(len(labels), labels)
-        i, j = np.triu_indices(len(names), k=1)
-        if callable(distance):
-            values = np.array([float(distance(names[a], names[b])) for a, b in zip(i, j, strict=True)])
-            if np.isnan(values).any():
-                raise InputError("distance must return a number for every pair of labels")
-        else:
-            matrix = validation.array(ndim=2, distance=distance)
-            if matrix.shape != (len(names), len(names)):
-                raise InputError(f"distance must have shape ({len(names)}, {len(names)}), got {matrix.shape}")
-            if not np.array_equal(matrix, matrix.T):
-                raise InputError("distance must be symmetric: the same from a to b as from b to a")
-            values = matrix[i, j]
-        keep = values <= threshold
-        return cls(names, np.stack([i[keep], j[keep]], axis=1).astype(np.int32))
-
     # ------------------------------------------------------------------ questions
 
     @property
@@ -265,13 +188,6 @@ class NeighborGraph:
         row = self.index(label)
         start, stop = self._adjacency.indptr[row], self._adjacency.indptr[row + 1]
         return tuple(self.labels[i] for i in sorted(self._adjacency.indices[start:stop]))
-
-    def has_edge(self, a: Any, b: Any) -> bool:
-        """Whether the two labels are joined."""
-        i, j = sorted((self.index(a), self.index(b)))
-        first = np.searchsorted(self.edges[:, 0], i, side="left")
-        last = np.searchsorted(self.edges[:, 0], i, side="right")
-        return bool((self.edges[first:last, 1] == j).any())
 
     @cached_property
     def components(self) -> NDArray[np.int32]:

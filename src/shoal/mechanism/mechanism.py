@@ -357,12 +357,6 @@ class Mechanism(Stored):
 
     # ------------------------------------------------------------------ how private it is
 
-    def losses(self, one: Any, other: Any, scope: str = "answer") -> None:
-        """None: the loss of two labels is that of their Gaussian laws in ``output``."""
-        validation.choice(list(SCOPES), scope=scope)
-        for label in (one, other):
-            self.position(label)
-
     def curve(self, epsilon: Any, notion: str = "dp", *, scope: str | None = None) -> PrivacyCurve:
         """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding.
 

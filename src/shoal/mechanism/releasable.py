@@ -24,7 +24,6 @@ from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.mechanism.atoms import LossAtoms
     from shoal.mechanism.codebook import Codebook
     from shoal.mechanism.mechanism import Mechanism
 
@@ -102,7 +101,7 @@ class Releasable(Protocol):
 
     @property
     def output(self) -> GaussianClasses | None:
-        """Laws of the released answer where these are Gaussian; None where :meth:`losses` says it all."""
+        """Laws of the released answer where these are Gaussian; None of a codebook, which has finitely many."""
 
     @property
     def finite_precision_tv(self) -> float:
@@ -114,9 +113,6 @@ class Releasable(Protocol):
 
     def release(self, answers: Any, labels: Any, /) -> FloatArray:
         """What to give out for true answers (m, k) about m labels; a codebook does not look at the answers."""
-
-    def losses(self, one: Any, other: Any, scope: str = "answer") -> LossAtoms | None:
-        """The privacy loss of ``one`` against ``other`` where it has finitely many values; else None."""
 
     def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
         """Expected errors of what is released about these labels; all by default."""
