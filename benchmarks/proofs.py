@@ -52,7 +52,8 @@ def main(files: list[str]) -> None:
         mechanism = shoal.Mechanism.load(file)
         proof, seconds = timed(lambda m=mechanism: shoal.prove(m))
         print(
-            f"{seconds:.1f} s: {len(proof.edges)} proved, {proof.n_excluded} excluded, {proof.n_equal} equal; {proof}"
+            f"{seconds:.1f} s: {len(proof.edges)} proved, {len(proof.excluded)} excluded, {len(proof.equal)} equal; "
+            f"{proof}"
         )
 
 

@@ -76,19 +76,11 @@ def test_nearest_against_all_distances():
     assert {tuple(edge) for edge in shoal.NeighborGraph.nearest(classes, 3).edges.tolist()} == expected
 
 
-def test_components_and_paths():
+def test_components():
     graph = shoal.NeighborGraph.from_edges(NAMES, [("a", "b"), ("b", "c"), ("d", "e")])
     assert graph.components[0] == graph.components[1] == graph.components[2] != graph.components[3]
     assert graph.components[3] == graph.components[4]
-    assert graph.path("a", "c") == ("a", "b", "c")
-    assert graph.path("a", "a") == ("a",)
-    assert graph.path("a", "e") is None
     assert graph.neighbors("b") == ("a", "c")
-
-
-def test_shortest_path_is_shortest():
-    ring = shoal.NeighborGraph.from_edges([str(i) for i in range(9)], [(i, (i + 1) % 9) for i in range(9)])
-    assert [len(ring.path("0", other)) - 1 for other in range(9)] == [0, 1, 2, 3, 4, 4, 3, 2, 1]
 
 
 @pytest.mark.parametrize("labels", [["a"], []])

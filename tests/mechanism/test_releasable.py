@@ -42,9 +42,7 @@ def test_one_interface(released: Releasable, tmp_path: Path) -> None:
     assert (errors.squares.mean(axis=1) <= errors.rho * (1 + 1e-9)).all()
     assert errors.rho.tolist() == released.rho[[4, 0]].tolist()
     assert (errors.interval[0] <= errors.interval[1]).all()
-    facts = released.facts()
-    assert (facts["labels"], facts["entries"], facts["groups"], facts["smallest_group"]) == (5, 2, 2, 2)
-    assert facts["delta"] == released.certificate.delta_upper
+    assert 0.0 <= released.certificate.delta_upper < 1.0
     released.save(tmp_path / "it.shoal")
     again = shoal.load(tmp_path / "it.shoal")
     assert (type(again), again.digest) == (type(released), released.digest)

@@ -214,20 +214,6 @@ class NeighborGraph:
             members_of.setdefault(component, []).append(label)
         return [tuple(members) for members in members_of.values()]
 
-    def path(self, a: Any, b: Any) -> tuple[str, ...] | None:
-        """A shortest path between two labels, ends included; None where there is none."""
-        from scipy.sparse.csgraph import breadth_first_order
-
-        start, node = self.index(a), self.index(b)
-        _, previous = breadth_first_order(self._adjacency, start, directed=False)
-        steps = [node]
-        while node != start:
-            node = int(previous[node])
-            if node < 0:
-                return None
-            steps.append(node)
-        return tuple(self.labels[i] for i in reversed(steps))
-
     def __repr__(self) -> str:
         return f"NeighborGraph({self.n_labels} labels, {self.n_edges} edges)"
 

@@ -38,7 +38,7 @@ from shoal.mechanism.odds import (
     refined,
 )
 from shoal.mechanism.program import best_columns, mean_alone
-from shoal.mechanism.releasable import Certificate, ReleaseErrors, T, described
+from shoal.mechanism.releasable import Certificate, ReleaseErrors, T
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import table
 from shoal.rounding import upper
@@ -116,11 +116,6 @@ class Codebook(Stored):
     def answer_epsilon(self) -> float:
         """The ε of one answer: half of ``epsilon`` where that is about a table."""
         return self.epsilon if self.scope == "answer" else self.epsilon / 2.0
-
-    def facts(self) -> dict[str, Any]:
-        """Plain figures of the codebook, as JSON: for the owner."""
-        most = max((len(crowd.curves) for crowd in self.crowds), default=0)
-        return described(self, "codebook") | {"epsilon": self.epsilon, "most_curves": most}
 
     def by_kind(self, *, mechanism: Callable[[Mechanism], T], codebook: Callable[[Codebook], T]) -> T:
         """The result of ``codebook`` for this."""

@@ -32,7 +32,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.files import Parts, Stored, mechanism_fields, mechanism_parts
 from shoal.mechanism.output import moved_covs, moved_means
-from shoal.mechanism.releasable import COVERAGE, Certificate, ReleaseErrors, T, described, released
+from shoal.mechanism.releasable import COVERAGE, Certificate, ReleaseErrors, T, released
 from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
@@ -106,11 +106,6 @@ class Mechanism(Stored):
     def answer_epsilon(self) -> None:
         """The loss of a Gaussian answer has no bound."""
         return None
-
-    def facts(self) -> dict[str, Any]:
-        """Plain figures of the mechanism, as JSON: for the owner."""
-        epsilons = sorted({float(e) for e in self.epsilon})
-        return described(self, self.method) | {"epsilon": epsilons[-1] if epsilons else None}
 
     def part(self, labels: Sequence[str]) -> Mechanism:
         """The mechanism of some of its labels, with the edges between them."""

@@ -117,9 +117,6 @@ class Releasable(Protocol):
     def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
         """Expected errors of what is released about these labels; all by default."""
 
-    def facts(self) -> dict[str, Any]:
-        """A few plain figures, as JSON: for the owner."""
-
     def part(self, labels: Sequence[str]) -> Releasable:
         """The same for some of the labels, with the edges between them."""
 
@@ -158,28 +155,6 @@ def releasable(**named: Any) -> Releasable:
         raise InputError(f"{name} must be a Mechanism or a Codebook, as design, calibrate and codebook return it")
     released: Releasable = value
     return released
-
-
-def described(released: Releasable, method: str) -> dict[str, Any]:
-    """The facts that mechanisms and codebooks share."""
-    sizes = np.bincount(released.graph.components) if released.graph.n_labels else np.zeros(1, dtype=int)
-    certificate = released.certificate if released.graph.n_edges else None
-    rho = released.rho
-    return {
-        "method": method,
-        "labels": len(released.labels),
-        "entries": released.n_dims,
-        "edges": released.graph.n_edges,
-        "groups": len(sizes),
-        "smallest_group": int(sizes.min()),
-        "largest_group": int(sizes.max()),
-        "scope": released.scope,
-        "times": released.times,
-        "constant": released.constant,
-        "delta": None if certificate is None else certificate.delta_upper,
-        "rho": float(rho.mean()),
-        "rho_largest": float(rho.max()),
-    }
 
 
 # ------------------------------------------------------------------ certificates

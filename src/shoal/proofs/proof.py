@@ -27,10 +27,8 @@ from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.files import law_parts
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import Releasable
 from shoal.noise.grid import UP as LOSS_UP
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.numerics.matrices import EPS
@@ -92,7 +90,7 @@ class Proof:
     ``ideal_upper`` is the upper end before ``finite_precision`` is added. ``epsilon`` is one number, or one per edge
     where they differ. ``digest`` names what was proved (a mechanism's own, or that of the laws and edges), and
     ``own_graph`` says that the edges are the mechanism's. ``edges`` holds the enclosures of edges proved one by one;
-    the others are ``excluded`` or have equal laws (``n_equal``). ``unsettled`` says why there is no more than
+    the others are ``excluded`` or have laws that are ``equal``. ``unsettled`` says why there is no more than
     [``delta_lower``, 1], where that is so.
     """
 
@@ -112,16 +110,6 @@ class Proof:
     equal: tuple[int, ...]
     unsettled: tuple[str, ...]
     versions: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def n_excluded(self) -> int:
-        """Directed edges (for a table: edges) that another is proved to be worse than."""
-        return len(self.excluded)
-
-    @property
-    def n_equal(self) -> int:
-        """Edges whose laws are equal, exactly."""
-        return len(self.equal)
 
     def to_json(self) -> str:
         """The content of a proof file: doubles as hexadecimal strings, so that none is rounded."""
@@ -158,17 +146,6 @@ class Proof:
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
 
 
-def provable(released: Releasable) -> Mechanism:
-    """What was given, refused unless it is a mechanism: a codebook leaves nothing to be proved."""
-    if not hasattr(type(released), "by_kind"):
-        raise InputError("released must be a Mechanism or GaussianClasses")
-    return released.by_kind(mechanism=lambda mechanism: mechanism, codebook=_refused)
-
-
-def _refused(book: Codebook) -> Mechanism:
-    raise InputError("released must be a Mechanism or GaussianClasses: a codebook keeps its ε in integers, exactly")
-
-
 def prove(
     released: GaussianClasses | Mechanism,
     graph: NeighborGraph | None = None,
@@ -198,7 +175,15 @@ def prove(
     >>> proof.n_edges, f"{proof.delta_lower:.10e}", f"{proof.delta_upper:.10e}"
     (1, '2.9242721049e-06', '2.9242721049e-06')
     """
-    mechanism = None if isinstance(released, GaussianClasses) else provable(released)
+    mechanism: Mechanism | None = None
+    if not isinstance(released, GaussianClasses):
+        if not hasattr(type(released), "by_kind"):
+            raise InputError("released must be a Mechanism or GaussianClasses")
+        mechanism = released.by_kind(mechanism=lambda own: own, codebook=lambda _: None)
+        if mechanism is None:
+            raise InputError(
+                "released must not be a codebook: that keeps its ε in integers, with nothing left to prove"
+            )
     default = "answer" if mechanism is None else mechanism.scope
     scope = validation.choice(SCOPES, scope=default if scope is None else scope)
     classes = released if isinstance(released, GaussianClasses) else released.classes
