@@ -77,4 +77,5 @@ def test_every_example_is_found_where_it_stands() -> None:
         for test in doctest.DocTestFinder().find(import_module(home))
         if test.examples
     }
-    assert set(DOCUMENTED) <= found
+    defined = {_resolved(name).__qualname__ for name in DOCUMENTED}  # a method may be that of a base class
+    assert defined <= found
