@@ -3,7 +3,7 @@
 The worst edge, by the accounting, is enclosed first, as narrowly as possible (``enclosure``). All others need only lie
 below its upper end: an edge is passed over where its laws are equal, exactly, or where Chernoff's bound in balls says
 so, and enclosed just narrowly enough where it does not. What is proved holds for the real numbers that the stored
-doubles are; what finite precision adds to δ of released answers is bounded by ``noise.precision`` and added. A proof is
+doubles are; what finite precision adds to δ of released answers is bounded by ``noise.grid`` and added. A proof is
 a small JSON file, which ``checker`` checks again without shoal.
 """
 
