@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +13,12 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from live import copied
 
 import shoal
 from shoal.errors import LedgerError
 from shoal.service import receipt_verifier as verifier
+from shoal.service import record
 from shoal.service.desk import Desk
 from shoal.service.merkle import Tree, leaf_hash, node_hash
 
@@ -92,10 +94,7 @@ def test_an_old_copy_and_a_rewritten_ledger_are_refused(
 ) -> None:
     desk.checkpoints.compare()
     old = tmp_path / "old.db"
-    source, target = sqlite3.connect(tmp_path / "ledger.db"), sqlite3.connect(old)
-    source.backup(target)
-    source.close()
-    target.close()
+    copied(tmp_path / "ledger.db", old)
     granted()
     with shoal.Ledger.open(f"sqlite:///{old}") as restored, pytest.raises(LedgerError, match="old copy"):
         Desk(restored, runs).checkpoints.compare()
@@ -106,6 +105,38 @@ def test_an_old_copy_and_a_rewritten_ledger_are_refused(
             Desk(rewritten, runs).checkpoints.compare()
     with shoal.Ledger.open(f"sqlite:///{tmp_path}/other.db") as other, pytest.raises(LedgerError, match="not the one"):
         Desk(other, runs).checkpoints.compare()
+
+
+def test_an_old_copy_is_refused_from_whichever_folder_it_is_served(
+    desk: Desk, granted: Callable[..., dict[str, str]], runs: Path, url: str, tmp_path: Path
+) -> None:
+    """Shown from one folder and killed: another folder, which has no checkpoints, does not start on the old copy."""
+    ledger, old = tmp_path / "ledger.db", tmp_path / "old.db"
+    copied(ledger, old)
+    granted()
+    desk.ledger.close()
+    copied(old, ledger)
+    link = tmp_path / "link.db"
+    link.symlink_to(ledger)
+    for folder in (runs, runs / "january", tmp_path / "elsewhere"):
+        for place in (ledger, link):
+            with shoal.Ledger.open(place) as restored, pytest.raises(LedgerError, match="old copy"):
+                Desk(restored, folder).checkpoints.compare()
+    moved = tmp_path / "moved.db"  # and the served folder knows it wherever the copy is put
+    copied(old, moved)
+    with shoal.Ledger.open(moved) as restored, pytest.raises(LedgerError, match="old copy"):
+        Desk(restored, runs).checkpoints.compare()
+
+
+def test_checkpoints_of_a_ledger_on_a_server_are_in_the_data_directory(
+    desk: Desk, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(record, "database_file", lambda _: None)
+    beside, within = record.checkpoint_files(desk.ledger, runs)
+    assert within == runs / "checkpoints.jsonl"
+    assert beside.name == f"{desk.ledger.identity}-checkpoints.jsonl"
+    assert (sys.platform != "linux") or beside.is_relative_to(tmp_path / "data")
 
 
 def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(desk: Desk, runs: Path) -> None:

@@ -28,7 +28,7 @@ from shoal.ledger.storage import Transaction
 from shoal.service.answers import AnswerSheet, commitment, handles
 from shoal.service.catalog import Catalog, OfferedQuestion, catalog, changes
 from shoal.service.people import Caller, Grant, Key, Person, Unknown
-from shoal.service.record import CHECKPOINTS, CheckpointFile, LedgerRecord
+from shoal.service.record import Checkpoints, LedgerRecord, checkpoint_files
 from shoal.service.register import Register
 
 
@@ -81,7 +81,7 @@ class Desk:
     def __init__(self, ledger: Ledger, folder: str | Path, log: Callable[..., None] | None = None) -> None:
         self.ledger, self.register = ledger, Register(ledger.storage)
         self.record = LedgerRecord(ledger)
-        self.checkpoints = CheckpointFile(Path(folder) / CHECKPOINTS, self.record)
+        self.checkpoints = Checkpoints(checkpoint_files(ledger, Path(folder)), self.record)
         self._folder, self._log = Path(folder), log or (lambda event, **facts: None)
         self._lock, self._charging = threading.RLock(), threading.Lock()
         self._catalog, self._seen = Catalog({}, {}), dict[str, int]()

@@ -1,8 +1,12 @@
-"""The ledger's chain as a Merkle tree, and the file of checkpoints that holds it to what was shown.
+"""The ledger's chain as a Merkle tree, and the files of checkpoints that hold it to what was shown.
 
-A checkpoint is the size and the root of the tree over all entries (RFC 9162). One is on disk, outside of the ledger's
-own file, before an answer that it covers is shown. So a ledger that was restored from an older copy, or rewritten, is
+A checkpoint is the size and the root of the tree over all entries (RFC 9162). One is on disk, outside of the ledger
+itself, before an answer that it covers is shown. So a ledger that was restored from an older copy, or rewritten, is
 recognized at the next start, whether the service was stopped or killed.
+
+Checkpoints lie in two places, and a start is held against both. Those beside the ledger (on PostgreSQL: in the user's
+data directory, under the ledger's identity) know what was shown from any folder; those in the served folder know it
+wherever a copy of the ledger is put.
 """
 
 from __future__ import annotations
@@ -10,14 +14,17 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from shoal.errors import LedgerError
-from shoal.files import private, settle
+from shoal.files import private, private_folder, settle
 from shoal.ledger import notes
 from shoal.ledger.chain import Entry
 from shoal.ledger.ledger import Ledger
+from shoal.ledger.storage import Storage
+from shoal.runs.owner_ledger import user_ledger
 from shoal.service.merkle import Tree
 from shoal.service.people import Unknown
 
@@ -82,31 +89,52 @@ class LedgerRecord:
         return {"ledger": self.identity, "size": upto, "root": tree.root(upto).hex()}
 
 
-class CheckpointFile:
-    """Checkpoints in a file, a line of JSON each, flushed to disk one by one."""
+def database_file(storage: Storage) -> Path | None:
+    """The file of a SQLite ledger, by whatever name or link it was given; None on PostgreSQL."""
+    if storage.postgres:
+        return None
+    with storage.reading() as transaction:
+        return Path(str(transaction.one("PRAGMA database_list")[2])).resolve()
 
-    def __init__(self, path: Path, record: LedgerRecord) -> None:
-        self._path, self._record = path, record
+
+def checkpoint_files(ledger: Ledger, folder: Path) -> tuple[Path, Path]:
+    """Where checkpoints are kept: beside the ledger, and in the served folder."""
+    file = database_file(ledger.storage)
+    if file is None:
+        beside = user_ledger().with_name(f"{ledger.identity}-{CHECKPOINTS}")
+    else:
+        beside = file.with_name(f"{file.name}-{CHECKPOINTS}")
+    return beside, folder / CHECKPOINTS
+
+
+class Checkpoints:
+    """Checkpoints in files, a line of JSON each, flushed to disk one by one."""
+
+    def __init__(self, files: Sequence[Path], record: LedgerRecord) -> None:
+        self._files, self._record = files, record
         self._lock = threading.Lock()
         self._size = 0
 
     def compare(self) -> None:
-        """Raise unless the ledger continues the last checkpoint on file; then keep the newest."""
-        last = self._last()
-        if last is not None:
-            if last["ledger"] != self._record.identity:
-                raise LedgerError(
-                    "ledger: it is not the one whose checkpoints lie in this folder; name that one with --ledger"
-                )
-            entries = self._record.checkpoint()["size"]
-            if last["size"] > entries:
-                raise LedgerError(
-                    f"ledger: it has {entries} entries, and {last['size']} when the service showed something last: an "
-                    "old copy was restored, which does not know what was given since. Restore the newest copy"
-                )
-            if self._record.checkpoint(last["size"])["root"] != last["root"]:
-                raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
+        """Raise unless the ledger continues the last checkpoint of every file; then keep the newest."""
+        for file in self._files:
+            self._compare(file)
         self.keep()
+
+    def _compare(self, file: Path) -> None:
+        last = _last(file)
+        if last is None:
+            return
+        if last["ledger"] != self._record.identity:
+            raise LedgerError(f"ledger: it is not the one whose checkpoints lie in {file}; name that one with --ledger")
+        entries = self._record.checkpoint()["size"]
+        if last["size"] > entries:
+            raise LedgerError(
+                f"ledger: it has {entries} entries, and {last['size']} when the service showed something last: an "
+                "old copy was restored, which does not know what was given since. Restore the newest copy"
+            )
+        if self._record.checkpoint(last["size"])["root"] != last["root"]:
+            raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
 
     def keep(self) -> None:
         """Have the newest checkpoint on disk when this returns; nothing that it covers may be shown before."""
@@ -114,38 +142,41 @@ class CheckpointFile:
             newest = self._record.checkpoint()
             if newest["size"] == self._size:
                 return
-            try:
-                self._append(json.dumps(newest, sort_keys=True).encode() + b"\n")
-            except OSError:
-                raise LedgerError(
-                    f"ledger: {self._path.name} cannot be written beside the runs, so nothing is shown; make room "
-                    "there, or give the service the right to write"
-                ) from None
+            for file in self._files:
+                try:
+                    _append(file, json.dumps(newest, sort_keys=True).encode() + b"\n")
+                except OSError:
+                    raise LedgerError(
+                        f"ledger: {file} cannot be written, so nothing is shown; make room there, or give the service "
+                        "the right to write"
+                    ) from None
             self._size = int(newest["size"])
 
-    def _append(self, line: bytes) -> None:
-        """Add a line after the last whole one: what a crash cut short was never relied on."""
-        private(self._path)
-        with self._path.open("r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = file.seek(max(size - 4096, 0))
-            file.seek(start + file.read().rfind(b"\n") + 1)
-            file.write(line)
-            file.truncate()
-            file.flush()
-            os.fsync(file.fileno())
-        settle(self._path.parent)
 
-    def _last(self) -> dict[str, Any] | None:
-        if not self._path.is_file():
-            return None
-        lines = [line for line in self._path.read_bytes().split(b"\n")[:-1] if line]
-        try:
-            last = json.loads(lines[-1]) if lines else None
-            if last is None or {"ledger", "size", "root"} <= set(last):
-                return last
-        except (ValueError, TypeError):
-            pass
-        raise LedgerError(
-            f"ledger: {self._path.name} in the served folder is damaged, so it is not known what was shown; restore it"
-        )
+def _append(path: Path, line: bytes) -> None:
+    """Add a line after the last whole one: what a crash cut short was never relied on."""
+    private_folder(path.parent)
+    private(path)
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = file.seek(max(size - 4096, 0))
+        file.seek(start + file.read().rfind(b"\n") + 1)
+        file.write(line)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+    settle(path.parent)
+
+
+def _last(path: Path) -> dict[str, Any] | None:
+    """The last whole line of a file of checkpoints, where there is one."""
+    if not path.is_file():
+        return None
+    lines = [line for line in path.read_bytes().split(b"\n")[:-1] if line]
+    try:
+        last = json.loads(lines[-1]) if lines else None
+        if last is None or {"ledger", "size", "root"} <= set(last):
+            return last
+    except (ValueError, TypeError):
+        pass
+    raise LedgerError(f"ledger: {path} is damaged, so it is not known what was shown; restore it")

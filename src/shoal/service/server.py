@@ -25,6 +25,7 @@ from shoal.ledger.storage import Storage
 from shoal.runs.owner_ledger import Place
 from shoal.service.catalog import ledger_place
 from shoal.service.people import Key
+from shoal.service.record import database_file
 
 KEY_FILE = "owner-key.txt"
 NEEDED = ("fastapi", "uvicorn", "jinja2", "multipart")
@@ -133,9 +134,8 @@ def alone(ledger: Ledger, place: Place) -> Iterator[None]:
     busy = LedgerError(
         f"ledger: another `shoal serve` uses {place.where}; one process serves one ledger. Stop that one first"
     )
-    if not ledger.storage.postgres:
-        with ledger.storage.reading() as transaction:  # the file itself, by whatever name or link it was given
-            file = Path(str(transaction.one("PRAGMA database_list")[2])).resolve()
+    file = database_file(ledger.storage)
+    if file is not None:
         with held(file.with_name(f"{file.name}-serving"), busy):
             yield
         return
