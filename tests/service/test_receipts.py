@@ -124,6 +124,10 @@ def test_an_old_copy_is_refused_from_whichever_folder_it_is_served(
                 Desk(restored, folder).checkpoints.compare()
     moved = tmp_path / "moved.db"  # and the served folder knows it wherever the copy is put
     copied(old, moved)
+    for folder in (runs, runs / "january"):
+        with shoal.Ledger.open(moved) as restored, pytest.raises(LedgerError, match="old copy"):
+            Desk(restored, folder).checkpoints.compare()
+    (runs / "checkpoints.jsonl").rename(runs / "january" / "checkpoints.jsonl")  # served alone at first
     with shoal.Ledger.open(moved) as restored, pytest.raises(LedgerError, match="old copy"):
         Desk(restored, runs).checkpoints.compare()
 

@@ -152,7 +152,10 @@ class OfferedQuestion:
         if self.run.card.kind == "means":
             on_record = crowds is not None and crowds.content["table"] == self.table.digest
         if not on_record:
-            raise LedgerError(f"ledger: the table of {self.title} is not on record; run `shoal ledger verify`")
+            raise LedgerError(
+                f"ledger: the table of {self.title} is not on record under its own name: it repeats what another run of "
+                "these labels released, which can be offered instead, or the ledger was altered (`shoal ledger verify`)"
+            )
 
 
 @dataclass(frozen=True)

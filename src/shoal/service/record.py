@@ -6,7 +6,8 @@ recognized at the next start, whether the service was stopped or killed.
 
 Checkpoints lie in two places, and a start is held against both. Those beside the ledger (on PostgreSQL: in the user's
 data directory, under the ledger's identity) know what was shown from any folder; those in the served folder know it
-wherever a copy of the ledger is put.
+wherever a copy of the ledger is put. A run that was served in its folder may be served alone later, and the other way
+round: what the folders above and below know of the ledger counts too.
 """
 
 from __future__ import annotations
@@ -117,16 +118,19 @@ class Checkpoints:
 
     def compare(self) -> None:
         """Raise unless the ledger continues the last checkpoint of every file; then keep the newest."""
-        for file in self._files:
-            self._compare(file)
+        folder = self._files[-1].parent.resolve()
+        around = [folder.parent / CHECKPOINTS, *sorted(folder.glob(f"*/{CHECKPOINTS}"))]
+        for file in (*self._files, *around):
+            last = _last(file)
+            if last is not None and last["ledger"] == self._record.identity:
+                self._continue(last)
+            elif last is not None and file in self._files:
+                raise LedgerError(
+                    f"ledger: it is not the one whose checkpoints lie in {file}; name that one with --ledger"
+                )
         self.keep()
 
-    def _compare(self, file: Path) -> None:
-        last = _last(file)
-        if last is None:
-            return
-        if last["ledger"] != self._record.identity:
-            raise LedgerError(f"ledger: it is not the one whose checkpoints lie in {file}; name that one with --ledger")
+    def _continue(self, last: dict[str, Any]) -> None:
         entries = self._record.checkpoint()["size"]
         if last["size"] > entries:
             raise LedgerError(
