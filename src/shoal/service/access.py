@@ -35,7 +35,6 @@ BOTH = OWNER | ANALYST
 ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/healthz"): ANYONE,
     ("GET", "/openapi.json"): ANYONE,
-    ("GET", "/metrics"): OWNER,
     ("POST", "/v1/people"): OWNER,
     ("GET", "/v1/people"): OWNER,
     ("DELETE", "/v1/people/{id}"): OWNER,
@@ -144,7 +143,7 @@ class Access:
         if allowed == ANYONE:
             (self._guesses if request.method == "POST" else self._strangers).take(self._address(request))
             return None
-        calls = path.startswith("/v1") or path == "/metrics"
+        calls = path.startswith("/v1")
         caller = self._key_holder(request) if calls else self._visitor(request)
         if caller is None:
             self._strangers.take(self._address(request))

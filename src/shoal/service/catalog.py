@@ -153,8 +153,8 @@ class OfferedQuestion:
             on_record = crowds is not None and crowds.content["table"] == self.table.digest
         if not on_record:
             raise LedgerError(
-                f"ledger: the table of {self.title} is not on record under its own name: it repeats what another run of "
-                "these labels released, which can be offered instead, or the ledger was altered (`shoal ledger verify`)"
+                f"ledger: the table of {self.title} is not on record under its own name: it repeats what another run "
+                "about these labels released, which can be offered instead, or the ledger was altered (`shoal ledger verify`)"
             )
 
 

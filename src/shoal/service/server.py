@@ -62,13 +62,13 @@ def serve(
     import uvicorn
 
     from shoal.service.access import TrustedProxy
-    from shoal.service.application import Instruments, application
+    from shoal.service.application import RequestLog, application
     from shoal.service.desk import Desk
 
     proxy = TrustedProxy.of(user_header, trust_proxy)
     tell = tell or (lambda text: print(text, file=sys.stderr, flush=True))
     place = ledger_place(folder, ledger)
-    log = Instruments(sys.stderr)
+    log = RequestLog(sys.stderr)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(listening(host, port)))
         used = stack.enter_context(Ledger.open(place.url))
