@@ -28,9 +28,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import shoal
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.service import api, pages
-from shoal.service.access import Access, GuardedRoute, SignInNeeded, TrustedProxy
-from shoal.service.desk import Desk, IdempotencyConflict, NotAllowed
-from shoal.service.people import NotNow, Unknown
+from shoal.service.access import Access, OpenRoute, SignInNeeded, TrustedProxy
+from shoal.service.questions import IdempotencyConflict, NotAllowed, QuestionService
+from shoal.service.register import NotNow, Unknown
 
 #: Bytes of a body.
 BODY = 64 * 1024
@@ -151,7 +151,7 @@ STATUSES: dict[type[ShoalError], int] = {
 
 
 def application(
-    desk: Desk,
+    service: QuestionService,
     log: RequestLog | None = None,
     *,
     rate: float = 100.0,
@@ -161,7 +161,7 @@ def application(
     """The service as an ASGI application.
 
     Args:
-        desk: what it serves.
+        service: what it serves.
         log: where it writes its lines; by default nowhere.
         rate, burst: requests a second of one person or address, and at once.
         proxy: whose headers are believed.
@@ -178,8 +178,8 @@ def application(
         openapi_url="/openapi.json",
         responses={**documented},
     )
-    own = APIRouter(route_class=GuardedRoute)
-    app.state.access = Access(desk, rate, burst, proxy)
+    health = APIRouter(route_class=OpenRoute)
+    app.state.access = Access(service, rate, burst, proxy)
 
     def told(request: Request, status: int, detail: str = "", more: Mapping[str, str] | None = None) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""
@@ -215,12 +215,13 @@ def application(
         log.line("failure", kind=type(error).__name__)
         return told(request, 500)
 
-    @own.get("/healthz")
+    @health.get("/healthz")
     def healthz() -> dict[str, str]:
-        desk.ledger.head  # noqa: B018
+        service.ledger.head  # noqa: B018
         return {"status": "ok"}
 
-    for router in (own, api.router, pages.router):
+    of_calls = (api.owners, api.analysts, api.members)
+    for router in (health, *of_calls, pages.anyone, pages.owners, pages.analysts, pages.members):
         app.include_router(router)
     app.add_middleware(OuterGuard, log=log)
     return app

@@ -144,6 +144,19 @@ class OfferedQuestion:
             return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
         return TableStatement(card.statement)
 
+    def described(self) -> dict[str, Any]:
+        """What everybody who is admitted may know of it."""
+        return {
+            "question": self.id,
+            "title": self.title,
+            "entries": len(self.entries),
+            "times": list(self.entries) if self.timed else None,
+            "unit": self.unit,
+            "error": self.error,
+            "charged": self.statement.epsilon is not None,
+            "guarantee": self.statement.to_json(),
+        }
+
     def check_record(self, ledger: Ledger) -> None:
         """Raise unless the ledger has this release on record, as it lies here."""
         name = self.run.release_name
@@ -153,8 +166,8 @@ class OfferedQuestion:
             on_record = crowds is not None and crowds.content["table"] == self.table.digest
         if not on_record:
             raise LedgerError(
-                f"ledger: the table of {self.title} is not on record under its own name: it repeats what another run "
-                "about these labels released, which can be offered instead, or the ledger was altered (`shoal ledger verify`)"
+                f"ledger: the table of {self.title} is not on record under its own name. It repeats what another run "
+                "about these labels released, which can be offered instead; or look with `shoal ledger verify`"
             )
 
 

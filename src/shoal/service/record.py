@@ -27,7 +27,7 @@ from shoal.ledger.ledger import Ledger
 from shoal.ledger.storage import Storage
 from shoal.runs.owner_ledger import user_ledger
 from shoal.service.merkle import Tree
-from shoal.service.people import Unknown
+from shoal.service.register import Unknown
 
 CHECKPOINTS = "checkpoints.jsonl"
 

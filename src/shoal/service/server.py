@@ -24,8 +24,8 @@ from shoal.ledger.ledger import Ledger
 from shoal.ledger.storage import Storage
 from shoal.runs.owner_ledger import Place
 from shoal.service.catalog import ledger_place
-from shoal.service.people import Key
 from shoal.service.record import database_file
+from shoal.service.register import Key
 
 KEY_FILE = "owner-key.txt"
 NEEDED = ("fastapi", "uvicorn", "jinja2", "multipart")
@@ -63,7 +63,7 @@ def serve(
 
     from shoal.service.access import TrustedProxy
     from shoal.service.application import RequestLog, application
-    from shoal.service.desk import Desk
+    from shoal.service.questions import QuestionService
 
     proxy = TrustedProxy.of(user_header, trust_proxy)
     tell = tell or (lambda text: print(text, file=sys.stderr, flush=True))
@@ -73,22 +73,22 @@ def serve(
         listener = stack.enter_context(contextlib.closing(listening(host, port)))
         used = stack.enter_context(Ledger.open(place.url))
         stack.enter_context(alone(used, place))
-        desk = Desk(used, folder, log.line)
-        desk.checkpoints.compare()
-        catalog = desk.catalog
+        service = QuestionService(used, folder, log.line)
+        service.checkpoints.compare()
+        catalog = service.catalog
         if not catalog.questions:
             reasons = "".join(f". {title}: {reason}" for title, reason in catalog.left_out.items())
             raise InputError(
                 f"dir: nothing in {Path(folder).name} can be asked{reasons or '; `shoal run` makes a run'}"
             )
-        key = desk.register.new_owner_key() if new_owner_key else desk.register.first_key()
+        key = service.register.new_owner_key() if new_owner_key else service.register.first_key()
         if key is not None:
             deliver(key, Path(folder) / KEY_FILE, tell)
-        desk.checkpoints.keep()
+        service.checkpoints.keep()
         for title, reason in catalog.left_out.items():
             tell(f"Not offered: {title}: {reason}")
         tell(f"{len(catalog.questions)} question(s) on http://{host}:{port}/")
-        app = application(desk, log, proxy=proxy)
+        app = application(service, log, proxy=proxy)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -102,7 +102,7 @@ def serve(
         with _stopped_by_signal(lambda: setattr(server, "should_exit", True)):
             log.line("started", questions=len(catalog.questions))
             server.run(sockets=[listener])
-        desk.checkpoints.keep()
+        service.checkpoints.keep()
         log.line("stopped")
 
 
