@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -168,7 +168,9 @@ def application(
     """
     log = log or RequestLog()
     document = {"application/problem+json": {"schema": ProblemDocument.model_json_schema()}}
-    documented = {status: {"description": TITLES[status], "content": document} for status in TITLES if status > 400}
+    documented: dict[int | str, dict[str, Any]] = {
+        status: {"description": title, "content": document} for status, title in TITLES.items() if status > 400
+    }
     app = FastAPI(
         title="shoal",
         version=shoal.__version__,
@@ -176,7 +178,7 @@ def application(
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
-        responses={**documented},
+        responses=documented,
     )
     health = APIRouter(route_class=OpenRoute)
     app.state.access = Access(service, rate, burst, proxy)

@@ -49,25 +49,6 @@ class TableStatement:
 
 
 @dataclass(frozen=True)
-class ReleasedTable:
-    """A table as it may be passed on: no names, no handles."""
-
-    content: bytes
-
-    @cached_property
-    def digest(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
-
-    @cached_property
-    def columns(self) -> list[str]:
-        return next(csv.reader(io.StringIO(self.content.decode())))
-
-    @cached_property
-    def rows(self) -> list[list[str]]:
-        return list(csv.reader(io.StringIO(self.content.decode())))[1:]
-
-
-@dataclass(frozen=True)
 class OfferedQuestion:
     """One release of one run, as long as its files are those that were released."""
 
@@ -76,9 +57,18 @@ class OfferedQuestion:
     run: Run
 
     @cached_property
-    def table(self) -> ReleasedTable:
-        """The table to pass on."""
-        return ReleasedTable((self.run.path / PUBLIC).read_bytes())
+    def table(self) -> bytes:
+        """The table to pass on, without names or handles, as CSV."""
+        return (self.run.path / PUBLIC).read_bytes()
+
+    @cached_property
+    def table_digest(self) -> str:
+        return hashlib.sha256(self.table).hexdigest()
+
+    @cached_property
+    def cells(self) -> list[list[str]]:
+        """The table to pass on, row by row; the first has the names of its columns."""
+        return list(csv.reader(io.StringIO(self.table.decode())))
 
     @cached_property
     def rows(self) -> Mapping[str, list[float]]:
@@ -99,20 +89,20 @@ class OfferedQuestion:
 
     @property
     def _values(self) -> list[str]:
-        return [name for name in self.table.columns if name not in PLACES]
+        return [name for name in self.cells[0] if name not in PLACES]
 
     @property
     def timed(self) -> bool:
         """Whether entries are instants."""
-        return "timestamp" in self.table.columns
+        return "timestamp" in self.cells[0]
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
         if not self.timed:
             return tuple(self._values)
-        place = self.table.columns.index("timestamp")
-        return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in self.table.rows}))
+        place = self.cells[0].index("timestamp")
+        return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in self.cells[1:]}))
 
     @property
     def unit(self) -> str:
@@ -163,7 +153,7 @@ class OfferedQuestion:
         crowds = ledger.recorded_crowds(name)
         on_record = ledger.has(name)
         if self.run.card.kind == "means":
-            on_record = crowds is not None and crowds.content["table"] == self.table.digest
+            on_record = crowds is not None and crowds.content["table"] == self.table_digest
         if not on_record:
             raise LedgerError(
                 f"ledger: the table of {self.title} is not on record under its own name. It repeats what another run "

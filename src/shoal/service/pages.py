@@ -246,7 +246,7 @@ def ask(
 def download(caller: Visitor, service: Service, id: str, name: Literal["answers", "table"]) -> Response:
     """All rows by handle, or the table to pass on."""
     sheet = service.sheet(caller.person, id)
-    content = sheet.question.table.content if name == "table" else sheet.csv().encode()
+    content = sheet.question.table if name == "table" else sheet.csv().encode()
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     return Response(content, media_type="text/csv", headers=headers)
 

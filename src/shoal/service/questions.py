@@ -110,7 +110,7 @@ class AnswerSheet:
             inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
             bodies[handle] = _json(common | {"handle": handle, "answer": answer, "receipt": receipt | inside})
         longest = max(map(len, bodies.values()), default=0)
-        table = {"columns": self.question.table.columns, "rows": self.question.table.rows}
+        table = {"columns": self.question.cells[0], "rows": self.question.cells[1:]}
         return {handle: body.ljust(longest) for handle, body in bodies.items()} | {
             None: _json(common | {"table": table, "receipt": receipt})
         }
@@ -294,7 +294,7 @@ class QuestionService:
                     self.register.count_refusal(grant)
                 self._log("refused", cause="grant", advice="the owner's page shows which grants are too small")
                 raise NotAllowed(REFUSAL)
-            if (root, question.table.digest) != (entry.content["answers"], entry.content["table"]):
+            if (root, question.table_digest) != (entry.content["answers"], entry.content["table"]):
                 raise LedgerError(
                     f"ledger: the answers in {question.title} are not those of the receipt; restore its folder"
                 )
@@ -357,7 +357,7 @@ def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, roo
         "question": question.id,
         "grant": None if grant is None else grant.id,
         "answers": root,
-        "table": question.table.digest,
+        "table": question.table_digest,
         "unit": question.unit,
         "error": question.error,
         "statement": question.statement.to_json(),

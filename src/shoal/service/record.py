@@ -44,38 +44,26 @@ class LedgerRecord:
 
     def checkpoint(self, size: int | None = None) -> dict[str, Any]:
         """Size and root of the tree, of all entries or of the first ``size``: to be written down elsewhere."""
-        return self._checkpoint(self._grown(), size)
+        tree, upto = self._grown(size)
+        return {"ledger": self.identity, "size": upto, "root": tree.root(upto).hex()}
 
     def consistency(self, first: int, second: int | None = None) -> dict[str, Any]:
         """That the record only grew between two checkpoints."""
-        tree = self._grown()
-        upto = tree.size if second is None else second
-        if not 0 < first <= upto <= tree.size:
-            raise Unknown("there are no such checkpoints")
-        return {
-            "first": self._checkpoint(tree, first),
-            "second": self._checkpoint(tree, upto),
-            "consistency": [step.hex() for step in tree.consistency(first, upto)],
-        }
+        tree, upto = self._grown(second, first)
+        path = [step.hex() for step in tree.consistency(first, upto)]
+        return {"first": self.checkpoint(first), "second": self.checkpoint(upto), "consistency": path}
 
     def inclusion(self, entry: Entry, size: int | None = None) -> dict[str, Any]:
         """How an entry leads to a checkpoint: the newest, or the one of ``size`` entries."""
-        tree = self._grown()
-        upto = tree.size if size is None else size
-        if not entry.seq <= upto <= tree.size:
-            raise Unknown("size must be that of a checkpoint that holds the receipt")
+        tree, upto = self._grown(size, entry.seq)
         path = [step.hex() for step in tree.inclusion(entry.seq - 1, upto)]
-        return {
-            "checkpoint": self._checkpoint(tree, upto),
-            "inclusion": {"index": entry.seq - 1, "size": upto, "path": path},
-            "entry": vars(entry),
-        }
+        inclusion = {"index": entry.seq - 1, "size": upto, "path": path}
+        return {"checkpoint": self.checkpoint(upto), "inclusion": inclusion, "entry": vars(entry)}
 
-    def _grown(self) -> Tree:
-        """The tree with the entries that came since, which must continue it."""
+    def _grown(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
+        """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
         with self._lock, self._ledger.storage.reading() as transaction:
-            since = max(self._tree.size - 1, 0)
-            hashes = notes.hashes(transaction, since)
+            hashes = notes.hashes(transaction, max(self._tree.size - 1, 0))
             if self._tree.size and (not hashes or hashes.pop(0) != self._last):
                 raise LedgerError(
                     "ledger: it was exchanged or cut while the service runs; stop it, and restore the newest copy"
@@ -83,11 +71,10 @@ class LedgerRecord:
             for text in hashes:
                 self._tree.append(bytes.fromhex(text))
                 self._last = text
-            return self._tree
-
-    def _checkpoint(self, tree: Tree, size: int | None) -> dict[str, Any]:
-        upto = tree.size if size is None else size
-        return {"ledger": self.identity, "size": upto, "root": tree.root(upto).hex()}
+            upto = self._tree.size if size is None else size
+            if not least <= upto <= self._tree.size:
+                raise Unknown("there is no such checkpoint")
+            return self._tree, upto
 
 
 def database_file(storage: Storage) -> Path | None:

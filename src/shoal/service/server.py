@@ -109,23 +109,15 @@ def serve(
 def listening(host: str, port: int) -> socket.socket:
     """A socket on the port, or a sentence that says why there is none."""
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-    except OSError:
-        raise InputError("host must be an address of this machine, such as 127.0.0.1") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        listener.close()
         reasons = {
             errno.EADDRINUSE: f"port: {port} is in use on {host}; stop what listens there, or choose another --port",
             errno.EACCES: f"port: this user may not listen on {port}; choose a --port above 1023",
         }
         other = "host must be an address of this machine, such as 127.0.0.1"
         raise InputError(reasons.get(error.errno or 0, other)) from None
-    return listener
 
 
 @contextlib.contextmanager
