@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import shoal
 from shoal.card.statements import KNOWS
 from shoal.service import receipt_verifier
 from shoal.service.application import application
-from shoal.service.catalog import OfferedQuestion
 from shoal.service.questions import QuestionService
 
 
@@ -87,19 +85,12 @@ def test_a_changed_table_is_not_offered(served: tuple[Path, QuestionService], tm
         file.write_bytes(kept)
 
 
-def test_under_the_promise_about_readings_only_the_table_is_offered(
+def test_a_run_under_the_promise_about_readings_is_not_offered(
     served: tuple[Path, QuestionService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row for one home is outside of that promise."""
     run, desk = served
-    (question,) = desk.catalog.questions.values()
-    monkeypatch.setattr(type(question.run.card), "secret", property(lambda _: "readings"))
-    assert OfferedQuestion(question.id, question.title, question.run).rows == {}
-    fresh = QuestionService(desk.ledger, run.parent)
-    fresh.grant("bob", [question.id], new=True)
-    bob = fresh.register.named("bob")
-    assert bob is not None
-    assert "table" in json.loads(fresh.release(bob, question.id, None, "k"))
-    from shoal.service.register import Caller
-
-    assert fresh.questions(Caller(bob))[0]["handles"] == []
+    monkeypatch.setattr(shoal.Run, "of_readings", True)
+    catalog = QuestionService(desk.ledger, run.parent).catalog
+    assert not catalog.questions
+    assert "hand out public/" in catalog.left_out["january"]

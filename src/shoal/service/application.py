@@ -183,39 +183,41 @@ def application(
     health = APIRouter(route_class=OpenRoute)
     app.state.access = Access(service, rate, burst, proxy)
 
-    def told(request: Request, status: int, detail: str = "", more: Mapping[str, str] | None = None) -> Response:
+    def error_response(
+        request: Request, status: int, detail: str = "", more: Mapping[str, str] | None = None
+    ) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""
         if pages.wanted(request):
             return pages.error_page(request, status, TITLES.get(status, "Error"), detail)
         return problem(status, detail, more)
 
     @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: HTTPException) -> Response:
-        return told(request, error.status_code, more=error.headers if error.status_code == 405 else None)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        return error_response(request, error.status_code, more=error.headers if error.status_code == 405 else None)
 
     @app.exception_handler(RequestValidationError)
-    async def senseless(request: Request, error: RequestValidationError) -> Response:
+    async def invalid_request(request: Request, error: RequestValidationError) -> Response:
         places = {str(part) for fault in error.errors() for part in fault.get("loc", ())[1:2]}
         known = sorted(places & FIELDS)
-        return told(request, 422, f"look at: {', '.join(known)}" if known else "")
+        return error_response(request, 422, f"look at: {', '.join(known)}" if known else "")
 
     @app.exception_handler(ShoalError)
-    async def failed(request: Request, error: ShoalError) -> Response:
+    async def known_error(request: Request, error: ShoalError) -> Response:
         status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
         if status >= 500:
             log.line("failure", kind=type(error).__name__, said=str(error) if status == 503 else "")
         owner = getattr(getattr(request.state, "person", None), "role", "") == "owner"
         shown = isinstance(error, NotAllowed | NotNow | IdempotencyConflict) or (status == 422 and owner)
-        return told(request, status, str(error) if shown else "")
+        return error_response(request, status, str(error) if shown else "")
 
     @app.exception_handler(SignInNeeded)
     async def to_sign_in(_: Request, __: SignInNeeded) -> Response:
         return RedirectResponse("/sign-in", status_code=303)
 
     @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> Response:
+    async def unexpected_error(request: Request, error: Exception) -> Response:
         log.line("failure", kind=type(error).__name__)
-        return told(request, 500)
+        return error_response(request, 500)
 
     @health.get("/healthz")
     def healthz() -> dict[str, str]:

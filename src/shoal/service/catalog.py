@@ -39,8 +39,8 @@ class TableStatement:
     """
 
     sentence: str
-    crowd: int | None = None  #: the least number of labels that hide together
-    labels: int | None = None  #: None where their number is not to be told
+    crowd: int  #: the least number of labels that hide together
+    labels: int
     epsilon: float | None = None
     delta: float | None = None
 
@@ -72,12 +72,7 @@ class OfferedQuestion:
 
     @cached_property
     def rows(self) -> Mapping[str, list[float]]:
-        """Label -> its answer; empty where only the table is offered.
-
-        A row for one home is outside of the promise about readings, and a label with several rows has no one answer.
-        """
-        if getattr(self.run.card, "secret", "label") == "readings":
-            return {}
+        """Label -> its answer; empty where only the table is offered: a label with several rows has no one answer."""
         frame = self.run.released
         frame = frame.sort("step", maintain_order=True) if self.timed else frame
         name = next(name for name in NAMES if name in frame.columns)
@@ -123,16 +118,13 @@ class OfferedQuestion:
     def statement(self) -> TableStatement:
         card, facts = self.run.card, self.run.design
         if facts is not None:
-            delta = facts.delta if facts.scope == "table" else facts.other_delta
-            if delta is None or not facts.meaningful:
+            if facts.scope != "table" or not facts.meaningful:
                 raise InputError("its design promises nothing about the whole table that means something")
-            text = upper(delta)
-            sentence = promise(facts.epsilon, text, "table")
-            return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, max(float(text), delta))
-        if card.kind == "means":
-            same = "The rows of a crowd are identical: the table cannot tell whose is whose."
-            return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
-        return TableStatement(card.statement)
+            text = upper(facts.delta)
+            sentence, delta = promise(facts.epsilon, text, "table"), max(float(text), facts.delta)
+            return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, delta)
+        same = "The rows of a crowd are identical: the table cannot tell whose is whose."
+        return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
 
     def described(self) -> dict[str, Any]:
         """What everybody who is admitted may know of it."""

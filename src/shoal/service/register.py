@@ -369,9 +369,9 @@ class Register:
                 raise NotNow("somebody of this name is here already; grants are for known analysts, or for new ones")
             person = person or _admitted(transaction, name, "analyst", by)
             grant = Grant(_new_id("g"), person.id, _now(), until, None, tuple(questions), epsilon, delta)
-            made = _maker(transaction, by)
-            transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | made)
-            content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": made["made_by"]}
+            origin = _maker(transaction, by)
+            transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | origin)
+            content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": origin["made_by"]}
             noted(transaction, "grant", content)
             return grant, _new_key(transaction, person, by, until, grant.id)[1] if with_key else None
 
@@ -471,12 +471,12 @@ def _maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]
 
 def _admitted(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
     validation.choice(tuple(ROLES), role=role)
-    name, made = _spelled(name), _maker(transaction, by)
+    name, origin = _spelled(name), _maker(transaction, by)
     row = transaction.one(select(PEOPLE.c.id, PEOPLE.c.ended).where(PEOPLE.c.name == name))
     if row is not None and row[1] is None:
         raise NotNow("somebody of this name is here already; a new key for them is made under keys")
     person = Person(_new_id("p") if row is None else str(row[0]), name, role)
-    transaction.upsert(PEOPLE, [asdict(person) | {"created": _now(), "ended": None} | made])
+    transaction.upsert(PEOPLE, [asdict(person) | {"created": _now(), "ended": None} | origin])
     return person
 
 
@@ -489,11 +489,11 @@ def _new_key(
     lasting: bool = False,
 ) -> tuple[KeyRecord, Key]:
     """A key of someone, made by someone. It ends no later than the key that it was made with."""
-    made = _maker(transaction, by)
-    above = next((key.expires for key in _keys(transaction) if key.id == made["parent"]), None)
+    origin = _maker(transaction, by)
+    above = next((key.expires for key in _keys(transaction) if key.id == origin["parent"]), None)
     until = min(filter(None, (expires or (None if lasting else _now(LIFETIME)), above)), default=None)
     key = Key.new(person.role)
-    record = KeyRecord(_new_id("k"), person.id, _now(), until, None, key.hint, **made, for_grant=grant)
+    record = KeyRecord(_new_id("k"), person.id, _now(), until, None, key.hint, **origin, for_grant=grant)
     transaction.insert(KEYS, asdict(record) | {"digest": key.digest})
     return record, key
 
