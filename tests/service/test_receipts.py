@@ -152,6 +152,9 @@ def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(desk: Que
     QuestionService(desk.ledger, runs).checkpoints.compare()
     assert file.read_bytes().count(b"\n") == 2
     assert file.read_bytes().startswith(whole)
+    for around in (runs.parent, runs / "january"):  # files of this name that are somebody else's
+        (around / "checkpoints.jsonl").write_text("nonsense\n")
+    QuestionService(desk.ledger, runs).checkpoints.compare()
     file.write_bytes(whole + b"nonsense\n")
     with pytest.raises(LedgerError, match="damaged"):
         QuestionService(desk.ledger, runs).checkpoints.compare()

@@ -12,6 +12,7 @@ round: what the folders above and below know of the ledger counts too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -105,16 +106,19 @@ class Checkpoints:
 
     def compare(self) -> None:
         """Raise unless the ledger continues the last checkpoint of every file; then keep the newest."""
-        folder = self._files[-1].parent.resolve()
-        around = [folder.parent / CHECKPOINTS, *sorted(folder.glob(f"*/{CHECKPOINTS}"))]
-        for file in (*self._files, *around):
-            last = _last(file)
-            if last is not None and last["ledger"] == self._record.identity:
-                self._continue(last)
-            elif last is not None and file in self._files:
+        known = [_last(file) for file in self._files]
+        for file, last in zip(self._files, known, strict=True):
+            if last is not None and last["ledger"] != self._record.identity:
                 raise LedgerError(
                     f"ledger: it is not the one whose checkpoints lie in {file}; name that one with --ledger"
                 )
+        folder = self._files[-1].parent.resolve()
+        for file in (folder.parent / CHECKPOINTS, *folder.glob(f"*/{CHECKPOINTS}")):
+            with contextlib.suppress(LedgerError):  # a file of this name may be somebody else's
+                known.append(_last(file))
+        for last in known:
+            if last is not None and last["ledger"] == self._record.identity:
+                self._continue(last)
         self.keep()
 
     def _continue(self, last: dict[str, Any]) -> None:
@@ -161,13 +165,11 @@ def _append(path: Path, line: bytes) -> None:
 
 def _last(path: Path) -> dict[str, Any] | None:
     """The last whole line of a file of checkpoints, where there is one."""
-    if not path.is_file():
-        return None
-    lines = [line for line in path.read_bytes().split(b"\n")[:-1] if line]
     try:
+        lines = [line for line in path.read_bytes().split(b"\n")[:-1] if line] if path.is_file() else []
         last = json.loads(lines[-1]) if lines else None
         if last is None or {"ledger", "size", "root"} <= set(last):
             return last
-    except (ValueError, TypeError):
+    except (OSError, ValueError, TypeError):
         pass
     raise LedgerError(f"ledger: {path} is damaged, so it is not known what was shown; restore it")
