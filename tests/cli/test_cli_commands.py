@@ -116,6 +116,8 @@ def test_curve(charged):
     (path,) = (charged / "mechanism").glob("*.shoal")
     mechanism = shoal.Mechanism.load(path)
     assert done["delta_upper"] == pytest.approx(mechanism.released_curve(done["epsilon"]).delta_upper.tolist())
+    far = call("curve", charged, "--epsilon", "0.1:60:30", "--json").json["delta_upper"]
+    assert far == sorted(far, reverse=True)  # what holds at ε holds above it, finite precision or not
     ideal = call("curve", path, "--epsilon", "1", "--notion", "pdp", "--json").json
     assert ideal["notion"] == "pdp"
     assert "δ at most" in call("curve", charged).out
