@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
 import polars as pl
 import pytest
-from arma_cases import simulate_arma
 
 import shoal
-from shoal.sources.meters.arma import ArmaModels, fit_arma
 from shoal.sources.meters.quality import repair
 
 START = datetime(2024, 1, 1)
@@ -130,19 +127,6 @@ def test_a_home_with_only_faulty_new_readings_is_forecast_across_the_gap(yesterd
     assert name not in made.left_out
     assert news == set(yesterday.households) - {name}
     assert made.quality.filter(pl.col("household") == name)["verdict"].item() == "repaired"
-
-
-def test_refits_are_never_less_likely_than_a_fresh_search():
-    true = ArmaModels.from_coefficients(np.full((6, 2), [0.6, -0.2]), np.full((6, 1), 0.5), 1.0)
-    x = simulate_arma(true, 300, seed=1)
-    x[0, 40:60] = np.nan
-    start = fit_arma(x[:, :250], (2, 1))
-    again, fresh = fit_arma(x, (2, 1), start=start), fit_arma(x, (2, 1))
-    assert (again.log_likelihood >= fresh.log_likelihood).all()
-    known = fit_arma(x, (2, 1), start=true)
-    assert (known.log_likelihood >= fresh.log_likelihood).all()
-    nobody = fit_arma(x, (2, 1), start=replace(true, ok=np.zeros(6, dtype=bool)))
-    assert np.array_equal(nobody.ar, fresh.ar)
 
 
 def test_refusals(yesterday, readings):

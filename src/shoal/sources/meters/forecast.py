@@ -351,7 +351,7 @@ def forecast_window(
     ahead = predict(models, x, horizon)
     future = window.stamps(at, data.step, horizon, data.time_zone)
     part = profile.at(phases(future, profile.period, data.step))
-    checks = check_models(x, models.ar, models.ma, names)
+    checks = check_models(ahead.innovations, sum(order), names)
     known = set(past.households)
     return Forecasts(
         households=names,
@@ -401,9 +401,6 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     first = parts[0]
     names = tuple(name for part in parts for name in part.households)
     checks: dict[str, Any] = {name: np.concatenate([getattr(part.checks, name) for part in parts]) for name in MEASURES}
-    models = first.models
-    for part in parts[1:]:
-        models = models.followed_by(part.models)
     season = replace(
         first.season,
         profile=np.concatenate([part.season.profile for part in parts]),
@@ -417,7 +414,7 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
         first,
         households=names,
         season=season,
-        models=models,
+        models=ArmaModels.joined([part.models for part in parts]),
         checks=replace(first.checks, households=names, **checks),
         quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
         left_out={},
