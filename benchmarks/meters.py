@@ -23,10 +23,10 @@ import polars as pl
 from evidence.backtest import backtest
 from evidence.paper.clusters import cluster_graph
 from shoal.sources.meters import window
+from shoal.sources.meters.answered import power_error
 from shoal.sources.meters.arma import fit_arma, predict
 from shoal.sources.meters.checks import check_models
 from shoal.sources.meters.forecast import Forecasts, forecast
-from shoal.sources.meters.power import power_error
 from shoal.sources.meters.quality import Readings, repair
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.season import log_power, phases

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
-from shoal.sources.meters.quality import from_pandas, is_pandas
+from shoal.sources.frames import from_pandas, is_pandas
 
 if TYPE_CHECKING:
     import polars as pl

@@ -32,10 +32,9 @@ from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
 from shoal.runs.store import Part, finished, put_whole
 from shoal.sources.meters import clock, window
 from shoal.sources.meters.answered import TRUTH, off_by
-from shoal.sources.meters.forecast import Forecasts, forecast
+from shoal.sources.meters.forecast import ABSENT, Forecasts, forecast, update_forecasts
 from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
-from shoal.sources.meters.update import ABSENT, update_forecasts
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, tick
 

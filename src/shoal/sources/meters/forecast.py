@@ -20,8 +20,7 @@ from shoal.numerics.notebook import COLORS, axes_or_new, table
 from shoal.sources.meters import queries, window
 from shoal.sources.meters.arma import ArmaModels, fit_arma, predict
 from shoal.sources.meters.checks import LAGS, MEASURES, Checks, check_models
-from shoal.sources.meters.quality import Readings
-from shoal.sources.meters.queries import Predictive
+from shoal.sources.meters.quality import Readings, repair
 from shoal.sources.meters.season import FLOOR, PERIODS, Season, fit_season, phases
 from shoal.validation import FloatArray
 
@@ -40,6 +39,9 @@ LAWS = ("log_mean", "error_cov", "mean_cov", "season_part")
 
 #: Checks that a notebook counts.
 CHECKED = ("gaussian", "white", "stationary")
+
+#: Why a home without new readings is not released.
+ABSENT = "no new readings"
 
 #: Residuals with a smaller standard deviation, in ln kW, are rounding: nothing is left to model.
 FLAT = 1e-9
@@ -118,11 +120,6 @@ class Forecasts:
     def horizon(self) -> int:
         return int(self.log_mean.shape[1])
 
-    @property
-    def predictive(self) -> Predictive:
-        """The part that the query models work on."""
-        return Predictive(self.households, self.log_mean, self.error_cov, self.mean_cov, self.season_part)
-
     def classes(self, query: str = "point", *, unit: str = "log") -> GaussianClasses:
         """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
 
@@ -141,13 +138,13 @@ class Forecasts:
         >>> forecasts.classes("trajectory")
         GaussianClasses(4 labels, 3 entries, full covariance)
         """
-        laws = queries.classes(self.predictive, query)
+        laws = queries.classes(self, query)
         return GaussianClasses.deterministic(self.power, self.households) if self._in_power(query, unit) else laws
 
     def answer(self, query: str = "point", normals: FloatArray | None = None, *, unit: str = "log") -> FloatArray:
-        """(n, h) the answers in ln kW, or kW, that go into the mechanism; see ``answer``."""
-        found = queries.answer(self.predictive, query, normals)
-        return self.power if self._in_power(query, unit) else found
+        """(n, h) the answers in ln kW, or kW, that go into the mechanism; see ``queries.answer``."""
+        answers = queries.answer(self, query, normals)
+        return self.power if self._in_power(query, unit) else answers
 
     @staticmethod
     def _in_power(query: str, unit: str) -> bool:
@@ -199,7 +196,7 @@ class Forecasts:
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
         """What a release card says about these forecasts and who hides among whom."""
-        from shoal.sources.meters.traces import facts_of
+        from shoal.sources.meters.answered import facts_of
 
         return facts_of(self, graph)
 
@@ -207,7 +204,7 @@ class Forecasts:
         """Errors of what a mechanism releases of these forecasts, in kW; ``unit`` is that of its answers."""
         if self.households != mechanism.classes.labels:
             raise InputError("forecasts must be of the mechanism's labels, in the same order")
-        from shoal.sources.meters.traces import power_accuracy
+        from shoal.sources.meters.answered import power_accuracy
 
         return power_accuracy(mechanism, unit)
 
@@ -504,3 +501,109 @@ def _account(
         verdict=pl.when(pl.col("dropped").is_not_null()).then(pl.lit("left out")).otherwise(pl.col("verdict")),
         reason=pl.coalesce("dropped", "reason"),
     ).drop("dropped")
+
+
+# ------------------------------------------------------------------ the next day
+
+
+def update_forecasts(
+    forecasts: Forecasts,
+    readings: Readings | pl.DataFrame,
+    *,
+    origin: datetime | str | None = None,
+    horizon: int | None = None,
+) -> tuple[Forecasts, frozenset[str]]:
+    """Forecasts at a later origin from those of an earlier one and the readings since.
+
+    Forecasts keep the readings of their training window (``Forecasts.history``). New readings move that window to a
+    later origin, and every home is fitted on it. Nothing else is carried along: the result is, to the last bit, what
+    :func:`shoal.forecast` computes at that origin from all readings, whatever the days in between.
+
+    Order, season, floor and training days stay those of ``forecasts``. Homes are left out for the same reasons as in
+    :func:`shoal.forecast`; one without new readings is forecast across the gap while enough of its window is left, and
+    one that is new is fitted as soon as its readings suffice.
+
+    Args:
+        forecasts: made by :func:`shoal.forecast` or by this function.
+        readings: the readings since the old origin; older ones may be among them and then replace those stored.
+        origin: first instant to predict; by default right after the last readings, as in :func:`shoal.forecast`.
+        horizon: steps to predict; by default as many as before.
+
+    Returns:
+        The new forecasts, and the homes with news: those with a reading between the old origin and the new one.
+
+    >>> from datetime import datetime
+    >>> import shoal
+    >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+    >>> before = readings.filter(readings["timestamp"] < datetime(2024, 1, 8))
+    >>> old = shoal.forecast(before, order=(1, 1), train_days=7, horizon=3, season="day")
+    >>> new, news = shoal.update_forecasts(old, readings, horizon=6)
+    >>> new.origin - old.origin, new.horizon, len(news)
+    (datetime.timedelta(days=1), 6, 4)
+    """
+    if forecasts.history is None:
+        raise InputError("forecasts hold no training window to go on from; make them with forecast()")
+    horizon = forecasts.horizon if horizon is None else validation.count(horizon=horizon)
+    data = readings if isinstance(readings, Readings) else repair(readings, interval=forecasts.step)
+    zone = getattr(forecasts.timestamps.dtype, "time_zone", None)
+    if data.step != forecasts.step:
+        raise InputError(f"readings must come every {forecasts.step}, as those that the forecasts were made from")
+    if data.time_zone != zone:
+        raise InputError(f"readings must have timestamps in the zone of the forecasts ({zone}), not {data.time_zone}")
+    at = window.place_origin(data, origin)
+    steps, rest = divmod(at - int(forecasts.timestamps.dt.epoch("us")[0]), data.step // window.MICROSECOND)
+    if rest:
+        raise InputError("readings must lie on the grid of those that the forecasts were made from")
+    if steps <= 0:
+        raise InputError("origin must lie after that of the forecasts: the readings hold nothing new")
+    past, news = _moved(forecasts.history, data, at, steps)
+    moved = forecast_window(
+        _accounted(data, past),
+        past,
+        at=at,
+        order=forecasts.models.order,
+        horizon=horizon,
+        season=forecasts.season.period,
+        floor=forecasts.season.floor,
+        train_days=forecasts.train_days,
+    )
+    return moved, news
+
+
+def _moved(
+    history: window.TrainingWindow, data: Readings, at: int, steps: int
+) -> tuple[window.TrainingWindow, frozenset[str]]:
+    """The training window before ``at``, new readings winning over stored ones; and the homes with new readings."""
+    length = history.kw.shape[1]
+    new = window.cut(data, at, -max(length, steps))
+    names = np.array(sorted({*history.households, *new.households}), dtype=object)
+    kw = np.full((len(names), length), np.nan)
+    overlap = max(length - steps, 0)
+    if history.households:
+        stored = np.searchsorted(names, np.array(history.households, dtype=object))
+        kw[stored, :overlap] = history.kw[:, length - overlap :]
+    news: frozenset[str] = frozenset()
+    if new.households:
+        rows = np.searchsorted(names, np.array(new.households, dtype=object))
+        kw[rows] = np.where(np.isfinite(new.kw[:, -length:]), new.kw[:, -length:], kw[rows])
+        recent = np.asarray(np.isfinite(new.kw[:, -steps:]).any(axis=1))
+        news = frozenset(name for name, has in zip(new.households, recent.tolist(), strict=True) if has)
+    present = np.isfinite(kw).any(axis=1)
+    return window.TrainingWindow(tuple(names[present].tolist()), new.timestamps[-length:], kw[present]), news
+
+
+def _accounted(data: Readings, past: window.TrainingWindow) -> Readings:
+    """Readings whose quality table has a row for every home of the window, also for those without new readings.
+
+    A home that only these readings leave out is not left out of the window for it.
+    """
+    table = data.quality
+    missing = sorted(set(past.households) - set(table["household"].to_list()))
+    if missing:
+        rows = pl.DataFrame({"household": missing, "verdict": "repaired", "reason": ABSENT, "gaps": "left missing"})
+        counts = [c for c, kind in table.schema.items() if kind.is_integer()]
+        rows = rows.with_columns(*(pl.lit(0, table.schema[c]).alias(c) for c in counts), flat=False, large=False)
+        table = pl.concat([table, rows], how="diagonal").sort("household")
+    here = pl.col("household").is_in(list(past.households)) & (pl.col("verdict") == "left out")
+    table = table.with_columns(verdict=pl.when(here).then(pl.lit("repaired")).otherwise(pl.col("verdict")))
+    return replace(data, quality=table)

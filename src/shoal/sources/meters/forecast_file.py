@@ -1,7 +1,7 @@
 """Forecasts as files: sealed archives of arrays (:mod:`shoal.archive`), the quality table among them as Parquet.
 
 A forecast file holds the readings of the training window, from which the next day's forecasts are made
-(``update``): guard it like the readings. In memory that window is 8 bytes per household and step,
+(``update_forecasts``): guard it like the readings. In memory that window is 8 bytes per household and step,
 11.5 kB for 15 days of quarter-hours; a season by week takes 10.8 kB, laws of 12 steps and the rest about 3 kB. Files
 are deflated.
 """

@@ -99,11 +99,11 @@ def fit_season(
         raise InputError("phase must hold one entry per column of kw")
     total = n_phases(period, step)
     logs = log_power(kw, floor)
-    profile, repeats = _means(logs, phase, total)
+    profile, repeats = phase_means(logs, phase, total)
     empty = repeats == 0
     if empty.any():
         per_day = int(timedelta(days=1) / step)
-        by_day, _ = _means(logs, phase % per_day, per_day)
+        by_day, _ = phase_means(logs, phase % per_day, per_day)
         seen = np.isfinite(logs)
         overall = np.where(seen, logs, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
         borrowed = np.where(np.isnan(by_day), overall[:, None], by_day)[:, np.arange(total) % per_day]
@@ -111,12 +111,15 @@ def fit_season(
     return Season(period, floor, profile, repeats)
 
 
-def _means(logs: FloatArray, phase: NDArray[np.int64], total: int) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Mean and number of finite entries per phase; the mean is NaN where there are none."""
-    n = len(logs)
-    seen = np.isfinite(logs)
+def phase_means(values: FloatArray, phase: NDArray[np.int64], total: int) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Mean and number of finite entries per phase; the mean is NaN where there are none.
+
+    Entries are added in the order of time, home by home: the sums do not depend on which homes are in one array.
+    """
+    n = len(values)
+    seen = np.isfinite(values)
     flat = (np.arange(n)[:, None] * total + phase[None, :]).ravel()
     repeats = np.bincount(flat, weights=seen.ravel(), minlength=n * total).reshape(n, total)
-    sums = np.bincount(flat, weights=np.where(seen, logs, 0.0).ravel(), minlength=n * total).reshape(n, total)
+    sums = np.bincount(flat, weights=np.where(seen, values, 0.0).ravel(), minlength=n * total).reshape(n, total)
     with np.errstate(invalid="ignore"):
         return np.asarray(sums / np.where(repeats > 0, repeats, np.nan)), repeats.astype(np.int64)
