@@ -238,10 +238,10 @@ def repair(
 
 def _standard(frame: Any) -> pl.DataFrame:
     """The three columns in their standard types plus one flag column per fault found while reading."""
-    frame = None if isinstance(frame, str) else frames.table_of(frame, "readings")
-    if frame is None:
+    table = None if isinstance(frame, str) else frames.table_of(frame, "readings")
+    if table is None:
         raise InputError("readings must be a frame (Polars, pandas, Arrow, DuckDB) with household, timestamp, kw")
-    schema = frame.collect_schema()
+    schema = table.collect_schema()
     missing = [c for c in COLUMNS if c not in schema]
     if missing:
         raise InputError(f"readings lacks the column(s) {missing}; found {list(schema)[:12]}")
@@ -249,7 +249,7 @@ def _standard(frame: Any) -> pl.DataFrame:
         raise InputError("readings: timestamp must be a datetime column; read_meters() turns text into one")
     if not schema["kw"].is_numeric():
         raise InputError("readings: kw must be a numeric column")
-    lazy = frame.lazy().with_columns(
+    lazy = table.with_columns(
         pl.col("household").cast(pl.String).fill_null(""),
         pl.col("timestamp").dt.cast_time_unit("us"),
         pl.col("kw").cast(pl.Float64),

@@ -229,7 +229,7 @@ def pivoted(raw: pl.LazyFrame, layout: TableColumns) -> tuple[pl.DataFrame, tupl
         raise InputError(f"timestamp_column: some row(s) have no {time!r}")
     if long.select(LABEL, "time").n_unique() != len(long):
         raise InputError("timestamp_column: some label has two rows for one time; a long table has one value for each")
-    wide = long.pivot(on="time", index=LABEL, values=value, on_columns=times, maintain_order=True)
+    wide = long.pivot(on="time", index=LABEL, values=value, maintain_order=True).select(LABEL, *times)
     return wide.with_row_index(SOURCE_ROW, 1).with_columns(pl.col(SOURCE_ROW).cast(pl.Int64)), tuple(times)
 
 
