@@ -41,6 +41,10 @@ EXCEL = (
 WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".ipc", ".feather")
+#: Name of rows that came as a frame of Python.
+FRAME = "a frame"
+#: Rows of a group in the Parquet files that are written here.
+ROW_GROUP = 1 << 18
 #: Separators of columns, the likeliest first.
 SEPARATORS = ",;\t|"
 #: What Polars raises on a file or an address that it cannot read; the texts may quote data.
@@ -59,9 +63,10 @@ class Scratch:
     """A file that only this user can read, in a temporary folder that is removed with this object."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         folder = Path(tempfile.mkdtemp(prefix="shoal-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.path = folder / name
+        self.path = folder / Path(name).name
         private(self.path)
 
 
@@ -190,32 +195,38 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
 
 
 def stored(source: Any) -> Scratch | None:
-    """The same rows as a Parquet file, written as they come, so that no more than a batch is in memory; None as there.
+    """The rows of :func:`table_of` as a Parquet file, written as they come: about a batch of them is in memory.
 
-    Frames of memory and lazy ones, addresses and streams of Arrow give the same rows in the same order.
+    The same rows in the same order make the same bytes, whatever they came from; None for a path of local files.
     """
-    streams = hasattr(source, "__arrow_c_stream__") and not isinstance(source, pl.DataFrame) and not is_pandas(source)
+    at_hand = isinstance(source, (pl.DataFrame, pl.LazyFrame)) or is_pandas(source)
+    streams = hasattr(source, "__arrow_c_stream__") and not at_hand
     table = None if streams else table_of(source)
     if table is None and not streams:
         return None
-    scratch = Scratch("rows.parquet")
+    scratch = Scratch(FRAME)
+    if isinstance(source, (str, os.PathLike)):
+        scratch.name = Path(os.fspath(source).partition("?")[0]).name
     try:
-        if table is not None:
-            table.sink_parquet(scratch.path)
-            return scratch
-        pieces = []
-        for number, batch in enumerate(_arrow_batches(source)):
-            pieces.append(scratch.path.with_name(f"{number}.parquet"))
-            batch.write_parquet(pieces[-1])
-        parts = [pl.scan_parquet(piece) for piece in pieces]
-        if not parts:
-            raise InputError("source: it has no rows")
-        pl.concat(parts).sink_parquet(scratch.path)
+        if table is None:
+            table = _in_pieces(source, scratch.path.parent)
+        table.sink_parquet(scratch.path, row_group_size=ROW_GROUP)
     except UNREADABLE:
         raise InputError("source: its rows cannot be read as a table; check the address and what opens it") from None
-    for piece in pieces:
+    for piece in scratch.path.parent.glob("*.parquet"):
         piece.unlink()
     return scratch
+
+
+def _in_pieces(source: Any, folder: Path) -> pl.LazyFrame:
+    """The batches of an Arrow stream, each written to a file of its own."""
+    pieces = []
+    for number, batch in enumerate(_arrow_batches(source)):
+        pieces.append(folder / f"{number}.parquet")
+        batch.write_parquet(pieces[-1])
+    if not pieces:
+        raise InputError("source: it has no rows")
+    return pl.concat([pl.scan_parquet(piece) for piece in pieces])
 
 
 def _scanned(path: str) -> pl.LazyFrame | None:

@@ -17,12 +17,10 @@ from typing import Any
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.sources.frames import ARROW, PARQUET, UNREADABLE, FileTable, Scratch, beginning, open_file
+from shoal.sources.frames import ARROW, FRAME, PARQUET, UNREADABLE, FileTable, Scratch, beginning, open_file
 from shoal.sources.meters import clock, formats
 from shoal.sources.meters.columns import UNITS, MeterColumns, Unit, named_unit, recognize, told_by
 
-#: Name of a table that came as a frame or from an address.
-FRAME = "a frame"
 #: What is said of files that cannot be used, here and where they are read in batches.
 MIXED_UNITS = "unit: some files hold energy (kWh) and others power (kW); read them apart"
 ODD_ROWS = "path: {} cannot be read as a table: its rows do not fit its header"

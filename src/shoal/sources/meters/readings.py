@@ -32,7 +32,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def read_meters(
-    path: Paths,
+    path: Paths | Any,
     *,
     unit: str | None = None,
     interval: Any = None,
@@ -45,10 +45,12 @@ def read_meters(
     """Readings on a regular grid, from meter files of many shapes.
 
     Args:
-        path: CSV, Parquet, NEM12 or Green Button: a file, a pattern, a folder (all such files under it, runs of shoal
-            excepted), or a sequence of these. A table is long (one reading per row), wide (a column per household, or
-            a row per household with a column per time, or a row per household and day), or holds one household, named
-            after the file. Text may be UTF-8, UTF-16 or Latin-1.
+        path: CSV, Parquet, Arrow, NEM12 or Green Button: a file, a pattern, a folder (all such files under it, runs of
+            shoal excepted), or a sequence of these; an address that Polars scans, or a Delta table; or a frame of
+            Polars, pandas, Arrow or DuckDB (any object with ``__arrow_c_stream__`` or ``__dataframe__``). A table is
+            long (one reading per row), wide (a column per household, or a row per household with a column per time, or
+            a row per household and day), or holds one household, named after the file. Text may be UTF-8, UTF-16 or
+            Latin-1.
         unit: ``"w"``, ``"kw"`` or ``"mw"`` (mean power), ``"wh"``, ``"kwh"`` or ``"mwh"`` (energy per interval); by
             default what the columns are called, or a column of units says. Where nothing tells, it has to be named.
         interval: timedelta or minutes; by default the most common distance between readings.
@@ -102,7 +104,7 @@ def read_meters(
 
 
 def meter_readings(
-    path: Paths,
+    path: Paths | Any,
     *,
     unit: str | None = None,
     interval: Any = None,
