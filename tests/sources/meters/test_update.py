@@ -121,7 +121,7 @@ def test_homes_come_and_go(readings):
 
 def test_a_home_with_only_faulty_new_readings_is_forecast_across_the_gap(yesterday, readings):
     name = yesterday.households[5]
-    faulty = pl.when(pl.col("household") == name).then(-1.0).otherwise(pl.col("kw"))
+    faulty = pl.when(pl.col("household") == name).then(float("inf")).otherwise(pl.col("kw"))
     made, news = shoal.update_forecasts(yesterday, _until(_since(readings, 7), 8).with_columns(kw=faulty))
     assert name in made.households
     assert name not in made.left_out

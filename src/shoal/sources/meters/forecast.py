@@ -21,7 +21,7 @@ from shoal.sources.meters import queries, window
 from shoal.sources.meters.arma import ArmaModels, fit_arma, predict
 from shoal.sources.meters.checks import LAGS, MEASURES, Checks, check_models
 from shoal.sources.meters.quality import Readings, repair
-from shoal.sources.meters.season import FLOOR, PERIODS, Season, fit_season, phases
+from shoal.sources.meters.season import FLOOR, PERIODS, Season, export_scale, fit_season, phases
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -49,7 +49,11 @@ FLAT = 1e-9
 
 @dataclass(frozen=True, repr=False)
 class Forecasts:
-    """Predictive laws of many households over one horizon, in ln kW, and how they came about."""
+    """Predictive laws of many households over one horizon, in ln kW, and how they came about.
+
+    Of homes that export (``exports``), laws are on the scale asinh(p/s) instead (:mod:`shoal.sources.meters.season`);
+    ``power`` and ``interval`` are in kW for all.
+    """
 
     households: tuple[str, ...]
     timestamps: pl.Series  #: (h,) instants of the horizon; the first is the origin
@@ -105,7 +109,7 @@ class Forecasts:
             axes.plot(ahead, self.to_power(released), color=COLORS[0], linewidth=2.5, label="released")
         axes.set_xlabel("hours from the forecast's origin")
         axes.set_ylabel("kW")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=None if self.exports[i] else 0)
         axes.legend(frameon=False)
         return axes
 
@@ -138,19 +142,29 @@ class Forecasts:
         >>> forecasts.classes("trajectory")
         GaussianClasses(4 labels, 3 entries, full covariance)
         """
-        laws = queries.classes(self, query)
-        return GaussianClasses.deterministic(self.power, self.households) if self._in_power(query, unit) else laws
+        if self._in_power(query, unit):
+            return GaussianClasses.deterministic(self.power, self.households)
+        return queries.classes(self, query)
 
     def answer(self, query: str = "point", normals: FloatArray | None = None, *, unit: str = "log") -> FloatArray:
         """(n, h) the answers in ln kW, or kW, that go into the mechanism; see ``queries.answer``."""
-        answers = queries.answer(self, query, normals)
-        return self.power if self._in_power(query, unit) else answers
+        return self.power if self._in_power(query, unit) else queries.answer(self, query, normals)
 
-    @staticmethod
-    def _in_power(query: str, unit: str) -> bool:
+    @property
+    def exports(self) -> NDArray[np.bool_]:
+        """(n,) the homes with readings below zero, whose laws are on a scale of their own."""
+        return np.asarray(self.season.scale > 0)
+
+    def _in_power(self, query: str, unit: str) -> bool:
         """Constants may be released in any unit; laws in log power are Gaussian there alone."""
+        validation.choice(tuple(queries.QUERIES), query=query)
         if validation.choice(UNITS, unit=unit) == "kw" and query != "point":
             raise InputError("unit 'kw' is for the query 'point': other answers have Gaussian laws in log power alone")
+        if unit == "log" and self.exports.any():
+            raise InputError(
+                f"unit: {int(self.exports.sum())} homes export, and there is no logarithm of what is below zero; take "
+                "classes('point', unit='kw'), or forecast(..., export=False)"
+            )
         return unit == "kw"
 
     def to_power(self, log_values: Any) -> FloatArray:
@@ -175,8 +189,8 @@ class Forecasts:
 
     @property
     def power(self) -> FloatArray:
-        """(n, h) point forecast in kW, exp of the log mean: the median of the predictive law."""
-        return np.asarray(np.exp(self.log_mean))
+        """(n, h) point forecast in kW, the mean on the home's scale turned back: the median of the predictive law."""
+        return self.season.power(self.log_mean)
 
     def error_std(self, *, season_error: bool = False) -> FloatArray:
         """(n, h) standard deviation of ln p given the history; with ``season_error``, of the season's estimate too.
@@ -192,7 +206,7 @@ class Forecasts:
         """Lower and upper end (n, h), in kW, of the central predictive interval of each entry."""
         level = validation.probability(level=level, below_one=True, above_zero=True)
         reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
-        return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
+        return self.season.power(self.log_mean - reach), self.season.power(self.log_mean + reach)
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
         """What a release card says about these forecasts and who hides among whom."""
@@ -265,6 +279,8 @@ def forecast(
     origin: datetime | str | None = None,
     floor: float = FLOOR,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    export: bool = False,
 ) -> Forecasts:
     """Fit every household on the days before ``origin`` and predict the ``horizon`` steps from it on.
 
@@ -283,6 +299,8 @@ def forecast(
         origin: first instant to predict; by default right after the last readings. Text is ISO 8601.
         floor: kW below which power is set to the floor before the logarithm.
         progress: called with (households fitted, households to fit).
+        export: whether homes with readings below zero are forecast too, on a scale that allows it; their answers are
+            then in kW alone, as a run by label has them. By default readings below zero count as missing.
 
     Returns:
         The predictive laws in ln kW, with models, checks, quality and who was left out.
@@ -315,6 +333,7 @@ def forecast(
         season=season,
         floor=floor,
         train_days=train_days,
+        export=export,
         progress=progress,
     )
 
@@ -329,13 +348,17 @@ def forecast_window(
     season: str,
     floor: float,
     train_days: int,
+    export: bool,
     progress: Callable[[int, int], None] | None = None,
 ) -> Forecasts:
     """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and predict from there."""
     if horizon > past.kw.shape[1]:
         raise InputError(f"horizon must not exceed the training window of {past.kw.shape[1]} steps")
-    negative = dict(zip(data.quality["household"].to_list(), data.quality["negative"].to_list(), strict=True))
-    reasons = _unfit(past, past.kw.shape[1], floor, train_days, negative)
+    below = np.zeros(len(past.households), dtype=np.int64)
+    if not export:
+        below = (past.kw < 0).sum(axis=1)
+        past = replace(past, kw=np.where(past.kw < 0, np.nan, past.kw))
+    reasons = _unfit(past, past.kw.shape[1], floor, train_days, below)
     rows, profile, x = _prepared(past, season, data.step, floor, train_days, reasons)
     models = fit_arma(x, order=order, progress=progress)
     for i in np.flatnonzero(~models.ok):
@@ -402,6 +425,7 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
         first.season,
         profile=np.concatenate([part.season.profile for part in parts]),
         repeats=np.concatenate([part.season.repeats for part in parts]),
+        scale=np.concatenate([part.season.scale for part in parts]),
     )
     recent = None
     if all(part.recent is not None for part in parts):
@@ -433,23 +457,24 @@ def _order(order: Any) -> tuple[int, int]:
 
 
 def _unfit(
-    past: window.TrainingWindow, length: int, floor: float, train_days: int, negative: Mapping[str, int]
+    past: window.TrainingWindow, length: int, floor: float, train_days: int, below: NDArray[np.int64]
 ) -> dict[str, str]:
     """Households that the training window rules out, with the reason; homes with the same trouble have the same text.
 
-    ``negative`` counts readings below zero, which are missing from the window.
+    ``below`` counts readings below zero that are missing from the window, because export was not asked for.
     """
     seen = np.isfinite(past.kw)
     count = seen.sum(axis=1)
     least = LEAST_OBSERVED * length
-    floored = np.maximum(past.kw, floor)
+    exports = export_scale(past.kw, floor)[:, None] > 0
+    floored = np.where(exports, past.kw, np.maximum(past.kw, floor))
     flat = np.where(seen, floored, -np.inf).max(axis=1) <= np.where(seen, floored, np.inf).min(axis=1)
     reasons: dict[str, str] = {}
     for i in np.flatnonzero((count < least) | flat):
         name = past.households[i]
         if count[i] >= least:
             reasons[name] = "constant in the training window, or below the floor throughout"
-        elif count[i] + negative.get(name, 0) >= least:
+        elif count[i] + below[i] >= least:
             reasons[name] = (
                 f"below zero too often (export?): fewer than {LEAST_OBSERVED:.0%} of the readings of {train_days} days "
                 "are consumption"
@@ -478,7 +503,7 @@ def _account(
     """
     seen = np.isfinite(past.kw)
     with np.errstate(invalid="ignore"):
-        floored = (past.kw < profile.floor).sum(axis=1)
+        floored = ((past.kw < profile.floor) & ~(export_scale(past.kw, profile.floor)[:, None] > 0)).sum(axis=1)
     trained = pl.DataFrame(
         {
             "household": list(past.households),
@@ -512,6 +537,7 @@ def update_forecasts(
     *,
     origin: datetime | str | None = None,
     horizon: int | None = None,
+    export: bool = False,
 ) -> tuple[Forecasts, frozenset[str]]:
     """Forecasts at a later origin from those of an earlier one and the readings since.
 
@@ -528,6 +554,7 @@ def update_forecasts(
         readings: the readings since the old origin; older ones may be among them and then replace those stored.
         origin: first instant to predict; by default right after the last readings, as in :func:`shoal.forecast`.
         horizon: steps to predict; by default as many as before.
+        export: as in :func:`shoal.forecast`, which made the forecasts.
 
     Returns:
         The new forecasts, and the homes with news: those with a reading between the old origin and the new one.
@@ -556,7 +583,7 @@ def update_forecasts(
         raise InputError("readings must lie on the grid of those that the forecasts were made from")
     if steps <= 0:
         raise InputError("origin must lie after that of the forecasts: the readings hold nothing new")
-    past, news = _moved(forecasts.history, data, at, steps)
+    past, news = _moved(forecasts.history, data, at, steps, export)
     moved = forecast_window(
         _accounted(data, past),
         past,
@@ -566,12 +593,13 @@ def update_forecasts(
         season=forecasts.season.period,
         floor=forecasts.season.floor,
         train_days=forecasts.train_days,
+        export=export,
     )
     return moved, news
 
 
 def _moved(
-    history: window.TrainingWindow, data: Readings, at: int, steps: int
+    history: window.TrainingWindow, data: Readings, at: int, steps: int, export: bool
 ) -> tuple[window.TrainingWindow, frozenset[str]]:
     """The training window before ``at``, new readings winning over stored ones; and the homes with new readings."""
     length = history.kw.shape[1]
@@ -586,7 +614,7 @@ def _moved(
     if new.households:
         rows = np.searchsorted(names, np.array(new.households, dtype=object))
         kw[rows] = np.where(np.isfinite(new.kw[:, -length:]), new.kw[:, -length:], kw[rows])
-        recent = np.asarray(np.isfinite(new.kw[:, -steps:]).any(axis=1))
+        recent = np.asarray((new.kw[:, -steps:] >= (-np.inf if export else 0.0)).any(axis=1))
         news = frozenset(name for name, has in zip(new.households, recent.tolist(), strict=True) if has)
     present = np.isfinite(kw).any(axis=1)
     return window.TrainingWindow(tuple(names[present].tolist()), new.timestamps[-length:], kw[present]), news

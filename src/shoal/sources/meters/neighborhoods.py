@@ -48,8 +48,8 @@ def crowd_graph(
         size: every label hides among at least so many, itself included.
         by: ``"forecast"``: the answers, in kW for forecasts; ``"profile"``: forecast and habits of the training window
             together, as a run forms its crowds (:func:`likeness`); or an (n, d) array.
-        largest_share: nobody has more than this share of the crowd's total of ``source`` over all entries; 0.15 with
-            crowds of 15 is the 15/15 rule.
+        largest_share: nobody has more than this share of the crowd's total of ``source`` over all entries, export
+            counted as consumption; 0.15 with crowds of 15 is the 15/15 rule.
         labels: of the rows, where ``source`` is an array.
         boundaries: a value per label that crowds never cross: feeder, postcode, tariff.
 
@@ -77,7 +77,7 @@ def crowd_graph(
         points = validation.array(ndim=2, by=by)
         if len(points) != len(answers):
             raise InputError(f"by must have one row per label: expected {len(answers)}, got {len(points)}")
-    totals = answers.sum(axis=1) if largest_share is not None else None
+    totals = np.abs(answers).sum(axis=1) if largest_share is not None else None
     members = crowds(points, size, totals=totals, largest_share=largest_share, boundaries=boundaries, beside=answers)
     return NeighborGraph.within_groups(names, members.tolist())
 

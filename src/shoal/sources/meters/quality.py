@@ -9,7 +9,8 @@ counted in the quality table, and a household that cannot be used keeps its row 
 | rows | rows read for the household |
 | first, last | first and last instant on the grid |
 | bad_time, no_such_time | unreadable timestamps; wall times that the spring clock change skips |
-| invalid, negative, above_max | text or infinite; below zero; above ``max_kw``: all three become missing |
+| invalid, above_max | text or infinite; above ``max_kw``, or as far below zero: both become missing |
+| negative | below zero: what a home exports, which stays as it is; of a register's totals they become missing |
 | out_of_order, off_grid | rows earlier than the row before (sorted); rows between grid points (taken out) |
 | duplicates, conflicts | repeated rows for one instant (the last one counts); instants whose rows disagreed |
 | missing, longest_gap | grid points without a reading from first to last; the longest run of them |
@@ -60,7 +61,9 @@ LARGE = (
     f"draw more than a home (the rule of plausible power: on some day a mean above {LARGEST_DAY:g} kW, or a reading "
     f"above {LARGEST_READING:,.0f} kW)"
 )
-NEGATIVE = "no usable reading: all are negative"
+#: Days that a home may send out power without ever drawing any.
+DAYS_BELOW = 3
+NEGATIVE = "never above zero and often below: a meter of generation, or the sign is turned round"
 
 RATIO = 20
 LEAST = 20
@@ -75,7 +78,8 @@ RISING_POWER = (
 COLUMNS = ("household", "timestamp", "kw")
 
 _FAULTS = ("bad_time", "no_such_time", "invalid")
-_REPAIRS = (*_FAULTS, "negative", "above_max", "out_of_order", "off_grid", "falls", "duplicates", "missing")
+_REPAIRS = (*_FAULTS, "above_max", "out_of_order", "off_grid", "falls", "duplicates", "missing")
+_COUNTS = (*_FAULTS, "negative", *_REPAIRS[3:-1], "conflicts", "missing")
 
 
 class QualityWarning(UserWarning):
@@ -136,8 +140,8 @@ class Readings:
         if totals["negative"]:
             homes = int((self.quality["negative"] > 0).sum())
             sentences.append(
-                f"{totals['negative']} readings of {homes} homes are below zero (export?) and were left missing: "
-                "forecasts are of consumption. Give a column of import to have such homes forecast."
+                f"{totals['negative']} readings of {homes} homes are below zero and count as export. If these homes "
+                "export nothing, they are faults: take them out of the file."
             )
         return sentences
 
@@ -145,7 +149,7 @@ class Readings:
         """Totals over households: how many of each verdict, and each count of the table."""
         verdicts = self.quality["verdict"].to_list()
         counts = {v: verdicts.count(v) for v in ("ok", "repaired", "left out")}
-        return counts | {c: int(self.quality[c].sum()) for c in (*_REPAIRS, "conflicts", "zeros", "flat", "large")}
+        return counts | {c: int(self.quality[c].sum()) for c in (*_COUNTS, "zeros", "flat", "large")}
 
 
 def repair(
@@ -185,8 +189,8 @@ def repair(
     if phase is None:
         phase = int(rows.select((time % width).drop_nulls().mode().min()).item() or 0)
     number = pl.col("kw")
-    above = (number.is_finite() & (number > ceiling)).fill_null(False) if not register else pl.lit(False)
-    usable = number.is_finite() & (number >= 0) & ~above
+    above = (number.is_finite() & (number.abs() > ceiling)).fill_null(False) if not register else pl.lit(False)
+    usable = number.is_finite() & ~above & (number >= 0 if register else pl.lit(True))
     rows = rows.with_columns(
         slot=(time - phase) // width,
         off_grid=((time - phase) % width != 0).fill_null(False),
@@ -299,10 +303,11 @@ def _table(
         longest_gap=pl.col("slot").diff().max().fill_null(1) - 1,
         zeros=(pl.col("kw") == 0).sum().cast(pl.Int64),
         flat=pl.col("kw").min() == pl.col("kw").max(),
+        _never_above=(pl.col("kw").max() <= 0) & (pl.col("kw").min() < 0),
     )
     day = (pl.col("slot") * width + phase) // DAY
-    suspects = present.filter(pl.col("kw").max().over("household") > LARGEST_DAY)
-    means = suspects.group_by("household", day=day).agg(mean=pl.col("kw").mean(), most=pl.col("kw").max())
+    suspects = present.filter(pl.col("kw").abs().max().over("household") > LARGEST_DAY)
+    means = suspects.group_by("household", day=day).agg(mean=pl.col("kw").mean().abs(), most=pl.col("kw").abs().max())
     large = means.group_by("household").agg(
         large=(pl.col("mean").max() > LARGEST_DAY) | (pl.col("most").max() > LARGEST_READING)
     )
@@ -325,10 +330,10 @@ def _table(
     reason = (
         pl.when(pl.col("household").cast(pl.String) == "")
         .then(pl.lit("rows without a household id"))
-        .when((pl.col("present") == 0) & (pl.col("negative") == pl.col("rows")))
-        .then(pl.lit(NEGATIVE))
         .when(pl.col("present") == 0)
         .then(pl.lit("no usable reading"))
+        .when(pl.col("_never_above") & (span * width >= DAYS_BELOW * DAY))
+        .then(pl.lit(NEGATIVE))
         .when(pl.col("off_grid") > MOST_OFF_GRID * pl.col("rows"))
         .then(pl.lit(f"mixed intervals: most readings do not fall on the {minutes}-minute grid of the others"))
         .when(other & (pl.col("present") < 0.6 * span))
@@ -350,9 +355,20 @@ def _table(
         .then(pl.lit("repaired"))
         .otherwise(pl.lit("ok"))
     )
-    order = ["household", "verdict", "reason", "rows", "first", "last", *_REPAIRS[:-1], "conflicts", "missing"]
-    order += ["longest_gap", "gaps", "zeros", "flat", "large"]
-    return table.select(*order, "_first", "_last").sort("household")
+    order = (
+        "household",
+        "verdict",
+        "reason",
+        "rows",
+        "first",
+        "last",
+        *_COUNTS,
+        "longest_gap",
+        "gaps",
+        "zeros",
+        "flat",
+    )
+    return table.select(*order, "large", "_first", "_last").sort("household")
 
 
 # ------------------------------------------------------------------ registers
