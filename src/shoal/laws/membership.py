@@ -178,7 +178,8 @@ def crowd_row(
         stored: (n, k) what enters for a member without news.
         news: (n,) who has news.
         m: members promised.
-        largest_share: where a member has more than this share of the crowd's total, the previous row is repeated too.
+        largest_share: where a member has more than this share of the crowd's total, the previous row is repeated too;
+            what is below zero counts as what is above.
 
     Example: ten members promised, nine with news: repeated.
 
@@ -192,7 +193,7 @@ def crowd_row(
         return CrowdRow(None, nobody)
     taken = np.where(news[:, None], values, stored)
     if largest_share is not None:
-        loads = [math.fsum(row) for row in taken.tolist()]
+        loads = [math.fsum(map(abs, row)) for row in taken.tolist()]
         if max(loads) > largest_share * math.fsum(loads):
             return CrowdRow(None, nobody)
     return CrowdRow(means(taken, np.zeros(len(taken), dtype=np.int64))[0], news.copy())
