@@ -34,13 +34,11 @@ from shoal.card.facts import (
     tpr_bound,
 )
 from shoal.card.words import QUESTIONS
-from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.certificate import UNTRIED, Certificate
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import Releasable, ReleaseErrors
+from shoal.mechanism.releasable import UNTRIED, Certificate, Releasable, ReleaseErrors
 from shoal.proofs.proof import proved
 from shoal.validation import FloatArray
 
@@ -91,7 +89,7 @@ def design_facts(
     """What a mechanism or a codebook promises and costs; the certificate of a mechanism is proved, if it can be.
 
     Args:
-        released: what releases the answers; refused where nothing is certified.
+        released: what releases the answers.
         query: how the answers come about, a key of :data:`shoal.card.words.QUESTIONS`; None for another kind.
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
@@ -146,12 +144,12 @@ def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, 
 
 def _of_book(book: Codebook) -> dict[str, Any]:
     """The same fields of a codebook, whose privacy losses have finitely many values."""
-    epsilon, certificate = _of_codebook(book)
+    epsilon, certificate = book.epsilon, book.certificate
     grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
     curve = tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True))
     rows = 2.0 if book.scope == "table" else 1.0  # divergences of both rows add
     guessing = len(group_sizes(book.graph)) / book.graph.n_labels
-    curves = [len(group.curves) for group in book.groups if len(group.members) > 1]
+    curves = [len(group.curves) for group in book.crowds if len(group.members) > 1]
     return {
         **_certified(book, certificate, curve),
         "method": "codebook",
@@ -171,13 +169,6 @@ def _of_book(book: Codebook) -> dict[str, Any]:
         ),
         "proved": "integer odds",
     }
-
-
-def _of_codebook(book: Codebook) -> tuple[float, Certificate]:
-    """The ε of a codebook and its certificate, refused where it certifies nothing."""
-    if book.epsilon is None or book.certificate is None:
-        raise InputError("book: nothing is certified here: rows are means over crowds, without ε and δ")
-    return book.epsilon, book.certificate
 
 
 def _certified(
@@ -298,7 +289,7 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
 
 def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
     """What an audit of a codebook came to."""
-    groups = sum(len(group.members) > 1 for group in book.groups)
+    groups = sum(len(group.members) > 1 for group in book.crowds)
     wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
     return AuditFacts(
         verdict=audit.verdict,
@@ -307,7 +298,7 @@ def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
         source="draws of the codebook itself",
         groups=groups,
         labels=audit.n_labels,
-        curve=((_of_codebook(book)[0], 0.0, book.certified(audit.scope).delta_upper),),
+        curve=((book.epsilon, 0.0, book.certified(audit.scope).delta_upper),),
         detectable_delta=1.0,
         detectable_shortage=1.0,
         scope=audit.scope,

@@ -44,14 +44,14 @@ from shoal.laws.classes import GaussianClasses
 from shoal.ledger.recent import Recent
 from shoal.mechanism.atoms import sum_up, total
 from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.mechanism.sequence import book_divergence, deltas, gaussian_deltas
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
 
 #: Gives a mechanism by its digest.
-Lookup = Callable[[str], Releaser]
+Lookup = Callable[[str], Releasable]
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Composer:
             releases=account.releases,
         )
 
-    def prepare(self, mechanism: Releaser, label: str) -> None:
+    def prepare(self, mechanism: Releasable, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if self._spectra.get((mechanism.digest, label)) is None:
             once = Charges(((mechanism.digest, 1),), (0.0,))
@@ -311,7 +311,7 @@ class Composer:
         return output
 
 
-def _codebook(released: Releaser) -> Codebook | None:
+def _codebook(released: Releasable) -> Codebook | None:
     """What is released, where it is a codebook."""
     return released.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
 

@@ -42,7 +42,7 @@ from shoal.ledger.state import State
 from shoal.ledger.storage import Storage, Transaction
 from shoal.ledger.verify import Verification, verified
 from shoal.mechanism.atoms import sum_up
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class Ledger:
 
     def release(
         self,
-        mechanism: Releaser,
+        mechanism: Releasable,
         answer: Any,
         label: Any,
         *,
@@ -290,7 +290,7 @@ class Ledger:
 
     def release_many(
         self,
-        mechanism: Releaser,
+        mechanism: Releasable,
         answers: Any,
         labels: Sequence[Any],
         *,
@@ -305,7 +305,7 @@ class Ledger:
 
     def charge(
         self,
-        mechanism: Releaser | bytes,
+        mechanism: Releasable | bytes,
         answers: Any,
         drawn: Any,
         labels: Sequence[Any],
@@ -354,7 +354,7 @@ class Ledger:
         with self._storage.reading() as transaction:
             decide.refuse_seen(transaction, pairs, series)
 
-    def refuse_apart(self, mechanisms: Iterable[Releaser]) -> None:
+    def refuse_apart(self, mechanisms: Iterable[Releasable]) -> None:
         """Raise if the mechanisms of one table could not be used together, before the first of them is.
 
         Each must join every label to all its neighbors on record, in mechanisms and in crowds, and in those before it.
@@ -387,7 +387,7 @@ class Ledger:
 
     def cost(
         self,
-        mechanism: Releaser,
+        mechanism: Releasable,
         label: Any,
         *,
         query_id: str | None = None,

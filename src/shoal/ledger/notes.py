@@ -28,12 +28,6 @@ def noted(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entry
     return append(transaction, kind, content)
 
 
-def receipt(transaction: Transaction, analyst: str, question: str) -> Entry | None:
-    """The receipt of an analyst for a question, where there is one."""
-    which = (of_kind("receipt"), ENTRIES.c.analyst == analyst, ENTRIES.c.query_id == question)
-    return next(iter(fetched(transaction, *which)), None)
-
-
 def receipts(transaction: Transaction, analyst: str | None = None) -> list[Entry]:
     """All receipts in order, or those of an analyst."""
     mine = () if analyst is None else (ENTRIES.c.analyst == analyst,)

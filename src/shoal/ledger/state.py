@@ -40,7 +40,7 @@ from shoal.ledger.readings import KIND as READINGS_RELEASED
 from shoal.ledger.readings import ReadingsTotal
 from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.storage import Transaction
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 
 DAMAGED = "ledger: the index lacks the neighbors of a label; run verify(), and rebuild() where only the index is wrong"
 
@@ -109,7 +109,7 @@ class State:
         self.labels: dict[str, LabelState] = {}
         self.mechanisms: dict[str, str] = {}
         self._replayed = replayed
-        self._held: dict[str, Releaser] = {}
+        self._held: dict[str, Releasable] = {}
         self._changed: set[tuple[str, Use]] = set()
         self._joined: list[tuple[str, str]] = []
         self._graphs: set[str] = set()
@@ -160,7 +160,7 @@ class State:
             self.memory.budgets = (str(last), budgets)
         return Budgets() if last is None else self.memory.budgets[1]
 
-    def hold(self, mechanism: Releaser) -> None:
+    def hold(self, mechanism: Releasable) -> None:
         """Have a mechanism at hand that is about to be used, on record or not."""
         self._held[mechanism.digest] = mechanism
 
@@ -270,7 +270,7 @@ class State:
         """Whether a mechanism is on record."""
         return self.transaction.one(select(MECHANISMS.c.digest).where(MECHANISMS.c.digest == digest)) is not None
 
-    def mechanism(self, digest: str) -> Releaser:
+    def mechanism(self, digest: str) -> Releasable:
         """A mechanism that is held, or on record; its digest is derived anew when it is read."""
         held = self._held.get(digest)
         mechanism = self.memory.mechanisms.get(digest) if held is None else held
@@ -346,7 +346,7 @@ class State:
             ),
         )
 
-    def record(self, mechanism: Releaser, graph: str) -> None:
+    def record(self, mechanism: Releasable, graph: str) -> None:
         """Store a mechanism's file, and append the entry that records it with the digest of its graph."""
         digest = mechanism.digest
         content = self.memory.files.get(digest) or mechanism.to_bytes()

@@ -33,7 +33,7 @@ from shoal.ledger.notes import KINDS as NOTES
 from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, META, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.state import State
 from shoal.ledger.storage import Transaction
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 
 WRONG_INDEX = "the index of labels and of what was released differs from the record; rebuild() writes it anew"
 #: A label, whom its releases were for (None: anyone), and whether the label itself was charged.
@@ -291,7 +291,7 @@ def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> None:
         raise _Broken(entry.seq, "what the database looks up differs from what was recorded")
 
 
-def _rebounded(seq: int, mechanism: Releaser, stated: MechanismBound) -> MechanismBound:
+def _rebounded(seq: int, mechanism: Releasable, stated: MechanismBound) -> MechanismBound:
     """The stored bound of a mechanism computed anew; a stored one must not be below it."""
     bound = bound_at(mechanism, stated.epsilons, stated.orders, stated.table_epsilons)
     for kind in POINTS:

@@ -5,7 +5,7 @@ sum by at most Δ, and y is then a pair of Gaussians with equal covariances, μ 
 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)            (Balle & Wang 2018), plus (1 + e^ε) tv
 
-where tv bounds the total variation between what is drawn and the ideal normal (``noise/precision``). The formula is
+where tv bounds the total variation between what is drawn and the ideal normal (``noise/grid``). The formula is
 evaluated in ball arithmetic from the integer Δ² and the stored variance: what is printed is never below the exact value
 and above it by at most a relative 1e-14.
 
@@ -32,8 +32,7 @@ from shoal import validation
 from shoal.accounting.deterministic import analytic_sigma
 from shoal.errors import InputError, UnreachableError
 from shoal.noise.affine import ExactMap
-from shoal.noise.grid import NoiseGrid
-from shoal.noise.precision import edge_loss, label_tv
+from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.records import plain, typed
 from shoal.validation import FloatArray

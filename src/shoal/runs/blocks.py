@@ -26,8 +26,7 @@ from shoal.runs.stages.crowd_stage import CROWDS, ROWS
 from shoal.runs.store import Part, finished, put_whole, receipted
 from shoal.sources.meters.answered import TRUTH
 from shoal.sources.meters.forecast import Forecasts, joined_forecasts
-from shoal.sources.tables.class_table import SUFFIX, ClassTable
-from shoal.sources.tables.sample_laws import refuse_copies, sample_laws
+from shoal.sources.tables.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
 from shoal.validation import IndexArray
 
 if TYPE_CHECKING:

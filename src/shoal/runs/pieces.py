@@ -23,7 +23,7 @@ from shoal.errors import InputError
 from shoal.files import private_folder
 from shoal.records import Record
 from shoal.runs.store import put_whole
-from shoal.sources.batches import in_batches
+from shoal.sources.frames import in_batches
 from shoal.sources.meters import clock
 from shoal.sources.meters.meter_file import (
     NO_ROWS,

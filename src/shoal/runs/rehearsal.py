@@ -137,7 +137,7 @@ class Rehearsal:
             day.points,
             crowd,
             boundaries=day.boundaries,
-            totals=None if share is None else day.values.sum(axis=1),
+            totals=None if share is None else np.abs(day.values).sum(axis=1),
             largest_share=share,
             beside=day.values,
         )

@@ -72,7 +72,8 @@ def sort_rows(
     import polars as pl
 
     files = source.paths
-    raw = open_table(files)
+    table = open_table(files)
+    raw = table.raw
     layout = layout_of(
         raw, str(config.label), config.columns, config.drop, config.timestamp_column, config.value_column
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.audits.own_rows import attack_means, attack_rows
+from shoal.audits.naming import attack_means, attack_rows
 from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, Course, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.card.render import public_page

@@ -394,7 +394,7 @@ class Plan:
         """Crowds of those who have none: by likeness where nobody has one, else by lot once enough are there."""
         at = np.array([place[name] for name in newcomers], dtype=np.intp)
         inside = None if boundaries is None else [boundaries[i] for i in at]
-        totals = None if share is None else values[at].sum(axis=1)
+        totals = None if share is None else np.abs(values[at]).sum(axis=1)
         given: dict[str, Any] = {"boundaries": inside, "totals": totals, "largest_share": share, "beside": values[at]}
         if not len(at):
             crowd = np.empty(0, dtype=np.int64)

@@ -87,7 +87,8 @@ def read_table(context: Context) -> Made:
 
     config = context.config
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
-    raw = open_table(context.source.paths)
+    table = open_table(context.source.paths)
+    raw = table.raw
     layout = layout_of(raw, str(config.label), names)
     rows = pl.concat(list(batches(raw, layout)))
     rows = rows if not config.only else rows.filter(pl.col(LABEL).is_in(config.only))

@@ -28,7 +28,7 @@ import numpy as np
 from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, ReleaseFacts, SpentFacts
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.ledger import Ledger
-from shoal.mechanism.reader import load
+from shoal.mechanism.files import load
 from shoal.mechanism.releasable import Releasable
 from shoal.noise.source import standard_normals
 from shoal.records import Record
@@ -324,9 +324,7 @@ def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
             "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
             "use 'point', 'trajectory' or 'marginal'"
         )
-    if mechanism.certificate is None:
-        return
-    reached = 1.0 if mechanism.certificate is None else mechanism.certificate.delta_upper
+    reached = mechanism.certificate.delta_upper
     if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
         raise UnreachableError(
             f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
