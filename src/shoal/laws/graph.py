@@ -30,7 +30,8 @@ class NeighborGraph:
     """An undirected graph without self-loops over string labels.
 
     ``edges`` is an integer array of shape (n_edges, 2) with ``i < j`` in every row, sorted and without repeats.
-    Build one with :meth:`complete`, :meth:`from_edges`, :meth:`within_groups`, :meth:`nearest` or :meth:`from_distance`.
+    Build one with :meth:`complete`, :meth:`from_edges`, :meth:`within_groups`, :meth:`nearest` or
+    :meth:`from_distance`.
     """
 
     labels: tuple[str, ...]
