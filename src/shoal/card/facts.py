@@ -619,6 +619,6 @@ def _typed(kind: Any, value: Any) -> Any:
         return math.inf  # an error without a bound; where None means something else, the annotation has it
     if kind is float and type(value) is int:
         return float(value)
-    if type(value) is not kind:
+    if type(value) is not (origin or kind):
         raise ValueError("of another type")
     return value
