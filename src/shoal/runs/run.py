@@ -595,8 +595,8 @@ class Run:
             self._refuse_dependent()
             self.ledger().close()
             daily = table_stage.DAILY if self.state.source.table else fit_stage.DAILY
-            now, old = self.config.to_dict(), before.config.to_dict()
-            fixed = [name for name in self._settings("fit") if name not in daily and now[name] != old[name]]
+            names = [name for name in self._settings("fit") if name not in daily]
+            fixed = [name for name in names if getattr(self.config, name) != getattr(before.config, name)]
             if fixed:
                 raise InputError(
                     f"update: {fixed[0]} differs from that of the last release; crowds and their setting are for life, "
