@@ -153,8 +153,8 @@ def same(households: int, args: argparse.Namespace) -> None:
             out = Path(folder) / "run"
             source, size = shoal.SimulatedMeters(households, DAYS), max(households // 4, 10)
             shoal.run(source, out, workers=workers, shard_size=size, origin=ORIGIN, until="release")
-            shards = json.loads((out / "fit.json").read_text())["shards"]
-            digests = {shard["key"]: json.dumps(shard["files"], sort_keys=True) for shard in shards}
+            shards = json.loads((out / "fit.json").read_text())["parts"]
+            digests = {shard["path"]: json.dumps(shard["files"], sort_keys=True) for shard in shards}
             public = pl.read_csv(out / "public" / "released.csv").drop("crowd")
             contents[workers] = digests, sorted(public.rows())
         print(f"{workers}: {len(digests)} shards", flush=True)

@@ -218,7 +218,7 @@ def test_rules_are_stated_where_the_figures_show_that_they_were_kept(means: shoa
 
 
 def _members_and_rows(run: shoal.Run) -> tuple:
-    from shoal.runs.stages.record import members_and_rows
+    from shoal.runs.stages.crowd_stage import members_and_rows
 
     return members_and_rows(run.context("card"))
 

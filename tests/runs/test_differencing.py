@@ -269,8 +269,8 @@ def _rows(config: Config, values: np.ndarray, names: list[str]) -> list[tuple[in
             "stored": pl.Series(values, dtype=pl.Array(pl.Float64, 4)),
         }
     ).sort("label")
-    plan = Plan.of(config, curves, Book(), "2024-01-01T00:00:00Z", {"m": 10, "decimals": [17] * 4}, None, None)
-    return sorted((number, row.values.tolist()) for number, row in plan.rows.items())
+    plan = Plan(config, curves, Book(), "2024-01-01T00:00:00Z", {"m": 10, "decimals": [17] * 4}, None, None)
+    return sorted((row.crowd, row.values) for row in plan.rows)
 
 
 def test_homes_exchanged_in_the_file_change_no_public_byte(tmp_path: Path, drawn: None) -> None:

@@ -45,7 +45,7 @@ def test_a_bound_survives_the_file(family: tuple[shoal.GaussianClasses, shoal.Ne
     bound = ledger_bound(shoal.design(*family, "white", 1.0, 2.0))
     key = "0" * 32
     (tmp_path / f"{key}.{BOUND}").write_text(json.dumps(asdict(bound)))
-    part = Part(str(tmp_path / f"{key}.shoal"), {}, 5)
+    part = Part(str(tmp_path / f"{key}.shoal"), {}, {})
     assert bound_of(part) == bound
     part.beside(BOUND).write_text("{}")
     with pytest.raises(shoal.InputError, match="is damaged"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,19 +16,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shoal
 from shoal.errors import InputError
-from shoal.runs import pieces as pieces_module
-from shoal.runs.partition import (
+from shoal.runs import meter_rows
+from shoal.runs.config import Config
+from shoal.runs.meter_rows import (
+    QUALITY,
     Survey,
     common_grid,
     make_shard,
     make_simulated_shard,
+    read_readings,
+    read_rows,
+    sort_files,
     survey,
+    write_readings,
 )
-from shoal.runs.pieces import read_pieces, sort_files
-from shoal.runs.shards import quality_path, read_shard, readings_of, shard_of, write_frame, write_shard
 from shoal.runs.sources import SimulatedMeters
-from shoal.sources.meters import clock
 from shoal.sources.meters.quality import repair
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.simulate import simulate_meters
@@ -48,29 +54,33 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces_module, "BATCH", 5)
+    monkeypatch.setattr(meter_rows, "BATCH", 5)
 
 
-def partition(
-    path: Any, folder: Path, *, shard_size: int = 1000, interval: Any = None, meter: str | None = None, **options: Any
-) -> list[Path]:
+def partition(path: Any, folder: Path, *, columns: dict[str, str] | None = None, **options: Any) -> list[Path]:
     """Readings shards ``000000.parquet`` ... in ``folder``, from meter files."""
-    clock.step(interval)
+    named = {f"{name}_column": column for name, column in (columns or {}).items()}
+    config = Config().changed(**options, **named)
     folder.mkdir(parents=True, exist_ok=True)
-    pieces = sort_files(path, folder / "pieces", shard_size=shard_size, **options)
-    numbers = [number for number in range(pieces.buckets) if pieces.path(number).is_dir()]
-    grid = common_grid([survey(pieces, i) for i in numbers], interval, energy=pieces.energy, meter=meter)
-    paths = [folder / f"{i:06d}.parquet" for i in numbers]
-    for number, target in zip(numbers, paths, strict=True):
-        make_shard(pieces, number, grid, str(target))
+    rows = sort_files(path, folder / "rows", config)
+    surveys = [survey(rows, bucket) for bucket in rows.filled]
+    rows = replace(rows, grid=common_grid(surveys, config.interval, energy=rows.energy, meter=config.meter))
+    paths = [folder / f"{bucket:06d}.parquet" for bucket in rows.filled]
+    for bucket, target in zip(rows.filled, paths, strict=True):
+        make_shard(rows, bucket, str(target))
     return paths
+
+
+def quality_path(path: Path) -> Path:
+    """Where the quality table of a shard lies."""
+    return path.with_suffix(f".{QUALITY}")
 
 
 def compare(path: Any, folder: Path, size: int = 1, **options: Any) -> list[Path]:
     """Shards of ``size`` households hold exactly what meter_readings reads."""
     whole = meter_readings(path, **options)
     shards = partition(path, folder, shard_size=size, **options)
-    parts = [readings_of(shard) for shard in shards]
+    parts = [read_readings(shard) for shard in shards]
     assert {part.step for part in parts} == {whole.step}
     quality = pl.concat([part.quality for part in parts]).sort("household")
     assert quality.schema == whole.quality.schema
@@ -79,8 +89,8 @@ def compare(path: Any, folder: Path, size: int = 1, **options: Any) -> list[Path
     assert frame.schema == whole.frame.schema
     assert frame.equals(whole.frame)
     for shard in shards:
-        names = read_shard(shard)[0]["household"]
-        assert names.to_list() == sorted(names.to_list())
+        names = read_readings(shard).frame["household"].to_list()
+        assert names == sorted(names)
     return shards
 
 
@@ -145,7 +155,7 @@ def test_files_as_utilities_hand_them_out(tmp_path: Path) -> None:
     later = (pl.col("household") == "H0001") & (stamp >= datetime(2024, 1, 2))
     total.with_columns(kwh=pl.when(later).then(pl.col("kwh") / 100).otherwise("kwh")).write_csv(tmp_path / "total.csv")
     shards = compare(tmp_path / "total.csv", tmp_path / "out", 2)
-    assert sorted(n for shard in shards for n in readings_of(shard).quality["falls"]) == [0, 0, 1]
+    assert sorted(n for shard in shards for n in read_readings(shard).quality["falls"]) == [0, 0, 1]
     values = [part["kw"].to_list() for (_,), part in homes.group_by("household", maintain_order=True)]
     lines = ["100,NEM12,202402010000,A,B"]
     for number, row in enumerate(values):
@@ -167,7 +177,7 @@ def test_faults_of_every_kind(write: Write, tmp_path: Path) -> None:
     path = write("a.csv", "id,time,kw", *rows)
     for size in (1, 2, 9):
         shards = compare(path, tmp_path / "out", size, max_kw=40)
-    assert readings_of(shards[0]).left_out.keys() == {"", "c", "hourly", "stray"}
+    assert read_readings(shards[0]).left_out.keys() == {"", "c", "hourly", "stray"}
 
 
 @pytest.mark.parametrize("by_instant", [True, False])
@@ -206,7 +216,7 @@ def test_any_order_any_batch(tmp_path_factory: pytest.TempPathFactory, seed: int
     folder = tmp_path_factory.mktemp("any")
     dirty(np.random.default_rng(seed), 4, 25).write_parquet(folder / "a.parquet", row_group_size=13)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces_module, "BATCH", batch)
+        patch.setattr(meter_rows, "BATCH", batch)
         compare(folder / "a.parquet", folder / "out", size)
 
 
@@ -221,18 +231,18 @@ def test_the_grid_is_that_of_the_whole(write: Write, tmp_path: Path) -> None:
     )
     compare(path, tmp_path / "out")
     path = write("a.csv", "id,time,kw", *lines)
-    pieces = sort_files(path, tmp_path / "pieces", buckets=64)
-    first, *others = sorted(pieces.filled, key=lambda bucket: read_pieces(pieces, bucket)["household"][0])
+    pieces = sort_files(path, tmp_path / "pieces", Config(), buckets=64)
+    first, *others = sorted(pieces.filled, key=lambda bucket: read_rows(pieces, bucket)["household"][0])
     assert len(others) == 2
     surveys = [survey(pieces, bucket) for bucket in (first, *others)]
     grid = common_grid(surveys)
     assert (grid.step_us, grid.phase_us) == (15 * 60 * 10**6, 0)
     assert common_grid(surveys[:1]).phase_us == 7 * 60 * 10**6
-    facts = make_shard(pieces, first, grid, str(tmp_path / "a.parquet"))
+    facts = make_shard(replace(pieces, grid=grid), first, str(tmp_path / "a.parquet"))
     assert (facts.households, facts.left_out) == (0, 1)
-    assert len(readings_of(tmp_path / "a.parquet").frame) == 0
+    assert len(read_readings(tmp_path / "a.parquet").frame) == 0
     with pytest.raises(InputError, match="interval cannot be inferred"):
-        common_grid([Survey((), ((0, 3),))])
+        common_grid([Survey(Counter(), Counter({0: 3}))])
 
 
 def test_simulated_shards_are_stretches_of_the_whole(tmp_path: Path) -> None:
@@ -240,7 +250,7 @@ def test_simulated_shards_are_stretches_of_the_whole(tmp_path: Path) -> None:
     for first, last in ((0, 4), (4, 9)):
         source, out = SimulatedMeters(9, 2, 30, 4), str(tmp_path / f"{first}.parquet")
         assert make_simulated_shard(source, first, last, out).households == last - first
-    parts = [readings_of(tmp_path / f"{i}.parquet") for i in (0, 4)]
+    parts = [read_readings(tmp_path / f"{i}.parquet") for i in (0, 4)]
     assert pl.concat([p.frame for p in parts]).equals(whole)
     assert pl.concat([p.quality for p in parts]).equals(repair(whole).quality)
     names = simulate_meters(3, 1, 60, first=9_999)["household"].unique().to_list()
@@ -252,7 +262,7 @@ def test_shards_are_the_same_bytes_each_time(tmp_path: Path) -> None:
     dirty(np.random.default_rng(3)).write_parquet(path)
     first = [p.read_bytes() + quality_path(p).read_bytes() for p in partition(path, tmp_path / "1", shard_size=3)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces_module, "BATCH", 1000)
+        patch.setattr(meter_rows, "BATCH", 1000)
         again = partition(path, tmp_path / "2", shard_size=3)
     assert [p.read_bytes() + quality_path(p).read_bytes() for p in again] == first
 
@@ -262,29 +272,19 @@ def test_shards_are_the_same_bytes_each_time(tmp_path: Path) -> None:
 
 def test_bad_shards(tmp_path: Path) -> None:
     readings = repair(simulate_meters(2, 1, 60))
-    rows = shard_of(readings)
     good, bad = tmp_path / "good.parquet", tmp_path / "bad.parquet"
-    write_shard(good, rows, readings.quality, readings.step)
-    assert readings_of(good, readings.step).frame.equals(readings.frame)
-    with pytest.raises(InputError, match="another metering interval"):
-        readings_of(good, timedelta(minutes=15))
-    cases = [
-        (rows.rename({"kw": "kwh"}), readings.step, "no readings shard: kw are"),
-        (rows.with_columns(kw=pl.lit(1.5)), readings.step, "kw are missing or of another type"),
-        (rows, None, "metadata lacks step_us"),
-        (pl.concat([rows, rows]), readings.step, "each household once"),
-        (rows.with_columns(kw=pl.lit([], pl.List(pl.Float64))), readings.step, "no readings for the household 'H0000'"),
-    ]
-    for frame, step, message in cases:
-        write_frame(bad, frame, step)
-        with pytest.raises(InputError, match=message):
-            readings_of(bad)
+    facts = write_readings(good, readings)
+    assert (facts.households, facts.step_us) == (2, 3600 * 10**6)
+    assert read_readings(good).frame.equals(readings.frame)
+    readings.frame.write_parquet(bad)
+    with pytest.raises(InputError, match=r"bad\.parquet is no readings shard"):
+        read_readings(bad)
     bad.write_bytes(good.read_bytes()[:500])
-    with pytest.raises(InputError, match=r"bad\.parquet cannot be read"):
-        readings_of(bad)
+    with pytest.raises(InputError, match=r"bad\.parquet is no readings shard"):
+        read_readings(bad)
     quality_path(good).unlink()
-    with pytest.raises(InputError, match=r"good\.quality\.parquet is missing"):
-        readings_of(good)
+    with pytest.raises(InputError, match=r"good\.parquet is no readings shard, or a file of it is missing"):
+        read_readings(good)
     assert [p.name for p in tmp_path.iterdir() if ".part" in p.name] == []
 
 
@@ -305,12 +305,15 @@ def test_bad_files_are_named(write: Write, tmp_path: Path, lines: list[str], mes
     with pytest.raises(InputError, match=message) as caught, warnings.catch_warnings():
         partition([fine, bad], tmp_path / "out")
     assert "123" not in str(caught.value)
-    assert not (tmp_path / "out" / "pieces").exists()
+    folder = tmp_path / "run"
+    with pytest.raises(InputError, match=message):
+        shoal.run(bad.parent, folder, ledger="folder", workers="serial")
+    assert not list(folder.rglob("*.arrow"))  # nothing of a refused file is left
 
 
 def test_lost_pieces_are_named(write: Write, tmp_path: Path) -> None:
     path = write("a.csv", "id,time,kw", *(f"a,2024-01-01 00:{m},1" for m in ("00", "15", "30")))
-    pieces = sort_files(path, tmp_path / "pieces")
+    pieces = sort_files(path, tmp_path / "pieces", Config())
     (piece,) = pieces.path(0).iterdir()
     content = piece.read_bytes()
     piece.write_bytes(content[: len(content) - 40])

@@ -17,7 +17,7 @@ CROWDS = {"a": 7, "b": 7, "c": 7, "x": 9, "y": 9}
 def table(households: list[str]) -> pl.DataFrame:
     stamps = pl.Series([0, 1])
     forecasts = SimpleNamespace(households=tuple(households), timestamps=stamps)
-    shard = ForecastAnswers(forecasts, "point", "kw", np.zeros((len(households), 2)))  # type: ignore[arg-type]
+    shard = ForecastAnswers(forecasts, "point", "kw")  # type: ignore[arg-type]
     return released_table(shard, CROWDS, np.zeros((len(households), 2)))
 
 

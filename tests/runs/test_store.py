@@ -38,7 +38,7 @@ def write(path: Path, text: str) -> None:
 
 def make(path: Path, text: str = SECRET) -> Part:
     write(path, text)
-    return receipted(path, Rows(3, 7), 1.5)
+    return receipted(path, Rows(3, 7))
 
 
 def test_a_key_depends_on_all_that_matters() -> None:
@@ -64,7 +64,7 @@ def test_what_is_finished_is_found_again(shard: Path) -> None:
     part = make(shard)
     assert finished(shard) == part
     part.check()
-    assert (part.key, part.households, part.seconds, part.told(Rows)) == (KEY, 3, 1.5, Rows(3, 7))
+    assert (part.key, part.told(Rows)) == (KEY, Rows(3, 7))
     assert part.files == {"txt": file_digest(shard)}
     assert pickle.loads(pickle.dumps(part)) == part
     assert sorted(p.name for p in shard.parent.iterdir()) == [f"{KEY}.json", f"{KEY}.txt"]
@@ -184,5 +184,5 @@ def test_other_errors_are_not_taken_for_a_full_disk() -> None:
 def test_names_cannot_leave_the_folder(tmp_path: Path, stage: str, key: str, suffix: str) -> None:
     path = tmp_path / stage / f"{key}.txt"
     with pytest.raises(InputError, match=r"^shards: a stage, key or suffix"):
-        Part(str(path), {suffix: "0" * 64}, 1).check()
+        Part(str(path), {suffix: "0" * 64}, {}).check()
     assert finished(path) is None

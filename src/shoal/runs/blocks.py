@@ -1,8 +1,8 @@
 """Blocks of whole crowds, for the methods that design something: laws of everybody, gathered and cut anew.
 
 A block is a file like a shard of the first stage (``<key>.zip`` or ``<key>.table``) with the members of some crowds who
-have an answer today, and beside it ``<key>.members.parquet``: label, crowd and stored value of every member, those
-without an answer included, since who has one hides beside them too.
+have an answer today, and beside it ``<key>.members.parquet``: label, crowd and what was metered later of every member,
+those without an answer included, since who has one hides beside them too.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.records import Record
+from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context
-from shoal.runs.fitted import Fitted
 from shoal.runs.jobs import out_path
-from shoal.runs.shards import write_array, write_frame
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS
-from shoal.runs.store import Part, finished, put_whole, receipted
-from shoal.sources.meters.answered import TRUTH
+from shoal.runs.store import Part, finished, put_frame, put_whole, receipted
+from shoal.sources.meters.answered import ForecastAnswers
 from shoal.sources.meters.forecast import Forecasts, joined_forecasts
 from shoal.sources.tables.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
 from shoal.validation import IndexArray
 
-if TYPE_CHECKING:
-    import polars as pl
-
 BLOCKS, MEMBERS = "blocks", "members.parquet"
+#: The answers of a block, each a row that is released about its owner, and the law of every label: two classes with the
+#: same attributes, so that no stage asks which of them it has.
+Answers = ForecastAnswers | ClassTable
 #: Entries of a table that a block holds, at most: what a worker has in memory.
 ENTRIES = 2_000_000
 
@@ -49,14 +49,12 @@ class BlockFacts(Record):
 
 def make_blocks(context: Context) -> list[Part]:
     """The blocks of a run, written once; crowds with too few answers today are in none."""
-    import polars as pl
-
     config, listing = context.config, context.listing(FIT)
     for shard in listing.parts:
         shard.check()
     rows = pl.read_parquet(context.folder / ROWS).filter(pl.col("news") & ~pl.col("recorded") & ~pl.col("retired"))
     members = pl.read_parquet(context.folder / CROWDS).filter(~pl.col("waits"))
-    members = members.filter(pl.col("crowd").is_in(rows["crowd"].implode())).select("label", "crowd", "stored", "value")
+    members = members.filter(pl.col("crowd").is_in(rows["crowd"].implode())).select("label", "crowd", "value", "truth")
     if not len(members):
         raise InputError(
             "period: no crowd has enough members with something new, or all were released for this period; nothing was "
@@ -74,7 +72,7 @@ def make_blocks(context: Context) -> list[Part]:
         path = Path(
             out_path(context.home, BLOCKS, SUFFIX if table else "zip", {**settings, "number": number}, listing.parts)
         )
-        blocks.append(finished(path) or _written(path, block, shards, listing.parts, config.clip))
+        blocks.append(finished(path) or _written(path, block, shards, config.clip))
     return blocks
 
 
@@ -88,54 +86,51 @@ def _cut(members: pl.DataFrame, size: int) -> list[pl.DataFrame]:
     )]  # fmt: skip
 
 
-def _written(
-    path: Path, members: pl.DataFrame, shards: Sequence[Any], parts: Sequence[Part], clip: float | None
-) -> Part:
-    import polars as pl
-
+def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], clip: float | None) -> Part:
     here = set(members.filter(pl.col("value").is_not_null())["label"].to_list())
-    taken: list[tuple[Any, Any]] = []
-    for shard, part in zip(shards, parts, strict=True):
-        names = shard.labels if isinstance(shard, ClassTable) else shard.households
-        at = [i for i, name in enumerate(names) if name in here]
-        if not at:
-            continue
-        if isinstance(shard, ClassTable):
-            taken.append((shard.take([names[i] for i in at]), None))
-        else:
-            truth = np.load(part.beside(TRUTH), allow_pickle=False)
-            taken.append((shard.take(at, {}), truth[at]))
     strange = 0
-    if isinstance(taken[0][0], ClassTable):
-        table = replace(joined_tables([one for one, _ in taken]), clip=clip)
+    if isinstance(shards[0], ClassTable):
+        names = [[name for name in shard.labels if name in here] for shard in shards]
+        parts = [shard.take(inside) for shard, inside in zip(shards, names, strict=True) if inside]
+        table = replace(joined_tables(parts), clip=clip)
         if table.times > 1:
             refuse_copies(table.values, table.owner)
-            crowd = dict(zip(members["label"].to_list(), members["crowd"].to_list(), strict=True))
+            crowd = dict(members.select("label", "crowd").iter_rows())
             graph = NeighborGraph.within_groups(table.labels, [crowd[name] for name in table.labels])
             table, strange = with_laws(table, graph)
         first = table.labels[0]
         put_whole(path, table.save)
     else:
-        forecasts = joined_forecasts([one for one, _ in taken])
+        places = [[i for i, name in enumerate(shard.households) if name in here] for shard in shards]
+        forecasts = joined_forecasts([shard.take(at, {}) for shard, at in zip(shards, places, strict=True) if at])
         first = forecasts.households[0]
-        write_array(path.with_suffix(f".{TRUTH}"), np.concatenate([truth for _, truth in taken]))
         put_whole(path, forecasts.save)
-    write_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "stored"))
+    put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
     return receipted(path, BlockFacts(len(here), members["crowd"].n_unique(), first, strange))
 
 
-def crowds_of(block: str | Path) -> dict[str, int]:
-    """Label -> crowd, of every member of a block's crowds."""
-    import polars as pl
+def answers_of(block: str | Path, config: Config) -> Answers:
+    """The answers of a block from its file, forecasts with what is asked of them."""
+    if Path(block).suffix == f".{SUFFIX}":
+        return ClassTable.load(block)
+    return ForecastAnswers(Forecasts.load(block), config.query, config.answers)
 
+
+def members_of(block: str | Path) -> pl.DataFrame:
+    """label, crowd and truth of every member of a block's crowds."""
     path = Path(block).with_suffix(f".{MEMBERS}")
     try:
-        return dict(pl.read_parquet(path).select("label", "crowd").iter_rows())
+        return pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError):
         raise InputError(f"shard: {path.name} is missing or damaged; remove the shard, and run again") from None
 
 
-def laws_of(block: str | Path, answers: Fitted) -> tuple[GaussianClasses, NeighborGraph]:
+def crowds_of(block: str | Path) -> dict[str, int]:
+    """Label -> crowd, of every member of a block's crowds."""
+    return dict(members_of(block).select("label", "crowd").iter_rows())
+
+
+def laws_of(block: str | Path, answers: Answers) -> tuple[GaussianClasses, NeighborGraph]:
     """Laws of every member of a block's crowds, and the graph that joins all of a crowd.
 
     A member without an answer today takes the mean law of its crowd, which it then does not move; nothing about it is

@@ -8,9 +8,8 @@ read, and named.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from shoal.card.facts import Lost
 from shoal.errors import InputError, UnreachableError, WorkerError
 from shoal.files import private_folder
 from shoal.records import Record
-from shoal.runs.store import Kind, Part, finished, put_whole, receipted, shard_key
+from shoal.runs.store import Part, finished, receipted, shard_key
 from shoal.workers.executor import Executor, Failure, listening
 
 #: Called with (what is happening, done, total); total 0 where it is not known.
@@ -47,51 +46,21 @@ def do(job: Job) -> Part:
     """Run one job where it is: check its inputs, work, and leave a receipt."""
     for part in job.inputs:
         part.check()
-    begun = time.monotonic()
-    return receipted(job.out, job.work(job.out), time.monotonic() - begun)
+    return receipted(job.out, job.work(job.out))
 
 
-def noted(
-    root: Path,
-    settings: dict[str, Any],
-    kind: type[Kind],
-    sort: Callable[[Path], Kind],
-    lacking: Callable[[Kind], bool] = lambda _: False,
-) -> Kind:
-    """What sorting a source into a folder came to, done once for the source and what is asked of it.
-
-    It is done again where something is ``lacking`` that only the sorted rows, which are gone by then, can make.
-    """
-    folder, key = root / "sort", shard_key("sort", settings, [])
-    private_folder(folder)
-    note = folder / f"{key}.sorted"
-    if note.is_file():
-        try:
-            known = kind.from_json(json.loads(note.read_text()))
-        except (OSError, ValueError):
-            raise InputError(f"dir: {note.name} is damaged; remove it, and run the same command again") from None
-        if not lacking(known):
-            return known
-    rows = sort(folder / f"{key}.rows")
-    content = json.dumps(rows.to_json())
-    put_whole(note, lambda rough: rough.write_text(content))
-    return rows
-
-
-def run_jobs(
-    executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, for_good: bool = False
-) -> tuple[list[Part], list[Lost]]:
+def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, for_good: bool = False) -> Listing:
     """Do what is not done; finished shards in the order of the jobs, and those that failed.
 
     ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
     """
-    found = {number: part for number, job in enumerate(jobs) if (part := finished(job.out)) is not None}
+    parts = {number: part for number, job in enumerate(jobs) if (part := finished(job.out)) is not None}
     failed: list[Lost] = []
-    waiting = [number for number in range(len(jobs)) if number not in found]
-    tell(text, len(found), len(jobs))
+    waiting = [number for number in range(len(jobs)) if number not in parts]
+    tell(text, len(parts), len(jobs))
 
     def within(share: float) -> None:
-        tell(text, len(found) + len(failed) + min(share, 1.0), len(jobs))
+        tell(text, len(parts) + len(failed) + min(share, 1.0), len(jobs))
 
     with listening(within):
         for position, result in executor.run(do, [jobs[number] for number in waiting]):
@@ -104,21 +73,23 @@ def run_jobs(
                 path = Path(jobs[number].out)
                 failed.append(Lost(path.parent.name, path.name.split(".")[0], result.message))
             else:
-                found[number] = result
-            tell(text, len(found) + len(failed), len(jobs))
-    if not found:
+                parts[number] = result
+            within(0.0)
+    if not parts:
         if len(failed) == 1:
             raise InputError(failed[0].message)
         reason = f" The first: {failed[0].message}" if failed else ""
         raise InputError(f"{text}: none of the {len(failed)} shard(s) could be made.{reason}")
-    return [found[number] for number in sorted(found)], sorted(failed, key=lambda one: one.key)
-
-
-# ------------------------------------------------------------------ lists of shards
+    done = sorted(parts)
+    return Listing(
+        tuple(parts[number] for number in done),
+        tuple(jobs[number].inputs[-1] for number in done if jobs[number].inputs),
+        tuple(sorted(failed, key=lambda lost: lost.key)),
+    )
 
 
 @dataclass(frozen=True)
-class Listing:
+class Listing(Record):
     """The shards that a stage made, what each was made of, what failed, and the number of buckets of names."""
 
     parts: tuple[Part, ...]
@@ -131,51 +102,22 @@ class Listing:
         """(part, its input)"""
         return list(zip(self.parts, self.inputs, strict=True))
 
-    @classmethod
-    def of(
-        cls,
-        jobs: Sequence[Job],
-        inputs: Sequence[Part],
-        made: Sequence[Part],
-        failed: Sequence[Lost],
-        buckets: int = 1,
-    ) -> Listing:
-        """What jobs over inputs, one each, have ``made``, some of them having failed."""
-        of = {job.out: part for job, part in zip(jobs, inputs, strict=True)}
-        return cls(tuple(made), tuple(of[part.path] for part in made), tuple(failed), buckets)
-
     def text(self, folder: Path) -> str:
         """As its file holds it, paths relative to the run's folder."""
-        content = {
-            "shards": _listed(self.parts, folder),
-            "inputs": _listed(self.inputs, folder),
-            "failed": [one.to_json() for one in self.failed],
-            "buckets": self.buckets,
-        }
-        return json.dumps(content, indent=1)
+        base = folder.resolve()
+        relative = self._moved(lambda path: str(Path(path).resolve().relative_to(base)))
+        return json.dumps(relative.to_json(), indent=1)
 
     @classmethod
     def read(cls, path: Path, folder: Path) -> Listing:
         """What :meth:`text` wrote."""
         try:
-            content = json.loads(path.read_text())
-            return cls(
-                _parts(content["shards"], folder),
-                _parts(content["inputs"], folder),
-                tuple(Lost.from_json(one) for one in content["failed"]),
-                int(content["buckets"]),
-            )
-        except (OSError, ValueError, TypeError, KeyError):
+            return cls.from_json(json.loads(path.read_text()))._moved(lambda inside: str(folder / inside))
+        except (OSError, ValueError, TypeError, AttributeError):
             raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None
 
-
-def _listed(parts: Sequence[Part], folder: Path) -> list[dict[str, Any]]:
-    base = folder.resolve()
-    return [{"path": str(Path(part.path).resolve().relative_to(base)), **part.to_json()} for part in parts]
-
-
-def _parts(content: Sequence[dict[str, Any]], folder: Path) -> tuple[Part, ...]:
-    return tuple(
-        Part.from_json(folder / one["path"], {name: value for name, value in one.items() if name != "path"})
-        for one in content
-    )
+    def _moved(self, move: Callable[[str], str]) -> Listing:
+        parts, inputs = (
+            tuple(replace(part, path=move(part.path)) for part in each) for each in (self.parts, self.inputs)
+        )
+        return replace(self, parts=parts, inputs=inputs)

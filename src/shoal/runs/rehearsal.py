@@ -269,7 +269,7 @@ def _at(context: Context, fit: FitFacts, config: Config, origin: datetime, today
         shards = context.listing(FIT).inputs
         jobs = [fit_job(Path(folder), shard, config, instant, None) for shard in shards]
         try:
-            parts, _ = run_jobs(executor, "rehearsing", jobs, context.tell)
+            parts = run_jobs(executor, "rehearsing", jobs, context.tell).parts
         except InputError:  # no home reaches back so far
             return None
         curves = gathered([part.path for part in parts])

@@ -61,7 +61,7 @@ from shoal.runs.stages import (
     table_stage,
 )
 from shoal.runs.stages.crowd_stage import Book, CrowdFacts
-from shoal.runs.stages.record import NUMBERS
+from shoal.runs.stages.means_stage import NUMBERS
 from shoal.runs.store import finished, put_whole, sweep
 from shoal.sources.frames import stored
 from shoal.sources.meters import clock
@@ -878,15 +878,12 @@ class Run:
         if stage == "release":
             release = release_stage.stage if self.charged else means_stage.stage
             return release(context, self._planned())
-        if stage == "card" and self.of_readings:
-            return readings_stage.write_card(context, self._card())
-        if stage == "report" and self.of_readings:
-            return readings_stage.report(context, self._card(), self._handing(), self.timings)
+        plan = self._told("crowds", CrowdFacts)
         if stage == "card":
-            return card_stage.stage(context, self._card(), self._planned())
+            return card_stage.stage(context, self._card(), plan)
         if stage == "report":
             made_on = self.state.stages["release"].finished[:10]
-            return report_stage.stage(context, self._card(), self._planned(), self._handing(), self.timings, made_on)
+            return report_stage.stage(context, self._card(), plan, self._handing(), self.timings, made_on)
         made: Made = STAGE[stage].stage(context)
         return made
 

@@ -15,7 +15,7 @@ from shoal.errors import InputError
 if TYPE_CHECKING:
     from shoal.readings.publication import Series
     from shoal.runs.config import Config
-    from shoal.runs.partition import Grid
+    from shoal.runs.meter_rows import Grid
     from shoal.runs.sources import Source
 
 READINGS = "readings"
@@ -183,8 +183,7 @@ def _origin(config: Config) -> datetime:
 
 def declared_grid(config: Config, *, energy: bool) -> Grid:
     """The grid that the origin lies on, with the declared interval; nothing is taken from readings."""
-    from shoal.runs.partition import Grid
-    from shoal.runs.shards import MICROSECOND
+    from shoal.runs.meter_rows import MICROSECOND, Grid
     from shoal.sources.meters import clock
     from shoal.sources.meters.quality import decided
 

@@ -9,38 +9,43 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
 import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 import shoal
 from shoal.errors import InputError, StorageError
 from shoal.files import digest_of, file_digest, write_whole
 from shoal.records import Record
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 RECEIPT = "json"
 _STAGE = re.compile(r"[a-z][a-z0-9_-]*")
 _SUFFIX = re.compile(r"[a-z0-9]+(\.[a-z0-9]+)*")
 _KEY = re.compile(r"[0-9a-f]{32}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 Kind = TypeVar("Kind", bound=Record)
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Record):
     """A finished shard: where its main file lies, the digest of each file by suffix, and what to tell about it."""
 
     path: str
     files: dict[str, str]
-    households: int
-    seconds: float = 0.0
-    facts: dict[str, Any] = field(default_factory=dict)  #: plain JSON values
+    facts: dict[str, Any]  #: plain JSON values
 
     @property
     def key(self) -> str:
@@ -59,44 +64,18 @@ class Part:
         """Raise unless the shard's files, each read through once, are as they were written."""
         for suffix, digest in self.files.items():
             try:
-                found = file_digest(_file(self.path, suffix))
+                same = file_digest(_file(self.path, suffix)) == digest
+                fault = None if same else "is damaged"
             except FileNotFoundError:
-                raise self._broken("is missing") from None
+                fault = "is missing"
             except OSError:
-                raise self._broken("cannot be read") from None
-            if found != digest:
-                raise self._broken("is damaged")
-
-    def _broken(self, what: str) -> InputError:
-        stage = Path(self.path).parent.name
-        return InputError(
-            f"shards: the {stage} shard {self.key} {what}; delete its files {self.key}.* in the folder {stage} and run "
-            "again, it is made anew"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """All but where it lies."""
-        names = ("key", "files", "households", "seconds", "facts")
-        return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_json(cls, path: str | Path, content: Any) -> Part:
-        """From its JSON form; a ValueError if it is not that of a shard at this path."""
-        try:
-            part = cls(str(path), **{name: value for name, value in content.items() if name != "key"})
-            good = (
-                _KEY.fullmatch(content["key"]) is not None
-                and content["key"] == part.key
-                and all(_SUFFIX.fullmatch(name) and _DIGEST.fullmatch(digest) for name, digest in part.files.items())
-                and type(part.households) is int
-                and isinstance(part.seconds, (int, float))
-                and isinstance(part.facts, dict)
-            )
-        except (KeyError, TypeError, AttributeError):
-            good = False
-        if not good:
-            raise ValueError("not a shard")
-        return part
+                fault = "cannot be read"
+            if fault is not None:
+                stage = Path(self.path).parent.name
+                raise InputError(
+                    f"shards: the {stage} shard {self.key} {fault}; delete its files {self.key}.* in the folder "
+                    f"{stage} and run again, it is made anew"
+                )
 
 
 def shard_key(stage: str, settings: Mapping[str, Any], inputs: Sequence[str]) -> str:
@@ -107,7 +86,7 @@ def shard_key(stage: str, settings: Mapping[str, Any], inputs: Sequence[str]) ->
     return digest_of([stage, shoal.__version__, dict(settings), list(inputs)])[:32]
 
 
-def receipted(path: str | Path, facts: Record, seconds: float = 0.0) -> Part:
+def receipted(path: str | Path, facts: Record) -> Part:
     """Leave the receipt of a shard whose files are written: from now on it is done."""
     key = _key(path)
     files = {
@@ -115,12 +94,10 @@ def receipted(path: str | Path, facts: Record, seconds: float = 0.0) -> Part:
         for file in sorted(Path(path).parent.glob(f"{key}.*"))
         if file.name != f"{key}.{RECEIPT}"
     }
-    count = getattr(facts, "labels", getattr(facts, "households", 0))
-    part = Part(str(path), files, count, round(seconds, 3), facts.to_json())
-    body = json.loads(json.dumps(part.to_json()))  # as it will be read: names of numbers become text
+    body = json.loads(json.dumps(Part(Path(path).name, files, facts.to_json()).to_json()))  # as it will be read
     content = json.dumps({**body, "seal": digest_of(body)}, indent=1, ensure_ascii=False).encode()
     put_whole(_file(path, RECEIPT), lambda rough: rough.write_bytes(content))
-    return part
+    return Part(str(path), files, body["facts"])
 
 
 def finished(path: str | Path) -> Part | None:
@@ -130,13 +107,14 @@ def finished(path: str | Path) -> Part | None:
     """
     try:
         content = json.loads(_file(path, RECEIPT).read_bytes())
-        seal = content.pop("seal", None) if isinstance(content, dict) else None
-        part = Part.from_json(path, content)
+        seal = content.pop("seal")
+        part = Part.from_json(content)
         # Its facts are figures of privacy: damaged ones are not taken for true.
-        good = seal == digest_of(content) and all(_file(path, suffix).is_file() for suffix in part.files)
-    except (OSError, ValueError):
+        good = seal == digest_of(content) and part.path == Path(path).name
+        good = good and all(_file(path, suffix).is_file() for suffix in part.files)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return part if good else None
+    return replace(part, path=str(path)) if good else None
 
 
 def sweep(root: str | Path) -> int:
@@ -152,6 +130,18 @@ def put_whole(path: str | Path, put: Callable[[Path], Any]) -> None:
     target = Path(path)
     with disk_space():
         write_whole(target, target.with_name(f".{target.name}.{uuid.uuid4().hex}.part"), put)
+
+
+def put_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+    """Write a table as Parquet, whole or not at all; the same bytes for the same table."""
+    put_whole(path, partial(frame.write_parquet, compression="zstd", compression_level=1, metadata=metadata))
+
+
+def put_array(path: str | Path, values: FloatArray) -> None:
+    """Write an array in NumPy's own format, without pickle, whole or not at all."""
+    content = io.BytesIO()
+    np.save(content, values, allow_pickle=False)
+    put_whole(path, lambda rough: rough.write_bytes(content.getvalue()))
 
 
 @contextlib.contextmanager

@@ -12,9 +12,9 @@ from shoal.designs.design import frontier
 from shoal.errors import InputError
 from shoal.mechanism.clip import moved_delta
 from shoal.mechanism.files import load
+from shoal.runs.blocks import answers_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context
-from shoal.runs.fitted import fitted
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def frontier_of(
     """One shard's, from the files of its mechanism and of what that was made for."""
     mechanism = load(path)
     graph = mechanism.graph
-    shard = fitted(forecasts, config.query, config.answers)
+    shard = answers_of(forecasts, config)
     if shard.labels != graph.labels:
         raise InputError("dir: some households have no forecast today; ask again after a day when all are there")
     found = frontier(

@@ -18,15 +18,13 @@ from shoal.audits.book_audit import audit_book
 from shoal.card.facts import AuditFacts, DesignFacts
 from shoal.card.measures import audit_facts, book_audit_facts
 from shoal.designs.design import design
-from shoal.errors import InputError
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.files import load
 from shoal.mechanism.mechanism import Mechanism
+from shoal.runs.blocks import answers_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context, Made
-from shoal.runs.fitted import fitted
-from shoal.runs.jobs import Listing
-from shoal.runs.stages.design_stage import hardest
+from shoal.runs.stages.design_stage import hardest, undamaged
 from shoal.runs.store import Part
 from shoal.workers.executor import tick
 
@@ -70,7 +68,7 @@ def _attacked(mechanism: Mechanism, members: list[str], block: str, config: Conf
         seed=config.seed,
         progress=tick,
     )
-    everyone = fitted(block, config.query, config.answers)
+    everyone = answers_of(block, config)
     guard = None
     if set(members) <= set(everyone.labels):  # a member may have no answer today
         guard = everyone.take(members).guard(crowd, DRAWS, config.seed)
@@ -89,11 +87,11 @@ def stage(context: Context) -> Made:
     config = context.config
     listing = context.listing(DESIGN)
     total = sum(part.told(DesignFacts).groups for part in listing.parts)
-    chosen = sampled(listing, CROWDS, config.seed)
+    chosen = sampled(undamaged(listing.pairs), CROWDS, config.seed)
     confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
-    forecasts = {part.key: made_of for part, made_of in listing.pairs}
     works = [
-        partial(do, part.path, forecasts[part.key].path, component, config, confidence) for part, component in chosen
+        partial(do, mechanism.path, block.path, component, config, confidence)
+        for (mechanism, block), component in chosen
     ]
     context.tell(DOING, 0, len(works))
     with context.workers(len(listing.parts)) as executor:
@@ -109,37 +107,19 @@ def stage(context: Context) -> Made:
     return Made((AUDIT,), facts)
 
 
-def sampled(listing: Listing, groups: int, seed: int) -> list[tuple[Part, int]]:
-    """Groups to attack, (shard, component), the hardest to hide in first; damaged shards are passed over."""
-    pairs = listing.pairs
-    forecasts = {part.key: made_of for part, made_of in pairs}
-    while True:
-        chosen = _sample(hardest(pairs)[0], [part for part, _ in pairs], groups, seed)
-        broken = {part.key for part, _ in chosen if not (_whole(part) and _whole(forecasts[part.key]))}
-        if not broken:
-            return chosen
-        pairs = [(part, made_of) for part, made_of in pairs if part.key not in broken]
-
-
-def _sample(first: Part, parts: Sequence[Part], groups: int, seed: int) -> list[tuple[Part, int]]:
-    hard = load(first.path)
-    component = int(hard.graph.components[hard.graph.labels.index(first.told(DesignFacts).worst_edge[0])])
-    chosen = {(first.key, component): (first, component)}
-    sizes = np.array([part.told(DesignFacts).groups for part in parts], dtype=np.int64)
+def sampled(pairs: Sequence[tuple[Part, Part]], crowds: int, seed: int) -> list[tuple[tuple[Part, Part], int]]:
+    """Crowds to attack, ((mechanism, block), component): the hardest to hide in first, the others at random."""
+    first = hardest(pairs)
+    hard = load(first[0].path)
+    component = int(hard.graph.components[hard.graph.labels.index(first[0].told(DesignFacts).worst_edge[0])])
+    chosen = {(first[0].key, component): (first, component)}
+    sizes = np.array([mechanism.told(DesignFacts).groups for mechanism, _ in pairs], dtype=np.int64)
     total, ends = int(sizes.sum()), np.cumsum(sizes)
     rng = np.random.default_rng(seed)
-    for number in rng.permutation(total) if total < PERMUTED else rng.choice(total, 2 * groups):
-        if len(chosen) >= groups:
+    for number in rng.permutation(total) if total < PERMUTED else rng.choice(total, 2 * crowds):
+        if len(chosen) >= crowds:
             break
         at = int(np.searchsorted(ends, number, side="right"))
         component = int(number - (ends[at] - sizes[at]))
-        chosen.setdefault((parts[at].key, component), (parts[at], component))
+        chosen.setdefault((pairs[at][0].key, component), (pairs[at], component))
     return list(chosen.values())
-
-
-def _whole(part: Part) -> bool:
-    try:
-        part.check()
-    except InputError:
-        return False
-    return True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from shoal.audits.naming import attack_means, attack_rows
 from shoal.card.card import ReleaseCard
@@ -16,18 +18,16 @@ from shoal.card.statements import RULES
 from shoal.errors import InputError
 from shoal.records import Record
 from shoal.runs.context import FIT, Context, Made
-from shoal.runs.partition import ShardFacts
-from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts
-from shoal.runs.stages.record import members_and_rows
-from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
+from shoal.runs.folder import STATE, Folder
+from shoal.runs.meter_rows import read_readings
+from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts, members_and_rows, with_rows
+from shoal.runs.stages.means_stage import PARQUET
+from shoal.runs.store import Part
+from shoal.sources.meters import window
 
 SETTINGS = ("query",)
 DOING = "writing the release card"
 COURSE = "course.json"
-PARQUET = "released.parquet"
 #: Labels that the attack looks for, and shards whose later readings give the price of an earlier release.
 SOUGHT, METERED = 2_000, 20
 
@@ -51,39 +51,26 @@ def rehearse(fit: FitFacts, design: DesignFacts, audit: AuditFacts | None) -> No
         printed(card)
 
 
-def stage(context: Context, card: ReleaseCard, plan: CrowdFacts) -> Made:
-    """Write the card for machines and for people, and where something is certified for the registry."""
+def stage(context: Context, card: ReleaseCard, plan: CrowdFacts | None) -> Made:
+    """Write the card for machines and for people, and where something is certified for the registry.
+
+    The card of readings with noise is a function of the public settings: nothing is measured for it.
+    """
     if card.kind == "means":
+        assert plan is not None
         members, rows = members_and_rows(context)
         attack, rules = _attack_on_means(members, rows, plan), kept_rules(members, rows)
-        card = replace(card, attack=attack, rules=rules, course=_course(context, plan))
-    else:
+        card = replace(card, attack=attack, rules=rules, course=_course(context))
+    elif card.readings is None:
         card = replace(card, attack=_attack_on_rows(context))
     texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
     if card.kind == "certified":
         texts["card.yaml"] = card.to_yaml()
     if card.course is not None:
-        texts[COURSE] = _json(card.course)
+        texts[COURSE] = json.dumps(card.course.to_json(), indent=1)
     for name, text in texts.items():
         context.folder.put(name, text)
     return Made(tuple(texts), CardFacts(card.digest, card.statement, card.attack, card.course, card.rules))
-
-
-def _json(record: Record) -> str:
-    import json
-
-    return json.dumps(record.to_json(), indent=1)
-
-
-def with_rows(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Members with a figure today and the row of their crowd."""
-    import polars as pl
-
-    table = rows.filter(~pl.col("retired")).select("crowd", "homes", row="values")
-    known = members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
-    both = known.join(table, on="crowd", how="inner").sort("label")
-    width = both.schema["value"].shape[0] if len(both) else 0  # type: ignore[attr-defined]
-    return both.filter(pl.col("row").list.len() == width)
 
 
 def _attack_on_means(members: pl.DataFrame, rows: pl.DataFrame, plan: CrowdFacts) -> OwnAttack | None:
@@ -103,8 +90,6 @@ def _attack_on_means(members: pl.DataFrame, rows: pl.DataFrame, plan: CrowdFacts
 
 def _attack_on_rows(context: Context) -> OwnAttack | None:
     """Name the label of every released row from the other released rows, where labels have several."""
-    import polars as pl
-
     table = pl.read_parquet(context.folder / PARQUET)
     if "step" in table.columns or "label" not in table.columns:
         return None
@@ -120,8 +105,6 @@ def _attack_on_rows(context: Context) -> OwnAttack | None:
 
 def kept_rules(members: pl.DataFrame, rows: pl.DataFrame) -> tuple[str, ...]:
     """Names of the rules of aggregation that every row keeps, as its members' figures show."""
-    import polars as pl
-
     table = rows.filter(~pl.col("retired"))
     if not len(table):
         return ()
@@ -144,62 +127,40 @@ def kept_rules(members: pl.DataFrame, rows: pl.DataFrame) -> tuple[str, ...]:
     )
 
 
-def _course(context: Context, plan: CrowdFacts) -> Course | None:
+def _course(context: Context) -> Course | None:
     """The prices of earlier releases of a series, the last one measured now that its hours are known."""
-    import json
-
-    import polars as pl
-
-    from shoal.runs.shards import readings_of
-    from shoal.sources.meters import window
-
     if context.previous is None or context.config.label is not None:
         return None
-    before = context.folder.path / context.previous
+    before = Folder(context.folder.path / context.previous)
     file = before / COURSE
     prices = Course.from_json(json.loads(file.read_text())).prices if file.is_file() else ()
-    if not (before / CROWDS).is_file() or not (before / ROWS).is_file():
-        return Course(prices) if prices else None
-    both = with_rows(pl.read_parquet(before / CROWDS), pl.read_parquet(before / ROWS))
-    period = _period_before(context)
+    price = _price_of(before, context.listing(FIT).inputs[:METERED])
+    prices = prices if price is None else (*prices, price)
+    return Course(prices) if prices else None
+
+
+def _price_of(release: Folder, shards: Sequence[Part]) -> tuple[str, float] | None:
+    """The period of a release and the error of its rows over that of homes' own figures, by what readings show now."""
+    if not all((release / name).is_file() for name in (CROWDS, ROWS, STATE)):
+        return None
+    both = with_rows(pl.read_parquet(release / CROWDS), pl.read_parquet(release / ROWS))
+    done = release.state().stages.get("crowds")
+    period = None if done is None else CrowdFacts.from_json(done.facts).fit.origin
     if not len(both) or period is None:
-        return Course(prices) if prices else None
+        return None
     place = {name: i for i, name in enumerate(both["label"].to_list())}
     own, row = both["value"].to_numpy(), np.array(both["row"].to_list())
     came = np.full(own.shape, np.nan)
-    for _, shard in context.listing(FIT).pairs[:METERED]:
-        if shard.told(ShardFacts).households:
-            readings = readings_of(shard.path)
-            try:
-                at = window.place_origin(readings, datetime.fromisoformat(period))
-            except InputError:
-                continue  # these readings begin after the hours of the release before
-            part = window.cut(readings, at, own.shape[1])
-            for i, name in enumerate(part.households):
-                if name in place:
-                    came[place[name]] = part.kw[i]
-    ratio = _ratio(row, own, came)
-    if ratio is None:
-        return Course(prices) if prices else None
-    return Course((*prices, (period, ratio)))
-
-
-def _period_before(context: Context) -> str | None:
-    """The origin of the release before."""
-    from shoal.runs.folder import STATE, Folder
-
-    assert context.previous is not None
-    folder = Folder(context.folder.path / context.previous)
-    if not (folder / STATE).is_file():
-        return None
-    facts = folder.state().stages.get("crowds")
-    return None if facts is None else CrowdFacts.from_json(facts.facts).fit.origin
-
-
-def _ratio(row: FloatArray, own: FloatArray, came: FloatArray) -> float | None:
-    """Mean absolute error of rows over that of the own figures, against what came."""
+    for shard in shards:
+        readings = read_readings(shard.path)
+        try:
+            at = window.place_origin(readings, datetime.fromisoformat(period))
+        except InputError:
+            continue  # these readings begin after the hours of the release before
+        part = window.cut(readings, at, own.shape[1])
+        for i, name in enumerate(part.households):
+            if name in place:
+                came[place[name]] = part.kw[i]
     known = np.isfinite(came)
-    if not known.any():
-        return None
-    unprotected = float(np.abs(own - came)[known].mean())
-    return float(np.abs(row - came)[known].mean()) / unprotected if unprotected > 0 else None
+    unprotected = float(np.abs(own - came)[known].mean()) if known.any() else 0.0
+    return (period, float(np.abs(row - came)[known].mean()) / unprotected) if unprotected > 0 else None

@@ -17,13 +17,14 @@ import hashlib
 import json
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
@@ -36,21 +37,18 @@ from shoal.laws.membership import (
     value_digest,
     with_blocks,
 )
+from shoal.ledger.ledger import Ledger
 from shoal.plaintext import as_cells
 from shoal.records import Record
 from shoal.rounding import counted
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context, Made
-from shoal.runs.stages.fit_stage import CURVES, QUALITY, QUALITY_TABLE
+from shoal.runs.stages.fit_stage import CURVES, QUALITY_TABLE
 from shoal.sources.meters import window
 from shoal.sources.meters.neighborhoods import blend
 from shoal.sources.meters.season import phases
+from shoal.sources.tables.class_table import ClassTable
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from shoal.ledger.ledger import Ledger
 
 SETTINGS = (
     "crowd", "largest_share", "boundaries", "method", "rho", "query", "label", "order", "train_days", "season",
@@ -101,18 +99,11 @@ class Book:
 
     @property
     def digest(self) -> str:
-        """Of these entries alone, whatever else the ledger holds."""
+        """The digest of these entries alone, whatever else the ledger holds."""
         state = hashlib.sha256()
-        for label in sorted(self.members):
-            entry = self.members[label]
-            state.update(json.dumps([label, entry["crowd"], entry["last"], entry["block"]]).encode())
-            state.update(entry["stored"])
-        for number in sorted(self.crowds):
-            entry = self.crowds[number]
-            state.update(
-                json.dumps([number, entry["setting"], entry["period"], entry["homes"], entry["retired"]]).encode()
-            )
-            state.update(entry["row"])
+        for entries in (self.members, self.crowds):
+            for key, entry in entries.items():  # in the order of the ledger, by label and by number
+                state.update(repr((key, *entry.values())).encode())
         return state.hexdigest()
 
     @classmethod
@@ -135,59 +126,51 @@ def stage(context: Context, fit: FitFacts) -> Made:
         part.check()
     curves = gathered([part.path for part in listing.parts])
     labels = curves["label"].to_list()
-    before = [] if context.previous is None else _earlier(context)
-    known = set(labels)
-    asked = [*labels, *(name for name in before if name not in known)]
+    everybody = sorted({*labels, *_earlier(context)})
     with context.existing_ledger() as ledger:
-        book = Book.read(ledger, asked)
-    period, ahead = period_of(context, fit), None
-    columns: tuple[str, ...] = ()
-    if config.label is None:
-        ahead = times_of_day(fit, config.horizon)
-    else:
-        columns = tuple(table_columns(listing.parts[0].path))
-    plan = Plan.of(
-        config, curves, book, period, setting_of(config, fit, columns, curves), ahead, boundaries_of(config, labels)
-    )
-    _write(context, plan, curves, asked)
-    gone = dict(plan.waiting)
-    reasons = Counter(gone.values())
-    _left_out(context, listing.parts, gone)
+        book = Book.read(ledger, everybody)
+    table = config.label is not None
+    columns = ClassTable.load(listing.parts[0].path).columns if table else ()
+    ahead = None if table else times_of_day(fit, config.horizon)
+    period = as_period((config.period or context.day) if table else fit.origin or "")
+    setting = setting_of(config, fit, columns, curves)
+    plan = Plan(config, curves, book, period, setting, ahead, boundaries_of(config, labels))
+    _write(context, plan, curves, everybody)
+    _left_out(context, plan.waiting)
+    rows = [row for row in plan.rows if not row.retired]
     facts = CrowdFacts(
-        fit=_fit_facts(fit, plan, reasons, config),
+        fit=_fit_facts(fit, plan, config),
         setting=plan.setting,
         period=period,
         book=book.digest,
         columns=columns,
-        known=sum(number >= 0 for number in plan.rows),
-        fresh=sum(number < 0 for number in plan.rows),
-        repeated=sum(not row.news and not row.recorded for row in plan.rows.values()),
-        recorded=sum(row.recorded for row in plan.rows.values()),
-        retired=len(plan.retired),
+        known=sum(row.crowd >= 0 for row in rows),
+        fresh=sum(row.crowd < 0 for row in rows),
+        repeated=sum(not row.news and not row.recorded for row in rows),
+        recorded=sum(row.recorded for row in rows),
+        retired=len(plan.rows) - len(rows),
     )
     return Made((CROWDS, ROWS, LEFT_OUT), facts)
 
 
+def members_and_rows(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What the stage wrote: who is in which crowd, and what each crowd has."""
+    return pl.read_parquet(context.folder / CROWDS), pl.read_parquet(context.folder / ROWS)
+
+
+def with_rows(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Members with a figure today and the row of their crowd."""
+    table = rows.filter(~pl.col("retired")).select("crowd", "homes", row="values")
+    known = members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
+    both = known.join(table, on="crowd", how="inner").sort("label")
+    width = both.schema["value"].shape[0] if len(both) else 0  # type: ignore[attr-defined]
+    return both.filter(pl.col("row").list.len() == width)
+
+
 def gathered(shards: Sequence[str]) -> pl.DataFrame:
     """The curves of every shard: label, value, truth, habits, stored."""
-    import polars as pl
-
     frames = [pl.read_parquet(Path(path).with_suffix(f".{CURVES}")) for path in shards]
     return pl.concat(frames).sort("label")
-
-
-def table_columns(shard: str) -> tuple[str, ...]:
-    """The columns of a shard of a class table."""
-    from shoal.sources.tables.class_table import ClassTable
-
-    return ClassTable.load(shard).columns
-
-
-def period_of(context: Context, fit: FitFacts) -> str:
-    """What this release is about, as an instant of UTC: the origin, or the period that was declared for a table."""
-    if context.config.label is None:
-        return as_period(fit.origin or "")
-    return as_period(context.config.period or context.day)
 
 
 def as_period(text: str) -> str:
@@ -259,8 +242,6 @@ def boundaries_of(config: Config, labels: Sequence[str]) -> list[str] | None:
     """The boundary of each label, from the file that the settings name."""
     if config.boundaries is None:
         return None
-    import polars as pl
-
     file, colon, column = config.boundaries.rpartition(":")
     if not colon:
         file, column = config.boundaries, ""
@@ -294,10 +275,10 @@ class PlannedMember:
     """A label in a crowd: where it stands in today's curves (−1: it has none), and what is recorded of it."""
 
     crowd: int
-    at: int
-    stored: bytes
-    last: str
-    block: int | None
+    at: int = -1
+    stored: bytes = b""
+    last: str = ""
+    block: int | None = None
     changed: bool = False
     news: bool = False
 
@@ -306,27 +287,19 @@ class PlannedMember:
 class PlannedRow:
     """What a crowd has for this release."""
 
-    values: FloatArray
+    crowd: int
     homes: int
     news: bool
+    values: list[float]
     recorded: bool = False  #: it was released before for this period, from this folder or another
+    retired: bool = False
 
 
-@dataclass
 class Plan:
-    """Who is in which crowd, and every crowd's row."""
+    """Who is in which crowd, and every crowd's row: the rules of crowds for life, applied to today's values."""
 
-    setting: str
-    period: str
-    members: dict[str, PlannedMember]
-    rows: dict[int, PlannedRow]
-    retired: dict[int, dict[str, Any]]
-    waiting: dict[str, str]
-    first: bool  #: nobody of these labels was on record
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         config: Config,
         curves: pl.DataFrame,
         book: Book,
@@ -334,41 +307,46 @@ class Plan:
         setting: dict[str, Any],
         ahead: Sequence[int] | None,
         boundaries: Sequence[str] | None,
-    ) -> Plan:
-        """Apply the rules of crowds for life to today's values and to what is on record."""
-        labels = curves["label"].to_list()
-        values, stored = curves["value"].to_numpy(), curves["stored"].to_numpy()
-        points = points_of(curves, ahead)
+    ) -> None:
         lasting = same_setting(setting, book)
-        m, share = int(lasting["m"]), config.largest_share
-        decimals = lasting.get("decimals") or [WATTS] * values.shape[1]
-        place = {name: i for i, name in enumerate(labels)}
-        members = {
-            name: PlannedMember(entry["crowd"], place.get(name, -1), entry["stored"], entry["last"], entry["block"])
+        self.setting = json.dumps(lasting, sort_keys=True)
+        self.period, self.m, self.share = period, int(lasting["m"]), config.largest_share
+        self.first = not book.members  #: nobody of these labels was on record
+        self.rows: list[PlannedRow] = []
+        self.waiting: dict[str, str] = {}  #: label -> why it has no row
+        self._place = {name: i for i, name in enumerate(curves["label"].to_list())}
+        self._values, self._stored = curves["value"].to_numpy(), curves["stored"].to_numpy()
+        self._decimals = lasting.get("decimals") or [WATTS] * self._values.shape[1]
+        self._ahead, self._book = ahead, book
+        self.members = {
+            name: PlannedMember(
+                entry["crowd"], self._place.get(name, -1), entry["stored"], entry["last"], entry["block"]
+            )
             for name, entry in book.members.items()
             if not book.crowds[entry["crowd"]]["retired"] or entry["block"] == entry["crowd"]
         }
-        plan = cls(json.dumps(lasting, sort_keys=True), period, members, {}, {}, {}, not book.members)
-        plan._retire(book, m)
-        plan.waiting |= {name: LATE for name in labels if name in book.members and name not in members}
-        newcomers = [name for name in labels if name not in members and name not in plan.waiting]
-        plan._admit(newcomers, points, values, stored, place, m, share, boundaries)
-        plan._fill(book, values, ahead, decimals, m, share)
-        return plan._in_order()
+        self._retire()
+        self._admit(points_of(curves, ahead), boundaries)
+        for number, names in self._by_crowd(name for name in self.members if name not in self.waiting).items():
+            self.rows.append(self._row(number, [self.members[name] for name in names]))
+        self._renumber()
 
-    def _retire(self, book: Book, m: int) -> None:
+    def _by_crowd(self, names: Iterable[str]) -> dict[int, list[str]]:
+        crowds: dict[int, list[str]] = defaultdict(list)
+        for name in names:
+            crowds[self.members[name].crowd].append(name)
+        return crowds
+
+    def _retire(self) -> None:
         """Crowds of which fewer than m can still have news end; who can of them stays together and waits."""
-        of: dict[int, list[str]] = defaultdict(list)
-        for name, member in self.members.items():
-            of[member.crowd].append(name)
-        for number, names in of.items():
-            entry = book.crowds[number]
+        for number, names in self._by_crowd(self.members).items():
+            entry = self._book.crowds[number]
             if entry["retired"] or entry["period"] >= self.period:
                 continue
-            left = [name for name in names if self._can_have_news(self.members[name], entry["period"])]
-            if len(left) >= m:
+            left = {name for name in names if self._can_have_news(self.members[name], entry["period"])}
+            if len(left) >= self.m:
                 continue
-            self.retired[number] = entry
+            self.rows.append(PlannedRow(number, entry["homes"], False, row_values(entry["row"]), retired=True))
             for name in names:
                 if name in left:
                     self.members[name].block, self.members[name].changed = number, True
@@ -380,111 +358,87 @@ class Plan:
         last = member.last.partition(" ")[0]
         return last == released or can_have_news(last, self.period, member.at >= 0, GONE)
 
-    def _admit(
-        self,
-        newcomers: Sequence[str],
-        points: FloatArray,
-        values: FloatArray,
-        stored: FloatArray,
-        place: Mapping[str, int],
-        m: int,
-        share: float | None,
-        boundaries: Sequence[str] | None,
-    ) -> None:
+    def _admit(self, points: FloatArray, boundaries: Sequence[str] | None) -> None:
         """Crowds of those who have none: by likeness where nobody has one, else by lot once enough are there."""
-        at = np.array([place[name] for name in newcomers], dtype=np.intp)
+        without = [name for name in self._place if name not in self.members]
+        self.waiting = {name: LATE for name in without if name in self._book.members}
+        newcomers = [name for name in without if name not in self.waiting]
+        at = np.array([self._place[name] for name in newcomers], dtype=np.intp)
         inside = None if boundaries is None else [boundaries[i] for i in at]
-        totals = None if share is None else np.abs(values[at]).sum(axis=1)
-        given: dict[str, Any] = {"boundaries": inside, "totals": totals, "largest_share": share, "beside": values[at]}
+        given: dict[str, Any] = {
+            "boundaries": inside,
+            "totals": None if self.share is None else np.abs(self._values[at]).sum(axis=1),
+            "largest_share": self.share,
+            "beside": self._values[at],
+        }
         if not len(at):
             crowd = np.empty(0, dtype=np.int64)
         elif self.first:
-            crowd = formed(points[at], m, **given)
+            crowd = formed(points[at], self.m, **given)
             if (crowd < 0).all():
                 noun = "households" if json.loads(self.setting)["kind"] == "forecast" else "labels"
                 most = len(at) if inside is None else max(Counter(inside).values())
-                raise InputError(too_few(m, most, noun, within=inside is not None))
+                raise InputError(too_few(self.m, most, noun, within=inside is not None))
         else:
-            crowd = admitted(points[at], m, shuffle, **given)
+            crowd = admitted(points[at], self.m, shuffle, **given)
         joined = {name: int(c) for name, c in zip(newcomers, crowd.tolist(), strict=True) if c >= 0}
         self.waiting |= {name: FEW if self.first else WAITS for name in newcomers if name not in joined}
-        blocks: dict[int, list[str]] = defaultdict(list)
-        for name, member in self.members.items():
-            if member.block == member.crowd:
-                blocks[member.crowd].append(name)
-        together, waits = with_blocks(joined, blocks, m)
+        blocks = self._by_crowd(name for name, member in self.members.items() if member.block == member.crowd)
+        together, waits = with_blocks(joined, blocks, self.m)
         for block in waits:
             self.waiting |= dict.fromkeys(blocks[block], REST)
         for name, number in together.items():
-            if name in self.members:
-                member = self.members[name]
-                member.crowd, member.changed = -1 - number, True
-            else:
-                frozen = np.asarray(stored[place[name]], dtype="<f8").tobytes()
-                self.members[name] = PlannedMember(-1 - number, place[name], frozen, "", None, changed=True)
+            if name not in self.members:
+                stored = np.asarray(self._stored[self._place[name]], dtype="<f8").tobytes()
+                self.members[name] = PlannedMember(0, self._place[name], stored)
+            self.members[name].crowd, self.members[name].changed = -1 - number, True
 
-    def _fill(
-        self,
-        book: Book,
-        values: FloatArray,
-        ahead: Sequence[int] | None,
-        decimals: Sequence[int],
-        m: int,
-        share: float | None,
-    ) -> None:
-        """The row of every crowd."""
-        of: dict[int, list[PlannedMember]] = defaultdict(list)
-        for name, member in self.members.items():
-            if name not in self.waiting and member.crowd not in self.retired:
-                of[member.crowd].append(member)
-        k = values.shape[1]
-        places = [(decimals[j] if j < len(decimals) else decimals[-1]) for j in range(k)]
-        for number, members in of.items():
-            entry = book.crowds.get(number)
-            if entry is not None and entry["period"] == self.period:
-                before = np.frombuffer(entry["row"], dtype="<f8")
-                self.rows[number] = PlannedRow(before[1:], entry["homes"], bool(before[:1].any()), recorded=True)
-                continue
-            if entry is not None and entry["period"] > self.period:
-                raise InputError(EARLIER.format(entry["period"], self.period))
-            frozen = np.array([np.frombuffer(one.stored, dtype="<f8") for one in members])
-            filler = frozen if ahead is None else frozen[:, list(ahead)]
-            at = np.array([one.at for one in members])
-            today = np.where((at >= 0)[:, None], values[at], 0.0)
-            digests = [value_digest(today[i], places) if at[i] >= 0 else "" for i in range(len(members))]
-            news = np.array([
-                digest != "" and digest != one.last.rpartition(" ")[2]
-                for one, digest in zip(members, digests, strict=True)
-            ])  # fmt: skip
-            row = crowd_row(today, filler, news, m, share)
-            for one, digest, entered in zip(members, digests, row.entered.tolist(), strict=True):
-                one.news = bool(entered)
-                if entered:
-                    one.last, one.changed = f"{self.period} {digest}", True
-            if row.values is not None:
-                rounded = np.array([round(x, d) + 0.0 for x, d in zip(row.values.tolist(), places, strict=True)])
-                self.rows[number] = PlannedRow(rounded, len(members), True)
-            elif entry is not None:
-                self.rows[number] = PlannedRow(np.frombuffer(entry["row"], dtype="<f8")[1:], len(members), False)
-            else:
-                raise InputError("crowd: a new crowd exceeds the largest share; choose a larger --crowd or share")
+    def _row(self, number: int, members: Sequence[PlannedMember]) -> PlannedRow:
+        """The row of a crowd; its members remember which of their values entered."""
+        entry = self._book.crowds.get(number)
+        if entry is not None and entry["period"] == self.period:
+            had_news = bool(np.frombuffer(entry["row"], dtype="<f8")[:1].any())
+            return PlannedRow(number, entry["homes"], had_news, row_values(entry["row"]), recorded=True)
+        if entry is not None and entry["period"] > self.period:
+            raise InputError(EARLIER.format(entry["period"], self.period))
+        stored = np.array([np.frombuffer(member.stored, dtype="<f8") for member in members])
+        at = np.array([member.at for member in members])
+        today = np.where((at >= 0)[:, None], self._values[at], 0.0)
+        digests = [value_digest(today[i], self._decimals) if at[i] >= 0 else "" for i in range(len(members))]
+        pairs = list(zip(members, digests, strict=True))
+        news = np.array([digest not in ("", member.last.rpartition(" ")[2]) for member, digest in pairs])
+        filler = stored if self._ahead is None else stored[:, list(self._ahead)]
+        row = crowd_row(today, filler, news, self.m, self.share)
+        for (member, digest), entered in zip(pairs, row.entered.tolist(), strict=True):
+            member.news = entered
+            if entered:
+                member.last, member.changed = f"{self.period} {digest}", True
+        if row.values is not None:
+            rounded = [round(x, d) + 0.0 for x, d in zip(row.values.tolist(), self._decimals, strict=True)]
+            return PlannedRow(number, len(members), True, rounded)
+        if entry is None:
+            raise InputError("crowd: a new crowd exceeds the largest share; choose a larger --crowd or share")
+        return PlannedRow(number, len(members), False, row_values(entry["row"]))
 
-    def _in_order(self) -> Plan:
-        """New crowds numbered by their rows, so that no number depends on what anybody is called."""
-        fresh = sorted(
-            (n for n in self.rows if n < 0), key=lambda n: (self.rows[n].values.tolist(), self.rows[n].homes)
-        )
-        number = {old: -1 - i for i, old in enumerate(fresh)}
+    def _renumber(self) -> None:
+        """Number new crowds by their rows, so that no number depends on what anybody is called."""
+        fresh = sorted((row for row in self.rows if row.crowd < 0), key=lambda row: (row.values, row.homes))
+        number = {row.crowd: -1 - i for i, row in enumerate(fresh)}
         for member in self.members.values():
             member.crowd = number.get(member.crowd, member.crowd)
-        self.rows = {number.get(old, old): row for old, row in self.rows.items()}
-        return self
+        for row in self.rows:
+            row.crowd = number.get(row.crowd, row.crowd)
+        self.rows.sort(key=lambda row: (row.retired, row.crowd))
+
+
+def row_values(row: bytes) -> list[float]:
+    """The figures of a row on record, which come after the mark of its news."""
+    values: list[float] = np.frombuffer(row, dtype="<f8")[1:].tolist()
+    return values
 
 
 def foreseen(config: Config, book: Book, origin: str, step_minutes: float) -> None:
     """Refuse, before anything is fitted, a setting or a period that the crowds on record do not allow."""
-    import polars as pl
-
     fit = FitFacts("", 0, 0, 0, 0, 0, origin=origin, step_minutes=step_minutes)
     same_setting(setting_of(config, fit, (), pl.DataFrame()), book)
     period = as_period(origin)
@@ -549,66 +503,47 @@ def shuffle(n: int) -> list[int]:
 # ------------------------------------------------------------------ files
 
 
-def _write(context: Context, plan: Plan, curves: pl.DataFrame, asked: Sequence[str]) -> None:
+def _write(context: Context, plan: Plan, curves: pl.DataFrame, everybody: Sequence[str]) -> None:
     """Write who is in which crowd, and what each crowd has; whoever has no place is in the first file, and waits."""
-    import polars as pl
-
-    names = sorted({*plan.members, *asked})
-    nowhere = PlannedMember(0, -1, b"", "", None)
-    members = [plan.members.get(name, nowhere) for name in names]
-    at = pl.Series([one.at if one.at >= 0 else None for one in members], dtype=pl.UInt32)
-    frame = pl.DataFrame(
-        {
-            "label": pl.Series(names, dtype=pl.String),
-            "crowd": pl.Series([one.crowd for one in members], dtype=pl.Int64),
-            "value": curves["value"].gather(at),
-            "truth": curves["truth"].gather(at),
-            "stored": pl.Series([one.stored for one in members], dtype=pl.Binary),
-            "last": pl.Series([one.last for one in members], dtype=pl.String),
-            "block": pl.Series([one.block for one in members], dtype=pl.Int64),
-            "news": pl.Series([one.news for one in members], dtype=pl.Boolean),
-            "changed": pl.Series([one.changed for one in members], dtype=pl.Boolean),
-            "waits": pl.Series([name in plan.waiting or name not in plan.members for name in names], dtype=pl.Boolean),
-        }
+    names = sorted({*plan.members, *everybody})
+    members = [plan.members.get(name, PlannedMember(0)) for name in names]
+    waits = [name in plan.waiting or name not in plan.members for name in names]
+    at = pl.Series([member.at if member.at >= 0 else None for member in members], dtype=pl.UInt32)
+    kinds = {
+        "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64, "news": pl.Boolean,
+        "changed": pl.Boolean,
+    }  # fmt: skip
+    frame = pl.DataFrame({name: [getattr(member, name) for member in members] for name in kinds}, schema=kinds)
+    frame = frame.with_columns(
+        label=pl.Series(names, dtype=pl.String),
+        value=curves["value"].gather(at),
+        truth=curves["truth"].gather(at),
+        waits=pl.Series(waits, dtype=pl.Boolean),
     )
-    rows = [(number, plan.rows[number]) for number in sorted(plan.rows)]
-    ended = [(number, plan.retired[number]) for number in sorted(plan.retired)]
-    table = pl.DataFrame(
-        {
-            "crowd": pl.Series([n for n, _ in rows] + [n for n, _ in ended], dtype=pl.Int64),
-            "homes": pl.Series([r.homes for _, r in rows] + [e["homes"] for _, e in ended], dtype=pl.Int64),
-            "news": pl.Series([r.news for _, r in rows] + [False] * len(ended), dtype=pl.Boolean),
-            "values": pl.Series(
-                [r.values.tolist() for _, r in rows] + [np.frombuffer(e["row"], "<f8")[1:].tolist() for _, e in ended],
-                dtype=pl.List(pl.Float64),
-            ),
-            "recorded": pl.Series([r.recorded for _, r in rows] + [False] * len(ended), dtype=pl.Boolean),
-            "retired": pl.Series([False] * len(rows) + [True] * len(ended), dtype=pl.Boolean),
-        }
-    )
+    columns: dict[str, Any] = {
+        "crowd": pl.Int64, "homes": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
+        "recorded": pl.Boolean, "retired": pl.Boolean,
+    }  # fmt: skip
+    table = pl.DataFrame([vars(row) for row in plan.rows], schema=columns)
     context.folder.write(CROWDS, lambda path: frame.write_parquet(path))
     context.folder.write(ROWS, lambda path: table.write_parquet(path))
 
 
-def _left_out(context: Context, parts: Sequence[Any], waiting: Mapping[str, str]) -> None:
-    """Who has no row, and why: those whose readings or rows cannot be used, and those who wait."""
-    import polars as pl
-
+def _left_out(context: Context, waiting: Mapping[str, str]) -> None:
+    """Who has no row, and why: those who wait, and those whose readings cannot be used."""
     schema = {"household": pl.String, "reason": pl.String}
-    tables = [pl.DataFrame(list(waiting.items()), schema=schema, orient="row")]
-    for part in parts:
-        if QUALITY in part.files:
-            quality = pl.read_parquet(part.beside(QUALITY))
-            tables.append(quality.filter(pl.col("verdict") == "left out").select("household", "reason"))
+    tables = [as_cells(pl.DataFrame(list(waiting.items()), schema=schema, orient="row"))]
     if (context.folder / QUALITY_TABLE).is_file():
-        quality = pl.read_csv(context.folder / QUALITY_TABLE, infer_schema=False)
-        tables.append(quality.filter(pl.col("verdict") == "left out").select("household", "reason"))
-    left = pl.concat(tables, how="vertical_relaxed").unique("household", keep="first", maintain_order=True)
-    context.folder.write(LEFT_OUT, lambda path: as_cells(left.sort("household")).write_csv(path))
+        quality = pl.read_csv(context.folder / QUALITY_TABLE, infer_schema=False).filter(
+            pl.col("verdict") == "left out"
+        )
+        tables.append(quality.select(pl.col("household").fill_null(""), "reason"))
+    left = pl.concat(tables).unique("household", keep="first", maintain_order=True)
+    context.folder.write(LEFT_OUT, lambda path: left.sort("household").write_csv(path))
 
 
-def _fit_facts(fit: FitFacts, plan: Plan, reasons: Mapping[str, int], config: Config) -> FitFacts:
-    sizes = [row.homes for row in plan.rows.values()]
+def _fit_facts(fit: FitFacts, plan: Plan, config: Config) -> FitFacts:
+    sizes = [row.homes for row in plan.rows if not row.retired]
     if not sizes:
         raise InputError("crowd: nobody has a crowd yet; left_out.csv says who waits for what")
     about = list(fit.about)
@@ -620,7 +555,7 @@ def _fit_facts(fit: FitFacts, plan: Plan, reasons: Mapping[str, int], config: Co
         )
     if not plan.first:
         about.append("Crowds are those on record in the ledger: they are formed once, for life.")
-    every = Counter(dict(fit.reasons)) + Counter(reasons)
+    reasons = Counter(plan.waiting.values())
     return replace(
         fit,
         labels=sum(sizes),
@@ -628,9 +563,9 @@ def _fit_facts(fit: FitFacts, plan: Plan, reasons: Mapping[str, int], config: Co
         smallest_group=min(sizes),
         largest_group=max(sizes),
         edges=sum(size * (size - 1) // 2 for size in sizes),
-        left_out=fit.left_out + sum(reasons.values()),
-        reasons=tuple(most_common(every)[:LISTED]),
-        newcomers=sum(reason == WAITS for reason in plan.waiting.values()),
+        left_out=fit.left_out + reasons.total(),
+        reasons=tuple(most_common(Counter(dict(fit.reasons)) + reasons)[:LISTED]),
+        newcomers=reasons[WAITS],
         about=tuple(about),
         crowd=config.crowd,
     )
@@ -638,7 +573,6 @@ def _fit_facts(fit: FitFacts, plan: Plan, reasons: Mapping[str, int], config: Co
 
 def _earlier(context: Context) -> list[str]:
     """Labels of the release before, in a folder that goes on."""
-    import polars as pl
-
     path = context.folder.path / str(context.previous) / CROWDS
-    return [] if not path.is_file() else pl.read_parquet(path, columns=["label"])["label"].to_list()
+    known = context.previous is not None and path.is_file()
+    return pl.read_parquet(path, columns=["label"])["label"].to_list() if known else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -33,11 +33,10 @@ from shoal.mechanism.codebook import codebook
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
 from shoal.proofs.proof import proved
-from shoal.runs.blocks import BlockFacts, laws_of, make_blocks
+from shoal.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
 from shoal.runs.config import SEARCH, Config
 from shoal.runs.context import DESIGN, MECHANISM, Context, Made
-from shoal.runs.fitted import Fitted, fitted
-from shoal.runs.jobs import Job, Listing, out_path, run_jobs
+from shoal.runs.jobs import Job, out_path, run_jobs
 from shoal.runs.store import Part, put_whole
 from shoal.workers.executor import tick
 
@@ -54,7 +53,7 @@ TOLERANCE = 0.02
 
 def do(block: str, config: Config, out: str) -> DesignFacts:
     """Write the mechanism of a block of whole crowds; what it promises and costs."""
-    answers = fitted(block, config.query, config.answers)
+    answers = answers_of(block, config)
     classes, graph = laws_of(block, answers)
     target = config.target
     if config.way == "codebook":
@@ -77,7 +76,7 @@ def do(block: str, config: Config, out: str) -> DesignFacts:
     return replace(facts, assumption_free=free)
 
 
-def _less_moved(config: Config, shard: Fitted, outside: float) -> Config:
+def _less_moved(config: Config, shard: Answers, outside: float) -> Config:
     """With the δ that clipping leaves to the design, at least half of what is asked for."""
     target = config.target
     if target is None:
@@ -93,7 +92,7 @@ def _less_moved(config: Config, shard: Fitted, outside: float) -> Config:
     )
 
 
-def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, shard: Fitted) -> Mechanism:
+def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, shard: Answers) -> Mechanism:
     """A design for so many answers about each label; the groups' own curves, which meet every ε, where those err less.
 
     Left to us, labels go straight towards the law in which they meet, as far as the guarantee takes: a search for other
@@ -130,7 +129,7 @@ def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, sh
         return mechanism
 
 
-def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Fitted) -> Mechanism:
+def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Answers) -> Mechanism:
     """The one of two that errs less, in the mean, in the unit in which answers are used."""
     return mechanism if shard.accuracy(mechanism).rmse <= shard.accuracy(meeting).rmse else meeting
 
@@ -199,11 +198,11 @@ def stage(context: Context) -> Made:
     blocks = make_blocks(context)
     jobs = [design_job(context.home, block, context.config) for block in blocks]
     with context.workers(len(jobs)) as executor:
-        made, failed = run_jobs(executor, DOING, jobs, context.tell)
-    context.put(DESIGN, Listing.of(jobs, blocks, made, failed))
-    facts = DesignFacts.merged([part.told(DesignFacts) for part in made])
+        mechanisms = run_jobs(executor, DOING, jobs, context.tell)
+    context.put(DESIGN, mechanisms)
+    facts = DesignFacts.merged([part.told(DesignFacts) for part in mechanisms.parts])
     strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
-    facts = replace(facts, failed=tuple(failed)[:LISTED], not_gaussian=strange)
+    facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
     if facts.doubtful and context.config.clip is None and not context.config.accept_doubtful_law:
         raise UnreachableError(
             f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
@@ -219,19 +218,22 @@ def design_job(home: Path, block: Part, config: Config) -> Job:
     return Job(partial(do, block.path, config), out_path(home, MECHANISM, "shoal", settings, [block]), (block,))
 
 
-def hardest(shards: Iterable[tuple[Part, ...]]) -> tuple[Part, ...]:
-    """Of the shards that are undamaged, each a mechanism with other parts, the one with the largest δ."""
-    left = sorted(shards, key=_hardness)
-    while True:
-        parts = left.pop()
+def undamaged(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
+    """The mechanisms with their blocks whose files are as they were written; refused where there are none."""
+    whole: list[tuple[Part, Part]] = []
+    fault: InputError | None = None
+    for pair in pairs:
         try:
-            for part in parts:
+            for part in pair:
                 part.check()
-            return parts
-        except InputError:
-            if not left:
-                raise
+            whole.append(pair)
+        except InputError as error:
+            fault = error
+    if not whole and fault is not None:
+        raise fault
+    return whole
 
 
-def _hardness(parts: tuple[Part, ...]) -> tuple[float, str]:
-    return parts[0].told(DesignFacts).delta, parts[0].key
+def hardest(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
+    """The mechanism with the largest δ, and its block."""
+    return max(pairs, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))

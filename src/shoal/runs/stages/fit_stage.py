@@ -8,39 +8,44 @@ read, those that could not be used included. A forecast needs no crowd: crowds c
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
-from shoal.card.facts import LISTED, FitFacts, Lost, most_common, tallied
+from shoal.card.facts import LISTED, FitFacts, most_common, tallied
 from shoal.errors import InputError
 from shoal.plaintext import as_cells
-from shoal.records import Record
-from shoal.runs import partition, secret
+from shoal.runs import secret
+from shoal.runs.buckets import make_shards
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, FORECASTS, SHARDS, Context, Made
-from shoal.runs.jobs import Job, Listing, Tell, noted, out_path, run_jobs
-from shoal.runs.pieces import Pieces, sort_files
-from shoal.runs.shards import quality_path, readings_of, write_array, write_frame
-from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
-from shoal.runs.store import Part, finished, put_whole
+from shoal.runs.jobs import Job, Listing, out_path, run_jobs
+from shoal.runs.meter_rows import (
+    QUALITY,
+    MeterRows,
+    ShardFacts,
+    common_grid,
+    make_shard,
+    make_simulated_shard,
+    read_readings,
+    sort_files,
+    survey,
+)
+from shoal.runs.sources import in_words_of_a_run
+from shoal.runs.store import Part, put_frame, put_whole
 from shoal.sources.meters import clock, window
-from shoal.sources.meters.answered import TRUTH, off_by
+from shoal.sources.meters.answered import off_by
 from shoal.sources.meters.forecast import ABSENT, Forecasts, forecast, update_forecasts
 from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, tick
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Settings that decide how meter files are read.
 READING = (
@@ -52,8 +57,8 @@ SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "sha
 DAILY = ("origin", "horizon")
 
 QUALITY_TABLE = "quality.csv"
-#: Suffixes of a shard's files.
-CURVES, QUALITY = "curves.parquet", "quality.parquet"
+#: Suffix of the curves beside a shard.
+CURVES = "curves.parquet"
 
 
 def do(readings: str, origin: str, config: Config, before: str | None, out: str) -> FitFacts:
@@ -62,7 +67,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
     ``before`` is the shard of forecasts of an earlier day, to go on from: who has no readings since then has no row in
     the curves today, and stays in the forecasts for the day when its readings are back.
     """
-    data = readings_of(readings)
+    data = read_readings(readings)
     instant = datetime.fromisoformat(origin)
     p, q = config.order
     if before is None:
@@ -83,7 +88,6 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
         )
     truth = later(data, forecasts)
     path = Path(out)
-    write_array(path.with_suffix(f".{TRUTH}"), truth)
     write_curves(
         path,
         forecasts.households,
@@ -93,7 +97,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
         stored=usual_day(forecasts),
         here=[name in heard for name in forecasts.households],
     )
-    write_frame(path.with_suffix(f".{QUALITY}"), _with_absent(forecasts, heard))
+    put_frame(path.with_suffix(f".{QUALITY}"), _with_absent(forecasts, heard))
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
     facts = forecasts.facts(None)
@@ -116,8 +120,6 @@ def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
 
 def _with_absent(forecasts: Forecasts, heard: frozenset[str]) -> pl.DataFrame:
     """The quality table, those without new readings marked as left out."""
-    import polars as pl
-
     silent = [name for name in forecasts.households if name not in heard]
     here = pl.col("household").is_in(silent)
     return forecasts.quality.with_columns(
@@ -137,8 +139,6 @@ def write_curves(
     here: Sequence[bool],
 ) -> None:
     """Write beside a shard what crowds and rows are made from: label, value, truth, habits, stored, of who is here."""
-    import polars as pl
-
     columns = {"value": values, "truth": truth, "habits": habits, "stored": stored}
     frame = pl.DataFrame(
         {
@@ -149,96 +149,55 @@ def write_curves(
             },
         }
     )
-    write_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
+    put_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
 
 
 # ------------------------------------------------------------------ readings
 
 
-@dataclass(frozen=True)
-class SortedReadings(Record):
-    """Rows of meter files by bucket, and the grid that all of them share."""
-
-    pieces: Pieces
-    grid: partition.Grid
-
-
-def readings_shards(
-    executor: Executor, root: Path, source: Source, config: Config, tell: Tell, buckets: int | None
-) -> tuple[list[Part], list[Lost]]:
+def readings_shards(executor: Executor, context: Context, buckets: int | None) -> Listing:
     """Repaired readings on the common grid, in shards by a hash of the name; ``buckets`` keeps their number."""
-    if source.simulated is not None:
-        jobs = _simulated(root, source.simulated, config)
+    root, source, config = context.home / SHARDS, context.source, context.config
+    homes = source.simulated
+    if homes is not None:
+        if config.only:
+            raise InputError("only: a simulated neighborhood is taken as a whole; simulate fewer households")
+        n, size = homes.households, config.shard_size
+        jobs = [
+            Job(
+                partial(make_simulated_shard, homes, first, last),
+                out_path(root, "readings", "parquet", {**asdict(homes), "first": first, "last": last}),
+            )
+            for first, last in ((first, min(first + size, n)) for first in range(0, n, size))
+        ]
         executor.expect(len(jobs))
-        return run_jobs(executor, "simulating", jobs, tell, for_good=True)
+        return replace(run_jobs(executor, "simulating", jobs, context.tell, for_good=True), buckets=len(jobs))
     settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size, "buckets": buckets}
     if config.secret == secret.READINGS:
         settings["grid"] = config.origin  # which then lies on it, whatever the readings are
 
-    def sort(folder: Path) -> SortedReadings:
-        tell("sorting readings by household", 0, 0)
+    def sort(folder: Path) -> MeterRows:
+        context.tell("sorting readings by household", 0, 0)
+        if config.secret == secret.READINGS:
+            secret.check_files(config, source)
         try:
-            return _sorted(executor, source, config, folder, buckets)
+            rows = sort_files(source.path, folder, config, buckets)
+            if config.secret == secret.READINGS:
+                return replace(rows, grid=secret.declared_grid(config, energy=rows.energy))
+            executor.expect(len(rows.filled))
+            surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
+            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=config.meter)
         except InputError as error:
             raise in_words_of_a_run(error) from None
+        return replace(rows, grid=grid)
 
     def out(number: int) -> str:
         return out_path(root, "readings", "parquet", {**settings, "number": number})
 
-    def lacking(rows: SortedReadings) -> bool:
-        gone = not Path(rows.pieces.folder).is_dir()
-        return gone and any(finished(out(number)) is None for number in rows.pieces.filled)
-
-    rows = noted(root, settings, SortedReadings, sort, lacking)
-    executor.expect(len(rows.pieces.filled))
-    jobs = [
-        Job(partial(partition.make_shard, rows.pieces, number, rows.grid), out(number)) for number in rows.pieces.filled
-    ]
-    shards, lost = run_jobs(executor, "reading meters", jobs, tell, for_good=True)
-    if not lost:
-        shutil.rmtree(rows.pieces.folder, ignore_errors=True)  # all of it is in the shards now
-    return shards, lost
+    return make_shards(executor, root, settings, MeterRows, sort, make_shard, out, "reading meters", context.tell)[1]
 
 
-def _simulated(root: Path, source: SimulatedMeters, config: Config) -> list[Job]:
-    if config.only:
-        raise InputError("only: a simulated neighborhood is taken as a whole; simulate fewer households")
-    n, size = source.households, config.shard_size
-    return [
-        Job(
-            partial(partition.make_simulated_shard, source, first, last),
-            out_path(root, "readings", "parquet", {**asdict(source), "first": first, "last": last}),
-        )
-        for first, last in ((first, min(first + size, n)) for first in range(0, n, size))
-    ]
-
-
-def _sorted(executor: Executor, source: Source, config: Config, folder: Path, buckets: int | None) -> SortedReadings:
-    """The rows of all files by bucket, and the grid that all of them share."""
-    if config.secret == secret.READINGS:
-        secret.check_files(config, source)
-    pieces = sort_files(
-        source.path,
-        folder,
-        shard_size=config.shard_size,
-        buckets=buckets,
-        unit=config.unit,
-        time_zone=config.time_zone,
-        columns=config.named_columns or None,
-        timestamp_format=config.timestamp_format,
-        max_kw=config.max_kw,
-        interval=config.interval,
-        only=config.only,
-    )
-    executor.expect(len(pieces.filled))
-    if config.secret == secret.READINGS:
-        return SortedReadings(pieces, secret.declared_grid(config, energy=pieces.energy))
-    surveys = executor.every([partial(partition.survey, pieces, number) for number in pieces.filled])
-    grid = partition.common_grid(surveys, config.interval, energy=pieces.energy, meter=config.meter)
-    return SortedReadings(pieces, grid)
-
-
-def _refuse_implausible(shards: Sequence[partition.ShardFacts], config: Config) -> None:
+def _refuse_implausible(shards: Sequence[ShardFacts], config: Config) -> None:
     """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
     large = sum(facts.large for facts in shards)
     usable = sum(facts.households for facts in shards)
@@ -267,9 +226,9 @@ def stage(context: Context) -> Made:
     # homes is usable.
     before = None if config.secret == secret.READINGS else _earlier(context)
     with context.workers() as executor:
-        buckets = None if before is None else before.buckets
-        shards, failed = readings_shards(executor, context.home / SHARDS, context.source, config, context.tell, buckets)
-        known = [shard.told(partition.ShardFacts) for shard in shards]
+        readings = readings_shards(executor, context, None if before is None else before.buckets)
+        shards = readings.parts
+        known = [shard.told(ShardFacts) for shard in shards]
         _refuse_implausible(known, config)
         if len({facts.time_zone for facts in known}) > 1 or len({facts.step_us for facts in known}) > 1:
             raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
@@ -282,7 +241,7 @@ def stage(context: Context) -> Made:
         usable = [shard for shard, facts in zip(shards, known, strict=True) if facts.households]
         jobs = [fit_job(context.home, shard, config, origin, _same_bucket(before, shard)) for shard in usable]
         try:
-            made, lost = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
+            forecasts = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
         except InputError as error:
             if context.previous is None or before is not None:
                 raise
@@ -290,16 +249,33 @@ def stage(context: Context) -> Made:
                 f"{error}. The forecasts of the last release, from which an update goes on, are lost: give a file with "
                 "all days of training"
             ) from None
-    every = (*failed, *lost)
-    context.put(FIT, Listing.of(jobs, usable, made, every, max(len(shards), 1) if buckets is None else buckets))
-    reasons, notes = _quality(
-        context, made, known[0], [quality_path(s.path) for s, f in zip(shards, known, strict=True) if f.left_out]
+    failed = (*readings.failed, *forecasts.failed)
+    context.put(FIT, replace(forecasts, failed=failed, buckets=readings.buckets))
+    shard = known[0]
+    reasons, notes = _quality(context, forecasts.parts, shards, shard)
+    hours, minutes = config.horizon * shard.step_us / 3.6e9, shard.step_us / 60e6
+    columns = f"; {shard.taken}" if shard.taken else ""
+    by_day = config.season == "auto" and config.season_period == "day"
+    chosen = " (chosen: with less than four weeks a season by week fits badly)" if by_day else ""
+    facts = replace(
+        FitFacts.merged([part.told(FitFacts) for part in forecasts.parts]),
+        failed=failed[:LISTED],
+        source=str(context.source),
+        left_out=sum(reasons.values()),
+        reasons=tuple(most_common(reasons)[:LISTED]),
+        about=(
+            f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
+            f"season by {config.season_period}{chosen}.",
+            f"Readings: {shard.unit} every {minutes:g} minutes: {shard.unit_reason}{columns}.",
+            *(f"Readings: {note}" for note in notes),
+        ),
+        unit=shard.unit,
+        origin=origin,
+        step_minutes=minutes,
+        time_zone=shard.time_zone,
+        crowd=config.crowd,
     )
-    facts = FitFacts.merged([part.told(FitFacts) for part in made])
-    return Made(
-        (FIT, QUALITY_TABLE),
-        _described(replace(facts, failed=every[:LISTED]), reasons, known[0], context, config, origin, notes),
-    )
+    return Made((FIT, QUALITY_TABLE), facts)
 
 
 def _earlier(context: Context) -> Listing | None:
@@ -321,42 +297,8 @@ def _earlier(context: Context) -> Listing | None:
 
 def _names(shards: Sequence[Part]) -> list[str]:
     """The households of all shards."""
-    import polars as pl
-
-    return [name for shard in shards for name in pl.read_parquet(shard.path, columns=["household"])["household"]]
-
-
-def _described(
-    facts: FitFacts,
-    reasons: Mapping[str, int],
-    shard: partition.ShardFacts,
-    context: Context,
-    config: Config,
-    origin: str,
-    notes: Sequence[str],
-) -> FitFacts:
-    """What all shards share, in words and figures."""
-    hours, minutes = config.horizon * shard.step_us / 3.6e9, shard.step_us / 60e6
-    columns = f"; {shard.taken}" if shard.taken else ""
-    by_day = config.season == "auto" and config.season_period == "day"
-    chosen = " (chosen: with less than four weeks a season by week fits badly)" if by_day else ""
-    return replace(
-        facts,
-        source=str(context.source),
-        left_out=sum(reasons.values()),
-        reasons=tuple(most_common(reasons)[:LISTED]),
-        about=(
-            f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
-            f"season by {config.season_period}{chosen}.",
-            f"Readings: {shard.unit} every {minutes:g} minutes: {shard.unit_reason}{columns}.",
-            *(f"Readings: {note}" for note in notes),
-        ),
-        unit=shard.unit,
-        origin=origin,
-        step_minutes=minutes,
-        time_zone=shard.time_zone,
-        crowd=config.crowd,
-    )
+    frames = [pl.read_parquet(shard.path, columns=["household"]).unique() for shard in shards]
+    return pl.concat(frames)["household"].to_list()
 
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None) -> Job:
@@ -372,19 +314,17 @@ def _same_bucket(before: Listing | None, shard: Part) -> Part | None:
     """The forecasts of an earlier day of the homes that are in this shard."""
     if before is None:
         return None
-    number = shard.told(partition.ShardFacts).number
-    return next((part for part, made_of in before.pairs if made_of.told(partition.ShardFacts).number == number), None)
+    number = shard.told(ShardFacts).number
+    return next((part for part, origin in before.pairs if origin.told(ShardFacts).number == number), None)
 
 
 def _quality(
-    context: Context, made: Sequence[Part], shard: partition.ShardFacts, unusable: Sequence[Path]
+    context: Context, forecasts: Sequence[Part], shards: Sequence[Part], shard: ShardFacts
 ) -> tuple[Counter[str], list[str]]:
     """Write the quality table of all shards; reasons for leaving households out, counted, and what to settle."""
-    import polars as pl
-
-    gone = [pl.scan_parquet(path).filter(pl.col("verdict") == "left out") for path in unusable]
-    tables = [pl.scan_parquet(part.beside(QUALITY)) for part in made]
-    every = pl.concat([*tables, *gone], how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
+    gone = [pl.scan_parquet(part.beside(QUALITY)).filter(pl.col("verdict") == "left out") for part in shards]
+    tables = [*(pl.scan_parquet(part.beside(QUALITY)) for part in forecasts), *gone]
+    every = pl.concat(tables, how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
     table = every.sort("household").collect()
     context.folder.write(QUALITY_TABLE, lambda path: as_cells(table).write_csv(path))
     frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", shard.time_zone)})
@@ -392,7 +332,7 @@ def _quality(
     return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 
-def _origin(shards: Sequence[partition.ShardFacts], asked: str | None) -> str:
+def _origin(shards: Sequence[ShardFacts], asked: str | None) -> str:
     """The origin asked for, else the latest one that at least half of the households reach."""
     zone, step = shards[0].time_zone, shards[0].step_us
     if asked is not None:

@@ -11,26 +11,31 @@ each row. No byte of the public one depends on who is who.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from shoal.card.facts import Accuracy, ReleaseFacts
 from shoal.card.measures import errors
+from shoal.errors import LedgerError
+from shoal.ledger.ledger import Ledger
 from shoal.mechanism.releasable import ReleaseErrors
 from shoal.plaintext import as_cells
 from shoal.runs import reader
 from shoal.runs.context import Context, Made
-from shoal.runs.stages.crowd_stage import CrowdFacts, horizon_stamps
-from shoal.runs.stages.record import members_and_rows, numbers_of, record
+from shoal.runs.stages.crowd_stage import Book, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.sources.meters.answered import off_by
-from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
+#: Where the drawn numbers of new crowds are written before they are used: an interrupted release goes on with them.
+NUMBERS = "numbers.json"
+STALE = (
+    "ledger: somebody else released about the same labels while this release was made. Nothing was recorded; run "
+    "again, and it goes on from what is on record now"
+)
 #: Where a rehearsal writes, and what it says above its figures.
 REHEARSAL = "rehearsal/not_released.csv"
 
@@ -91,18 +96,13 @@ def rehearse(context: Context, plan: CrowdFacts) -> str:
 
 
 def _marked(table: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     return table.select(pl.lit("not released").alias("status"), pl.all())
 
 
 def public_table(context: Context, plan: CrowdFacts, rows: pl.DataFrame, numbers: Mapping[int, int]) -> pl.DataFrame:
     """One row per crowd, or per crowd and step, sorted by the public number."""
-    import polars as pl
-
     shown = rows.filter(~pl.col("retired"))
-    number = pl.Series("crowd", [numbers.get(n, n) for n in shown["crowd"].to_list()], dtype=pl.Int64)
-    table = shown.select(number, "homes", "news", "values").sort("crowd")
+    table = shown.select(pl.col("crowd").replace(numbers), "homes", "news", "values").sort("crowd")
     if context.config.label is not None:
         values = [table["values"].list.get(j, null_on_oob=True).alias(name) for j, name in enumerate(plan.columns)]
         return table.select("crowd", "homes", "news").with_columns(values)
@@ -116,11 +116,7 @@ def public_table(context: Context, plan: CrowdFacts, rows: pl.DataFrame, numbers
 
 def owner_table(table: pl.DataFrame, members: pl.DataFrame, numbers: Mapping[int, int], noun: str) -> pl.DataFrame:
     """The public table with the label of each row: the key between the two, which stays with the owner."""
-    import polars as pl
-
-    inside = members.filter(~pl.col("waits"))
-    crowd = pl.Series("crowd", [numbers.get(n, n) for n in inside["crowd"].to_list()], dtype=pl.Int64)
-    key = inside.select(pl.col("label").alias(noun), crowd)
+    key = members.filter(~pl.col("waits")).select(pl.col("label").alias(noun), pl.col("crowd").replace(numbers))
     joined = key.join(table, on="crowd", how="inner")
     order = [noun, "step"] if "step" in table.columns else [noun]
     return joined.select(noun, *table.columns).sort(order)
@@ -135,29 +131,77 @@ def csv_bytes(table: pl.DataFrame) -> bytes:
 
 def accuracy(members: pl.DataFrame, rows: pl.DataFrame, unit: str) -> tuple[Accuracy | None, int, float]:
     """Errors of rows beside their members' own values; entries whose truth came later, and absolute errors there."""
-    import polars as pl
-
-    new = rows.filter(~pl.col("retired")).select("crowd", row="values")
-    both = members.filter(pl.col("value").is_not_null() & ~pl.col("waits")).join(new, on="crowd", how="inner")
+    both = with_rows(members, rows)
     if not len(both):
         return None, 0, 0.0
-    width = both.schema["value"].shape[0]  # type: ignore[attr-defined]
-    both = both.filter(pl.col("row").list.len() == width)
-    if not len(both):
-        return None, 0, 0.0
-    value, truth = both["value"].to_numpy(), both["truth"].to_numpy()
-    row: FloatArray = np.array(both["row"].to_list())
-    off = row - value
-    group = np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64)
-    squares = off**2
+    value, row = both["value"].to_numpy(), np.array(both["row"].to_list())
     scale = 1.0 if unit == "kW" else 1.0 / np.maximum(value.std(axis=0), 1e-300)
-    squares, off, answers = squares * np.square(scale), off * scale, value * scale
+    off = row - value
+    squares, off = off**2 * np.square(scale), off * scale
     ends = off.min(axis=0), off.max(axis=0)
     measured = errors(
         ReleaseErrors(squares.mean(axis=1), squares, off, ends, 1.0, np.zeros(off.shape[1]), noise_alone=False),
-        answers,
-        group,
+        value * scale,
+        np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64),
         unit=unit if unit == "kW" else "standard deviations of the columns",
     )
-    known, absolute = off_by(truth, row)
-    return measured, known, absolute
+    return measured, *off_by(both["truth"].to_numpy(), row)
+
+
+# ------------------------------------------------------------------ what every release of crowds records
+
+
+def numbers_of(context: Context, ledger: Ledger | None, rows: pl.DataFrame) -> dict[int, int]:
+    """New crowd -> its public number: as the folder has them for this release, or drawn now.
+
+    Without a ledger, in a rehearsal, they are 1, 2, 3 and mean nothing.
+    """
+    fresh = [number for number in rows["crowd"].to_list() if number < 0]
+    if ledger is None:
+        return {number: i + 1 for i, number in enumerate(sorted(fresh, reverse=True))}
+    path = context.folder / NUMBERS
+    known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    if known.get("release") != context.release_name or len(known.get("numbers", ())) != len(fresh):
+        drawn = ledger.draw_crowd_numbers(len(fresh)) if fresh else []
+        known = {"release": context.release_name, "numbers": drawn}
+        context.folder.put(NUMBERS, json.dumps(known))
+    return dict(zip(sorted(fresh, reverse=True), known["numbers"], strict=True))
+
+
+def record(
+    context: Context, ledger: Ledger, plan: CrowdFacts, numbers: Mapping[int, int], table_digest: str, *, charged: bool
+) -> None:
+    """Record the crowds of this release, once; nothing happens where all of it was on record before."""
+    if ledger.recorded_crowds(context.release_name) is not None:
+        return
+    members, rows = members_and_rows(context)
+    lines = rows.filter(~pl.col("recorded"))
+    if not len(lines):
+        return
+    book = Book.read(ledger, members["label"].to_list())
+    if book.digest != plan.book:
+        raise LedgerError(STALE)
+
+    crowds = []
+    for number, homes, news, values, _, retired in lines.iter_rows():
+        known = book.crowds.get(number, {"setting": plan.setting})
+        row = np.array([float(news), *([] if charged else values)], dtype="<f8").tobytes()
+        entry = {"crowd": numbers.get(number, number), "setting": known["setting"], "period": plan.period, "row": row}
+        entry |= {"homes": homes, "retired": retired}
+        crowds.append(entry | ({"period": known["period"], "row": known["row"]} if retired else {}))
+    kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "homes": pl.Int64}
+    try:
+        ledger.record_crowds(
+            context.release_name,
+            book_digest=book.ledger_digest,
+            members=members.filter("changed").select(
+                "label", pl.col("crowd").replace(numbers), "stored", "last", "block"
+            ),
+            crowds=pl.DataFrame(crowds, schema={**kinds, "retired": pl.Boolean}),
+            table_digest=table_digest,
+            facts={"homes": int(lines["homes"].sum()), "crowds": len(lines), "period": plan.period},
+        )
+    except LedgerError as error:
+        if getattr(error, "reason", "") == "stale":
+            raise LedgerError(STALE) from None
+        raise

@@ -14,32 +14,25 @@ drawn twice. Everything public is made from it and the public settings (:mod:`sh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
-from shoal.card.card import ReleaseCard
 from shoal.card.facts import FitFacts, ReleaseFacts
-from shoal.card.package import PublicTable, package_files
-from shoal.card.render import public_page
-from shoal.card.render import report as owner_page
 from shoal.card.statements import OWNER as TO_OWNER
 from shoal.card.statements import Statement
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.files import digest_of
-from shoal.readings.crowds import described
+from shoal.readings.crowds import described, publish
 from shoal.readings.error import w1
 from shoal.readings.membership import MembershipAudit, audit_membership
 from shoal.readings.noisy import accepted, contributions, vector_sum
 from shoal.readings.plan import CrowdsPlan
-from shoal.readings.publication import NOISY as VECTOR
 from shoal.readings.publication import (
     PLAN,
-    TABLE,
-    TOTAL,
     PublicSettings,
     joined,
     public_curves,
@@ -47,18 +40,13 @@ from shoal.readings.publication import (
     timestamps,
 )
 from shoal.readings.tables import table_sum
-from shoal.records import Record
 from shoal.runs import secret
 from shoal.runs.context import FIT, Context, Made
-from shoal.runs.stages import report_stage
 from shoal.runs.stages.crowd_stage import as_period
 from shoal.runs.stages.fit_stage import CURVES
 from shoal.runs.stages.table_stage import noun_of
 from shoal.sources.tables.table_file import LABEL, batches, layout_of, open_table
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 SETTINGS = secret.SETTINGS
 DOING = "drawing noise and recording the release"
@@ -83,8 +71,6 @@ class Homes:
 
 def read_table(context: Context) -> Made:
     """The named columns of a class table, one row a label; rows with an empty cell in one of them are left out."""
-    import polars as pl
-
     config = context.config
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
     table = open_table(context.source.paths)
@@ -127,8 +113,6 @@ def settings_of(context: Context, fit: FitFacts) -> PublicSettings:
 
 def homes_of(context: Context) -> Homes:
     """The curves of every home that can be used, or the columns of a table; refuses what would leave homes out."""
-    import polars as pl
-
     if context.config.label is not None:
         rows = pl.read_parquet(context.folder / ROWS)
         columns = {name: rows[name].to_numpy() for name in rows.columns if name != LABEL}
@@ -151,7 +135,7 @@ def total_of(homes: Homes, plan: Any) -> FloatArray:
 
 
 def refuse(context: Context, fit: FitFacts) -> None:
-    """What can be refused before anything is begun: too many homes, none, or an attack that succeeds."""
+    """What can be refused before anything is begun: too many homes, or none."""
     homes, plan = homes_of(context), settings_of(context, fit).plan
     if len(homes.labels) > plan.customers:
         raise InputError(
@@ -188,7 +172,6 @@ def attacked(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
 
 def stage(context: Context, fit: FitFacts) -> Made:
     """Draw, keep, record, write: in this order, each once."""
-    refuse(context, fit)
     homes, settings = homes_of(context), settings_of(context, fit)
     made_from = digest_of(
         [context.release_name, settings.to_json(), context.folder.digest(FIT if context.config.label is None else ROWS)]
@@ -259,13 +242,11 @@ def _kept(context: Context, made_from: str) -> dict[str, Any] | None:
 
 def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.DataFrame:
     """Which public row each home is nearest to: the owner's, never to leave."""
-    import polars as pl
-
     if not isinstance(settings.plan, CrowdsPlan):
         return pl.DataFrame({"label": homes.labels, **homes.columns})
     crowds = described(homes.curves, noisy, settings.plan)
     curves, counts, _ = public_curves(noisy, settings)
-    row = joined_rows(noisy, settings)[crowds.crowd_of]
+    row = joined(publish(noisy, settings.plan, settings.horizon))[crowds.crowd_of]
     steps = settings.horizon
     return pl.DataFrame(
         {
@@ -277,14 +258,6 @@ def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.
             "kw": curves[row].ravel(),
         }
     )
-
-
-def joined_rows(noisy: FloatArray, settings: PublicSettings) -> Any:
-    """The public row of each cell of the plan."""
-    from shoal.readings.crowds import publish
-
-    assert isinstance(settings.plan, CrowdsPlan)
-    return joined(publish(noisy, settings.plan, settings.horizon))
 
 
 def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[str, Any]:
@@ -335,43 +308,3 @@ def owner_statements(folder: Path) -> tuple[Statement, ...]:
         words = f"curves are off by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
         said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you alone: {words}."))
     return tuple(said)
-
-
-@dataclass(frozen=True)
-class PageFacts(Record):
-    """The digest of the card that was written."""
-
-    digest: str
-
-
-def write_card(context: Context, card: ReleaseCard) -> Made:
-    """Write the card, which is a function of the public settings."""
-    texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
-    for name, text in texts.items():
-        context.folder.put(name, text)
-    return Made(tuple(texts), PageFacts(card.digest))
-
-
-def package(
-    settings: PublicSettings, files: Mapping[str, bytes], *, title: str | None = None, licence: str | None = None
-) -> dict[str, bytes]:
-    """Everything in ``public/`` beside the ``files`` of :func:`public_files`: a function of these and the settings."""
-    card, table = ReleaseCard.of_readings(settings), files[TABLE]
-    rows = [line for line in table.decode().splitlines() if line]
-    described_table = PublicTable(table, rows[0].split(","), len(rows) - 1, "UTC" if settings.zoned else None)
-    page = public_page(card, title=title, made=settings.day)
-    return package_files(card, described_table, title=title, licence=licence, page=page, also=files)
-
-
-def report(context: Context, card: ReleaseCard, handed: Sequence[Statement], timings: Mapping[str, float]) -> Made:
-    """Write the owner's page, and the package to pass on."""
-    config, settings = context.config, card.readings
-    assert settings is not None
-    page = owner_page(card, title=config.title, made=settings.day, timings=timings, handed=handed)
-    context.folder.put(report_stage.REPORT, page)
-    names = (TABLE, PLAN, VECTOR, *(() if context.config.label is not None else (TOTAL,)))
-    known = {name: (context.folder / PUBLIC / name).read_bytes() for name in names}
-    files = package(settings, known, title=config.title, licence=config.licence)
-    for name, content in files.items():
-        context.folder.put(f"{PUBLIC}/{name}", content)
-    return Made((report_stage.REPORT, *(f"{PUBLIC}/{name}" for name in files)), PageFacts(card.digest))

@@ -16,14 +16,14 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import call
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, ReleaseFacts, SpentFacts
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
@@ -33,24 +33,18 @@ from shoal.mechanism.releasable import Releasable
 from shoal.noise.source import standard_normals
 from shoal.records import Record
 from shoal.rounding import upper
-from shoal.runs.blocks import BlockFacts, crowds_of
+from shoal.runs.blocks import Answers, BlockFacts, answers_of, members_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
-from shoal.runs.fitted import Fitted, fitted
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing, out_path
-from shoal.runs.shards import write_array
-from shoal.runs.stages.crowd_stage import CrowdFacts
-from shoal.runs.stages.design_stage import bound_of, hardest
-from shoal.runs.stages.means_stage import CSV, PARQUET, PUBLIC, csv_bytes
-from shoal.runs.stages.record import members_and_rows, numbers_of, record
-from shoal.runs.store import Part, finished, put_whole, receipted, sweep
+from shoal.runs.stages.crowd_stage import CrowdFacts, members_and_rows
+from shoal.runs.stages.design_stage import bound_of, hardest, undamaged
+from shoal.runs.stages.means_stage import CSV, PARQUET, PUBLIC, csv_bytes, numbers_of, record
+from shoal.runs.store import Part, finished, put_array, put_whole, receipted, sweep
 from shoal.sources.meters.answered import NAMES
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, Failure
-
-if TYPE_CHECKING:
-    import polars as pl
 
 SETTINGS = ("query",)
 DOING = "releasing through the ledger"
@@ -58,19 +52,6 @@ DOING = "releasing through the ledger"
 DELTA = 1e-5
 #: Times the largest answer of its group that a label's expected error may be: above any load there is.
 PLAUSIBLE = 10.0
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Noisy answers that are not charged yet: to be handed to the ledger, never to a file."""
-
-    labels: tuple[str, ...]
-    answers: FloatArray
-    drawn: FloatArray
-    readings: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        return f"Drawn({len(self.labels)} labels)"
 
 
 @dataclass(frozen=True)
@@ -84,21 +65,19 @@ class Shown(Record):
     owner_columns: tuple[str, ...] = (NAMES,)  #: those that stay with the owner
 
 
-def do(mechanism: Part, forecasts: Part, config: Config, normals: str | None = None) -> Drawn:
-    """A shard's answers through its mechanism, with secure noise.
+def do(mechanism: Part, block: Part, config: Config, normals: str | None = None) -> tuple[FloatArray, FloatArray]:
+    """A block's answers, and what its mechanism made of them with secure noise: for the ledger, never for a file.
 
     ``normals`` is where the draws of a trajectory lie, which are part of the answer.
     """
-    for part in (mechanism, forecasts):
+    for part in (mechanism, block):
         part.check()
-    through = load(mechanism.path)
-    shard = fitted(forecasts.path, config.query, config.answers)
-    answers, labels = true_answers(shard, normals), list(shard.owners)
-    drawn = through.release(answers, labels)
-    return Drawn(shard.owners, answers, drawn, shard.readings())
+    shard = answers_of(block.path, config)
+    answers = true_answers(shard, normals)
+    return answers, load(mechanism.path).release(answers, list(shard.owners))
 
 
-def true_answers(shard: Fitted, normals: str | None) -> FloatArray:
+def true_answers(shard: Answers, normals: str | None) -> FloatArray:
     """What is asked: the answers before the mechanism. A trajectory is drawn once and kept before it is used."""
     if not shard.drawn:
         return shard.answers()
@@ -106,11 +85,11 @@ def true_answers(shard: Fitted, normals: str | None) -> FloatArray:
     if not path.is_file():
         shape = shard.laws().means.shape
         values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
-        write_array(path, values.reshape(shape))
+        put_array(path, values.reshape(shape))
     return shard.answers(np.load(path, allow_pickle=False))
 
 
-def released_table(shard: Fitted, crowds: Mapping[str, int], released: FloatArray) -> pl.DataFrame:
+def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArray) -> pl.DataFrame:
     """(m, k) released answers as they are written, sorted by crowd and row.
 
     The rows of a crowd are numbered in an order from the cryptographic source.
@@ -132,7 +111,7 @@ def released_table(shard: Fitted, crowds: Mapping[str, int], released: FloatArra
 def refuse(context: Context) -> None:
     """Before anything is begun: no release that hides nobody, or that nobody can use."""
     listing = context.listing(DESIGN)
-    refuse_empty_claims(load(hardest(listing.pairs)[0].path), context.config)
+    refuse_empty_claims(load(hardest(undamaged(listing.pairs))[0].path), context.config)
     refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
 
 
@@ -140,7 +119,7 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
     """Every block through the ledger under the name of this release: drawn by workers, charged here, then written."""
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
-    worst = load(hardest(listing.pairs)[0].path)
+    worst = load(hardest(undamaged(listing.pairs))[0].path)
     sweep(context.home)
     with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
         _, rows = members_and_rows(context)
@@ -175,133 +154,89 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
 def _through(
     context: Context, ledger: Ledger, executor: Executor, listing: Listing, numbers: Mapping[int, int]
 ) -> tuple[list[Part], list[Lost]]:
-    """Shards that were released, now or before, and those that could not be."""
-    name, home, asked = context.release_name, context.home, context.config
+    """Blocks that were released, now or before, and those that could not be.
+
+    A block that was charged and not written is drawn again: the ledger gives the recorded answers for it.
+    """
+    name, config = context.release_name, context.config
     given: dict[int, Part] = {}
     failed: list[Lost] = []
-    outs = [out_path(home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
-    waiting = []
-    for number, (mechanism, forecast) in enumerate(listing.pairs):
-        try:
-            found = _released_before(ledger, name, mechanism, forecast, outs[number], asked, numbers)
-        except InputError as error:
-            failed.append(Lost(RELEASED, mechanism.key, str(error)))
+    outs = [out_path(context.home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
+    for number, (_, block) in enumerate(listing.pairs):
+        written = finished(outs[number])
+        if written is None:
             continue
-        if found is not None:
-            given[number] = found
-        else:
-            waiting.append(number)
+        if ledger.recorded([block.told(BlockFacts).first], name)[0] is None:  # a block is charged as a whole
+            raise LedgerError(
+                "ledger: answers of this release are written that this ledger does not have on record. It is not the "
+                "one they were charged to: restore that one, or name it with --ledger. Nothing more was released"
+            )
+        given[number] = written
+    waiting = [number for number in range(len(outs)) if number not in given]
     context.tell(DOING, len(given), len(outs))
     _refuse_together(context, ledger, [listing.pairs[number] for number in waiting])
-    tasks = []
-    for number in waiting:
-        mechanism, forecast = listing.pairs[number]
+
+    def task(mechanism: Part, block: Part) -> Callable[[], tuple[FloatArray, FloatArray]]:
         normals = None
-        if asked.query == "trajectory":
-            normals = out_path(home / SHARDS, "draws", "npy", {"name": name}, [mechanism])
-        tasks.append(partial(do, mechanism, forecast, asked, normals))
-    for position, result in executor.run(call, tasks):
+        if config.query == "trajectory":
+            normals = out_path(context.home / SHARDS, "draws", "npy", {"name": name}, [mechanism])
+        return partial(do, mechanism, block, config, normals)
+
+    for position, result in executor.run(call, [task(*listing.pairs[number]) for number in waiting]):
         number = waiting[position]
-        mechanism, forecast = listing.pairs[number]
+        mechanism, block = listing.pairs[number]
         if isinstance(result, Failure):
             failed.append(Lost(RELEASED, mechanism.key, result.message))
             continue
+        shard = answers_of(block.path, config)
         try:
-            given[number] = _charged(context, ledger, mechanism, forecast, result, outs[number], numbers)
+            shown = ledger.charge(
+                Path(mechanism.path).read_bytes(),
+                *result,
+                list(shard.owners),
+                query_ids=shard.questions(name),
+                bounds=bound_of(mechanism),
+                readings=list(shard.readings()),
+                series=context.series,
+            )
         except BudgetError as error:
-            so_far = sum(part.households for part in given.values())
+            so_far = sum(part.told(Shown).labels for part in given.values())
             others = f". {so_far} household(s) of other shards had been released and charged before"
             raise BudgetError(
                 f"{error}{others if len(outs) > 1 else ''}",
                 remaining=error.remaining, epsilon=error.epsilon, limit=error.limit,
             ) from None  # fmt: skip
+        given[number] = _written(mechanism, block, shard, np.asarray(shown), outs[number], numbers)
         context.tell(DOING, len(given) + len(failed), len(outs))
     return [given[number] for number in sorted(given)], failed
 
 
 def _refuse_together(context: Context, ledger: Ledger, pairs: Sequence[tuple[Part, Part]]) -> None:
-    """Refuse before the first shard is charged what would be refused at a later one."""
-    if len(pairs) == 1:
-        return  # a shard is charged or refused as a whole
-    whole = []
-    for mechanism, forecast in pairs:
-        try:
-            mechanism.check()
-            forecast.check()
-        except InputError:
-            continue  # a damaged shard fails by itself, where it is read
-        whole.append(mechanism.path)
-        shard = fitted(forecast.path, context.config.query, context.config.answers)
+    """Refuse before the first block is charged what would be refused at a later one."""
+    if len(pairs) < 2:
+        return  # a block is charged or refused as a whole
+    whole = undamaged(pairs)  # a damaged block fails by itself, where it is read
+    for _, block in whole:
+        shard = answers_of(block.path, context.config)
         ledger.refuse_seen(shard.owners, shard.readings(), context.series)
-    ledger.refuse_apart(map(load, whole))
-
-
-def _released_before(
-    ledger: Ledger,
-    name: str,
-    mechanism: Part,
-    forecast: Part,
-    out: str,
-    asked: Config,
-    numbers: Mapping[int, int],
-) -> Part | None:
-    """A shard that was charged before the run was interrupted; where it is not written yet, it is from the record."""
-    written = finished(out)
-    if ledger.recorded([forecast.told(BlockFacts).first], name)[0] is None:  # a shard is charged as a whole
-        if written is not None:
-            raise LedgerError(
-                "ledger: answers of this release are written that this ledger does not have on record. It is not the "
-                "one they were charged to: restore that one, or name it with --ledger. Nothing more was released"
-            )
-        return None
-    if written is not None:
-        return written
-    forecast.check()
-    shard = fitted(forecast.path, asked.query, asked.answers)
-    answers = ledger.recorded(list(shard.owners), shard.questions(name))
-    known = [answer for answer in answers if answer is not None]
-    if len(known) != len(answers):
-        return None  # the ledger decides: it gives recorded answers again and refuses another question
-    return _written(mechanism, forecast, shard, np.array(known), out, numbers)
-
-
-def _charged(
-    context: Context,
-    ledger: Ledger,
-    mechanism: Part,
-    block: Part,
-    drawn: Drawn,
-    out: str,
-    numbers: Mapping[int, int],
-) -> Part:
-    shard = fitted(block.path, context.config.query, context.config.answers)
-    shown = ledger.charge(
-        Path(mechanism.path).read_bytes(),
-        drawn.answers,
-        drawn.drawn,
-        list(drawn.labels),
-        query_ids=shard.questions(context.release_name),
-        bounds=bound_of(mechanism),
-        readings=list(drawn.readings),
-        series=context.series,
-    )
-    return _written(mechanism, block, shard, np.asarray(shown), out, numbers)
+    ledger.refuse_apart(load(mechanism.path) for mechanism, _ in whole)
 
 
 def _written(
-    mechanism: Part, block: Part, shard: Fitted, released: FloatArray, out: str, numbers: Mapping[int, int]
+    mechanism: Part, block: Part, shard: Answers, released: FloatArray, out: str, numbers: Mapping[int, int]
 ) -> Part:
     """The released block, after its charge."""
-    crowds = {name: numbers.get(crowd, crowd) for name, crowd in crowds_of(block.path).items()}
+    members = members_of(block.path)
+    crowds = {name: numbers.get(crowd, crowd) for name, crowd in members.select("label", "crowd").iter_rows()}
     table = released_table(shard, crowds, released)
     put_whole(out, lambda rough: table.write_parquet(rough))
-    return receipted(out, Shown(len(shard.labels), mechanism.key, *shard.off(released), shard.owner_columns))
+    labels = pl.DataFrame({"label": shard.labels}, schema={"label": pl.String})
+    truth = labels.join(members, on="label", how="left", maintain_order="left")["truth"].to_numpy()
+    return receipted(out, Shown(len(shard.labels), mechanism.key, *shard.off(released, truth), shard.owner_columns))
 
 
 def _tables(folder: Folder, parts: Sequence[Part]) -> None:
     """Everyone's figures in one table: with names for the owner, without them to pass on."""
-    import polars as pl
-
     every = pl.concat([pl.read_parquet(part.path) for part in parts]).sort("crowd", maintain_order=True)
     public = every.drop(parts[0].told(Shown).owner_columns)
     folder.put(CSV, csv_bytes(every))

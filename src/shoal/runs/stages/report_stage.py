@@ -6,7 +6,8 @@ The owner's page draws every crowd, members' figures beside what was released; n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,18 +17,21 @@ from shoal.card.package import PublicTable, package_files
 from shoal.card.pictures import CrowdCurves
 from shoal.card.render import public_page, report
 from shoal.card.statements import Statement
+from shoal.readings.publication import NOISY as VECTOR
+from shoal.readings.publication import PLAN, TOTAL
 from shoal.records import Record
 from shoal.runs import reader
 from shoal.runs.context import Context, Made
-from shoal.runs.stages.card_stage import PARQUET, with_rows
-from shoal.runs.stages.crowd_stage import CrowdFacts
+from shoal.runs.stages.crowd_stage import CrowdFacts, members_and_rows, with_rows
+from shoal.runs.stages.means_stage import PARQUET
 from shoal.runs.stages.means_stage import PUBLIC as TABLE
-from shoal.runs.stages.record import members_and_rows
 from shoal.validation import FloatArray
 
 SETTINGS = ("title", "licence")
 DOING = "writing the report"
 REPORT, PUBLIC, PACKAGE = "report.html", "public/report.html", "public/datapackage.json"
+#: What releases write to ``public/``.
+TABLES = (TABLE, reader.FILE, PLAN, VECTOR, TOTAL)
 #: Entries of a ledger up to which it is verified for the page.
 ENTRIES = 50_000
 
@@ -43,27 +47,30 @@ class ReportFacts(Record):
 def stage(
     context: Context,
     card: ReleaseCard,
-    plan: CrowdFacts,
+    plan: CrowdFacts | None,
     handed: Sequence[Statement],
     timings: Mapping[str, float],
     made: str = "",
 ) -> Made:
-    """Write the owner's page, and everything in ``public/`` beside the table."""
-    config = context.config
-    of_meters = config.label is None
-    crowds, columns = curves_of_means(context) if card.kind == "means" else curves_of_method(context, plan)
-    unit, axis = ("kW", f"{config.horizon} steps") if of_meters else ("sd", f"{columns} columns")
-    if not of_meters:
-        crowds = in_deviations(crowds)
+    """Write the owner's page, and everything in ``public/`` beside the table; readings with noise have no ``plan``."""
+    config, zone = context.config, None
+    crowds: list[CrowdCurves] = []
+    axis, unit = f"{config.horizon} steps", "kW"
+    if card.readings is not None:
+        made = card.readings.day
+    else:
+        assert plan is not None
+        crowds = curves_of_means(context) if card.kind == "means" else curves_of_method(context, plan)
+        if config.label is None:
+            zone = plan.fit.time_zone
+        else:
+            axis, unit = f"{len(plan.columns)} columns", "sd"
+            crowds = in_deviations(crowds)
     page = report(card, crowds, unit=unit, axis=axis, title=config.title, made=made, timings=timings, handed=handed)
     context.folder.put(REPORT, page)
-    content = (context.folder / TABLE).read_bytes()
-    header = pl.read_csv(content, infer_schema=False)
-    table = PublicTable(content, header.columns, len(header), plan.fit.time_zone if of_meters else None)
-    public = public_page(card, title=config.title, made=made)
-    law = context.folder / reader.FILE
-    also = {law.name: law.read_bytes()} if law.is_file() else {}
-    files = package_files(card, table, title=config.title, licence=config.licence, page=public, also=also)
+    tables = {Path(name).name: context.folder / f"public/{Path(name).name}" for name in TABLES}
+    known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
+    files = package(card, known, time_zone=zone, title=config.title, licence=config.licence, made=made)
     for name, text in files.items():
         context.folder.put(f"public/{name}", text)
     intact = None
@@ -74,26 +81,42 @@ def stage(
     return Made((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown, intact))
 
 
-def curves_of_means(context: Context) -> tuple[list[CrowdCurves], int]:
-    """Every crowd with its row and its members' own figures of today, and how many entries these have."""
+def package(
+    card: ReleaseCard,
+    files: Mapping[str, bytes],
+    *,
+    time_zone: str | None = None,
+    title: str | None = None,
+    licence: str | None = None,
+    made: str = "",
+) -> dict[str, bytes]:
+    """Everything in ``public/`` beside the table and what else the release wrote there, which are the ``files``.
+
+    Of readings with noise it is a function of these and of the public settings on the card.
+    """
+    if card.readings is not None:
+        time_zone, made = "UTC" if card.readings.zoned else None, card.readings.day
+    content = files[Path(TABLE).name]
+    header = pl.read_csv(content, infer_schema=False)
+    table = PublicTable(content, header.columns, len(header), time_zone)
+    page = public_page(card, title=title, made=made)
+    return package_files(card, table, title=title, licence=licence, page=page, also=files)
+
+
+def curves_of_means(context: Context) -> list[CrowdCurves]:
+    """Every crowd with its row and its members' own figures of today."""
     members, rows = members_and_rows(context)
     released = pl.read_parquet(context.folder / PARQUET)
     public = released.select(pl.col(released.columns[0]).alias("label"), number="crowd").unique()
     both = with_rows(members, rows).join(public, on="label", how="inner").sort("label")
-    crowds = [
-        CrowdCurves(
-            part["number"][0],
-            part["homes"][0],
-            part["label"].to_list(),
-            part["value"].to_numpy(),
-            np.array(part["row"].to_list())[:1],
-        )
+    return [
+        CrowdCurves(part["number"][0], part["homes"][0], part["label"].to_list(), part["value"].to_numpy(), row[:1])
         for part in both.partition_by("crowd", maintain_order=True)
+        for row in [np.array(part["row"].to_list())]
     ]
-    return crowds, crowds[0].values.shape[1] if crowds else 0
 
 
-def curves_of_method(context: Context, plan: CrowdFacts) -> tuple[list[CrowdCurves], int]:
+def curves_of_method(context: Context, plan: CrowdFacts) -> list[CrowdCurves]:
     """Every crowd with what was released about each member; of several rows about one, their mean."""
     released = pl.read_parquet(context.folder / PARQUET)
     if "step" in released.columns:
@@ -105,17 +128,12 @@ def curves_of_method(context: Context, plan: CrowdFacts) -> tuple[list[CrowdCurv
     members, _ = members_and_rows(context)
     own = members.filter(pl.col("value").is_not_null()).select("label", "value")
     both = wide.join(own, on="label", how="inner").sort("label")
-    crowds = [
+    return [
         CrowdCurves(
-            part["crowd"][0],
-            len(part),
-            part["label"].to_list(),
-            part["value"].to_numpy(),
-            np.array(part["row"].to_list()),
+            number, len(part), part["label"].to_list(), part["value"].to_numpy(), np.array(part["row"].to_list())
         )
-        for part in both.partition_by("crowd", maintain_order=True)
+        for (number,), part in both.partition_by("crowd", maintain_order=True, as_dict=True).items()
     ]
-    return crowds, crowds[0].values.shape[1] if crowds else 0
 
 
 def in_deviations(crowds: Sequence[CrowdCurves]) -> list[CrowdCurves]:
@@ -126,8 +144,6 @@ def in_deviations(crowds: Sequence[CrowdCurves]) -> list[CrowdCurves]:
     center, spread = values.mean(axis=0), values.std(axis=0)
     scale: FloatArray = np.where(spread > 0, spread, 1.0)
     return [
-        CrowdCurves(
-            crowd.number, crowd.homes, crowd.names, (crowd.values - center) / scale, (crowd.released - center) / scale
-        )
+        replace(crowd, values=(crowd.values - center) / scale, released=(crowd.released - center) / scale)
         for crowd in crowds
     ]

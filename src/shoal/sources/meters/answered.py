@@ -1,6 +1,6 @@
-"""A shard of forecasts as the stages of a run see it, asked one query in one unit (:class:`shoal.runs.fitted.Fitted`).
+"""A block of forecasts as the stages of a run see it, asked one query in one unit.
 
-Beside ``<key>.zip`` lies ``<key>.truth.npy``: what was metered later, (n, h) in kW, NaN where that is not known.
+It has the attributes of :class:`shoal.sources.tables.class_table.ClassTable`, the other kind of answers.
 
 Errors of released power in kW are exact, by log-normal moments. In log power the mechanism returns q + η; in power the
 reference is p = e^q and the release p̃ = e^{q+η} = p e^η. With (q, η) jointly Gaussian, q ~ N(a, v), η ~ N(m, s²) and
@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +29,6 @@ import polars as pl
 from shoal.audits.guard import ModelGuard, model_guard
 from shoal.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
 from shoal.card.measures import accuracy_facts, hiding
-from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
@@ -40,7 +38,6 @@ from shoal.sources.meters.forecast import Forecasts
 from shoal.sources.meters.queries import AccountingWarning
 from shoal.validation import FloatArray, IndexArray
 
-TRUTH = "truth.npy"
 #: Column of names in the owner's tables.
 NAMES = "household"
 OTHERS = "in another group, which is not on this page"
@@ -48,37 +45,26 @@ OTHERS = "in another group, which is not on this page"
 
 @dataclass(frozen=True, repr=False)
 class ForecastAnswers:
-    """Forecasts with the query that is asked of them, the unit of its answers, and what came later."""
+    """Forecasts with the query that is asked of them and the unit of its answers: one answer per label."""
 
     forecasts: Forecasts
     query: str
     answer_unit: str
-    truth: FloatArray  #: (n, h) kW
 
-    constant = property(lambda self: self.query == "point")
-    drawn = property(lambda self: self.query == "trajectory")
-    unit = "kW"
-    times = 1
-    clip = None
-    owner_columns = (NAMES,)
-
-    @classmethod
-    def load(cls, path: str | Path, query: str, unit: str) -> ForecastAnswers:
-        """From a shard's file and the truth beside it."""
-        forecasts = Forecasts.load(path)
-        try:
-            truth = np.load(Path(path).with_suffix(f".{TRUTH}"), allow_pickle=False)
-        except (OSError, ValueError, EOFError):
-            name = Path(path).with_suffix(f".{TRUTH}").name
-            raise InputError(f"shard: {name} is missing or damaged; remove the shard, and fit again") from None
-        return cls(forecasts, query, unit, truth)
+    drawn = property(lambda self: self.query == "trajectory")  #: answers depend on normals that are drawn once
+    unit = "kW"  #: what errors are counted in
+    times = 1  #: answers about one label, at most
+    clip = None  #: answers are moved into no ellipsoid
+    owner_columns = (NAMES,)  #: columns of the released table that stay with the owner
 
     @property
     def labels(self) -> tuple[str, ...]:
+        """Who has a law."""
         return self.forecasts.households
 
     @property
     def owners(self) -> tuple[str, ...]:
+        """The label of each answer."""
         return self.forecasts.households
 
     def take(self, labels: Sequence[str]) -> ForecastAnswers:
@@ -87,7 +73,7 @@ class ForecastAnswers:
         rows = [place[name] for name in labels]
         chosen = set(labels)
         gone = {name: OTHERS for name in self.labels if name not in chosen}
-        return replace(self, forecasts=self.forecasts.take(rows, gone), truth=self.truth[rows])
+        return replace(self, forecasts=self.forecasts.take(rows, gone))
 
     def laws(self) -> GaussianClasses:
         """The class laws of the query; what is wrong with ``as_in_paper`` is said on the card, once."""
@@ -96,11 +82,13 @@ class ForecastAnswers:
             return self.forecasts.classes(self.query, unit=self.answer_unit)
 
     def answers(self, normals: FloatArray | None = None) -> FloatArray:
+        """(m, k) the answers that go into the mechanism."""
         if self.query == "trajectory":
             return self.forecasts.answer(self.query, normals)
         return self.forecasts.answer(self.query, unit=self.answer_unit)
 
     def questions(self, name: str) -> list[str]:
+        """What the ledger calls each answer in the release of this name."""
         return [name] * len(self.labels)
 
     def readings(self) -> tuple[str, ...]:
@@ -115,6 +103,7 @@ class ForecastAnswers:
         return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
 
     def accuracy(self, mechanism: Releasable) -> Accuracy:
+        """Errors of what is released of these labels."""
         if self.answer_unit == "kw":
             return accuracy_facts(mechanism, self.labels, "kW")
         return mechanism.by_kind(
@@ -123,6 +112,7 @@ class ForecastAnswers:
         )
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
+        """How far the promise to a group, these labels, rests on their laws."""
         return model_guard(
             group, self.forecasts, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed
         )
@@ -130,8 +120,9 @@ class ForecastAnswers:
     def _power(self, released: FloatArray) -> FloatArray:
         return released if self.answer_unit == "kw" else self.forecasts.to_power(released)
 
-    def off(self, released: FloatArray) -> tuple[int, float]:
-        return off_by(self.truth, self._power(released))
+    def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
+        """Entries whose ``truth``, (n, h) in kW, came later, and the sum of the absolute errors there."""
+        return off_by(truth, self._power(released))
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """household, crowd, row, step, timestamp, kw."""
@@ -146,12 +137,6 @@ class ForecastAnswers:
                 "kw": self._power(released)[order].ravel(),
             }
         )
-
-    def released(self, path: str | Path) -> FloatArray:
-        table = pl.read_parquet(path).filter(pl.col(NAMES).is_in(self.labels))
-        order = pl.DataFrame({NAMES: self.labels})
-        values = order.join(table.sort("step"), on=NAMES, how="left", maintain_order="left_right")["kw"]
-        return values.to_numpy().reshape(len(self.labels), self.forecasts.horizon)
 
 
 def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:

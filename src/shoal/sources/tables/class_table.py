@@ -1,4 +1,4 @@
-"""A shard of a class table as the stages of a run see it (:class:`shoal.runs.fitted.Fitted`).
+"""A shard or block of a class table as the stages of a run see it.
 
 One row per label is its constant. Several rows are independent draws from its law, N(μ_X, Σ_X), and each of them is
 released: the promise is about all rows of a label together, so it is made for as many answers as the label with most
@@ -143,7 +143,8 @@ class ClassTable:
         assert part.degrees is not None
         return np.bincount(part.owner, minlength=len(labels)).astype(np.float64), part.degrees, part.covs
 
-    def off(self, released: FloatArray) -> tuple[int, float]:
+    def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
+        """Entries whose truth came later, and their errors: of a table nothing comes later."""
         return 0, 0.0
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
@@ -160,14 +161,6 @@ class ClassTable:
                 **{name: own[:, j] for j, name in enumerate(self.columns)},
             }
         )
-
-    def released(self, path: str | Path) -> FloatArray:
-        import polars as pl
-
-        order = pl.DataFrame({SOURCE_ROW: self.source_row})
-        table = pl.read_parquet(path)
-        found = order.join(table, on=SOURCE_ROW, how="left", maintain_order="left").select(self.columns)
-        return np.asarray(np.ldexp(found.to_numpy(), self.exponents))
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file without pickle. It holds the rows: guard it like them."""

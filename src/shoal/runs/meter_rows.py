@@ -1,0 +1,324 @@
+"""Meter files of any size to shards of repaired readings, in memory that does not grow with the number of rows.
+
+:func:`sort_files` passes over the input twice: for the names, and to sort the rows into buckets of whole households.
+:func:`survey` looks at each bucket; :func:`common_grid` takes from all of them the interval and the phase that a look
+at everything would have found; :func:`make_shard` repairs each bucket on that grid. The result is, household by
+household, that of ``meter_readings`` on all files at once.
+
+A shard is a Parquet file of household, timestamp and kw on the grid, whose step is in the file's metadata. The quality
+table lies beside it, ``<key>.quality.parquet``, and also names the households that could not be used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from shoal.card.facts import LISTED
+from shoal.errors import InputError
+from shoal.records import Record
+from shoal.runs.buckets import Buckets, gather, scatter
+from shoal.runs.config import Config
+from shoal.runs.sources import SimulatedMeters
+from shoal.runs.store import put_frame
+from shoal.sources.frames import in_batches
+from shoal.sources.meters import clock
+from shoal.sources.meters.meter_file import (
+    NO_ROWS,
+    NO_TIMES,
+    ODD_ROWS,
+    ROW_NUMBERS,
+    MeterSource,
+    household_name,
+    open_sources,
+)
+from shoal.sources.meters.quality import (
+    DAY,
+    REGISTER,
+    Readings,
+    common_interval,
+    decided,
+    own_intervals,
+    repair,
+    rising,
+)
+from shoal.sources.meters.readings import Paths, common_zone, meter_files, numbered
+from shoal.sources.meters.simulate import simulate_meters
+
+#: Readings taken from the input at a time.
+BATCH = 2_000_000
+#: First day of simulated readings.
+SIMULATED_START = "2024-01-01"
+#: The grid's step in the metadata of a shard, and the suffix of its quality table.
+STEP, QUALITY = "step_us", "quality.parquet"
+MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Grid(Record):
+    """What all shards share: the grid, in microseconds, and whether readings are the totals of registers."""
+
+    step_us: int
+    phase_us: int
+    register: bool = False
+
+
+@dataclass(frozen=True)
+class MeterRows(Buckets):
+    """Rows of meter files by bucket, how to read them, and the grid that all of them share, once it is known.
+
+    Columns of a piece: household, file, turn (order of appearance where batches do not follow it), time in
+    microseconds, wall (whether that is of the clock on the wall), kw, invalid.
+    """
+
+    time_zone: str | None  #: zone of the instants
+    energy: bool
+    unit: str = "kW"  #: what the readings came in
+    unit_reason: str = ""
+    taken: str = ""  #: which columns were taken for what
+    max_kw: float | None = None
+    grid: Grid | None = None
+
+
+@dataclass(frozen=True)
+class ShardFacts(Record):
+    """What a shard holds: usable households and those left out, on which grid and clock.
+
+    ``ends`` counts households by the microsecond of their last reading.
+    """
+
+    households: int
+    left_out: int
+    ends: tuple[tuple[int, int], ...]
+    step_us: int
+    time_zone: str | None
+    large: int = 0  #: households above what a home draws
+    reasons: tuple[tuple[str, int], ...] = ()  #: why households are left out
+    unit: str = "kW"  #: what the readings came in
+    unit_reason: str = ""
+    taken: str = ""  #: which columns were taken for what
+    number: int = 0  #: of the bucket
+
+
+# ------------------------------------------------------------------ rows by bucket
+
+
+def sort_files(path: Paths, folder: Path, config: Config, buckets: int | None = None) -> MeterRows:
+    """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many."""
+    zone = clock.zone(config.time_zone)
+    opened = open_sources(meter_files(path), config.named_columns or None, config.timestamp_format, config.unit)
+    shown = zone if zone is not None else common_zone({source.time_zone for source in opened.sources})
+    names = _chosen(_names(opened.sources), config.only)
+    count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
+    column = numbered(opened.sources) if config.interval is None else None
+
+    def batches() -> Iterator[pl.DataFrame]:
+        rows = 0
+        for number, source in enumerate(opened.sources):
+            for batch in _standard(source, number, names if config.only else None):
+                rows += len(batch)
+                yield batch
+        if column is not None and len(names) == rows > 2:
+            raise InputError(ROW_NUMBERS.format(column))
+
+    filled = scatter(batches(), "household", folder, count)
+    return MeterRows(
+        str(folder), count, filled, shown, opened.energy, opened.unit, opened.reason, opened.taken, config.max_kw
+    )
+
+
+def _names(sources: Sequence[MeterSource]) -> pl.Series:
+    """Every household, once, sorted."""
+    fixed: set[str] = set()
+    parts = []
+    for source in sources:
+        if source.layout.shape == "households":
+            fixed |= {name.strip() for name in source.layout.across}
+        elif source.layout.household is None:
+            fixed.add(source.file.name.split(".")[0].strip())
+        else:
+            column = source.raw.select(household=pl.col(source.layout.household)).select(household_name())
+            try:
+                parts.append(column.unique().collect(engine="streaming")["household"])
+            except (pl.exceptions.PolarsError, OSError, UnicodeError):
+                raise InputError(ODD_ROWS.format(source.file.name)) from None
+    parts.append(pl.Series("household", sorted(fixed), dtype=pl.String))
+    return pl.concat([part.fill_null("") for part in parts]).unique().sort()
+
+
+def _chosen(names: pl.Series, only: Sequence[str]) -> pl.Series:
+    """The households to take; one that is not there is refused."""
+    if not only:
+        return names
+    known = set(names.to_list())
+    strange = [name for name in only if name not in known]
+    if strange:
+        raise InputError(
+            f"household: there is no household {strange[0]!r} among the {len(known)} in the readings; "
+            "check --household, or `only` in the settings"
+        )
+    return names.filter(names.is_in(list(only)))
+
+
+def _standard(source: MeterSource, number: int, only: pl.Series | None) -> Iterator[pl.DataFrame]:
+    """The rows of one file in the columns of a piece, about :data:`BATCH` readings at a time."""
+    rows = readable = 0
+    by_column = source.layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
+    for batch in _batches(source):
+        turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
+        try:
+            piece = source.standard(source.melt(batch.lazy())).select(
+                pl.col("household").fill_null(""),
+                file=pl.lit(number, pl.UInt32),
+                turn=turn.cast(pl.UInt32),
+                time=pl.col("timestamp").dt.epoch("us"),
+                wall=pl.lit(source.time_zone is None),
+                kw="kw",
+                invalid="invalid",
+            ).collect(engine="in-memory")  # fmt: skip
+        except pl.exceptions.PolarsError:
+            raise InputError(f"path: {source.file.name} was changed while it was read") from None
+        if only is not None:
+            piece = piece.filter(pl.col("household").is_in(only.implode()))
+        rows += len(piece)
+        readable += len(piece) - piece["time"].null_count()
+        yield piece
+    if not rows and only is None:
+        raise InputError(NO_ROWS.format(source.file.name))
+    if rows and not readable:
+        raise InputError(NO_TIMES.format(source.file.name))
+
+
+def _batches(source: MeterSource) -> Iterator[pl.DataFrame]:
+    """The file's rows as they come."""
+    size = max(BATCH // max(len(source.layout.across), 1), 1)
+    try:
+        yield from in_batches(source.raw.select(source.layout.needed), size)
+    except (pl.exceptions.PolarsError, OSError, UnicodeError):
+        raise InputError(ODD_ROWS.format(source.file.name)) from None
+
+
+def read_rows(rows: MeterRows, bucket: int) -> pl.DataFrame:
+    """The rows of one bucket in the order of the input, as :func:`shoal.sources.meters.quality.repair` takes them."""
+    frame = gather(rows, bucket)
+    if frame["turn"].max():
+        frame = frame.sort("file", "turn", maintain_order=True)
+    stamp = pl.from_epoch(pl.col("time"), time_unit="us")
+    frame = frame.with_columns(timestamp=stamp, bad_time=pl.col("time").is_null(), no_such_time=pl.lit(False))
+    if rows.time_zone is not None:
+        instant = stamp.dt.replace_time_zone("UTC").dt.convert_time_zone(rows.time_zone)
+        if frame["wall"].any():
+            local = clock.localize(frame.lazy(), rows.time_zone, within=("file",)).collect(engine="in-memory")
+            wall = pl.col("wall")
+            frame = frame.with_columns(
+                timestamp=pl.when(wall).then(local["timestamp"]).otherwise(instant),
+                no_such_time=wall & local["no_such_time"],
+            )
+        else:
+            frame = frame.with_columns(timestamp=instant)
+    return frame.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")
+
+
+# ------------------------------------------------------------------ the grid of all
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one bucket says about the grid.
+
+    ``intervals`` counts households by their most common distance between readings, ``times`` rows by time of the day,
+    both in microseconds: at most 86,400 different times where clocks show whole seconds.
+    """
+
+    intervals: Counter[int]
+    times: Counter[int]
+    rising: tuple[int, int] = (0, 0)  #: households whose readings only rise, of how many that can be judged
+
+
+def survey(rows: MeterRows, bucket: int) -> Survey:
+    """Intervals and times of the day in one bucket."""
+    frame = read_rows(rows, bucket)
+    times = frame.select((pl.col("timestamp").dt.epoch("us") % DAY).drop_nulls().alias("time"))
+    counted = dict(times.group_by("time").len().iter_rows())
+    return Survey(Counter(own_intervals(frame)["own"].drop_nulls().to_list()), Counter(counted), rising(frame))
+
+
+def common_grid(
+    surveys: Iterable[Survey], interval: Any = None, *, energy: bool = False, meter: str | None = None
+) -> Grid:
+    """The interval most households have (the least of equals), the phase most readings have, and what they are."""
+    intervals: Counter[int] = Counter()
+    times: Counter[int] = Counter()
+    like = judged = 0
+    for part in surveys:
+        intervals += part.intervals
+        times += part.times
+        like, judged = like + part.rising[0], judged + part.rising[1]
+    register = decided(like, judged, energy=energy, meter=meter)
+    step = (clock.step(interval) or common_interval(intervals)) // MICROSECOND
+    phases: Counter[int] = Counter()
+    for time, count in times.items():
+        phases[time % step] += count
+    return Grid(step, min(phases, key=lambda phase: (-phases[phase], phase), default=0), register)
+
+
+# ------------------------------------------------------------------ shards of readings
+
+
+def make_shard(rows: MeterRows, bucket: int, out: str) -> ShardFacts:
+    """Repair one bucket's rows and write the shard with its quality table."""
+    grid = rows.grid
+    assert grid is not None
+    readings = repair(
+        read_rows(rows, bucket),
+        interval=timedelta(microseconds=grid.step_us),
+        max_kw=rows.max_kw,
+        energy=rows.energy,
+        register=grid.register,
+        phase=grid.phase_us,
+        unit=rows.unit,
+        unit_reason=rows.unit_reason + (REGISTER if grid.register else ""),
+    )
+    return replace(write_readings(out, readings), taken=rows.taken, number=bucket)
+
+
+def make_simulated_shard(source: SimulatedMeters, first: int, last: int, out: str) -> ShardFacts:
+    """Write a shard of the simulated households first .. last − 1."""
+    step = source.step_minutes
+    frame = simulate_meters(last - first, source.days, step, source.seed, start=SIMULATED_START, first=first)
+    readings = repair(frame, interval=step, phase=0, unit_reason="they are simulated so")
+    return replace(write_readings(out, readings), number=first)
+
+
+def write_readings(out: str | Path, readings: Readings) -> ShardFacts:
+    """Write a shard and, before it, its quality table; what it holds."""
+    width = readings.step // MICROSECOND
+    put_frame(Path(out).with_suffix(f".{QUALITY}"), readings.quality)
+    put_frame(out, readings.frame, {STEP: str(width)})
+    ends = readings.frame.group_by("household").agg(pl.col("timestamp").max().dt.epoch("us"))["timestamp"]
+    return ShardFacts(
+        households=len(ends),
+        left_out=len(readings.left_out),
+        ends=tuple(sorted(Counter(ends.to_list()).items())),
+        step_us=width,
+        time_zone=readings.time_zone,
+        large=int(readings.quality["large"].sum()),
+        reasons=tuple(Counter(readings.quality["reason"].drop_nulls().to_list()).most_common(LISTED)),
+        unit=readings.unit,
+        unit_reason=readings.unit_reason,
+    )
+
+
+def read_readings(path: str | Path) -> Readings:
+    """What :func:`shoal.forecast` takes, from a shard."""
+    try:
+        step = timedelta(microseconds=int(pl.read_parquet_metadata(path)[STEP]))
+        return Readings(pl.read_parquet(path), pl.read_parquet(Path(path).with_suffix(f".{QUALITY}")), step)
+    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError):
+        raise InputError(f"shard: {Path(path).name} is no readings shard, or a file of it is missing") from None
