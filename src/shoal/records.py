@@ -44,6 +44,8 @@ def typed(kind: Any, value: Any) -> Any:
         return tuple(typed(one, item) for one, item in zip(kinds, value, strict=True))
     if origin is not None and issubclass(origin, Mapping):
         return {name: typed(inside[1], item) for name, item in value.items()}
+    if kind is Any:
+        return value
     if is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return kind(**{name: typed(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
