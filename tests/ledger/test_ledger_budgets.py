@@ -11,7 +11,7 @@ from releasing import answer, exchanged, point, trajectory
 import shoal
 from shoal import BudgetError, InputError, Ledger, NeighborGraph
 from shoal.accounting.curve import edge_brackets
-from shoal.ledger import accounts, journal
+from shoal.ledger import accounts, chain
 from shoal.ledger.budgets import Limit
 from shoal.ledger.memory import Memory
 from shoal.ledger.state import State
@@ -276,7 +276,7 @@ def test_the_index_is_what_the_chain_says(ledger: Ledger, url: str) -> None:
         with opened.storage.reading() as transaction:
             state = State(transaction, Memory(), replayed=replayed)
             if replayed:
-                for entry, _ in journal.entries(transaction):
+                for entry, _ in chain.entries(transaction):
                     state.apply(entry)
             return [state.charges(label, analyst) for label in labels for analyst in (None, "ann")]
 

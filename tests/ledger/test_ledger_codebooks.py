@@ -94,4 +94,4 @@ def test_a_bound_of_a_codebook_decides_as_the_exact_figures_do() -> None:
     assert bound.delta_at(1.0) == 0.0
     assert bound.table_at(1.0) >= BOOK.curve(1.0, "table").delta_upper
     assert bound.table_at(2.0) <= bound.table_at(1.0)
-    assert all(0 < d <= 1.0 for d in bound.divergence_upper)
+    assert all(0 < d <= 1.0 for d in bound.renyi.values())

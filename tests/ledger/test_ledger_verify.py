@@ -14,7 +14,7 @@ from releasing import answer, point
 
 import shoal
 from shoal import InputError, Ledger, LedgerError
-from shoal.ledger import journal
+from shoal.ledger import chain
 from shoal.ledger.chain import Entry, Head, canonical, follow, link
 
 
@@ -226,7 +226,7 @@ def test_clock_going_backwards_is_noted_and_changes_nothing(ledger: Ledger, monk
             cls.hours += 1
             return datetime.datetime(2030, 1, 30, tzinfo=tz) - datetime.timedelta(hours=cls.hours)
 
-    monkeypatch.setattr(journal, "datetime", Backwards)
+    monkeypatch.setattr(chain, "datetime", Backwards)
     first = ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")
     for i in range(5):
         ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(i))

@@ -131,11 +131,9 @@ def most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
     They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
     """
     key = (pair.about.bare, pair.opposite.bare, limit.epsilon, limit.delta if limit.filters(pair.span) else None)
-    most = state.memory.uppers.get(key)  # still a bound if more points have become known since
-    if most is None:
-        most = pair_bound(pair, limit, state.bound)
-        if most < 1.0:
-            state.memory.uppers.put(key, most, 1000)
+    most = state.uppers.get(key, 1.0)  # still a bound if more points have become known since
+    if most >= 1.0:
+        most = state.uppers[key] = pair_bound(pair, limit, state.bound)
     return most
 
 

@@ -30,9 +30,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import Lock
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -41,7 +44,6 @@ from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spec
 from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.accounting.spectrum import EdgeSpectra
 from shoal.laws.classes import GaussianClasses
-from shoal.ledger.recent import Recent
 from shoal.mechanism.atoms import sum_up, total
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.reader import Releaser
@@ -52,6 +54,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 #: Gives a mechanism by its digest.
 Lookup = Callable[[str], Releaser]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,33 @@ class Composed:
     delta_upper: FloatArray
     worst_edge: tuple[tuple[str, str] | None, ...]
     releases: int
+
+
+class Recent(Generic[Value]):
+    """Values by key, the least recently used dropped when their sizes add up to more than ``capacity`` bytes."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._items: OrderedDict[object, tuple[Value, int]] = OrderedDict()
+        self._total = 0
+        self._lock = Lock()
+
+    def get(self, key: object) -> Value | None:
+        with self._lock:
+            item = self._items.get(key)
+            if item is None:
+                return None
+            self._items.move_to_end(key)
+            return item[0]
+
+    def put(self, key: object, value: Value, size: int) -> None:
+        with self._lock:
+            if key in self._items:
+                self._total -= self._items.pop(key)[1]
+            self._items[key] = (value, size)
+            self._total += size
+            while self._total > self._capacity and len(self._items) > 1:
+                self._total -= self._items.popitem(last=False)[1][1]
 
 
 class Composer:

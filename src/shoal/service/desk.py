@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError, ShoalError
-from shoal.ledger import notes
+from shoal.ledger import chain
 from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.ledger import Ledger
 from shoal.ledger.storage import Transaction
@@ -114,7 +114,7 @@ class Desk:
         """What the next release of a question would cost the analyst, whether it is allowed, and what is left."""
         question, grant = self._granted(person, id)
         with self.ledger.storage.reading() as transaction:
-            given = notes.receipts(transaction, person.id)
+            given = chain.of_kind(transaction, "receipt", analyst=person.id)
         again = any(entry.content["question"] == id for entry in given)
         quote = {"question": id, "error": question.error, "unit": question.unit, "given": again}
         statement = question.statement
@@ -163,7 +163,7 @@ class Desk:
         """Every grant, with what its analyst has spent of it, and how often it was too small."""
         people = {person.id: person.name for person in self.register.people()}
         with self.ledger.storage.reading() as transaction:
-            given = notes.receipts(transaction)
+            given = chain.of_kind(transaction, "receipt")
         listed = []
         for grant in self.register.grants():
             shown = {name: getattr(grant, name) for name in ("epsilon", "delta", "expires", "refused", "in_force")}
@@ -192,8 +192,9 @@ class Desk:
         return self.record.inclusion(entry, size)
 
     def _receipts(self, caller: Caller) -> list[Entry]:
+        mine = {} if caller.is_owner else {"analyst": caller.person.id}
         with self.ledger.storage.reading() as transaction:
-            return notes.receipts(transaction, None if caller.is_owner else caller.person.id)
+            return chain.of_kind(transaction, "receipt", **mine)
 
     # ------------------------------------------------------------------ releases
 
@@ -219,7 +220,7 @@ class Desk:
         """All answers of a question that was given already."""
         question, grant = self._granted(person, id)
         with self.ledger.storage.reading() as transaction:
-            if notes.receipt(transaction, person.id, id) is None:
+            if not chain.of_kind(transaction, "receipt", analyst=person.id, query_id=id):
                 raise Unknown("there is no such question or handle")
         return self._sheets.get((person.id, id)) or self._give(person, question, grant)
 
@@ -255,9 +256,10 @@ class Desk:
             answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
             root = commitment(question.id, answers).root().hex()
             with self.ledger.storage.writing() as transaction:
-                entry = notes.receipt(transaction, person.id, question.id)
+                given = chain.of_kind(transaction, "receipt", analyst=person.id, query_id=question.id)
+                entry = given[0] if given else None
                 if entry is None and self._allowed(transaction, person, question, grant):
-                    entry = notes.noted(transaction, "receipt", _receipt(person, question, grant, root))
+                    entry = chain.append(transaction, "receipt", _receipt(person, question, grant, root))
             if entry is None:
                 if grant is not None:
                     self.register.count_refusal(grant)
@@ -277,7 +279,7 @@ class Desk:
     ) -> bool:
         if question.statement.epsilon is None:
             return True
-        given = notes.receipts(transaction, person.id)
+        given = chain.of_kind(transaction, "receipt", analyst=person.id)
         return grant is not None and GrantAccount.of(grant, self._counted(given, question)).allows(question)
 
     def _counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:

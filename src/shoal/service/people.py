@@ -28,7 +28,7 @@ from sqlalchemy import BigInteger, Column, Float, MetaData, Table, Text, delete,
 
 from shoal import validation
 from shoal.errors import InputError, ShoalError
-from shoal.ledger.notes import noted
+from shoal.ledger import chain
 from shoal.ledger.questions import word
 from shoal.ledger.storage import Transaction
 
@@ -295,7 +295,7 @@ def end(transaction: Transaction, table: Table, ids: Sequence[str]) -> int:
     if not ending:
         return 0
     transaction.run(update(table).where(table.c.id.in_(ending)).values(ended=now()))
-    noted(transaction, "revoked", {table.name.removeprefix("service_"): ending})
+    chain.append(transaction, "revoked", {table.name.removeprefix("service_"): ending})
     below = BELOW[table.name]
     count = len(ending) if table is KEYS else 0
     if table is KEYS:

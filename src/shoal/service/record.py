@@ -15,7 +15,7 @@ from typing import Any
 
 from shoal.errors import LedgerError
 from shoal.files import private, settle
-from shoal.ledger import notes
+from shoal.ledger import chain
 from shoal.ledger.chain import Entry
 from shoal.ledger.ledger import Ledger
 from shoal.service.merkle import Tree
@@ -67,7 +67,7 @@ class LedgerRecord:
         """The tree with the entries that came since, which must continue it."""
         with self._lock, self._ledger.storage.reading() as transaction:
             since = max(self._tree.size - 1, 0)
-            hashes = notes.hashes(transaction, since)
+            hashes = chain.hashes(transaction, since)
             if self._tree.size and (not hashes or hashes.pop(0) != self._last):
                 raise LedgerError(
                     "ledger: it was exchanged or cut while the service runs; stop it, and restore the newest copy"

@@ -16,7 +16,7 @@ from sqlalchemy import delete, select, update
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.ledger.notes import noted
+from shoal.ledger import chain
 from shoal.ledger.storage import Storage
 from shoal.service.people import (
     FIRST_OWNER,
@@ -226,7 +226,7 @@ class Register:
             transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | maker(transaction, by))
             made_by = None if by is None else by.person.id
             content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": made_by}
-            noted(transaction, "grant", content)
+            chain.append(transaction, "grant", content)
             return grant, make_key(transaction, person, by, until, grant.id)[1] if with_key else None
 
     def grants(self, person: str | None = None) -> list[Grant]:
