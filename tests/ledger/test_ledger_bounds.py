@@ -61,9 +61,9 @@ def test_never_below_the_exact_composition(
     about = charges([(TOOLS[i].digest, tv, times) for i, times in uses.items()])
     opposite = charges([(TOOLS[i].digest, tv, times) for i, times in neighbors.items()])
     upper = bounded(about, opposite, epsilon, BOUNDS.get)
-    exact = COMPOSER.curve(star(label, about, opposite), np.array([epsilon]), BY_DIGEST.__getitem__)
+    exact = COMPOSER.composed(star(label, about, opposite), epsilon, BY_DIGEST.__getitem__)
     # Stated with headroom, which covers that one edge is computed from its two ends.
-    assert upper >= exact.delta_upper[0]
+    assert upper >= exact.delta_upper
     assert bounded(opposite, about, epsilon, BOUNDS.get) == upper
 
 
@@ -76,7 +76,7 @@ def test_one_use_is_the_certificate(tool: Any, scope: str) -> None:
     upper = bounded(once, opposite, 1.0, BOUNDS.get)
     assert upper == pytest.approx(tool.released_curve(1.0, scope=scope).delta_upper, rel=3e-9, abs=1e-300)
     worst = max(
-        COMPOSER.curve(star(label, once, opposite), np.array([1.0]), BY_DIGEST.__getitem__).delta_upper[0]
+        COMPOSER.composed(star(label, once, opposite), 1.0, BY_DIGEST.__getitem__).delta_upper
         for label in tool.classes.labels
     )
     assert upper == pytest.approx(worst, rel=3e-9, abs=1e-300)
@@ -89,7 +89,7 @@ def test_many_uses_are_within_an_order_of_magnitude() -> None:
     bound = mechanism_bound(tool, 1.0)
     many = charges([(tool.digest, 0.0, 3000)])
     half = charges([(tool.digest, 0.0, 1500)])
-    exact = COMPOSER.curve(star("h0", half, half), np.array([1.0]), lambda _: tool).delta_upper[0]
+    exact = COMPOSER.composed(star("h0", half, half), 1.0, lambda _: tool).delta_upper
     upper = bounded(many, NOTHING, 1.0, {tool.digest: bound}.get)
     assert upper == bounded(half, half, 1.0, {tool.digest: bound}.get)  # equal covariances: by whichever label
     assert 1e-12 < exact < 1e-2

@@ -52,8 +52,8 @@ def test_a_table_costs_what_the_codebook_says(tmp_path: Path, epsilon: float) ->
         for row, name in enumerate(NAMES):
             ledger.release(BOOK, ANSWERS[row], name)
             if row == 0:
-                alone = ledger.curve("a", epsilon).delta_upper[0]
-        table = max(ledger.curve(name, epsilon).delta_upper[0] for name in NAMES)
+                alone = ledger.curve("a", epsilon)[0]
+        table = max(ledger.curve(name, epsilon)[0] for name in NAMES)
         exact = BOOK.curve(epsilon, "table")
         assert exact.delta_lower <= table <= exact.delta_upper + 1e-9
         assert alone <= BOOK.curve(epsilon, "answer").delta_upper + 1e-9

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from shoal.ledger.bounds import pair_bound
 from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import LabelAccount, PairAccount
@@ -138,13 +136,12 @@ def most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
 
 
 def _composed(state: State, limit: Limit, label: LabelAccount) -> Account:
-    composer, curves = state.memory.composer, []
+    composer, parts = state.memory.composer, []
     for filtered in (False, True):
         pairs = tuple(pair for pair in label.pairs if limit.filters(pair.span) == filtered)
         if pairs and filtered:
-            curves.append(composer.filtered(replace(label, pairs=pairs), limit.rule, state.mechanism))
+            parts.append(composer.filtered(replace(label, pairs=pairs), limit.rule, state.mechanism))
         elif pairs:
-            curves.append(composer.curve(replace(label, pairs=pairs), np.array([limit.epsilon]), state.mechanism))
-    worst = max(curves, key=lambda curve: float(curve.delta_upper[0]))
-    spent = float(worst.delta_upper[0])
-    return Account(limit.name, limit.epsilon, limit.delta, spent, label.releases, worst.worst_edge[0], limit.mode)
+            parts.append(composer.composed(replace(label, pairs=pairs), limit.epsilon, state.mechanism))
+    spent, pair = max(parts, key=lambda part: part.delta_upper)
+    return Account(limit.name, limit.epsilon, limit.delta, spent, label.releases, pair, limit.mode)

@@ -32,7 +32,6 @@ from shoal.ledger.accounts import Cost, Spent, account
 from shoal.ledger.bounds import MechanismBound
 from shoal.ledger.budgets import Budget, Budgets, Limit, budget_entry, readings_entry
 from shoal.ledger.chain import Entry, Head
-from shoal.ledger.composition import Composed
 from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.ledger.memory import Memory
 from shoal.ledger.overview import LogRow, Overview, logged, overviewed
@@ -223,16 +222,19 @@ class Ledger:
                     accounts[name] = account(state, limit)
             return Spent(accounts)
 
-    def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> Composed:
+    def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> FloatArray:
         """The composed δ(ε) of the worst pair of a label, or of what an analyst was shown about its pairs.
 
         It is that of the sequence as it happened: a guarantee if the sequence was fixed in advance.
+
+        Returns:
+            An upper end of δ at each ``epsilon``.
         """
         grid, _ = validation.grid(epsilon=epsilon)
-        name = str(label)
         with self._reading() as state:
-            pairs = state.account(Limit("", 0.0, 0.0, name, analyst))
-            return self._memory.composer.curve(pairs, grid, state.mechanism)
+            pairs = state.account(Limit("", 0.0, 0.0, str(label), analyst))
+            compose = self._memory.composer.composed
+            return np.array([compose(pairs, float(e), state.mechanism).delta_upper for e in grid])
 
     def overview(self, exact: int = 5) -> Overview:
         """The whole ledger in a few numbers, in bounded memory however many labels there are.

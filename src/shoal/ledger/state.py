@@ -85,12 +85,15 @@ class LabelState:
 
     def charges(self, analyst: str | None) -> Charges:
         """What counts about the label; for an analyst, what that analyst was shown."""
-        charges = NOTHING
-        for use, total in self.totals.items():
-            if use.analyst in ("", analyst) if analyst is not None else not use.shown:
-                span = Span(total.first, total.last)
-                charges = charges.joined(Charges(((use.mechanism, total.times),), (total.tv,), span))
-        return charges
+        counted = [
+            (use.mechanism, total)
+            for use, total in self.totals.items()
+            if (use.analyst in ("", analyst) if analyst is not None else not use.shown)
+        ]
+        if not counted:
+            return NOTHING
+        span = Span(min(total.first for _, total in counted), max(total.last for _, total in counted))
+        return Charges.of(((mechanism, total.times, total.tv) for mechanism, total in counted), span)
 
 
 class Tie(NamedTuple):
