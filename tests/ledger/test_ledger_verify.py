@@ -15,7 +15,7 @@ from releasing import answer, point
 import shoal
 from shoal import InputError, Ledger, LedgerError
 from shoal.ledger import chain
-from shoal.ledger.chain import Entry, Head, canonical, follow, link
+from shoal.ledger.chain import Entry, Head, canonical, columns_of, follow, link
 
 
 def unguarded(ledger: Ledger, *statements: str, **parameters: Any) -> None:
@@ -55,7 +55,7 @@ def rewritten(ledger: Ledger, change: Callable[[list[tuple[str, dict[str, Any]]]
         head = entry.head
     unguarded(ledger, "DELETE FROM entries")
     with ledger._storage.writing() as transaction:
-        transaction.insert("entries", *(vars(entry) | entry.columns() for entry in chain))
+        transaction.insert("entries", *(vars(entry) | columns_of(entry.content) for entry in chain))
         transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
     with contextlib.suppress(KeyError, LedgerError):  # what makes no sense has no index
         ledger.rebuild()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,39 +53,29 @@ class Spent:
     by_label: Mapping[str, Account]
 
     @property
-    def accounts(self) -> tuple[Account, ...]:
-        """All accounts."""
-        return tuple(self.by_label.values())
-
-    @property
     def largest(self) -> Account | None:
         """The account that has used the largest share of its budget."""
-        return max(self.accounts, key=lambda a: a.spent / a.budget if a.budget else a.spent and 1e300, default=None)
-
-    @property
-    def delta(self) -> float:
-        """The largest δ spent, each at its budget's ε."""
-        return max((a.spent for a in self.accounts), default=0.0)
+        return max(self, key=lambda a: a.spent / a.budget if a.budget else a.spent and 1e300, default=None)
 
     @property
     def releases(self) -> int:
         """Releases about all labels together."""
-        return sum(a.releases for a in self.by_label.values())
+        return sum(account.releases for account in self)
 
     def __getitem__(self, label: Any) -> Account:
         return self.by_label[str(label)]
 
     def __iter__(self) -> Iterator[Account]:
-        return iter(self.accounts)
+        return iter(self.by_label.values())
 
     def __len__(self) -> int:
-        return len(self.accounts)
+        return len(self.by_label)
 
     def __repr__(self) -> str:
-        shown = [f"  {account}" for account in self.accounts[:20]]
-        if len(self.accounts) > 20:
-            shown.append(f"  … and {len(self.accounts) - 20} more")
-        return "\n".join([f"Spent({self.releases} release(s) about {len(self.by_label)} label(s))", *shown])
+        shown = [f"  {account}" for account in itertools.islice(self, 20)]
+        if len(self) > 20:
+            shown.append(f"  … and {len(self) - 20} more")
+        return "\n".join([f"Spent({self.releases} release(s) about {len(self)} label(s))", *shown])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -79,10 +79,10 @@ class Entry:
         """Whether the hash is that of this content in this place."""
         return self.hash == link(self.seq, self.kind, self.previous, self.payload)
 
-    def columns(self) -> dict[str, Any]:
-        """What the database indexes of this entry."""
-        content = self.content
-        return {name: content.get(name) for name in COLUMNS}
+
+def columns_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a content that the database looks entries up by."""
+    return {name: content.get(name) for name in COLUMNS}
 
 
 def follow(head: Head, kind: str, content: dict[str, Any]) -> Entry:
@@ -132,8 +132,8 @@ class Journal:
         self._rows: list[dict[str, Any]] = []
         self._salt = secrets.token_hex(16)
 
-    def append(self, kind: str, content: dict[str, Any]) -> Entry:
-        """The next entry. The time is told, and nothing depends on it.
+    def append(self, kind: str, content: dict[str, Any]) -> tuple[Entry, dict[str, Any]]:
+        """The next entry, and its content. The time is told, and nothing depends on it.
 
         The first of a transaction is salted: who holds the hash before and the hash after it, as an analyst does with
         receipts, cannot try out what was recorded in between. The batch of an entry is the number of its transaction:
@@ -145,9 +145,9 @@ class Journal:
         if kind in CHOSEN:
             stamped["batch"] = self._batch
         entry = follow(self._head, kind, stamped)
-        self._rows.append(vars(entry) | {name: stamped.get(name) for name in COLUMNS})
+        self._rows.append(vars(entry) | columns_of(stamped))
         self._head = entry.head
-        return entry
+        return entry, stamped
 
     def write(self) -> None:
         """Store the entries since the last time."""
@@ -160,7 +160,7 @@ class Journal:
 def append(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entry:
     """Add one entry that spends nothing to the chain, and return it as recorded."""
     journal = Journal(transaction)
-    entry = journal.append(kind, content)
+    entry, _ = journal.append(kind, content)
     journal.write()
     return entry
 

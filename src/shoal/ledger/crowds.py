@@ -27,6 +27,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ class Crowd(NamedTuple):
     @property
     def least(self) -> int:
         """The least number of members, m, as the setting says it."""
-        least = json.loads(self.setting).get("m")
+        least = _parsed(self.setting).get("m")
         if not isinstance(least, int) or isinstance(least, bool) or least < 2:
             raise InputError("crowds: every setting must state m, a number of at least 2")
         return least
@@ -169,12 +170,11 @@ class CrowdsRelease:
             raise InputError("table_digest must be the SHA-256 of the public table's bytes, 64 hexadecimal digits")
         try:
             plain = dict(facts)
-            if len(canonical(plain)) > 10_000:
-                raise InputError("facts must be small: at most 10,000 characters of JSON")
-        except (TypeError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
+            size = len(canonical(plain))
+        except (TypeError, ValueError):
             raise InputError("facts must be a mapping that JSON can hold: texts and finite numbers") from None
+        if size > 10_000:
+            raise InputError("facts must be small: at most 10,000 characters of JSON")
         rows: list[Member] = list(_rows(members, "members", Member))
         lines: list[Crowd] = list(_rows(crowds, "crowds", Crowd))
         by_label, by_number = {m.label: m for m in rows}, {c.crowd: c for c in lines}
@@ -463,7 +463,9 @@ def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
         yield kind(*row)
 
 
+@lru_cache(maxsize=1024)
 def _parsed(setting: str) -> Any:
+    """What the text of a setting holds; None where it is not JSON."""
     try:
         return json.loads(setting)
     except ValueError:

@@ -62,6 +62,7 @@ def charged(
         _admit(state, mechanism, [q.label for q in fresh])
         if bound is not None:
             state.store_bound(bound)
+    tv = mechanism.finite_precision_tv
     answers: dict[tuple[str, str], tuple[str, FloatArray]] = {}
     decided: dict[tuple[str, str | None], bool] = {}  # whether the label itself was charged
     for row, question in enumerate(questions):
@@ -79,7 +80,7 @@ def charged(
                 query_id=question.query_id,
                 mechanism=mechanism.digest,
                 answer=question.answer,
-                tv=mechanism.finite_precision_tv,
+                tv=tv,
                 released=values.tolist(),
                 analyst=analyst,
                 readings=question.readings,
@@ -291,11 +292,9 @@ def cost(
     if not coming:
         limits = [limit for name in names for limit in limits_on(state, name, analyst)]
     before = after = tuple(account(state, limit) for limit in limits)
+    digest, tv = mechanism.digest, mechanism.finite_precision_tv
     for kind, name in coming:
-        state.append(
-            kind,
-            present(label=name, mechanism=mechanism.digest, tv=mechanism.finite_precision_tv, analyst=analyst),
-        )
+        state.append(kind, present(label=name, mechanism=digest, tv=tv, analyst=analyst))
     if coming:
         after = tuple(account(state, limit) for limit in limits)
     allowed = not coming or all(each.spent * (1 + HEADROOM) <= each.budget for each in after)

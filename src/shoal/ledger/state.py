@@ -158,8 +158,8 @@ class State:
 
     def append(self, kind: str, content: dict[str, Any]) -> Entry:
         """The next entry of the chain, taken into account; :meth:`write` stores it."""
-        entry = self._journal.append(kind, content)
-        self.apply(entry)
+        entry, stamped = self._journal.append(kind, content)
+        self.apply(entry, stamped)
         return entry
 
     @cached_property

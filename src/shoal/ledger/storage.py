@@ -17,7 +17,7 @@ One schema serves both systems:
 | graph_labels, totals | an index of the chain (:mod:`shoal.ledger.state`): the graphs of each label, and how often each mechanism was used about it and for whom. Both can be rebuilt from the chain |
 | bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
 | crowd_members, crowds, crowd_numbers | crowds that last (:mod:`shoal.ledger.crowds`); their digest is in the chain |
-| readings_accounts | an index of the chain: what releases of readings have cost each label (:mod:`shoal.ledger.readings`) |
+| readings_accounts | an index of the chain: what releases of readings have cost each label (:mod:`shoal.ledger.budgets`) |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -171,7 +171,18 @@ WRONG_URL = (
 UNKNOWN = (
     "It is not known whether the last step was recorded: ask again, with the same query_id, and find out at no cost"
 )
-#: What libpq says when it cannot connect, for which there is no code -> what it means.
+#: How the codes of a database begin -> the reason of the error, and what it means.
+CAUSES = {
+    ("SQLITE_FULL", "53100"): ("full", "the disk is full"),
+    ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"): ("busy", "another writer held the ledger for too long; try again"),
+    ("SQLITE_READONLY", "25006"): ("read-only", "the ledger is read-only"),
+    ("SQLITE_CORRUPT", "SQLITE_NOTADB", "XX"): ("damaged", "the file is damaged, or is not a ledger"),
+    ("SQLITE_CANTOPEN", "08", "57", "28", "3D", "OperationalError"): (
+        "unreachable",
+        "the database cannot be reached or does not work",
+    ),
+}
+#: What libpq says when it cannot connect, for which there is no code -> what it means. Names are not repeated.
 AWAY = {
     "password authentication failed": "the server refuses the password; set PGPASSWORD or ~/.pgpass",
     "no password supplied": "the server asks for a password; set PGPASSWORD or ~/.pgpass",
@@ -179,9 +190,6 @@ AWAY = {
     "failed to resolve host": "there is no server of this name; check the host in the url",
     "Connection refused": "nothing listens at this host and port; start the server or check the port in the url",
     "timeout": "the server does not answer; check the host in the url, and the network",
-}
-#: The same in words of which one is quoted: a name.
-ABSENT = {
     r'database ".*" does not exist': "the server has no such database; create it or check its name in the url",
     r'role ".*" does not exist': "the server knows no such user; check the user in the url",
 }
@@ -327,26 +335,11 @@ def _explained(error: Exception, after: str = "") -> LedgerError:
     """
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None) or type(error).__name__
-    if code == "SQLITE_FULL" or code == "53100":
-        reason, words = "full", "the disk is full"
-    elif code in ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"):
-        reason, words = "busy", "another writer held the ledger for too long; try again"
-    elif str(code).startswith("SQLITE_READONLY") or code == "25006":
-        reason, words = "read-only", "the ledger is read-only"
-    elif code in ("SQLITE_CORRUPT", "SQLITE_NOTADB") or str(code).startswith("XX"):
-        reason, words = "damaged", "the file is damaged, or is not a ledger"
-    elif str(code).startswith(("SQLITE_CANTOPEN", "08", "57", "28", "3D")) or code == "OperationalError":
-        reason, words = "unreachable", "the database cannot be reached or does not work" + _away(str(original))
-    else:
-        reason, words = "", "the database refused a statement"
+    causes = (cause for begins, cause in CAUSES.items() if code.startswith(begins))
+    reason, words = next(causes, ("", "the database refused a statement"))
+    if reason == "unreachable":
+        words += next((f": {why}" for said, why in AWAY.items() if re.search(said, str(original))), "")
     return LedgerError(f"ledger: {words} ({code})" + (f". {after}" if after else ""), reason=reason)
-
-
-def _away(said: str) -> str:
-    """Why there is no connection, in our words: a colon and a sentence, or nothing where it is not known."""
-    why = next((why for words, why in AWAY.items() if words in said), None)
-    why = why or next((why for words, why in ABSENT.items() if re.search(words, said)), None)
-    return f": {why}" if why else ""
 
 
 def _sqlite(address: URL, timeout: float) -> Engine:

@@ -26,7 +26,7 @@ from shoal.errors import LedgerError
 from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import exceeding
 from shoal.ledger.bounds import POINTS, MechanismBound, bound_at
-from shoal.ledger.chain import NOTES, START, Entry, Head
+from shoal.ledger.chain import NOTES, START, Entry, Head, columns_of
 from shoal.ledger.composition import Composer
 from shoal.ledger.decide import may_be_chosen, readings_refusal
 from shoal.ledger.memory import Memory, graph_digest, restored
@@ -121,12 +121,11 @@ class _Walk:
         """Check every entry and what they end with."""
         before = ""
         for entry, columns in chain.entries(self.transaction):
-            _chained(self.last, entry, columns)
+            content = _chained(self.last, entry, columns)
             self.count, self.last = self.count + 1, entry.head
             if self.seal is not None and self.seal.seq == entry.seq and self.seal != entry.head:
                 raise _Broken(entry.seq, "it is not the entry that the given head seals: the chain was rewritten")
             try:
-                content = entry.content
                 time = str(content.get("time", ""))
                 if time < before:
                     self.notes.append(f"the clock went backwards before entry {entry.seq}; nothing depends on it")
@@ -273,7 +272,8 @@ class _Walk:
             raise _Broken(last.seq + 1, f"it is missing: the given head seals {seal} entries, there are {last.seq}")
 
 
-def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> None:
+def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any]:
+    """The content of the entry that must follow the last one, with these columns."""
     expected = last.seq + 1
     if entry.seq != expected:
         raise _Broken(expected, f"it is missing: entry {entry.seq} follows entry {last.seq}")
@@ -282,11 +282,12 @@ def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> None:
     if not entry.intact:
         raise _Broken(entry.seq, "it was altered: its content does not give its hash")
     try:
-        same = entry.columns() == columns
+        content = entry.content
     except ValueError:
-        same = False
-    if not same:
+        content = None
+    if content is None or columns_of(content) != columns:
         raise _Broken(entry.seq, "what the database looks up differs from what was recorded")
+    return content
 
 
 def _rebounded(seq: int, mechanism: Releaser, stated: MechanismBound) -> MechanismBound:
