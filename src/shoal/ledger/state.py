@@ -130,6 +130,8 @@ class State:
         self._joined: list[tuple[str, str]] = []
         self._spent: set[str] = set()
         self._graphs: set[str] = set()
+        #: Mechanisms without a stored bound.
+        self._unbounded: set[str] = set()
         self._ties: dict[str, tuple[Tie, ...]] = {}
         self._charges: dict[str, dict[str | None, Charges]] = {}
         self._equal: dict[Charges, Charges] = {NOTHING: NOTHING}
@@ -312,9 +314,11 @@ class State:
     def bound(self, digest: str) -> MechanismBound | None:
         """What a mechanism costs at most at a few points, where that is known."""
         bound = self.memory.bounds.get(digest)
-        if bound is None:
+        if bound is None and digest not in self._unbounded:
             bound = self.stored_bound(digest)
-            if bound is not None:
+            if bound is None:
+                self._unbounded.add(digest)
+            else:
                 self.memory.remember_bound(bound)
         return bound
 
@@ -363,7 +367,8 @@ class State:
 
     def neighbors(self, label: str) -> tuple[str, ...]:
         """The label's neighbors on record."""
-        return tuple(name for tie in self.ties(label) for name in tie.names)
+        ties = self.ties(label)
+        return ties[0].names if len(ties) == 1 else tuple(name for tie in ties for name in tie.names)
 
     def lacking(self, graph: NeighborGraph, name: str, labels: Iterable[str]) -> int:
         """How many labels have neighbors on record that the graph of this name does not join them to."""
