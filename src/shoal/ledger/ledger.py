@@ -1,10 +1,10 @@
 """The ledger: what was released about whom, what it cost in all, and what may still be released.
 
-One transaction per release: take the lock, look the question up, compose everything released about the label and about
-each neighbor with the new release (or bound it, where a bound suffices to allow it), compare with every budget that
-applies, draw the noise, write charge and answer together, commit durably, and only then return. Killed before the
-commit, nothing was charged and nothing was shown; killed after it, the charge stands and asking again returns the
-recorded answer. Order is the order of the entries; no decision reads a clock.
+Noise is drawn first, and one transaction decides whether it is ever used: take the lock, look the question up, compose
+everything released about the label and about each neighbor with the new release (or bound it, where a bound suffices to
+allow it), compare with every budget that applies, write charge and answer together, commit durably, and only then
+return. Killed before the commit, nothing was charged and nothing was shown; killed after it, the charge stands and
+asking again returns the recorded answer. Order is the order of the entries; no decision reads a clock.
 
 A ledger holds released answers and the mechanisms that made them: guard it like the data they came from.
 """
