@@ -152,10 +152,10 @@ def stated(bound: MechanismBound) -> MechanismBound:
 def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf) -> float:
     """An upper bound of the composed δ(ε) of any pair with these charges; 1 where too little is known."""
     together = about.joined(opposite)
-    here, there = dict(about.used), dict(opposite.used)
+    here, there = ({digest: times for digest, times, _ in side.uses} for side in (about, opposite))
     uses = []
     units: list[tuple[Callable[[Fraction | float], float], int]] = []
-    for digest, times in together.used:
+    for digest, times, _ in together.uses:
         bound = bound_of(digest)
         if bound is None:
             return 1.0
@@ -172,7 +172,7 @@ def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: Boun
     together = about.joined(opposite)
     sums = np.zeros(len(rule.orders))
     largest = Fraction(0)
-    for digest, times in together.used:
+    for digest, times, _ in together.uses:
         bound = bound_of(digest)
         if bound is None:
             return 1.0

@@ -28,7 +28,6 @@ limit of a budget that holds for every way of choosing (:mod:`shoal.accounting.f
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -71,57 +70,51 @@ class Span:
 
 @dataclass(frozen=True)
 class Charges:
-    """What counts against one account: how often each mechanism was used.
+    """What counts against one account: mechanisms, how often each was used, and the total variation of these uses.
 
-    ``tvs`` holds the total variation of all uses of each mechanism in ``used``, in the same order. ``span`` says when;
-    nothing that is composed depends on it.
+    ``span`` says when; nothing that is composed depends on it.
     """
 
-    used: tuple[tuple[str, int], ...] = ()
-    tvs: tuple[float, ...] = ()
+    uses: tuple[tuple[str, int, float], ...] = ()
     span: Span | None = None
+
+    @classmethod
+    def of(cls, uses: Iterable[tuple[str, int, float]], span: Span | None) -> Charges:
+        """Charges from uses, those of one mechanism together."""
+        sums: dict[str, tuple[int, float]] = {}
+        for digest, times, tv in uses:
+            before = sums.get(digest, (0, 0.0))
+            sums[digest] = (before[0] + times, sum_tv(before[1], tv))
+        return cls(tuple((digest, *sums[digest]) for digest in sorted(sums)), span)
 
     @property
     def tv(self) -> float:
         """The total variation of all uses, rounded up."""
-        return _up(math.fsum(self.tvs))
+        return _up(math.fsum(tv for _, _, tv in self.uses))
 
     @property
     def releases(self) -> int:
         """How many releases are counted."""
-        return sum(times for _, times in self.used)
+        return sum(times for _, times, _ in self.uses)
 
     @cached_property
     def bare(self) -> Charges:
         """The same charges without their time: all that their cost depends on."""
         return self if self.span is None else replace(self, span=None)
 
-    @classmethod
-    def of(cls, uses: Iterable[tuple[str, int, float]], span: Span | None) -> Charges:
-        """Charges from mechanisms, how often each was used, and the total variation of these uses together."""
-        sums: dict[str, tuple[int, float]] = {}
-        for digest, times, tv in uses:
-            before = sums.get(digest, (0, 0.0))
-            sums[digest] = (before[0] + times, sum_tv(before[1], tv))
-        order = sorted(sums)
-        return cls(
-            tuple((digest, sums[digest][0]) for digest in order), tuple(sums[digest][1] for digest in order), span
-        )
-
     def joined(self, other: Charges) -> Charges:
         """These charges and others."""
-        if not self.used or not other.used:
-            return self if self.used else other
-        uses = ((*use, tv) for side in (self, other) for use, tv in zip(side.used, side.tvs, strict=True))
-        return Charges.of(uses, other.span if self.span is None else self.span.joined(other.span))
+        if not self.uses or not other.uses:
+            return self if self.uses else other
+        span = other.span if self.span is None else self.span.joined(other.span)
+        return Charges.of((*self.uses, *other.uses), span)
 
     def through(self, counts: Callable[[str], bool]) -> Charges:
         """The part of the charges whose mechanisms count."""
-        stay = [counts(digest) for digest, _ in self.used]
-        if all(stay):
+        uses = tuple(use for use in self.uses if counts(use[0]))
+        if len(uses) == len(self.uses):
             return self
-        used, tvs = tuple(itertools.compress(self.used, stay)), tuple(itertools.compress(self.tvs, stay))
-        return replace(self, used=used, tvs=tvs) if used else NOTHING
+        return replace(self, uses=uses) if uses else NOTHING
 
 
 #: Charges of a label that nothing was released about.
@@ -206,7 +199,7 @@ class Composer:
     def prepare(self, mechanism: Releaser, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if self._spectra.get((mechanism.digest, label)) is None:
-            once = Charges(((mechanism.digest, 1),), (0.0,))
+            once = Charges(((mechanism.digest, 1, 0.0),))
             account = LabelAccount(label, 1, (PairAccount(once, once, tuple(mechanism.graph.neighbors(label))),))
             self.composed(account, 1.0, lambda _: mechanism)
 
@@ -270,14 +263,14 @@ class Composer:
         self, label: str, pairs: list[PairAccount], mechanisms: Lookup
     ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
         """What was released about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
-        used = sorted({digest for pair in pairs for digest, _ in (*pair.about.used, *pair.opposite.used)})
+        used = sorted({use[0] for pair in pairs for use in (*pair.about.uses, *pair.opposite.uses)})
         neighbors = sorted(name for pair in pairs for name in pair.names)
         row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
         about, opposite = np.zeros((2, len(used), len(neighbors)))
         for pair in pairs:
             at = [column[name] for name in pair.names]
             for counts, charged in ((about, pair.about), (opposite, pair.opposite)):
-                for digest, times in charged.used:
+                for digest, times, _ in charged.uses:
                     counts[row[digest], at] = times
         books = [_codebook(mechanisms(digest)) for digest in used]
         laws = [i for i, book in enumerate(books) if book is None]

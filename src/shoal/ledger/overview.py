@@ -117,7 +117,7 @@ def _share(spent: float, limit: Limit) -> float:
 def _most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
     """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
     most, missing = most_spent(state, pair, limit), False
-    for digest, _ in pair.about.joined(pair.opposite).used if most > limit.delta else ():
+    for digest, _, _ in pair.about.joined(pair.opposite).uses if most > limit.delta else ():
         known = state.bound(digest)
         if known is None or limit.epsilon not in known.delta or limit.epsilon not in known.table:
             state.memory.remember_bound(mechanism_bound(state.mechanism(digest), limit.epsilon))

@@ -393,7 +393,7 @@ class State:
                 if limit.against is None or name in limit.against:
                     opposite = self._cut(self.charges(name, analyst), tie.graphs)
                     pairs.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
-        if about.used and not ties:
+        if about.uses and not ties:
             raise LedgerError(DAMAGED, reason="damaged")
         accounts = (PairAccount(own, other, tuple(names), key[0]) for key, (own, other, names) in pairs.items())
         return LabelAccount(label, about.releases, tuple(accounts) or (PairAccount(about, NOTHING, ()),))
