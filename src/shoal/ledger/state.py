@@ -219,7 +219,7 @@ class State:
         self.labels |= {label: LabelState() for label in wanted}
         if self._replayed:
             return
-        rows, used = self.transaction.rows, set[str]()
+        rows = self.transaction.rows
         for part in chunks(wanted):
             graphs: dict[str, list[str]] = {}
             for label, graph in rows(_ABOUT[GRAPH_LABELS], labels=part):
@@ -230,11 +230,8 @@ class State:
             for label, analyst, mechanism, shown, times, tv, first, last in rows(_ABOUT[TOTALS], labels=part):
                 total = Total(int(times), float(tv), int(first), int(last))
                 self.labels[label].totals[Use(analyst, mechanism, bool(shown))] = total
-                used.add(mechanism)
             for label, spent, cap, period in rows(_ABOUT[READINGS_ACCOUNTS], labels=part):
                 self.labels[label].readings = ReadingsTotal(Fraction(spent), float(cap), str(period))
-        for part in chunks(used - self.mechanisms.keys()):
-            self.mechanisms |= {str(digest): str(graph) for digest, graph in rows(_GRAPHS, digests=part)}
 
     def write(self) -> None:
         """Store the entries that were appended, and bring the index up to what was applied since it was read."""
@@ -388,10 +385,10 @@ class State:
             self.read(missing)
         pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
         for number, tie in enumerate(ties):
-            own = self._cut(about, tie.graphs)
+            own = self._cut(label, about, tie.graphs)
             for name in tie.names:
                 if limit.against is None or name in limit.against:
-                    opposite = self._cut(self.charges(name, analyst), tie.graphs)
+                    opposite = self._cut(name, self.charges(name, analyst), tie.graphs)
                     pairs.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
         if about.uses and not ties:
             raise LedgerError(DAMAGED, reason="damaged")
@@ -410,11 +407,17 @@ class State:
         parts = (self.transaction.rows(query.where(TOTALS.c.label.in_(part))) for part in chunks(labels))
         return [str(row[0]) for rows in parts for row in rows]
 
-    def _cut(self, charges: Charges, graphs: frozenset[str]) -> Charges:
-        """The part of some charges that was made through mechanisms of some graphs; equal ones are one object."""
+    def _cut(self, label: str, charges: Charges, graphs: frozenset[str]) -> Charges:
+        """The part of a label's charges that was made through mechanisms of some graphs; equal ones are one object."""
+        if self.labels[label].graphs <= graphs:  # a mechanism is used about labels of its graph
+            return charges
         key = (id(charges), graphs)  # charges live as long as the state
         cut = self._cuts.get(key)
         if cut is None:
+            unknown = (digest for digest, _, _ in charges.uses if digest not in self.mechanisms)
+            for part in chunks(unknown):
+                rows = self.transaction.rows(_GRAPHS, digests=part)
+                self.mechanisms |= {str(digest): str(graph) for digest, graph in rows}
             cut = charges.through(lambda digest: self.graph_name(digest) in graphs)
             cut = self._cuts[key] = self._equal.setdefault(cut, cut)
         return cut
