@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 import shoal
 from shoal.numerics.threads import n_threads
 from shoal.sources.meters.arma import ArmaModels, fit_arma, predict
-from shoal.sources.meters.arma.kalman import best_variance
-from shoal.sources.meters.arma.start import regression_start
+from shoal.sources.meters.arma.likelihood import best_variance
+from shoal.sources.meters.arma.search import regression_start
 
 Array = NDArray[np.float64]
 ORDER = (6, 5)
@@ -58,12 +58,19 @@ def given(x: Array, coefs: Array) -> tuple[ArmaModels, Array]:
     """Models with these coefficients and the variance that suits them best, and their exact log-likelihoods."""
     best = [best_variance(row, coef, ORDER[0]) for row, coef in zip(x, coefs, strict=True)]
     stable = np.array([value > -np.inf for _, value in best])
-    models = ArmaModels.from_coefficients(
-        np.where(stable[:, None], coefs[:, : ORDER[0]], 0.0),
-        np.where(stable[:, None], coefs[:, ORDER[0] :], 0.0),
-        np.where(stable, [var for var, _ in best], 1.0),
+    n = len(x)
+    models = ArmaModels(
+        order=ORDER,
+        ar=np.where(stable[:, None], coefs[:, : ORDER[0]], 0.0),
+        ma=np.where(stable[:, None], coefs[:, ORDER[0] :], 0.0),
+        innovation_var=np.where(stable, [var for var, _ in best], 1.0),
+        log_likelihood=np.array([value for _, value in best]),
+        ok=np.ones(n, dtype=np.bool_),
+        converged=np.ones(n, dtype=np.bool_),
+        status=np.full(n, "full"),
+        n_obs=np.zeros(n, dtype=np.int64),
     )
-    return models, np.array([value for _, value in best])
+    return models, models.log_likelihood
 
 
 def by_shoal(x: Array) -> Array:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal import validation
-from shoal.accounting.curve import round_up
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.errors import InputError
 from shoal.laws.cells import cut
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
+from shoal.rounding import up
 
 if TYPE_CHECKING:
     import polars as pl
@@ -92,8 +92,8 @@ def cap_table(
                 "largest": int(sizes.max()),
                 "designed": len(chosen),
                 "edges": int((sizes * (sizes - 1) // 2).sum()),
-                "delta_median": round_up(float(np.quantile(left, 0.5, method="higher"))),
-                "delta_worst": round_up(max(left)),
+                "delta_median": up(float(np.quantile(left, 0.5, method="higher"))),
+                "delta_worst": up(max(left)),
                 "met": float(np.average(np.array(left) <= delta, weights=sizes[chosen])),
                 "rho_mean": float(np.average(needed, weights=sizes[chosen])),
                 "rho_worst": max(needed),

@@ -23,7 +23,7 @@ import shoal
 from evidence.paper.clusters import cluster_graph
 from evidence.paper.figures import COLORS
 from evidence.paper.synthetic import TOTAL_BUDGETS, four_classes
-from shoal.accounting.curve import round_up
+from shoal.rounding import up
 
 Array = NDArray[np.float64]
 
@@ -116,7 +116,7 @@ def slsqp(problem: Any, *, own_gradient: bool, iterations: int) -> tuple[float, 
     from scipy.optimize import minimize
 
     from shoal.designs.descent import _Layout, _smoothed, worst_value
-    from shoal.designs.methods.white import white
+    from shoal.designs.methods import white
 
     layout = _Layout(problem, False, True)
     everything = np.ones(len(problem.pairs), dtype=bool)
@@ -145,7 +145,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 def number(value: float) -> str:
     """Three digits, rounded up; an upper end that underflowed reads as zero here."""
-    return "0" if value < 1e-300 else f"{round_up(value, 3):.3g}"
+    return "0" if value < 1e-300 else f"{up(value, 3):.3g}"
 
 
 def row(*cells: Any) -> None:

@@ -23,10 +23,10 @@ import polars as pl
 from evidence.backtest import backtest
 from evidence.paper.clusters import cluster_graph
 from shoal.sources.meters import window
+from shoal.sources.meters.answered import power_error
 from shoal.sources.meters.arma import fit_arma, predict
 from shoal.sources.meters.checks import check_models
 from shoal.sources.meters.forecast import Forecasts, forecast
-from shoal.sources.meters.power import power_error
 from shoal.sources.meters.quality import Readings, repair
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.season import log_power, phases
@@ -129,8 +129,8 @@ def stages(readings: Readings) -> tuple[dict[str, tuple[float, float]], Forecast
     rows = np.searchsorted(np.array(past.households), np.array(fc.households))
     x = fc.season.remove(past.kw[rows], phase)
     models, fitting = timed(lambda: fit_arma(x, order=(6, 5)))
-    _, predicting = timed(lambda: predict(models, x, 12))
-    _, checking = timed(lambda: check_models(x, models.ar, models.ma, fc.households))
+    ahead, predicting = timed(lambda: predict(models, x, 12))
+    _, checking = timed(lambda: check_models(ahead.innovations, sum(models.order), fc.households))
     graph, clustering = timed(lambda: cluster_graph(fc))
     _, building = timed(lambda: fc.classes("trajectory"))
     listed = {

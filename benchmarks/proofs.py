@@ -12,7 +12,8 @@ import numpy as np
 
 import shoal
 from shoal import archive
-from shoal.proofs import checker, laws_file
+from shoal.mechanism.files import law_parts
+from shoal.proofs import checker
 
 
 def pair(k: int, seed: int) -> shoal.GaussianClasses:
@@ -41,7 +42,7 @@ def main(files: list[str]) -> None:
             proof, spent[0, seed] = timed(lambda c=classes, g=graph: shoal.prove(c, g, 1.0))
             spent[0, seed] /= 2
             _, spent[1, seed] = timed(lambda c=classes, g=graph: shoal.prove(c, g, 1.0, "table"))
-            content = archive.packed(*laws_file.parts(classes, np.array([[0, 1]])))
+            content = archive.packed(*law_parts(classes, np.array([[0, 1]])))
             _, spent[2, seed] = timed(lambda p=proof, c=content: checker.check(json.loads(p.to_json()), c))
             spent[2, seed] /= max(len(proof.edges), 1)
             widths.append((proof.delta_upper - proof.delta_lower) / proof.delta_upper)
@@ -51,7 +52,8 @@ def main(files: list[str]) -> None:
         mechanism = shoal.Mechanism.load(file)
         proof, seconds = timed(lambda m=mechanism: shoal.prove(m))
         print(
-            f"{seconds:.1f} s: {len(proof.edges)} proved, {proof.n_excluded} excluded, {proof.n_equal} equal; {proof}"
+            f"{seconds:.1f} s: {len(proof.edges)} proved, {len(proof.excluded)} excluded, {len(proof.equal)} equal; "
+            f"{proof}"
         )
 
 

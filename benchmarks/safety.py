@@ -29,7 +29,7 @@ import campaign  # noqa: E402
 #: Modules and rooms that no figure of the campaign passes through.
 UNUSED = {
     "__init__", "__main__", "archive", "audits", "card", "cells", "cli", "codebooks", "crowds", "files", "ledger",
-    "mechanism_file", "mechanism_reader", "meters", "notebook", "runs", "workers",
+    "meters", "notebook", "runs", "workers",
 }  # fmt: skip
 
 

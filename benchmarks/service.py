@@ -163,10 +163,9 @@ def nonsense(folder: Path, url: str) -> str:
             answer = client.request(method, service.address + path, content=raw, headers=headers)
             counts[answer.status_code] = counts.get(answer.status_code, 0) + 1
             leaks += CANARY.encode() in answer.content and answer.status_code != 201
-        metrics = client.get(f"{service.address}/metrics", headers=owner).text
     service.stop()
     time.sleep(0.5)
-    leaks += CANARY in metrics or any(CANARY in line for line in service.log)
+    leaks += any(CANARY in line for line in service.log)
     by_status = ", ".join(f"{status}: {count}" for status, count in sorted(counts.items()))
     return f"{sum(counts.values())} malformed requests ({by_status}); the word came back {leaks} times."
 

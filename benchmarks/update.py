@@ -19,12 +19,11 @@ import numpy as np
 import polars as pl
 
 from shoal.sources.meters import window
-from shoal.sources.meters.forecast import Forecasts, forecast
+from shoal.sources.meters.forecast import Forecasts, forecast, update_forecasts
 from shoal.sources.meters.quality import Readings, repair
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.season import log_power
 from shoal.sources.meters.simulate import simulate_meters
-from shoal.sources.meters.update import update_forecasts
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"
 TRAIN, DAYS, HOUR = 15, 7, 17

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from evidence.page import FIGURES, reidentification
-from shoal.studies.reidentification import INFORMED
+from evidence.page import FIGURES, stored_as
+from shoal.studies.reidentification import INFORMED, Reidentification
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "opening.png"
 #: What left, as the study calls it -> words in the picture.
@@ -25,7 +25,8 @@ def rows() -> list[tuple[str, float, float]]:
 
     Inside a crowd the attacker knows every forecast and is told the crowd; elsewhere they pick among all homes.
     """
-    study = reidentification(json.loads(FIGURES.read_text(encoding="utf-8"))["reidentify"])
+    figures = json.loads(FIGURES.read_text(encoding="utf-8"))
+    study: Reidentification = stored_as(Reidentification, figures["reidentify"])
     listed = []
     for what, words in SHOWN.items():
         attacks = [finding for finding in study.findings if finding.what == what]

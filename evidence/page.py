@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import shoal
-from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, Cost, Priced, RuleStudy, price_rule
-from shoal.card.digits import percent
-from shoal.studies.attackers import Hits
+from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
+from shoal.records import typed
+from shoal.rounding import percent
 from shoal.studies.reidentification import INFORMED, LEARNED, AttackFinding, Reidentification
 
 #: Called with what is happening and the share that is done.
@@ -52,20 +52,9 @@ def store(readings: Any, progress: Progress | None = None) -> None:
     FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def reidentification(stored: dict[str, Any]) -> Reidentification:
-    def finding(one: dict[str, Any]) -> AttackFinding:
-        hits = {name: None if one[name] is None else Hits(**one[name]) for name in ("everywhere", "inside")}
-        return AttackFinding(**{**one, **hits})
-
-    lists = ("findings", "by_rows", "by_size", "by_weeks")
-    kept = {name: value for name, value in stored.items() if name not in ("made", "version")}
-    return Reidentification(**{**kept, **{name: tuple(finding(one) for one in stored[name]) for name in lists}})
-
-
-def rule(stored: dict[str, Any]) -> RuleStudy:
-    kept = {name: value for name, value in stored.items() if name not in ("made", "version")}
-    rows, costs = tuple(Priced(**one) for one in stored["rows"]), tuple(Cost(**one) for one in stored["costs"])
-    return RuleStudy(**{**kept, "rows": rows, "costs": costs})
+def stored_as(kind: Any, stored: dict[str, Any]) -> Any:
+    """A study from what was stored of it, with the day and the version that made it."""
+    return typed(kind, {name: value for name, value in stored.items() if name not in ("made", "version")})
 
 
 def share(value: float, ends: tuple[float, float]) -> str:
@@ -74,7 +63,8 @@ def share(value: float, ends: tuple[float, float]) -> str:
 
 def blocks(figures: dict[str, Any]) -> dict[str, str]:
     """What the page says in figures: source, tables and sentences by the name of their place."""
-    study, priced = reidentification(figures["reidentify"]), rule(figures["rule"])
+    study: Reidentification = stored_as(Reidentification, figures["reidentify"])
+    priced: RuleStudy = stored_as(RuleStudy, figures["rule"])
     head, table, what, costs = str(priced).split("\n\n")
 
     def best(what: str, *, learned: bool | None = None, weeks: int = 0) -> AttackFinding:
@@ -111,16 +101,16 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
         f"{named(forecast)}; whoever knows {weeks} weeks, all that the forecast was made of, "
         f"{named(best('unprotected', weeks=weeks))}.",
         f"**In a crowd of {study.crowd}** the rows are the same: whoever is told the crowd guesses, however much they "
-        f"know, and that is what is certified (at most {crowds[1]}). Among all rows {named(crowd)} are found: "
-        "which crowd a home is in can be guessed from its week, and is not what the guarantee is about.",
+        f"know, and names at most {crowds[1]}. Among all rows {named(crowd)} are found: "
+        "which crowd a home is in can be guessed from its week, and is not hidden.",
         f"**White noise and the paper's method** hide as well, {white[0]} and {paper[0]} named inside the crowd by "
-        f"whoever knows every forecast where at most {white[1]} and {paper[1]} are certified, and err by "
+        f"whoever knows every forecast where at most {white[1]} and {paper[1]} are allowed, and err by "
         f"{white[2]:.0f} and {paper[2]:.0f} kW: nobody would use such forecasts.",
         f"**Codebooks** allow an attacker up to {books[1]}; whoever knows every forecast and all odds names "
         f"{books[0]} of these. The bound is for any forecasts.",
-        "No attacker exceeded what is certified; the command ends with exit code 4 where one does."
+        "No attacker exceeded the bound; the command ends with exit code 4 where one does."
         if not study.exceeded
-        else "**An attacker exceeded what is certified.** That is a defect: do not rely on the release concerned.",
+        else "**An attacker exceeded the bound.** That is a defect: do not rely on the release concerned.",
     ]
     limit = next(row.share for row in priced.rows if row.share is not None)
     cost = {one.members: one for one in priced.costs if (one.share, one.days) == (limit, 1)}

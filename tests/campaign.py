@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 import shoal
 from shoal import archive
 from shoal.accounting.curve import edge_brackets
+from shoal.mechanism.files import law_parts
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.source import RESOLUTION
-from shoal.proofs import checker, laws_file
+from shoal.proofs import checker
 
 Array = NDArray[np.float64]
 EDGE = shoal.NeighborGraph.complete(["0", "1"])
@@ -80,7 +81,7 @@ def confirmed(released: shoal.GaussianClasses | shoal.Mechanism, epsilon: float 
     if isinstance(released, shoal.Mechanism):
         content = released.to_bytes()
     else:
-        content = archive.packed(*laws_file.parts(released, graph.edges))
+        content = archive.packed(*law_parts(released, graph.edges))
     checker.check(checker.parsed(proof.to_json().encode()), content)
     return proof
 

@@ -16,8 +16,8 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FUNCTIONS = sorted(name for name in shoal._HOME if inspect.isfunction(getattr(shoal, name)))
 #: The methods that users call first, by class.
 METHODS = {
-    "GaussianClasses": ("diagonal", "deterministic", "fit", "fit_chunks", "checks", "joint", "take", "with_noise"),
-    "NeighborGraph": ("complete", "from_edges", "within_groups", "nearest", "from_csv", "from_distance"),
+    "GaussianClasses": ("diagonal", "deterministic", "fit", "checks", "joint", "take", "with_noise"),
+    "NeighborGraph": ("complete", "from_edges", "within_groups", "nearest", "from_distance"),
     "Mechanism": ("release", "curve", "released_curve", "save", "load"),
     "Codebook": ("curves", "probabilities", "draw", "release", "curve"),
     "Clip": ("of", "apply"),
@@ -77,4 +77,5 @@ def test_every_example_is_found_where_it_stands() -> None:
         for test in doctest.DocTestFinder().find(import_module(home))
         if test.examples
     }
-    assert set(DOCUMENTED) <= found
+    defined = {_resolved(name).__qualname__ for name in DOCUMENTED}  # a method may be that of a base class
+    assert defined <= found

@@ -98,7 +98,7 @@ def test_the_gallery_shows_every_picture_once() -> None:
     assert sorted(shown) == sorted(p.name for p in (ROOT / "docs" / "pictures").iterdir())
 
 
-ROOMS = ["errors", "validation", "rounding", "files", "plaintext", "archive", "numerics", "workers", "laws",
+ROOMS = ["errors", "validation", "rounding", "files", "plaintext", "archive", "records", "numerics", "workers", "laws",
          "accounting", "noise", "mechanism", "proofs", "designs", "ledger", "audits", "readings", "card",
          "sources", "studies", "runs", "service", "cli"]  # fmt: skip
 

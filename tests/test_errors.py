@@ -84,7 +84,6 @@ BAD = {
     ("distance", "NaN"): lambda: shoal.NeighborGraph.from_distance(NAMES, lambda a, b: math.nan, 1.0),
     ("threshold", "negative"): lambda: shoal.NeighborGraph.from_distance(NAMES, EYE, -1.0),
     ("label", "unknown"): lambda: GRAPH.neighbors("carol"),
-    ("path", "missing file"): lambda: shoal.NeighborGraph.from_csv("no/such/file.csv"),
     # accounting
     ("epsilon", "negative"): lambda: shoal.privacy_curve(CLASSES, GRAPH, -0.1),
     ("epsilon", "one negative"): lambda: shoal.privacy_curve(CLASSES, GRAPH, [1.0, -0.1]),
@@ -149,24 +148,6 @@ def test_bad_input_is_named_without_data(name, why):
     assert name in text.replace(",", " ").replace(":", " ").replace("[", " ").split(), text
     assert not any(secret in text for secret in SECRETS), text
     assert isinstance(caught.value, ValueError)
-
-
-def test_csv_errors_are_named(tmp_path):
-    path = tmp_path / "pairs.csv"
-    path.write_text("one\nx\n")
-    with pytest.raises(shoal.InputError, match="columns"):
-        shoal.NeighborGraph.from_csv(path)
-    path.write_text("a,b\nx,y\n")
-    with pytest.raises(shoal.InputError, match="columns"):
-        shoal.NeighborGraph.from_csv(path, columns=("a", "c"))
-    with pytest.raises(shoal.InputError, match="pairs"):
-        shoal.NeighborGraph.from_csv(path, labels=["x"])
-    path.write_text("a,b\nx\n")
-    with pytest.raises(shoal.InputError, match="path"):
-        shoal.NeighborGraph.from_csv(path)
-    path.write_bytes(b"a,b\n\xff\xfe,y\n")
-    with pytest.raises(shoal.InputError, match="path"):
-        shoal.NeighborGraph.from_csv(path)
 
 
 def test_an_edgeless_graph_still_lists_its_edges():

@@ -18,8 +18,8 @@ import numpy as np
 
 from shoal.mechanism.mechanism import Mechanism
 from shoal.sources.meters import window
+from shoal.sources.meters.answered import power_error
 from shoal.sources.meters.forecast import Forecasts
-from shoal.sources.meters.power import power_error
 from shoal.sources.meters.quality import Readings
 from shoal.validation import FloatArray
 

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from shoal.accounting.curve import NOTIONS as CODES
-from shoal.accounting.curve import brackets, exp_up, round_up, trusted
+from shoal.accounting.curve import brackets, exp_up, trusted
 from shoal.accounting.releases import Releases
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.plaintext import cell
+from shoal.rounding import up
 from shoal.validation import FloatArray
 
 #: What the paper plots, what it defines, and the certificate.
@@ -146,7 +147,7 @@ def shown(delta: float, digits: int = 3) -> str:
     """δ for a reader, rounded up; what cannot be told from 1 in these digits reads as 1."""
     if delta <= 0:
         return "0"
-    return f"{min(round_up(delta, digits), 1.0):.{digits}g}"
+    return f"{up(delta, digits, 1.0):.{digits}g}"
 
 
 def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:

@@ -35,15 +35,15 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.laws.classes import GaussianClasses as GaussianClasses
     from shoal.laws.graph import NeighborGraph as NeighborGraph
     from shoal.ledger.ledger import Ledger as Ledger
-    from shoal.mechanism.certificate import Certificate as Certificate
     from shoal.mechanism.clip import Clip as Clip
     from shoal.mechanism.codebook import Codebook as Codebook
     from shoal.mechanism.codebook import codebook as codebook
+    from shoal.mechanism.files import load as load
     from shoal.mechanism.interchange import to_opendp as to_opendp
     from shoal.mechanism.interchange import to_pld as to_pld
     from shoal.mechanism.mechanism import Mechanism as Mechanism
     from shoal.mechanism.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
-    from shoal.mechanism.reader import load as load
+    from shoal.mechanism.releasable import Certificate as Certificate
     from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta
     from shoal.proofs.proof import Proof as Proof
@@ -65,10 +65,10 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.sources.meters.arma.fit import fit_arma as fit_arma
     from shoal.sources.meters.forecast import Forecasts as Forecasts
     from shoal.sources.meters.forecast import forecast as forecast
+    from shoal.sources.meters.forecast import update_forecasts as update_forecasts
     from shoal.sources.meters.neighborhoods import crowd_graph as crowd_graph
     from shoal.sources.meters.readings import read_meters as read_meters
     from shoal.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.sources.meters.update import update_forecasts as update_forecasts
     from shoal.sources.tables.hider import LabelHider as LabelHider
     from shoal.sources.tables.hider import LawWarning as LawWarning
     from shoal.studies.reidentification import reidentify as reidentify

@@ -51,9 +51,16 @@ def percent(value: float | None, side: str = "upper") -> str:
     return f"{rounding(Decimal(value) * 100, 3)} %"
 
 
-def share(value: float) -> str:
-    """A share that somebody chose, such as a confidence, in percent as it was chosen."""
-    return f"{nearest(Decimal(value) * 100, 8)} %"
+def many(unit: str) -> str:
+    """The plural of a privacy unit."""
+    if unit.endswith("y") and not unit.endswith(("ay", "ey", "oy", "uy")):
+        return unit[:-1] + "ies"
+    return unit + ("es" if unit.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def counted(number: int, unit: str) -> str:
+    """A count with its unit, in the plural where there is not one."""
+    return f"{number} {unit if number == 1 else many(unit)}"
 
 
 def _rounded(value: Any, digits: int, rounding: str) -> str:

@@ -15,10 +15,8 @@ import pytest
 from scipy import stats
 
 import shoal
-from shoal.audits.attacks import count_events
+from shoal.audits.attacks import Repeats, ResidualLaws, count_events
 from shoal.audits.audit import edge_promises
-from shoal.audits.replay import Repeats
-from shoal.audits.residuals import ResidualLaws
 from shoal.audits.trials import seeded_release
 from shoal.errors import InputError
 from shoal.laws.supports import RankWarning
@@ -227,7 +225,7 @@ def test_the_result_reads_and_travels():
     result = shoal.audit(mechanism, mechanism.graph, n_samples=500, seed=2)
     again = json.loads(json.dumps(result.to_dict()))
     assert again["verdict"] == result.verdict == "consistent"
-    assert again["delta_lower"] == result.delta_lower_curve.tolist()
+    assert again["delta_lower_curve"] == result.delta_lower_curve.tolist()
     text = str(result)
     assert "at confidence 0.95" in text
     assert "would have seen" in text

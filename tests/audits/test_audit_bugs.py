@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import audit_cases as cases
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 import shoal
 from shoal.audits.trials import seeded_release
-from shoal.sources.meters.queries import AccountingWarning, Predictive, as_in_paper
+from shoal.sources.meters.queries import AccountingWarning, as_in_paper
 
 
 def kinds(found: tuple[object, ...]) -> set[str]:
@@ -126,12 +127,10 @@ def test_as_in_paper_releases():
     """The point forecast is released, the prediction error is accounted for: what is random is the noise alone."""
     rng = np.random.default_rng(6)
     steps = 0.3 * np.tril(np.ones((4, 4)))
-    law = Predictive(
-        labels=["a", "b", "c"],
-        mean=rng.standard_normal((3, 4)) * 0.3,
+    law = SimpleNamespace(
+        households=["a", "b", "c"],
+        log_mean=rng.standard_normal((3, 4)) * 0.3,
         error_cov=np.array([v * steps @ steps.T for v in (1.0, 1.3, 0.8)]),
-        mean_cov=np.zeros((3, 4, 4)),
-        season=np.zeros((3, 4)),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccountingWarning)
@@ -139,7 +138,7 @@ def test_as_in_paper_releases():
     mechanism = cases.design(classes, "white", 0.1)
     released = seeded_release(mechanism, 7)
     honest = shoal.audit(mechanism, n_samples=4000, release=released, seed=1)
-    paper = shoal.audit(mechanism, n_samples=4000, release=released, seed=1, answers=law.mean)
+    paper = shoal.audit(mechanism, n_samples=4000, release=released, seed=1, answers=law.log_mean)
     assert honest.as_designed
     assert {"certificate", "too little spread"} <= kinds(paper.violations)
 

@@ -27,7 +27,7 @@ def test_a_codebook_is_consistent(scope: str) -> None:
 
 def test_draws_with_other_odds_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     claimed, rng = book(), np.random.default_rng(0)
-    counts = np.array(claimed.groups[0].counts)
+    counts = np.array(claimed.crowds[0].counts)
     top = counts[0].argmax()
     moved = counts[0].astype(float) / WHOLE
     moved[top] += 0.15
@@ -48,7 +48,7 @@ def test_a_group_with_one_curve_names_nobody() -> None:
     answers = np.random.default_rng(3).standard_normal((5, 2))
     graph = shoal.NeighborGraph.complete([str(i) for i in range(5)])
     center = shoal.codebook(answers, graph, 0.05, least_gain=0.5)
-    assert len(center.groups[0].curves) == 1
+    assert len(center.crowds[0].curves) == 1
     found = shoal.audit(center, n_samples=2000, confidence=0.9999)
     assert found.verdict == "consistent"
     assert found.named_upper < 0.3

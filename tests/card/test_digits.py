@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.card.digits import counted, down, lower, many, nearest, percent, plain, share, up, upper
+from shoal.rounding import counted, down, lower, many, nearest, percent, up, upper
 
 numbers = st.floats(min_value=5e-324, max_value=1e300, allow_nan=False)
 
@@ -56,6 +56,3 @@ def test_small_words() -> None:
     assert nearest(2.345678) == "2.35"
     assert [many(unit) for unit in ("household", "city", "day", "class")] == ["households", "cities", "days", "classes"]
     assert [counted(n, "city") for n in (1, 2)] == ["1 city", "2 cities"]
-    assert [share(c) for c in (0.999, 0.95, 1 - 0.05)] == ["99.9 %", "95 %", "95 %"]
-    assert plain(float("inf")) is None
-    assert plain(2) == 2.0

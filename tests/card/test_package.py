@@ -7,11 +7,14 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from card_cases import NASTY
 
 import shoal
+from shoal.readings.publication import PublicSettings, public_files, series_plan
+from shoal.runs.stages.readings_stage import package
 
 
 @pytest.fixture(scope="module")
@@ -33,26 +36,45 @@ def test_the_files_are_there_with_their_checksums(public: Path) -> None:
 def test_frictionless_validates_it(public: Path, certified: shoal.Run) -> None:
     frictionless = pytest.importorskip("frictionless")
     for folder in (public, certified.path / "public"):
-        package = frictionless.Package(str(folder / "datapackage.json"))
-        outcome = package.validate()
+        described = frictionless.Package(str(folder / "datapackage.json"))
+        outcome = described.validate()
         assert outcome.valid, outcome.flatten(["rowNumber", "fieldName", "type", "note"])
         assert outcome.stats["errors"] == 0
+        left = {"datapackage.json", "card.json", "card.md", "report.html", "README.txt", "SHA256SUMS"}
+        assert {resource.path for resource in described.resources} == {path.name for path in folder.iterdir()} - left
+
+
+def test_frictionless_validates_a_release_of_readings(tmp_path: Path) -> None:
+    frictionless = pytest.importorskip("frictionless")
+    plan, series = series_plan(500, epsilon=1.0)
+    settings = PublicSettings(plan, series, "2024-01-16T18:00:00", "2024-01-17", "2024-01-16T18:00", 60.0, 6)
+    files = public_files(np.zeros(plan.entries), settings)
+    for name, content in {**files, **package(settings, files)}.items():
+        (tmp_path / name).write_bytes(content)
+    outcome = frictionless.Package(str(tmp_path / "datapackage.json")).validate()
+    assert outcome.valid, outcome.flatten(["rowNumber", "fieldName", "type", "note"])
+    assert {"released.csv", "total.csv", "plan.json", "noisy.json"} == files.keys()
+    assert all(
+        f"\n{name}  " in (tmp_path / "README.txt").read_text() for name in ("noisy.json      ", "total.csv       ")
+    )
 
 
 def test_it_says_what_its_columns_are_and_under_which_licence(public: Path, means: shoal.Run) -> None:
-    package = json.loads((public / "datapackage.json").read_text())
-    (table,) = package["resources"]
-    content = (public / table["path"]).read_bytes()
-    assert table["hash"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
-    assert table["bytes"] == len(content)
+    described = json.loads((public / "datapackage.json").read_text())
+    table, law = described["resources"]
+    assert (table["path"], law["path"]) == ("released.csv", "reader.json")
+    for resource in (law, table):
+        content = (public / resource["path"]).read_bytes()
+        assert resource["hash"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
+        assert resource["bytes"] == len(content)
     fields = {field["name"]: field for field in table["schema"]["fields"]}
     assert list(fields) == pl.read_csv(content).columns == ["crowd", "homes", "news", "step", "timestamp", "kw"]
     assert fields["kw"]["unit"] == "kW"
     assert fields["homes"]["constraints"]["minimum"] == 4
-    assert package["licenses"] == [{"name": "CC-BY-4.0", "title": "CC-BY-4.0"}]
-    assert package["guarantee"]["statement"] == means.card.statement
-    assert means.card.digest[:16] in package["citation"]
-    assert package["time_zone"] in (public / "README.txt").read_text()
+    assert described["licenses"] == [{"name": "CC-BY-4.0", "title": "CC-BY-4.0"}]
+    assert described["guarantee"]["statement"] == means.card.statement
+    assert means.card.digest[:16] in described["citation"]
+    assert described["time_zone"] in (public / "README.txt").read_text()
 
 
 def test_the_readme_is_half_a_page(public: Path) -> None:

@@ -143,8 +143,9 @@ QUESTIONED: list[tuple[Callable[[pl.DataFrame, Path], None], str, list[str] | No
     ),
     (
         _negative,
-        "readings: none of the 4 households can be used: no usable reading: all are negative (4). Consumption is "
-        "positive: name its column with --value-column, or turn the sign round in the file",
+        "readings: none of the 4 households can be used: never above zero and often below: a meter of generation, or "
+        "the sign is turned round (4). Consumption is positive: name its column with --value-column, or turn the sign "
+        "round in the file",
         None,
     ),
 ]

@@ -10,8 +10,7 @@ from shoal import GaussianClasses, NeighborGraph
 from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import edge_gradients, edge_values, empty_trace
 from shoal.designs.descent import _fixed, _Layout, _smoothed
-from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import DesignProblem
+from shoal.designs.problem import DesignProblem, Moves, radii
 
 PAIR = np.array([[0, 1]], dtype=np.intp)
 

@@ -11,8 +11,8 @@ from design_cases import benchmark, family, trial
 
 import shoal
 from shoal.designs.descent import Settings
+from shoal.designs.methods import white
 from shoal.designs.methods.paper import STRIDE, paper
-from shoal.designs.methods.white import white
 from shoal.designs.problem import DesignProblem
 from shoal.designs.stored import certified
 from shoal.mechanism.mechanism import Ending

@@ -16,7 +16,7 @@ from evidence.homes import SWISS
 from evidence.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told, price_rule
 from shoal.accounting.deterministic import gaussian_delta
 from shoal.studies.attackers import fingerprint
-from shoal.studies.reidentification import _hidden, _raw
+from shoal.studies.reidentification import Reidentification, _hidden, _raw
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
 
@@ -52,11 +52,11 @@ def test_small_versions_are_what_is_stored(figures: dict[str, dict[str, object]]
 
 def test_the_page_is_what_is_stored(figures: dict[str, dict[str, object]]) -> None:
     assert page.PAGE.read_text(encoding="utf-8") == page.page(), "python -m evidence page"
-    assert page.reidentification(figures["reidentify"]).exceeded == ()
+    assert page.stored_as(Reidentification, figures["reidentify"]).exceeded == ()
 
 
 def test_printed_bounds_are_not_below_what_is_certified(figures: dict[str, dict[str, object]]) -> None:
-    study = page.reidentification(figures["reidentify"])
+    study = page.stored_as(Reidentification, figures["reidentify"])
     some = [one for one in (*study.findings, *study.by_size, *study.by_weeks) if one.bound is not None]
     assert some
     for one in some:
@@ -69,7 +69,7 @@ def test_printed_bounds_are_not_below_what_is_certified(figures: dict[str, dict[
 def test_raw_readings_of_real_homes_are_found_as_often_as_is_stored(figures: dict[str, dict[str, object]]) -> None:
     from shoal.studies.reidentification import _weeks
 
-    study = page.reidentification(figures["reidentify"])
+    study = page.stored_as(Reidentification, figures["reidentify"])
     _, weeks, *_ = _weeks(SWISS.read(), 8)
     made = [fingerprint(week, weekend) for week, weekend in weeks]
     prints, last = np.stack([one for one, _ in made], axis=1), len(weeks)

@@ -1,4 +1,4 @@
-"""Laws from samples: against scikit-learn, in one pass or many, and with what real tables hold."""
+"""Laws from samples: against scikit-learn, and with what real tables hold."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ def test_summaries_of_pieces_are_that_of_the_whole():
     rows, labels = _table(5, 40, 3)
     rows = rows + 1e8  # cancellation would take half of the digits
     places = np.unique(labels, return_inverse=True)[1]
-    whole, one, two = Moments(3), Moments(3), Moments(3)
-    for part, chosen in ((whole, slice(None)), (one, slice(0, 77)), (two, slice(77, None))):
-        part.grow(5)
-        part.add(rows[chosen][::2], places[chosen][::2])
-        part.add(rows[chosen][1::2], places[chosen][1::2])
+    whole, one, two = (Moments.of(rows[part], places[part], 5) for part in (slice(None), slice(0, 77), slice(77, None)))
     both = one.merged(two)
     np.testing.assert_array_equal(both.counts, whole.counts)
     np.testing.assert_allclose(both.means, whole.means, rtol=1e-14)
@@ -52,9 +48,7 @@ def test_likelihood_from_moments_is_that_of_the_rows():
 
     rows, labels = _table(2, 30, 3)
     places = np.unique(labels, return_inverse=True)[1]
-    moments = Moments(3)
-    moments.grow(2)
-    moments.add(rows, places)
+    moments = Moments.of(rows, places, 2)
     covs = shrunk(moments, np.linalg.cholesky(moments.within), 10.0)
     found = log_likelihood(moments, moments.means + 0.1, covs)
     expected = [
@@ -87,16 +81,6 @@ def test_pooled_part_follows_the_data():
     unlike = shoal.GaussianClasses.fit(rng.normal(size=(4000, 3)) * widths[:, None], labels)
     assert unlike.fitted.pooled_rows <= 3
     assert not unlike.is_shared
-
-
-def test_chunks_give_what_the_whole_gives():
-    rows, labels = _table(6, 100, 4)
-    whole = shoal.GaussianClasses.fit(rows, labels)
-    parts = shoal.GaussianClasses.fit_chunks((rows[i : i + 37], labels[i : i + 37]) for i in range(0, 600, 37))
-    assert parts.labels == whole.labels
-    np.testing.assert_allclose(parts.means, whole.means, atol=1e-12)
-    np.testing.assert_allclose(parts.covs, whole.covs, rtol=1e-8, atol=1e-10)
-    np.testing.assert_array_equal(parts.counts, whole.counts)
 
 
 def test_a_label_with_one_row_has_the_pooled_covariance():

@@ -76,17 +76,6 @@ def test_nearest_against_all_distances():
     assert {tuple(edge) for edge in shoal.NeighborGraph.nearest(classes, 3).edges.tolist()} == expected
 
 
-def test_from_csv(tmp_path):
-    path = tmp_path / "pairs.csv"
-    path.write_text("left,weight,right\nx,3,y\nz,4,y\ny,1,x\n")
-    graph = shoal.NeighborGraph.from_csv(path, columns=("left", "right"))
-    assert graph.labels == ("x", "y", "z")
-    assert pairs_of(graph) == {("x", "y"), ("y", "z")}
-    fixed = shoal.NeighborGraph.from_csv(path, labels=["z", "y", "x", "w"], columns=("left", "right"))
-    assert fixed.labels == ("z", "y", "x", "w")
-    assert pairs_of(fixed) == {("z", "y"), ("y", "x")}
-
-
 def test_from_distance_by_function_and_by_matrix():
     place = {name: i for i, name in enumerate(NAMES)}
 
@@ -100,21 +89,11 @@ def test_from_distance_by_function_and_by_matrix():
     assert np.array_equal(by_function.edges, by_matrix.edges)
 
 
-def test_components_and_paths():
+def test_components():
     graph = shoal.NeighborGraph.from_edges(NAMES, [("a", "b"), ("b", "c"), ("d", "e")])
     assert graph.components[0] == graph.components[1] == graph.components[2] != graph.components[3]
     assert graph.components[3] == graph.components[4]
-    assert graph.path("a", "c") == ("a", "b", "c")
-    assert graph.path("a", "a") == ("a",)
-    assert graph.path("a", "e") is None
     assert graph.neighbors("b") == ("a", "c")
-    assert graph.has_edge("c", "b")
-    assert not graph.has_edge("a", "c")
-
-
-def test_shortest_path_is_shortest():
-    ring = shoal.NeighborGraph.from_edges([str(i) for i in range(9)], [(i, (i + 1) % 9) for i in range(9)])
-    assert [len(ring.path("0", other)) - 1 for other in range(9)] == [0, 1, 2, 3, 4, 4, 3, 2, 1]
 
 
 @pytest.mark.parametrize("labels", [["a"], []])

@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.laws.crowds import means
 from shoal.laws.membership import (
     admitted,
     can_have_news,
     crowd_row,
-    exact_mean,
     formation_size,
     formed,
     value_digest,
@@ -62,7 +62,7 @@ def test_crowds_and_rows_are_functions_of_the_multiset(m: int, n: int, seed: int
 
     def rows(at: np.ndarray) -> list[list[float]]:
         member = formed(x[at], m, beside=values[at])
-        return sorted(exact_mean(values[at][member == c]).tolist() for c in set(member.tolist()))
+        return sorted(means(values[at], member).tolist())
 
     assert rows(np.arange(n)) == rows(order)
 

@@ -50,7 +50,7 @@ def stacked(pair: str, releases: Sequence[tuple[Mechanism, str]], epsilon: float
     families, counts = [], np.zeros((2, 0), dtype=int)
     for mechanism, about in releases:
         graph = mechanism.graph
-        if pair[0] in graph and pair[1] in graph and graph.has_edge(*pair) and about in pair:
+        if pair[0] in graph and pair[1] in graph and pair[1] in graph.neighbors(pair[0]) and about in pair:
             families.append(mechanism.output.take([graph.index(name) for name in pair]))
             counts = np.column_stack([counts, [about == pair[0], about == pair[1]]])
     if not families:

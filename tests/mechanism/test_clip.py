@@ -183,3 +183,10 @@ def test_refusals():
         clip.apply([[0.0]], "z")
     with pytest.raises(shoal.InputError, match="must have 1 entries"):
         clip.apply([[0.0, 1.0]], "a")
+
+
+def test_nothing_makes_a_mechanism_from_another_and_forgets_what_clipping_moved():
+    """``reuse`` and ``redesigned`` did; they are gone, and parts of a mechanism keep the share."""
+    assert not any(hasattr(shoal, name) for name in ("reuse", "redesigned"))
+    mechanism = replace(_mechanism([0.01, 0.01])[0], outside=0.25)
+    assert mechanism.part(mechanism.classes.labels).outside == 0.25

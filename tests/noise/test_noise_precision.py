@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shoal.noise.precision import edge_loss, label_tv, normal_tv
+from shoal.noise.grid import edge_loss, label_tv, normal_tv
 from shoal.noise.source import RESOLUTION, Resolution
 from shoal.validation import FloatArray
 

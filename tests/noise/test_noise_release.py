@@ -22,9 +22,8 @@ from shoal import (
 )
 from shoal.laws.supports import RankWarning
 from shoal.mechanism import mechanism as mechanism_module
-from shoal.noise.experiment import NotPrivate
 from shoal.noise.factor import WIDTH
-from shoal.noise.source import RESOLUTION
+from shoal.noise.source import RESOLUTION, NotPrivate
 from shoal.validation import FloatArray
 
 

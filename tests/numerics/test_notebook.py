@@ -111,7 +111,8 @@ def test_pandas_frames_give_what_polars_frames_give() -> None:
     pandas = pytest.importorskip("pandas")
     readings = shoal.simulate_meters(3, 5, seed=2)
     options = {"order": (1, 0), "train_days": 4, "season": "day", "horizon": 4}
-    same, other = shoal.forecast(readings, **options), shoal.forecast(readings.to_pandas(), **options)
+    frame = pandas.DataFrame(readings.to_dict(as_series=False))
+    same, other = shoal.forecast(readings, **options), shoal.forecast(frame, **options)
     assert (same.log_mean == other.log_mean).all()
     mixed = pandas.DataFrame({"household": ["a", "secret"], "timestamp": [1, "secret"], "kw": [1.0, 2.0]})
     with pytest.raises(shoal.InputError, match="a column mixes") as refused:

@@ -20,7 +20,8 @@ import shoal
 from shoal import archive
 from shoal.accounting import curve as accounting
 from shoal.accounting.releases import Releases
-from shoal.proofs import checker, laws_file
+from shoal.mechanism.files import law_parts
+from shoal.proofs import checker
 from shoal.proofs import proof as proofs
 
 #: What a field may be replaced with.
@@ -48,7 +49,7 @@ class Case(NamedTuple):
 
 def _laws(name: str, classes: shoal.GaussianClasses, epsilon: float, scope: str = "answer") -> Case:
     graph = shoal.NeighborGraph.complete(classes.labels)
-    content = archive.packed(*laws_file.parts(classes, graph.edges))
+    content = archive.packed(*law_parts(classes, graph.edges))
     return Case(name, shoal.prove(classes, graph, epsilon, scope).to_json(), content)
 
 
@@ -328,7 +329,7 @@ def _released(content: bytes) -> tuple[shoal.GaussianClasses, shoal.Mechanism | 
     if archive.form_of(content) == "shoal mechanism":
         mechanism = shoal.Mechanism.from_bytes(content)
         return mechanism.output, mechanism
-    header, arrays = archive.unpacked(content, laws_file.FORMAT, laws_file.VERSION, "laws")
+    header, arrays = archive.unpacked(content, "shoal laws", 1, "laws")
     covs = arrays["covs"] if "covs" in arrays else arrays["variances"]
     make = shoal.GaussianClasses if "covs" in arrays else shoal.GaussianClasses.diagonal
     classes = make(arrays["means"], covs[0] if len(covs) == 1 else covs, header["labels"])

@@ -30,7 +30,7 @@ def books(folder: Path) -> list[shoal.Codebook]:
 
 
 def test_a_large_epsilon_buys_several_curves(out: Path) -> None:
-    assert any(len(group.curves) > 1 for book in books(out) for group in book.groups)
+    assert any(len(group.curves) > 1 for book in books(out) for group in book.crowds)
     card = json.loads((out / "card.json").read_text())
     assert card["mechanism"]["method"] == "codebook"
     assert card["guarantee"]["delta"] == 0.0

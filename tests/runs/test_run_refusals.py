@@ -19,7 +19,7 @@ from shoal.runs.config import Config
 from shoal.runs.run import Run
 from shoal.runs.stages import audit_stage, card_stage, design_stage
 from shoal.runs.stages.crowd_stage import WAITS
-from shoal.sources.meters.traces import power_accuracy
+from shoal.sources.meters.answered import power_accuracy
 
 #: Seven hours before the last reading: what came later is known.
 EARLIER = "2024-01-16T17:00"

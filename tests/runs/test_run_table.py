@@ -14,8 +14,8 @@ import pytest
 from small_run import charged, listing
 
 import shoal
-from shoal.card.digits import upper
 from shoal.mechanism.clip import assumption_free
+from shoal.rounding import upper
 from shoal.runs.config import Config
 from shoal.runs.run import ORDER, Run
 from shoal.runs.stages import release_stage
@@ -134,7 +134,7 @@ def test_one_shard_and_many_are_the_same(once: Path, tmp_path: Path) -> None:
     one, many = whole.design, parts.design
     assert one is not None
     assert many is not None
-    assert one.graph_digest == many.graph_digest
+    assert (one.labels, one.groups, one.edges) == (many.labels, many.groups, many.edges)
     assert one.delta == pytest.approx(many.delta, rel=1e-9)
     assert one.accuracy.rho == pytest.approx(many.accuracy.rho, rel=1e-9)
 
@@ -257,7 +257,7 @@ def test_every_form_of_a_table_reads_the_same(form: str, once: Path, tmp_path: P
         frame.write_parquet(source)
     elif form == "arrow":
         frame.write_ipc(source)
-    given = frame.to_pandas() if form == "pandas" else source
+    given = pytest.importorskip("pandas").DataFrame(frame.to_dict(as_series=False)) if form == "pandas" else source
     go(tmp_path / "out", given, SAMPLES, "fit")
     one, two = (ClassTable.load(listing(out, "fit").parts[0].path) for out in (tmp_path / "out", once / "samples"))
     assert one.labels == two.labels

@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from shoal.card.facts import Record
 from shoal.errors import InputError, StorageError
 from shoal.files import file_digest
+from shoal.records import Record
 from shoal.runs.store import Part, disk_space, finished, put_whole, receipted, shard_key, sweep
 
 KEY = shard_key("fit", {"horizon": 48}, ["a" * 64])

@@ -15,7 +15,7 @@ from live import released
 
 import shoal
 from shoal.service.application import application
-from shoal.service.desk import Desk
+from shoal.service.questions import QuestionService
 
 
 @pytest.fixture(scope="session")
@@ -39,18 +39,18 @@ def url(runs: Path) -> str:
 
 
 @pytest.fixture
-def desk(runs: Path, url: str) -> Iterator[Desk]:
+def desk(runs: Path, url: str) -> Iterator[QuestionService]:
     with shoal.Ledger.open(url) as ledger:
-        yield Desk(ledger, runs)
+        yield QuestionService(ledger, runs)
 
 
 @pytest.fixture
-def client(desk: Desk) -> TestClient:
+def client(desk: QuestionService) -> TestClient:
     return TestClient(application(desk))
 
 
 @pytest.fixture
-def owner(desk: Desk) -> dict[str, str]:
+def owner(desk: QuestionService) -> dict[str, str]:
     key = desk.register.first_key()
     assert key is not None
     return {"Authorization": f"Bearer {key.text}"}

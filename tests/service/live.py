@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import sqlite3
 import sys
 import threading
 import time
@@ -23,6 +24,16 @@ NotServed, Service, released, free_port = _module.NotServed, _module.Service, _m
 
 
 SETTINGS = _module.SETTINGS
+
+
+def copied(source: Path, target: Path) -> None:
+    """A backup as an operator makes it; what lay at the target is gone, its write-ahead log too."""
+    for end in ("", "-wal", "-shm"):
+        Path(f"{target}{end}").unlink(missing_ok=True)
+    one, two = sqlite3.connect(source), sqlite3.connect(target)
+    one.backup(two)
+    one.close()
+    two.close()
 
 
 @contextlib.contextmanager

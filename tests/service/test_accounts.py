@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from shoal.ledger import chain
 from shoal.service.catalog import TableStatement
-from shoal.service.desk import Desk, GrantAccount, NotAllowed
-from shoal.service.people import Grant
+from shoal.service.questions import GrantAccount, NotAllowed, QuestionService
+from shoal.service.register import Grant
 
 PRICES = st.lists(st.tuples(st.floats(0.0, 3.0), st.floats(0.0, 1e-4)), max_size=6)
 
 
 def account(epsilon: float, delta: float, charged: list[tuple[float, float]]) -> GrantAccount:
     entries: Any = [SimpleNamespace(content={"statement": {"epsilon": e, "delta": d}}) for e, d in charged]
-    return GrantAccount.of(Grant("g", "p", ("q",), epsilon, delta, None, ""), entries)
+    return GrantAccount.of(Grant("g", "p", "", None, None, ("q",), epsilon, delta), entries)
 
 
 def question(epsilon: float, delta: float) -> Any:
@@ -41,7 +41,7 @@ def test_nothing_beyond_the_budget(
     assert 0.0 <= held.share <= 1.0
 
 
-def test_an_analyst_has_one_budget_that_of_the_newest_grant(desk: Desk) -> None:
+def test_an_analyst_has_one_budget_that_of_the_newest_grant(desk: QuestionService) -> None:
     (question,) = desk.catalog.questions
     desk.grant("ada", [question], 9.0, 1e-5, new=True)
     newest, key = desk.grant("ada", [question], 0.5, 1e-9)
@@ -59,7 +59,7 @@ def test_an_analyst_has_one_budget_that_of_the_newest_grant(desk: Desk) -> None:
     assert [grant.refused for grant in desk.register.grants()] == [0, 1, 0]
 
 
-def test_questions_add_up_unless_they_are_about_other_people(desk: Desk) -> None:
+def test_questions_add_up_unless_they_are_about_other_people(desk: QuestionService) -> None:
     (first,) = desk.catalog.questions.values()
     desk.grant("ada", [first.id], 3.0, 1e-5, new=True)
     person = desk.register.named("ada")

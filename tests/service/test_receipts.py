@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +13,14 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from live import copied
 
 import shoal
 from shoal.errors import LedgerError
 from shoal.service import receipt_verifier as verifier
-from shoal.service.desk import Desk
+from shoal.service import record
 from shoal.service.merkle import Tree, leaf_hash, node_hash
+from shoal.service.questions import QuestionService
 
 
 def plain_root(leaves: list[bytes]) -> bytes:
@@ -88,42 +90,78 @@ def test_from_outside(
 
 
 def test_an_old_copy_and_a_rewritten_ledger_are_refused(
-    desk: Desk, granted: Callable[..., dict[str, str]], runs: Path, tmp_path: Path
+    desk: QuestionService, granted: Callable[..., dict[str, str]], runs: Path, tmp_path: Path
 ) -> None:
     desk.checkpoints.compare()
     old = tmp_path / "old.db"
-    source, target = sqlite3.connect(tmp_path / "ledger.db"), sqlite3.connect(old)
-    source.backup(target)
-    source.close()
-    target.close()
+    copied(tmp_path / "ledger.db", old)
     granted()
     with shoal.Ledger.open(f"sqlite:///{old}") as restored, pytest.raises(LedgerError, match="old copy"):
-        Desk(restored, runs).checkpoints.compare()
+        QuestionService(restored, runs).checkpoints.compare()
     with shoal.Ledger.open(f"sqlite:///{old}") as rewritten:
         for _ in range(3):
             rewritten.budget(2.0, 1e-3)
         with pytest.raises(LedgerError, match="rewritten"):
-            Desk(rewritten, runs).checkpoints.compare()
+            QuestionService(rewritten, runs).checkpoints.compare()
     with shoal.Ledger.open(f"sqlite:///{tmp_path}/other.db") as other, pytest.raises(LedgerError, match="not the one"):
-        Desk(other, runs).checkpoints.compare()
+        QuestionService(other, runs).checkpoints.compare()
 
 
-def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(desk: Desk, runs: Path) -> None:
+def test_an_old_copy_is_refused_from_whichever_folder_it_is_served(
+    desk: QuestionService, granted: Callable[..., dict[str, str]], runs: Path, url: str, tmp_path: Path
+) -> None:
+    """Shown from one folder and killed: another folder, which has no checkpoints, does not start on the old copy."""
+    ledger, old = tmp_path / "ledger.db", tmp_path / "old.db"
+    copied(ledger, old)
+    granted()
+    desk.ledger.close()
+    copied(old, ledger)
+    link = tmp_path / "link.db"
+    link.symlink_to(ledger)
+    for folder in (runs, runs / "january", tmp_path / "elsewhere"):
+        for place in (ledger, link):
+            with shoal.Ledger.open(place) as restored, pytest.raises(LedgerError, match="old copy"):
+                QuestionService(restored, folder).checkpoints.compare()
+    moved = tmp_path / "moved.db"  # and the served folder knows it wherever the copy is put
+    copied(old, moved)
+    for folder in (runs, runs / "january"):
+        with shoal.Ledger.open(moved) as restored, pytest.raises(LedgerError, match="old copy"):
+            QuestionService(restored, folder).checkpoints.compare()
+    (runs / "checkpoints.jsonl").rename(runs / "january" / "checkpoints.jsonl")  # served alone at first
+    with shoal.Ledger.open(moved) as restored, pytest.raises(LedgerError, match="old copy"):
+        QuestionService(restored, runs).checkpoints.compare()
+
+
+def test_checkpoints_of_a_ledger_on_a_server_are_in_the_data_directory(
+    desk: QuestionService, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(record, "database_file", lambda _: None)
+    beside, within = record.checkpoint_files(desk.ledger, runs)
+    assert within == runs / "checkpoints.jsonl"
+    assert beside.name == f"{desk.ledger.identity}-checkpoints.jsonl"
+    assert (sys.platform != "linux") or beside.is_relative_to(tmp_path / "data")
+
+
+def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(desk: QuestionService, runs: Path) -> None:
     file = runs / "checkpoints.jsonl"
     desk.checkpoints.compare()
     assert file.stat().st_mode & 0o777 == 0o600
     whole = file.read_bytes()
     file.write_bytes(whole + b'{"ledger": "')  # killed while writing: nothing that it covers was shown
-    Desk(desk.ledger, runs).checkpoints.compare()
+    QuestionService(desk.ledger, runs).checkpoints.compare()
     assert file.read_bytes().count(b"\n") == 2
     assert file.read_bytes().startswith(whole)
+    for around in (runs.parent, runs / "january"):  # files of this name that are somebody else's
+        (around / "checkpoints.jsonl").write_text("nonsense\n")
+    QuestionService(desk.ledger, runs).checkpoints.compare()
     file.write_bytes(whole + b"nonsense\n")
     with pytest.raises(LedgerError, match="damaged"):
-        Desk(desk.ledger, runs).checkpoints.compare()
+        QuestionService(desk.ledger, runs).checkpoints.compare()
 
 
 def test_nothing_is_shown_before_its_checkpoint_is_on_disk(
-    client: TestClient, desk: Desk, granted: Callable[..., dict[str, str]], runs: Path
+    client: TestClient, desk: QuestionService, granted: Callable[..., dict[str, str]], runs: Path
 ) -> None:
     who = granted()
     (question,) = client.get("/v1/questions", headers=who).json()

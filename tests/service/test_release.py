@@ -9,7 +9,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 
 from shoal.service import receipt_verifier
-from shoal.service.desk import Desk
+from shoal.service.questions import QuestionService
 
 Granted = Callable[..., dict[str, str]]
 
@@ -25,7 +25,7 @@ def release(client: TestClient, who: dict[str, str], handle: str, name: str = ""
     return client.post("/v1/releases", json={"question": question, "handle": handle}, headers=headers)
 
 
-def test_answer_receipt_and_statement(client: TestClient, desk: Desk, granted: Granted) -> None:
+def test_answer_receipt_and_statement(client: TestClient, desk: QuestionService, granted: Granted) -> None:
     who = granted()
     question = asked(client, who)
     assert set(question) >= {"question", "handles", "entries", "unit", "guarantee"}
@@ -45,7 +45,9 @@ def test_answer_receipt_and_statement(client: TestClient, desk: Desk, granted: G
     receipt_verifier.check_receipt({**proof, "receipt": body["receipt"], "answer": body["answer"]}, head)
 
 
-def test_asked_again_the_same_bytes_and_no_charge(client: TestClient, desk: Desk, granted: Granted, runs: Path) -> None:
+def test_asked_again_the_same_bytes_and_no_charge(
+    client: TestClient, desk: QuestionService, granted: Granted, runs: Path
+) -> None:
     who = granted()
     handles = asked(client, who)["handles"]
     first = release(client, who, handles[0], "one")
@@ -56,7 +58,7 @@ def test_asked_again_the_same_bytes_and_no_charge(client: TestClient, desk: Desk
     assert desk.ledger.head == charged
     other = release(client, who, handles[1], "one")
     assert other.status_code == 422
-    fresh = Desk(desk.ledger, runs)  # another process, nothing remembered
+    fresh = QuestionService(desk.ledger, runs)  # another process, nothing remembered
     person = desk.register.people()[-1]
     assert fresh.release(person, asked(client, who)["question"], handles[0], "one") == first.content
     assert desk.ledger.head == charged
@@ -72,7 +74,7 @@ def test_every_handle_looks_alike(client: TestClient, granted: Granted) -> None:
 
 
 def test_refused_by_the_grant_with_one_document(
-    client: TestClient, desk: Desk, owner: dict[str, str], granted: Granted
+    client: TestClient, desk: QuestionService, owner: dict[str, str], granted: Granted
 ) -> None:
     who = granted(epsilon=0.5, delta=1e-9)
     before = [e for e in desk.ledger.entries() if e.kind == "release"]

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sqlite3
 import threading
 import time
 from pathlib import Path
 
 import httpx
 import pytest
-from live import NotServed, Service
+from live import NotServed, Service, copied
 
 import shoal
 
 
-def copied(source: Path, target: Path) -> None:
-    """A backup as an operator makes it; what lay at the target is gone, its write-ahead log too."""
-    for end in ("", "-wal", "-shm"):
-        Path(f"{target}{end}").unlink(missing_ok=True)
-    one, two = sqlite3.connect(source), sqlite3.connect(target)
-    one.backup(two)
-    one.close()
-    two.close()
-
-
 def restored_after_a_kill(runs: Path, folder: Path, rounds: int) -> int:
-    """Kill, restore, start, so many times; in how many an answer had been shown that the old copy does not know."""
+    """Kill, restore, start, so many times; in how many an answer had been shown that the old copy does not know.
+
+    A start is tried from the folder that was served and from one that never was.
+    """
     ledger, draw, shown_rounds = folder / "ledger.db", random.Random(7), 0
     url = f"sqlite:///{ledger}"
     key = ""
@@ -61,10 +53,11 @@ def restored_after_a_kill(runs: Path, folder: Path, rounds: int) -> int:
         copied(folder / "old.db", ledger)
         if shown == [200]:
             shown_rounds += 1
-            with pytest.raises(NotServed, match="old copy") as refused:
-                Service(runs, url)
-            assert refused.value.args[0] == 2
-            assert "Traceback" not in refused.value.args[1]
+            for served in (runs, runs / "january"):
+                with pytest.raises(NotServed, match="old copy") as refused:
+                    Service(served, url)
+                assert refused.value.args[0] == 2
+                assert "Traceback" not in refused.value.args[1]
         copied(folder / "newest.db", ledger)
     service = Service(runs, url)
     assert service.stop() == 0

@@ -10,7 +10,7 @@ from live import SETTINGS
 
 import shoal
 from shoal.errors import ShoalError
-from shoal.service.desk import Desk
+from shoal.service.questions import QuestionService
 
 
 def test_a_second_table_from_the_same_readings_is_refused_and_not_offered(tmp_path: Path) -> None:
@@ -28,12 +28,12 @@ def test_a_second_table_from_the_same_readings_is_refused_and_not_offered(tmp_pa
             with pytest.raises(ShoalError):
                 run.everything("release")
     with shoal.Ledger.open(url) as ledger:
-        catalog = Desk(ledger, tmp_path / "runs").catalog
+        catalog = QuestionService(ledger, tmp_path / "runs").catalog
         assert [question.title for question in catalog.questions.values()] == ["eight"]
         assert "released nothing yet" in catalog.left_out["nine"]
 
 
-def test_figures_are_those_of_the_table(desk: Desk) -> None:
+def test_figures_are_those_of_the_table(desk: QuestionService) -> None:
     (question,) = desk.catalog.questions.values()
     books = [shoal.load(path) for path in (question.run.path / "mechanism").glob("*.shoal")]
     assert books

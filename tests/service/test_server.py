@@ -19,7 +19,7 @@ import shoal
 from shoal.errors import InputError
 from shoal.service.access import TrustedProxy
 from shoal.service.application import application
-from shoal.service.desk import Desk
+from shoal.service.questions import QuestionService
 
 
 def test_the_owners_key_is_in_a_private_file_and_in_no_log(runs: Path, url: str) -> None:
@@ -84,7 +84,7 @@ def test_proxies_are_named_whole_or_not_at_all() -> None:
             TrustedProxy.of(header, address)
 
 
-def test_only_the_trusted_proxy_says_who_somebody_is(desk: Desk, owner: dict[str, str]) -> None:
+def test_only_the_trusted_proxy_says_who_somebody_is(desk: QuestionService, owner: dict[str, str]) -> None:
     ada = desk.register.admit("ada", "analyst")[0]
     proxy = TrustedProxy.of("X-Forwarded-User", "10.0.0.7")
     named = {"X-Forwarded-User": "ada"}
@@ -115,13 +115,13 @@ def test_only_the_trusted_proxy_says_who_somebody_is(desk: Desk, owner: dict[str
     assert key is not None
     bob = {"Authorization": f"Bearer {key[0]}"}
     assert through.get("/v1/questions", headers=bob).status_code == 200
-    desk.dismiss(olga.id)
+    desk.register.dismiss(olga.id)
     assert through.get("/v1/questions", headers=bob).status_code == 401
-    desk.dismiss(ada.id)
+    desk.register.dismiss(ada.id)
     assert visited("10.0.0.7", named) == 303
 
 
-def test_addresses_are_believed_from_the_trusted_proxy_only(desk: Desk) -> None:
+def test_addresses_are_believed_from_the_trusted_proxy_only(desk: QuestionService) -> None:
     proxy = TrustedProxy.of("X-User", "10.0.0.7")
     client = TestClient(application(desk, rate=0.001, burst=2, proxy=proxy), client=("10.0.0.7", 5))
 
@@ -133,7 +133,7 @@ def test_addresses_are_believed_from_the_trusted_proxy_only(desk: Desk) -> None:
 
 def test_a_run_released_on_another_ledger_is_not_offered(runs: Path, tmp_path: Path) -> None:
     with shoal.Ledger.open(tmp_path / "other.db") as other:
-        catalog = Desk(other, runs).catalog
+        catalog = QuestionService(other, runs).catalog
         assert not catalog.questions
         assert "another ledger" in catalog.left_out["january"]
     with pytest.raises(NotServed, match="another ledger") as refused:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,20 +13,19 @@ import shoal
 from shoal.card.statements import KNOWS
 from shoal.service import receipt_verifier
 from shoal.service.application import application
-from shoal.service.catalog import OfferedQuestion
-from shoal.service.desk import Desk
+from shoal.service.questions import QuestionService
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Desk]]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, QuestionService]]:
     home = tmp_path_factory.mktemp("means")
     url = f"sqlite:///{home}/ledger.db"
     released(home / "runs" / "january", url, method=None, epsilon=None)
     with shoal.Ledger.open(url) as ledger:
-        yield home / "runs" / "january", Desk(ledger, home / "runs")
+        yield home / "runs" / "january", QuestionService(ledger, home / "runs")
 
 
-def test_the_public_table_and_a_row_per_handle(served: tuple[Path, Desk]) -> None:
+def test_the_public_table_and_a_row_per_handle(served: tuple[Path, QuestionService]) -> None:
     run, desk = served
     client = TestClient(application(desk))
     key = desk.register.first_key()
@@ -74,32 +72,25 @@ def test_the_public_table_and_a_row_per_handle(served: tuple[Path, Desk]) -> Non
     assert desk.ledger.verify()
 
 
-def test_a_changed_table_is_not_offered(served: tuple[Path, Desk], tmp_path: Path) -> None:
+def test_a_changed_table_is_not_offered(served: tuple[Path, QuestionService], tmp_path: Path) -> None:
     run, desk = served
     file = run / "public" / "released.csv"
     kept = file.read_bytes()
     try:
         file.write_bytes(kept.replace(b"true", b"false", 1))
-        catalog = Desk(desk.ledger, run.parent).catalog
+        catalog = QuestionService(desk.ledger, run.parent).catalog
         assert not catalog.questions
         assert "changed" in catalog.left_out["january"]
     finally:
         file.write_bytes(kept)
 
 
-def test_under_the_promise_about_readings_only_the_table_is_offered(
-    served: tuple[Path, Desk], monkeypatch: pytest.MonkeyPatch
+def test_a_run_under_the_promise_about_readings_is_not_offered(
+    served: tuple[Path, QuestionService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row for one home is outside of that promise."""
     run, desk = served
-    (question,) = desk.catalog.questions.values()
-    monkeypatch.setattr(type(question.run.card), "secret", property(lambda _: "readings"))
-    assert OfferedQuestion(question.id, question.title, question.run).rows == {}
-    fresh = Desk(desk.ledger, run.parent)
-    fresh.grant("bob", [question.id], new=True)
-    bob = fresh.register.named("bob")
-    assert bob is not None
-    assert "table" in json.loads(fresh.release(bob, question.id, None, "k"))
-    from shoal.service.people import Caller
-
-    assert fresh.questions(Caller(bob))[0]["handles"] == []
+    monkeypatch.setattr(shoal.Run, "of_readings", True)
+    catalog = QuestionService(desk.ledger, run.parent).catalog
+    assert not catalog.questions
+    assert "hand out public/" in catalog.left_out["january"]

@@ -118,15 +118,15 @@ def test_a_leak_is_caught_and_a_promise_that_is_kept_is_not(kept: float, caught:
     names = [f"home {i}" for i in range(60)]
     answers = [np.exp(draw.standard_normal((60, 3))) for _ in range(2)]
     known = [np.concatenate([draw.standard_normal((60, 2)), one], axis=1) for one in answers]
-    rows, groups, likelihoods = [], [], []
+    graph = shoal.crowd_graph(answers[0], size=10, labels=names)
+    crowds = np.asarray(graph.components, dtype=np.int64)
+    rows, likelihoods = [], []
     for number, one in enumerate(answers):
-        graph = shoal.crowd_graph(one, size=10, labels=names)
         classes = shoal.GaussianClasses.deterministic(one, labels=names)
         white = shoal.calibrate(classes, graph, method="white", epsilon=1.0, delta=1e-5, scope="table")
         rows.append(one + kept * (noisy(white, one, number) - one))
-        groups.append(np.asarray(graph.components, dtype=np.int64))
-        likelihoods.append(gaussian(white, rows[-1], groups[-1]))
-    release = Release("white noise", tuple(rows), tuple(groups), 1.0, 1e-5, 0.0, tuple(likelihoods))
+        likelihoods.append(gaussian(white, rows[-1], crowds))
+    release = Release("white noise", tuple(rows), crowds, 1.0, 1e-5, 0.0, tuple(likelihoods))
     findings, fewer = _attacked(release, known, 0, False)
     assert fewer == []
     found = {one.attacker: one for one in findings}
@@ -163,7 +163,8 @@ def test_the_command_ends_with_4_where_a_bound_is_exceeded(
     study: Reidentification,
 ) -> None:
     (books,) = (o for o in study.findings if o.what.startswith("codebooks") and o.attacker == INFORMED)
-    broken = replace(study, findings=(replace(books, bound=0.1),))
+    assert books.inside is not None
+    broken = replace(study, findings=(replace(books, bound=books.inside.top_1_interval[0] / 2),))
     assert broken.exceeded == broken.findings
     monkeypatch.setattr(shoal, "read_meters", lambda file: None)
     for shown, code in ((study, 0), (broken, 4)):

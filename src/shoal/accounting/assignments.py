@@ -28,8 +28,8 @@ def likeliest(log_likelihood: FloatArray) -> IndexArray:
     """(tables, n) the label of every row in the likeliest assignment, for ℓ (tables, n rows, n labels)."""
     from scipy.optimize import linear_sum_assignment
 
-    found = [linear_sum_assignment(table, maximize=True)[1] for table in log_likelihood]
-    return np.array(found, dtype=np.intp).reshape(log_likelihood.shape[:2])
+    columns = [linear_sum_assignment(table, maximize=True)[1] for table in log_likelihood]
+    return np.array(columns, dtype=np.intp).reshape(log_likelihood.shape[:2])
 
 
 def marginals(log_likelihood: FloatArray, matched: IndexArray) -> FloatArray:

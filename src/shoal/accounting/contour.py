@@ -331,8 +331,8 @@ def strip_integral(
     for attempt in range(4):
         turn = first if attempt % 2 == 0 else -first
         halvings = PATIENCE if attempt < 2 else HALVINGS
-        found = quadrature(turn, kind, strip, x, c, at_c, scale, law, agreement, halvings)
-        value, difference, amplification, once, twice = found[0], found[1], found[2], found[3], found[4]
+        result = quadrature(turn, kind, strip, x, c, at_c, scale, law, agreement, halvings)
+        value, difference, amplification, once, twice = result[0], result[1], result[2], result[3], result[4]
         if not difference < COARSEST:
             continue
         along = at_c + math.log(value / math.pi) - math.log(abs(c))
@@ -344,7 +344,7 @@ def strip_integral(
         width = 2.0 * difference + in_sum * (1.0 + amplification) + arrived + LEAST_WIDTH
         # Above a proven bound, or not a number, the sum cannot be right.
         if width < half_width and along <= bound + width:
-            log_value, half_width, bend, stride, stop = along, width, turn, found[5], found[6]
+            log_value, half_width, bend, stride, stop = along, width, turn, result[5], result[6]
         if half_width < NARROW + 2.0 * agreement + SPECTRUM_SHARE * spectrum:
             break
     return log_value, half_width, bend, stride, stop

@@ -141,8 +141,8 @@ def privacy_curve(
         raise InputError("graph has no edges: there is no worst edge to report")
     _no_shift_beyond_zero(notion, prior)
     offsets = releases.offsets(pairs, prior)
-    found = worst_over_edges(releases, pairs, notion, grid, offsets, progress)
-    return found.scalar() if scalar else found
+    curve = worst_over_edges(releases, pairs, notion, grid, offsets, progress)
+    return curve.scalar() if scalar else curve
 
 
 def worst_over_edges(
@@ -242,9 +242,9 @@ def edge_brackets(
         return brackets(releases, pairs[part], code, grid, offsets[part])[:, :, 0]
 
     parts = list(map_blocks(work, len(pairs), BLOCK))
-    found = np.concatenate(parts) if parts else np.empty((0, releases.directions, 3))
-    value, lower, upper = trusted(found.reshape(-1, 3))
-    ends = np.stack([value, lower, upper], axis=1).reshape(found.shape)
+    logs = np.concatenate(parts) if parts else np.empty((0, releases.directions, 3))
+    value, lower, upper = trusted(logs.reshape(-1, 3))
+    ends = np.stack([value, lower, upper], axis=1).reshape(logs.shape)
     return ends if releases.directions == 2 else ends[:, 0]
 
 
@@ -383,11 +383,11 @@ def brackets(
     return out
 
 
-def _wider(found: FloatArray, width: float) -> NDArray[np.bool_]:
+def _wider(logs: FloatArray, width: float) -> NDArray[np.bool_]:
     """Which brackets (last axis: value, lower, upper) are wider than ``width``; an exact zero is not."""
-    upper = found[..., 2]
+    upper = logs[..., 2]
     positive = upper > -np.inf
-    return positive & ~(np.where(positive, upper, 0.0) - found[..., 1] < width)
+    return positive & ~(np.where(positive, upper, 0.0) - logs[..., 1] < width)
 
 
 def _settled(old: FloatArray, new: FloatArray) -> FloatArray:
@@ -431,9 +431,9 @@ def _worst(
             if len(rows) == 0:
                 break
             rows = np.sort(rows[np.argsort(-above[rows], kind="stable")[:count]])
-            found = brackets(releases, pairs[part][rows], code, epsilons, offsets[part][rows])
+            logs = brackets(releases, pairs[part][rows], code, epsilons, offsets[part][rows])
             loose[rows] = -np.inf
-            flat = np.moveaxis(found, 2, 0).reshape(n, -1, 3)
+            flat = np.moveaxis(logs, 2, 0).reshape(n, -1, 3)
             for j in range(n):
                 top = int(np.argmax(flat[j, :, 0]))
                 if flat[j, top, 0] > best[j, 0] or where[j, 0] < 0:
@@ -455,15 +455,15 @@ def _worst(
     return best, where
 
 
-def trusted(found: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def trusted(logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Split brackets into (value, lower, upper); a loose bracket's value is its upper end, a void one raises.
 
     A bracket with a value of exact zero is not void, however wide: equal laws up to rounding, of which Pr(L > 0) may be
     anything, and is reported as its upper end.
     """
-    value, lower, upper = found[:, 0].copy(), found[:, 1], found[:, 2]
-    loose = _wider(found, 1e-6)
-    void = (loose & (lower == -np.inf) & (upper > math.log(1e-3)) & (value > -np.inf)) | np.isnan(found).any(axis=1)
+    value, lower, upper = logs[:, 0].copy(), logs[:, 1], logs[:, 2]
+    loose = _wider(logs, 1e-6)
+    void = (loose & (lower == -np.inf) & (upper > math.log(1e-3)) & (value > -np.inf)) | np.isnan(logs).any(axis=1)
     if void.any():
         raise CertificationError(
             f"{int(void.sum())} privacy figure(s) could not be certified: the covariances of the pair are too close to "
@@ -501,8 +501,3 @@ def falling(epsilon: Any, ends: Any) -> FloatArray:
     least = np.array(ends, dtype=np.float64)
     least[order] = np.minimum.accumulate(least[order])
     return least
-
-
-def round_up(value: float, digits: int = 4) -> float:
-    """The number that :func:`shoal.rounding.upper` prints."""
-    return float(upper(value, digits)) if math.isfinite(value) else value

@@ -170,9 +170,9 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
         shift = (times * spectra.w**2).sum(axis=(0, 2))
         back = (times * (spectra.w**2 * np.exp(-spectra.lam))).sum(axis=(0, 2))
         log_det = (times * spectra.lam).sum(axis=(0, 2))
-        found = 0.5 * np.stack([shift - log_det, back + log_det], axis=1)[:, :, None]
-        found[spectra.disjoint | np.isinf(spectra.lam_error).any(axis=(0, 2))] = math.inf
-        return found, np.zeros_like(found)
+        divergences = 0.5 * np.stack([shift - log_det, back + log_det], axis=1)[:, :, None]
+        divergences[spectra.disjoint | np.isinf(spectra.lam_error).any(axis=(0, 2))] = math.inf
+        return divergences, np.zeros_like(divergences)
 
     best, _, _ = _largest(releases, pairs, 1, lambda part: _settled(measure, releases, pairs[part]))
     return float(best[0])
@@ -202,8 +202,8 @@ def upper_divergences(
     source: EdgeSource, pairs: NDArray[np.integer], orders: FloatArray, directions: int = 2
 ) -> FloatArray:
     """(edges, directions, orders) upper ends of the Rényi divergence of all releases together, for orders above 1."""
-    found, error = _divided(source, pairs, orders, directions)
-    return np.maximum(_outward(found, error), 0.0)
+    divergences, error = _divided(source, pairs, orders, directions)
+    return np.maximum(_outward(divergences, error), 0.0)
 
 
 def equal_covariances(block: EdgeBlock) -> NDArray[np.bool_]:
@@ -222,25 +222,25 @@ def _divided(
 
     def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
         shape = (len(spectra.disjoint), directions, len(orders))
-        found, error = np.empty(shape), np.empty(shape)
-        _divergences(shifted, spectra, found, error)
-        return found, error
+        divergences, error = np.empty(shape), np.empty(shape)
+        _divergences(shifted, spectra, divergences, error)
+        return divergences, error
 
     return _settled(measure, source, pairs)
 
 
 def _settled(measure: Measure, source: EdgeSource, pairs: NDArray[np.integer]) -> tuple[FloatArray, FloatArray]:
     """Values and errors; those of edges with a loose one from precise spectra."""
-    found, error = measure(source.spectra(pairs))
-    rows = np.flatnonzero((error > LOOSE * np.maximum(1.0, np.abs(found))).any(axis=(1, 2)))
+    divergences, error = measure(source.spectra(pairs))
+    rows = np.flatnonzero((error > LOOSE * np.maximum(1.0, np.abs(divergences))).any(axis=(1, 2)))
     if len(rows):
-        found[rows], error[rows] = measure(source.spectra(pairs[rows], precise=True))
-    return found, error
+        divergences[rows], error[rows] = measure(source.spectra(pairs[rows], precise=True))
+    return divergences, error
 
 
-def _outward(found: FloatArray, error: FloatArray) -> FloatArray:
+def _outward(divergences: FloatArray, error: FloatArray) -> FloatArray:
     """Upper ends, rounded up; what is exact stays."""
-    return np.where(error > 0.0, np.nextafter(found + error, np.inf), found)
+    return np.where(error > 0.0, np.nextafter(divergences + error, np.inf), divergences)
 
 
 def _edges(releases: Releases, graph: NeighborGraph) -> NDArray[np.intp]:
@@ -259,11 +259,11 @@ def _largest(
     """Largest value, largest upper end and the edge and direction of the former, over all edges."""
 
     def work(part: slice) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-        found, error = settled(part)
-        flat = found.reshape(-1, n)
+        divergences, error = settled(part)
+        flat = divergences.reshape(-1, n)
         top = np.argmax(flat, axis=0)
         where = np.stack([top // releases.directions + part.start, top % releases.directions], axis=1)
-        return flat[top, np.arange(n)], _outward(found, error).reshape(-1, n).max(axis=0), where
+        return flat[top, np.arange(n)], _outward(divergences, error).reshape(-1, n).max(axis=0), where
 
     best, upper = np.full(n, -np.inf), np.full(n, -np.inf)
     where = np.zeros((n, 2), dtype=np.intp)
@@ -299,12 +299,12 @@ def _divergence(t: float, law: LossLaw) -> tuple[float, float]:
 
 
 @kernel
-def _divergences(shifted: FloatArray, block: EdgeBlock, found: FloatArray, error: FloatArray) -> None:
-    """found[e, direction, j] = D of order 1 + shifted[j], with a bound on its error; inf where it is, or may be."""
+def _divergences(shifted: FloatArray, block: EdgeBlock, divergences: FloatArray, error: FloatArray) -> None:
+    """divergences[e, direction, j] = D of order 1 + shifted[j], with a bound on its error; inf where it may be."""
     for e in range(len(block.disjoint)):
-        for direction in range(found.shape[1]):
+        for direction in range(divergences.shape[1]):
             if block.disjoint[e]:
-                found[e, direction] = math.inf
+                divergences[e, direction] = math.inf
                 error[e, direction] = 0.0
                 continue
             law = loss_law(block, e, direction)
@@ -324,5 +324,5 @@ def _divergences(shifted: FloatArray, block: EdgeBlock, found: FloatArray, error
                     value, doubt = _divergence(t, law)
                     if t * most >= 1.0:
                         doubt = math.inf  # the order may lie beyond the last finite one
-                found[e, direction, j] = value
+                divergences[e, direction, j] = value
                 error[e, direction, j] = doubt

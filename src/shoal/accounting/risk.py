@@ -140,21 +140,21 @@ def identification_risk(
     known: list[Bracket | None] = []
     bounds: list[float] = []
     for members, edges in zip(groups, inside, strict=True):
-        found, bound = _without_sampling(releases, supports, members, weights[members] / weights[members].sum()), 1.0
-        if found is None and edges is not None:
+        bracket, bound = _without_sampling(releases, supports, members, weights[members] / weights[members].sum()), 1.0
+        if bracket is None and edges is not None:
             bound = named_at_most(releases, members, edges)
             if bound <= (1 + CLOSE) / len(members):
-                found = 1.0 / len(members), bound, bound
-        known.append(found)
+                bracket = 1.0 / len(members), bound, bound
+        known.append(bracket)
         bounds.append(bound)
-    open_ones = sum(found is None for found in known)
+    open_ones = sum(bracket is None for bracket in known)
     parts = []
-    for members, found, bound in zip(groups, known, bounds, strict=True):
+    for members, bracket, bound in zip(groups, known, bounds, strict=True):
         share = weights[members].sum()
-        if found is None:
+        if bracket is None:
             each = (1 - confidence) / open_ones
-            found = _estimated(family, members, weights[members] / share, bound, n_samples, each, rng, table)
-        parts.append(share * np.array(found))
+            bracket = _estimated(family, members, weights[members] / share, bound, n_samples, each, rng, table)
+        parts.append(share * np.array(bracket))
     low, value, high = np.sum(parts, axis=0)
     guess = sum(weights[component == number].max() for number in np.unique(component))
     settled = all(len(members) == 1 or bool((supports.position[members] >= 0).all()) for members in groups)
@@ -221,8 +221,8 @@ def named_at_most(releases: Releases, members: IndexArray, pairs: IndexArray) ->
     step = (math.log(max(int(degrees.max(initial=1)), 1)) + 4.0) / 4.0
     tried = [step * j for j in range(1, 5)]
     for _ in range(4):
-        found = [(bound(epsilon), epsilon) for epsilon in tried]
-        best, at = min([(best, at), *found])
+        bounds = [(bound(epsilon), epsilon) for epsilon in tried]
+        best, at = min([(best, at), *bounds])
         step /= 2.0
         tried = [epsilon for epsilon in (at - step, at + step) if epsilon >= 0.0]
     return best
@@ -266,8 +266,8 @@ def _without_sampling(
     if len(members) == 2 and (weights > 0).all():
         epsilon = np.array([math.log(weights[1] / weights[0])])
         offsets = np.zeros((1, releases.directions))
-        found = np.exp(brackets(releases, members[None, :], tails.DP, epsilon, offsets)[0, 0, 0])
-        value, low, high = weights[1] + weights[0] * found
+        deltas = np.exp(brackets(releases, members[None, :], tails.DP, epsilon, offsets)[0, 0, 0])
+        value, low, high = weights[1] + weights[0] * deltas
         return float(low), float(value), float(high)
     if supports.families[supports.family[members[0]]].classes is None:
         top = float(weights.max())  # all answers are equal

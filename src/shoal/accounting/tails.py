@@ -345,9 +345,9 @@ def tail(
     for _ in range(INWARD_ATTEMPTS):
         if upper < SMALL_ENOUGH or far - near < INWARD_DIGITS * width:
             break
-        found = resolved_tail(kind, side, x - side * step, law, -math.inf)
-        if found[2] < 0.0:
-            upper, far = min(upper, found[2]), step
+        inner = resolved_tail(kind, side, x - side * step, law, -math.inf)
+        if inner[2] < 0.0:
+            upper, far = min(upper, inner[2]), step
         else:
             near = step
         step = 10.0 * step if far == math.inf else 0.5 * (near + far)
@@ -377,8 +377,8 @@ def log_delta(
         each = floor - LN2 if notion == PDP_TWO_SIDED else floor
         value, low, high = -math.inf, -math.inf, -math.inf
         for side in range(RIGHT, LEFT - 1 if notion == PDP_TWO_SIDED else 0, -2):
-            found = tail(kind, side, side * epsilon, law, each)
-            value, low, high = log_sum(value, found[0]), log_sum(low, found[1]), log_sum(high, found[2])
+            ends = tail(kind, side, side * epsilon, law, each)
+            value, low, high = log_sum(value, ends[0]), log_sum(low, ends[1]), log_sum(high, ends[2])
         if notion == PDP_TWO_SIDED:
             slack = 2.0 * EPS
             return min(value, 0.0), min(low * (1.0 + slack) - slack, 0.0), min(high * (1.0 - slack) + slack, 0.0)

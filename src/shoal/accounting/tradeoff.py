@@ -75,8 +75,8 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None, *, s
     if a == b:
         raise InputError("claim and instead must be different labels")
     rates = np.linspace(0, 1, 101) if fpr is None else _rates(fpr)
-    found = _tpr(releases, np.array([[a, b]], dtype=np.intp), rates)[0, 0]
-    return TradeoffCurve(str(claim), str(instead), rates, found)
+    power = _tpr(releases, np.array([[a, b]], dtype=np.intp), rates)[0, 0]
+    return TradeoffCurve(str(claim), str(instead), rates, power)
 
 
 def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float, *, scope: str = "answer") -> FloatArray:
@@ -99,8 +99,8 @@ def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float, *, scope: str = "
     releases = Releases.of(classes, scope)
     pairs = releases.pairs(graph)
     parts = list(map_blocks(lambda part: _tpr(releases, pairs[part], rates), len(pairs), BLOCK))
-    found = np.concatenate(parts)[:, :, 0] if parts else np.empty((0, releases.directions))
-    return found if releases.directions == 2 else found[:, 0]
+    power = np.concatenate(parts)[:, :, 0] if parts else np.empty((0, releases.directions))
+    return power if releases.directions == 2 else power[:, 0]
 
 
 def worst_tpr(classes: Any, graph: NeighborGraph, fpr: Any, *, scope: str = "answer") -> FloatArray:
@@ -166,9 +166,9 @@ def _worst_block(rates: FloatArray, block: EdgeBlock, directions: int, worst: Fl
             for j in range(len(rates)):
                 if is_trivial(forth) or (not math.isnan(at[j]) and _rate(rates[j], at[j], forth) <= worst[j]):
                     continue
-                found, epsilon = _best_rate(rates[j], forth, back)
-                if found > worst[j]:
-                    worst[j], at[j] = found, epsilon
+                rate, epsilon = _best_rate(rates[j], forth, back)
+                if rate > worst[j]:
+                    worst[j], at[j] = rate, epsilon
 
 
 @kernel

@@ -12,6 +12,26 @@ bounds serves every ε and every δ at once.
 Who holds a whole table asks which of two rows is X's and which is the neighbor's. The score of a row pair is then the
 sum of both rows' log-likelihood ratios, and exchanging the rows turns its sign: one direction says it all
 (:func:`exchanged`).
+
+**Laws as an attacker handles them** (:class:`ResidualLaws`). For label X with law N(μ, Σ), scaled to unit variances, Σ
+= V diag(λ) Vᵀ: the residual of an answer y is z = diag(λ)^{−1/2} Vᵀ (y − μ), and ln p(y) = −½‖z‖² − ½ ln|Σ|. Directions
+with less than ``NULL`` of the widest one's variance are taken for constants that are known to a tolerance (λ is raised
+to ``NULL``): two labels with different constants are then told apart at once, two with the same constants not at all,
+and an answer rounded to a fine grid is still on its support. A score only has to be good; the bounds made from it count
+events and hold for any score.
+
+**Repeated releases** (:class:`Repeats`). r releases y_1 … y_r of the same q with fresh noise are not independent given
+the label: they share q. Turn them by an orthogonal matrix into the scaled average √r ȳ and r − 1 contrasts. With A = I
++ gain and noise covariance N,
+
+    √r ȳ ~ N(√r μ̃, r A Σ Aᵀ + N),   every contrast ~ N(0, N),   all independent given the label,
+
+so the exact promise for the whole sequence is the composition of one release with the first law and r − 1 with the
+second. It is not the composition of r independent releases: the shared q keeps the average uncertain (less is
+revealed), while the contrasts show each label's noise covariance bare (more is revealed, if it differs from label to
+label). A repeated question should be answered from storage; then the repeats reveal what one release does.
+
+The same laws serve repeated tables, where every label's row is released r times: both rows of a pair count.
 """
 
 from __future__ import annotations
@@ -21,16 +41,81 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import helmert
 
 from shoal.audits.confidence import lower_bound, rough_bounds, upper_bound
-from shoal.audits.residuals import ResidualLaws
-from shoal.validation import FloatArray, IndexArray
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.mechanism import Mechanism
+from shoal.numerics.eigenpairs import eigh
+from shoal.validation import BoolArray, FloatArray, IndexArray
 
+#: Variances below this share of the largest, in units of the entries' own, belong to constants.
+NULL = 1e-13
 #: Scores of edge (a, b): ln p_a/p_b at the answers of a and at those of b, one pair of arrays per attack.
 Scores = Callable[[int, int], Sequence[tuple[FloatArray, FloatArray]]]
 Halves = tuple[FloatArray, FloatArray]
 #: Thresholds tried on the first half.
 CANDIDATES = 128
+REPEATED = ("repeats", "average")
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualLaws:
+    """One Gaussian law per label, factored: ``maps`` (n, k, k) whiten, ``null`` (n, k) marks constant directions."""
+
+    means: FloatArray
+    covs: FloatArray
+    maps: FloatArray
+    log_scale: FloatArray
+    null: BoolArray
+
+    @classmethod
+    def of(cls, classes: GaussianClasses) -> ResidualLaws:
+        """The laws of a family."""
+        return cls.factored(classes.means, classes.covs)
+
+    @classmethod
+    def fitted(cls, samples: list[FloatArray]) -> ResidualLaws:
+        """Sample means and covariances, one label per item: what an attacker who has only samples would use."""
+        means = np.stack([y.mean(axis=0) for y in samples])
+        centered = [y - mean for y, mean in zip(samples, means, strict=True)]
+        return cls.factored(means, np.stack([c.T @ c / max(len(c) - 1, 1) for c in centered]))
+
+    @classmethod
+    def factored(cls, means: FloatArray, covs: FloatArray) -> ResidualLaws:
+        std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
+        # An entry without variance is a constant, known to a tolerance in units of what varies in that entry.
+        unit = std.max(axis=0)
+        spread = means.max(axis=0) - means.min(axis=0)
+        unit = np.where(unit > 0, unit, np.where(spread > 0, spread, np.maximum(np.abs(means).max(axis=0), 1.0)))
+        fixed = std <= np.sqrt(NULL) * 1e-3 * unit
+        scale = np.where(fixed, unit, std)
+        shaped = covs / scale[:, :, None] / scale[:, None, :]
+        rows, entries = np.nonzero(fixed)
+        shaped[rows, entries, :] = 0.0
+        shaped[rows, :, entries] = 0.0
+        values, vectors = eigh(0.5 * (shaped + np.swapaxes(shaped, 1, 2)))
+        floor = NULL * np.where(values[:, -1:] > 0, values[:, -1:], 1.0)
+        null = values <= floor
+        values = np.maximum(values, floor)
+        maps = np.swapaxes(vectors, 1, 2) / np.sqrt(values)[:, :, None] / scale[:, None, :]
+        return cls(means, covs, maps, -0.5 * np.log(values).sum(axis=1) - np.log(scale).sum(axis=1), null)
+
+    def residuals(self, label: int, answers: FloatArray) -> FloatArray:
+        """(m, k) whitened residuals of answers (m, k) under one label's law."""
+        return np.asarray((answers - self.means[label]) @ self.maps[label].T)
+
+    def log_density(self, label: int, residuals: FloatArray) -> FloatArray:
+        """(m,) log-density, up to a constant common to all labels, from residuals under that label."""
+        return np.asarray(self.log_scale[label] - 0.5 * np.einsum("ij,ij->i", residuals, residuals))
+
+    def log_densities(self, label: int, answers: FloatArray) -> FloatArray:
+        """(m,) the same from the answers."""
+        return self.log_density(label, self.residuals(label, answers))
+
+    def inside(self, label: int) -> BoolArray:
+        """(k,) which residual directions vary."""
+        return np.asarray(~self.null[label])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +146,8 @@ class Events:
     def epsilon_lower(self, delta: float) -> FloatArray:
         """(n_edges, D) largest ε that is proved to be needed at this δ; 0 where nothing is proved."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.log((self.low - delta) / self.high)
-        return _best(np.where(self.low > delta, np.maximum(found, 0.0), 0.0))[0]
+            logs = np.log((self.low - delta) / self.high)
+        return _best(np.where(self.low > delta, np.maximum(logs, 0.0), 0.0))[0]
 
 
 def _best(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
@@ -189,3 +274,57 @@ def halves(values: FloatArray) -> Halves:
 
 def _above(ordered: FloatArray, thresholds: FloatArray) -> NDArray[np.int64]:
     return np.asarray(len(ordered) - np.searchsorted(ordered, thresholds, side="right"), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Claimed laws of r releases of one answer: of the scaled average, and of each contrast."""
+
+    times: int
+    average: GaussianClasses
+    contrast: GaussianClasses
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, times: int) -> Repeats:
+        classes, output = mechanism.classes, mechanism.output
+        n, k = classes.means.shape
+        noise = np.array(np.broadcast_to(mechanism.noise_cov, (n, k, k)))
+        values, vectors = eigh(classes.stored_covs)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        moved = root if mechanism.gain is None else root + mechanism.gain @ root  # A Σ^{1/2}
+        shared = moved @ np.swapaxes(moved, 1, 2)
+        average = GaussianClasses(np.sqrt(times) * output.means, times * shared + noise, classes.labels)
+        return cls(times, average, GaussianClasses(np.zeros((n, k)), noise, classes.labels))
+
+    @property
+    def releases(self) -> list[GaussianClasses]:
+        """The sequence in the form that the accounting composes."""
+        return [self.average] + [self.contrast] * (self.times - 1)
+
+    def scores(self, answers: list[FloatArray]) -> Scores:
+        """Two attacks on answers (m, r, k) per label: the likelihood ratio of all repeats, and of their average."""
+        turn = helmert(self.times, full=True)  # orthogonal, with a constant first row
+        turned = [np.einsum("sr,mrk->smk", turn, y) for y in answers]
+        average, contrast = ResidualLaws.of(self.average), ResidualLaws.of(self.contrast)
+
+        def density(label: int, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
+            mean = average.log_densities(label, parts[0])
+            flat = parts[1:].reshape(-1, parts.shape[2])
+            rest = contrast.log_densities(label, flat).reshape(self.times - 1, -1).sum(axis=0)
+            return mean, rest
+
+        own = [density(i, parts) for i, parts in enumerate(turned)]
+
+        def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+            mean_b, rest_b = density(b, turned[a])
+            mean_a, rest_a = density(a, turned[b])
+            first, second = own[a][0] - mean_b, mean_a - own[b][0]
+            return [(first + own[a][1] - rest_b, second + rest_a - own[b][1]), (first, second)]
+
+        return scores
+
+
+def share_identical(answers: list[FloatArray]) -> float:
+    """Share of true answers whose repeats are all equal: 1 where a repeated question is answered from storage."""
+    same = [(y == y[:, :1]).all(axis=(1, 2)) for y in answers]
+    return float(np.mean(np.concatenate(same)))

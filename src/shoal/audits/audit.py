@@ -5,7 +5,7 @@ Released answers are taken as they are; the mechanism's parameters are read only
 1. Attacks (:mod:`shoal.audits.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
 2. Naming (:mod:`shoal.audits.naming`): is the label named more often than promised?
 3. Law (:mod:`shoal.audits.fidelity`): do the answers follow the claimed laws, independently of each other?
-4. Repeats (:mod:`shoal.audits.replay`): do repeated releases reveal more than they may?
+4. Repeats (:class:`shoal.audits.attacks.Repeats`): do repeated releases reveal more than they may?
 
 What the attackers hold is the audit's scope: one row, or the whole table. What they are held against is the mechanism's
 certificate, whatever it speaks of: one that speaks of one row is violated by a table that shows more.
@@ -30,14 +30,20 @@ from shoal.accounting import tails
 from shoal.accounting.curve import brackets, exp_up
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.audits import trials
-from shoal.audits.attacks import Events, claimed_and_fitted, count_events, exchanged
+from shoal.audits.attacks import (
+    REPEATED,
+    Events,
+    Repeats,
+    ResidualLaws,
+    claimed_and_fitted,
+    count_events,
+    exchanged,
+    share_identical,
+)
 from shoal.audits.book_audit import BookAudit, audit_book
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.audits.fidelity import law_findings
 from shoal.audits.naming import name_answers, name_rows
-from shoal.audits.replay import ATTACKS as REPLAY_ATTACKS
-from shoal.audits.replay import Repeats, share_identical
-from shoal.audits.residuals import ResidualLaws
 from shoal.audits.verdict import HOLDS, Audit, Finding, Replay
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
@@ -134,58 +140,36 @@ def audit(
     >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
     >>> from shoal.audits.trials import seeded_release
     >>> seeded = seeded_release(mechanism, 0)  # repeatable, not private
-    >>> found = shoal.audit(mechanism, n_samples=2000, release=seeded)
-    >>> found.verdict
+    >>> audit = shoal.audit(mechanism, n_samples=2000, release=seeded)
+    >>> audit.verdict
     'consistent'
-    >>> bool((found.delta_lower <= mechanism.certificate.delta_upper).all())
+    >>> bool((audit.delta_lower <= mechanism.certificate.delta_upper).all())
     True
     >>> shoal.audit(mechanism, scope="table", n_samples=2000, release=seeded).scope
     'table'
     """
-
-    def of_laws(laws: Mechanism) -> Audit | BookAudit:
-        drawn = (answers, releases, release, repeats, repeated)
-        return _audited(laws, graph, scope, n_samples, confidence, epsilon, *drawn, seed, progress)
-
-    def of_draws(book: Codebook) -> Audit | BookAudit:
+    book: Codebook | None = mechanism.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
+    if book is not None:
         return audit_book(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
-
-    return mechanism.by_kind(mechanism=of_laws, codebook=of_draws)
-
-
-def _audited(
-    mechanism: Mechanism,
-    graph: NeighborGraph | None,
-    scope: str | None,
-    n_samples: int,
-    confidence: float,
-    epsilon: Any,
-    answers: Any,
-    releases: Any,
-    release: trials.Release | None,
-    repeats: int,
-    repeated: Any,
-    seed: int,
-    progress: Callable[[int, int], None] | None,
-) -> Audit:
-    """The audit of a mechanism with Gaussian output laws."""
-    graph = mechanism.graph if graph is None else graph
-    scope = mechanism.scope if scope is None else validation.choice(list(SCOPES), scope=scope)
+    gaussian: Mechanism | None = mechanism.by_kind(mechanism=lambda laws: laws, codebook=lambda _: None)
+    assert gaussian is not None
+    graph = gaussian.graph if graph is None else graph
+    scope = gaussian.scope if scope is None else validation.choice(list(SCOPES), scope=scope)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     seed = validation.count(seed=seed, at_least=0)
     repeats = validation.count(repeats=repeats)
     if releases is not None and (answers is not None or release is not None):
         raise InputError("releases are final: give either them, or answers and release")
-    pairs = Releases.of(mechanism.output).pairs(graph)
-    epsilons = _epsilons(mechanism, graph, pairs, epsilon)
+    pairs = Releases.of(gaussian.output).pairs(graph)
+    epsilons = _epsilons(gaussian, graph, pairs, epsilon)
     n_edges = len(pairs)
     if n_edges > MOST_EDGES:
-        looked_at = _looked_at(edge_promises(mechanism.output, pairs, epsilons[:, :1], scope), seed)
+        looked_at = _looked_at(edge_promises(gaussian.output, pairs, epsilons[:, :1], scope), seed)
         pairs, epsilons = pairs[looked_at], epsilons[looked_at]
     error = 1.0 - confidence
 
-    n = mechanism.classes.n_classes
+    n = gaussian.classes.n_classes
     draws = 0 if releases is not None else n * (1 + (repeats if repeats > 1 and repeated is None else 0))
     replays = repeated is not None or draws > n
     step = _steps(progress, draws + len(pairs) * (1 + replays))
@@ -193,20 +177,20 @@ def _audited(
     source = "given releases"
     rng = np.random.default_rng(seed)
     if releases is not None:
-        released = trials.given_releases(releases, mechanism.classes)
+        released = trials.given_releases(releases, gaussian.classes)
         again = None
     else:
-        chosen, source = (release, "given release") if release is not None else (mechanism.release, "mechanism.release")
-        true = _true_answers(mechanism, answers, n_samples, rng)
-        released = trials.release_all(chosen, true, mechanism.classes.labels, step)
+        chosen, source = (release, "given release") if release is not None else (gaussian.release, "mechanism.release")
+        true = _true_answers(gaussian, answers, n_samples, rng)
+        released = trials.release_all(chosen, true, gaussian.classes.labels, step)
         again = None
         if repeats > 1 and repeated is None:
             few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
-            done = [trials.release_all(chosen, few, mechanism.classes.labels, step) for _ in range(repeats)]
+            done = [trials.release_all(chosen, few, gaussian.classes.labels, step) for _ in range(repeats)]
             again = [np.stack(parts, axis=1) for parts in zip(*done, strict=True)]
     if repeated is not None:
-        again = trials.given_repeats(repeated, mechanism.classes)
-    verdict = _judge(mechanism, graph, scope, pairs, epsilons, released, again, error, source, seed, step)
+        again = trials.given_repeats(repeated, gaussian.classes)
+    verdict = _judge(gaussian, graph, scope, pairs, epsilons, released, again, error, source, seed, step)
     return replace(verdict, n_edges=n_edges)
 
 
@@ -451,7 +435,7 @@ def _replay(
     scores = claimed.scores(again)
     if scope == "table":
         scores = exchanged(scores)
-    events = count_events(REPLAY_ATTACKS, scores, pairs, design, float(promise.max()), error, step, promise.shape[1])
+    events = count_events(REPEATED, scores, pairs, design, float(promise.max()), error, step, promise.shape[1])
     lower, where = events.delta_lower(design[:, 0])
     findings = []
     for e, d in np.argwhere(lower > promise):

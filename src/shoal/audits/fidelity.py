@@ -24,9 +24,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg, stats
 
-from shoal.audits.attacks import Halves, halves
+from shoal.audits.attacks import Halves, ResidualLaws, halves
 from shoal.audits.confidence import SHARES
-from shoal.audits.residuals import ResidualLaws
 from shoal.audits.verdict import Finding
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray

@@ -25,11 +25,12 @@ from scipy import linalg, stats
 from shoal import validation
 from shoal.accounting.curve import worst_over_edges
 from shoal.accounting.releases import Releases
+from shoal.audits.verdict import Figures
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.supports import RankWarning
-from shoal.mechanism.certificate import with_loss
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import with_loss
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.matrices import RANK_TOLERANCE, ranks
 from shoal.rounding import upper
@@ -42,7 +43,7 @@ QUERIES = ("point", "constant", "sample", "trajectory", "marginal", "as_in_paper
 
 
 @dataclass(frozen=True, eq=False)
-class ModelGuard:
+class ModelGuard(Figures):
     """Result of :func:`model_guard`; every δ is the worst edge's upper end at the design's ε, in the design's notion.
 
     All of them speak of what the mechanism is certified for, one answer or a table (``scope``).
@@ -93,26 +94,6 @@ class ModelGuard:
             lines.append(f"with the answers given, as constants: δ ≤ {upper(self.answers_delta)}")
         lines += [f"worst edge {a} → {b} in {share:.0%} of them" for (a, b), share in self.worst_edges[:3]]
         return "\n".join([*lines, *self.statements])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings, for JSON."""
-        return {
-            "promise": self.promise,
-            "notion": self.notion,
-            "scope": self.scope,
-            "rests_on_model": self.rests_on_model,
-            "query": self.query,
-            "delta_at_confidence": self.delta_at_confidence,
-            "confidence": self.confidence,
-            "quantiles": {str(level): delta for level, delta in self.quantiles.items()},
-            "share_above": self.share_above,
-            "worst_edges": [[list(edge), share] for edge, share in self.worst_edges],
-            "noise_alone": self.noise_alone,
-            "answers_delta": self.answers_delta,
-            "n_draws": len(self.deltas),
-            "fitted_on_private_data": self.fitted_on_private_data,
-            "statements": list(self.statements),
-        }
 
 
 def model_guard(
@@ -269,11 +250,11 @@ def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RankWarning)
             pairs = releases.pairs(mechanism.graph)
-            found = worst_over_edges(releases, pairs, mechanism.notion, np.zeros(1), offsets).scalar()
+            curve = worst_over_edges(releases, pairs, mechanism.notion, np.zeros(1), offsets).scalar()
     except CertificationError:
         return 1.0, mechanism.certificate.worst_edge
     loss = mechanism.certificate.finite_precision
-    return with_loss(float(found.log_delta_upper), float(found.delta_upper), loss)[1], found.worst_edge
+    return with_loss(float(curve.log_delta_upper), float(curve.delta_upper), loss)[1], curve.worst_edge
 
 
 def _constants(classes: GaussianClasses, answers: Any) -> FloatArray:

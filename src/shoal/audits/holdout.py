@@ -18,9 +18,9 @@ from shoal.accounting import tails
 from shoal.accounting.releases import Releases
 from shoal.accounting.risk import bernstein_interval
 from shoal.audits import trials
+from shoal.audits.attacks import ResidualLaws
 from shoal.audits.audit import edge_promises
-from shoal.audits.residuals import ResidualLaws
-from shoal.audits.verdict import SHOWN
+from shoal.audits.verdict import SHOWN, Figures
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
@@ -29,7 +29,7 @@ from shoal.validation import FloatArray, IndexArray
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedLoss:
+class ObservedLoss(Figures):
     """Result of :func:`observed_loss`. Arrays are (n_edges, 2); direction 0 is as in ``edges``, 1 the reverse.
 
     ``exceeded`` is the observed Pr(L > ε), ``delta`` the observed E(1 − e^{ε − L})₊; their ``_lower`` ends hold for all
@@ -75,12 +75,6 @@ class ObservedLoss:
             )
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings, for JSON."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()
-        } | {"edges": [list(edge) for edge in self.edges], "n_answers": list(self.n_answers)}
-
 
 def observed_loss(
     mechanism: Mechanism,
@@ -116,8 +110,8 @@ def observed_loss(
     >>> from shoal.audits.trials import seeded_release
     >>> seeded = seeded_release(mechanism, 0)  # repeatable, not private
     >>> held_out = {"a": [[-0.3], [0.4], [1.2]], "b": [[0.2], [1.1], [1.9]]}
-    >>> found = shoal.observed_loss(mechanism, held_out, release=seeded)
-    >>> found.verdict, found.delta.shape
+    >>> loss = shoal.observed_loss(mechanism, held_out, release=seeded)
+    >>> loss.verdict, loss.delta.shape
     ('consistent', (1, 2))
     """
     graph = mechanism.graph if graph is None else graph

@@ -7,16 +7,22 @@ largest posterior probability (exact in small groups, where nobody names more ro
 
 Rows of one table depend on each other, tables do not: what is bounded is the mean over tables of the share of rows
 named right.
+
+**Rows that a release really gave out** are attacked with what somebody may know about the labels. Of means: the
+attacker knows a curve of each label, takes the released row next to it, and names one of its crowd at random. Of
+several rows per label: he knows whose all other rows are, and names the owner of a held-out one within its crowd, by
+gradient boosting; the share that the largest label of the crowd has is what a guess gets.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
 from shoal.accounting.risk import IdentificationRisk, identification_risk, naming_bound
+from shoal.audits.attacks import ResidualLaws
 from shoal.audits.confidence import lower_bound, mean_lower, mean_upper, upper_bound
-from shoal.audits.residuals import ResidualLaws
 from shoal.audits.trials import FEWEST
 from shoal.audits.verdict import Finding, Naming
 from shoal.laws.classes import GaussianClasses
@@ -31,6 +37,8 @@ LARGEST = 200
 LIKELIHOODS = 48_000_000
 #: Steps of the exact posterior at most.
 STEPS = 200_000_000
+#: Rows up to which held-out rows are attacked, folds, and rounds of boosting.
+ROWS, FOLDS, ROUNDS = 4_000, 3, 60
 
 
 def name_answers(
@@ -68,7 +76,7 @@ def name_answers(
     total = n * m
     low, high = (float(f(hits, total, error / 4)) for f in (lower_bound, upper_bound))
     naming = _naming("one row", hits / total, low, high, risk, risk.success_upper, total)
-    return (naming,), _found("identification", naming, {"hits": f"{hits} of {total}"})
+    return (naming,), _excess("identification", naming, {"hits": f"{hits} of {total}"})
 
 
 def name_rows(
@@ -116,7 +124,7 @@ def name_rows(
         naming = _naming(attack, float(values.mean()), low, high, risk, promise, len(chosen) * len(values))
         namings.append(naming)
         kind = "matching" if attack == "matching" else "identification"
-        findings += _found(kind, naming, {"tables": len(values), "rows": len(chosen)})
+        findings += _excess(kind, naming, {"tables": len(values), "rows": len(chosen)})
     return tuple(namings), findings
 
 
@@ -178,7 +186,7 @@ def _naming(
     return Naming(attack, share, low, high, min(risk.success, promise), promise, risk.prior_success, count)
 
 
-def _found(kind: str, naming: Naming, facts: dict[str, object]) -> list[Finding]:
+def _excess(kind: str, naming: Naming, facts: dict[str, object]) -> list[Finding]:
     if naming.accuracy_lower <= naming.promise_upper:
         return []
     evidence = {
@@ -188,3 +196,66 @@ def _found(kind: str, naming: Naming, facts: dict[str, object]) -> list[Finding]
         **facts,
     }
     return [Finding(kind, (), evidence)]
+
+
+def attack_means(
+    known: FloatArray,
+    values: FloatArray,
+    rows: FloatArray,
+    crowd: NDArray[np.int64],
+    homes: NDArray[np.int64],
+    *,
+    most: int = 2_000,
+    seed: int = 0,
+) -> tuple[int, float | None, float, float] | None:
+    """(labels looked for, share found among unprotected rows, share named from the release, share of a guess).
+
+    Args:
+        known: (n, k) what the attacker knows of each label, NaN where he knows nothing.
+        values: (n, k) the labels' own figures, which would have been released without protection.
+        rows: (n, k) the row of each label's crowd.
+        crowd: (n,) which crowd each label is in.
+        homes: (n,) members of it.
+        most: labels to look for; more are sampled.
+        seed: seed of the sample.
+    """
+    sought = np.flatnonzero(np.isfinite(known).all(axis=1))
+    if len(sought) > most:
+        sought = np.sort(np.random.default_rng(seed).choice(sought, most, replace=False))
+    if len(sought) < 2 or len(values) < 2:
+        return None
+    first = np.unique(crowd, return_index=True)[1]
+    table, numbers = rows[first], crowd[first]
+    own, hidden = 0.0, 0.0
+    for i in sought:
+        gaps = ((values - known[i]) ** 2).sum(axis=1)
+        nearest = np.flatnonzero(gaps == gaps.min())
+        own += float(i in nearest) / len(nearest)
+        gaps = ((table - known[i]) ** 2).sum(axis=1)
+        nearest = np.flatnonzero(gaps == gaps.min())
+        hidden += float(crowd[i] in numbers[nearest]) / (len(nearest) * homes[i])
+    guessing = float((1.0 / homes[sought]).mean())
+    return len(sought), own / len(sought), hidden / len(sought), guessing
+
+
+def attack_rows(
+    values: FloatArray, labels: NDArray[np.int64], crowd: NDArray[np.int64], *, seed: int = 0
+) -> tuple[int, float, float] | None:
+    """(labels, share of held-out rows whose label is named within its crowd, share of the majority guess)."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+    right = majority = total = 0
+    everyone = set()
+    for number in np.unique(crowd):
+        inside = crowd == number
+        x, y = values[inside], labels[inside]
+        counts = np.unique(y, return_counts=True)[1]
+        if len(counts) < 2 or counts.min() < FOLDS or total + len(y) > ROWS:
+            continue
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+        model = HistGradientBoostingClassifier(max_iter=ROUNDS, early_stopping=False, random_state=seed)
+        right += int((cross_val_predict(model, x, y, cv=folds) == y).sum())
+        majority, total = majority + int(counts.max()), total + len(y)
+        everyone |= set(y.tolist())
+    return (len(everyone), right / total, majority / total) if total else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -92,18 +92,12 @@ def release_all(
 
 
 def _by_label(values: Any, classes: GaussianClasses, ndim: tuple[int, ...], name: str) -> list[FloatArray]:
-    if isinstance(values, Mapping):
-        named = {str(key): value for key, value in values.items()}
-        if set(named) != set(classes.labels):
-            raise InputError(f"{name} must name every label of the mechanism exactly once")
-        rows = [named[label] for label in classes.labels]
-    else:
-        try:
-            rows = list(values)
-        except TypeError:
-            raise InputError(f"{name} must map every label to an array") from None
-        if len(rows) != classes.n_classes:
-            raise InputError(f"{name} must hold one array per label of the mechanism, in its order")
+    try:
+        rows = list(validation.by_label(classes.labels, **{name: values}))
+    except TypeError:
+        raise InputError(f"{name} must map every label to an array") from None
+    if len(rows) != classes.n_classes:
+        raise InputError(f"{name} must hold one array per label of the mechanism, in its order")
     arrays = [validation.array(ndim=ndim, **{name: row}) for row in rows]
     if any(a.shape[-1] != classes.n_dims for a in arrays):
         raise InputError(f"{name} must have {classes.n_dims} entries per answer")

@@ -37,8 +37,26 @@ MEANINGS = {
 HARMLESS = ("too much spread", "mean", "support", "shape")
 
 
+class Figures:
+    """What an audit found, for machines as well."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as plain numbers, lists, mappings and strings, for JSON."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Figures):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
 @dataclass(frozen=True)
-class Finding:
+class Finding(Figures):
     """``kind`` is a key of :data:`MEANINGS`; ``labels`` whom it concerns (from, to, or all: empty)."""
 
     kind: str
@@ -59,15 +77,6 @@ class Finding:
         facts = ", ".join(f"{name} {_shown(value)}" for name, value in self.evidence.items())
         return f"{self.kind} ({whom}): {self.meaning}; {facts}"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "labels": list(self.labels),
-            "meaning": self.meaning,
-            "lessens_privacy": self.lessens_privacy,
-            "evidence": dict(self.evidence),
-        }
-
 
 def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -78,7 +87,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Naming:
+class Naming(Figures):
     """Share of released answers whose label an attacker names, beside what is promised.
 
     ``attack`` says how: from ``"one row"``, or from a whole table by ``"matching"`` or by ``"marginals"``.
@@ -95,7 +104,7 @@ class Naming:
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class Replay(Figures):
     """The attack on ``times`` releases of each true answer, at the design's ε; arrays are (edges, D).
 
     For tables it is the whole table that is released ``times`` times, and D is 1; else 2, for both directions.
@@ -113,7 +122,7 @@ class Replay:
 
 
 @dataclass(frozen=True, eq=False)
-class Audit:
+class Audit(Figures):
     """Result of :func:`shoal.audit`.
 
     ``scope`` is what the attackers held, one ``"answer"`` (a row) or the whole ``"table"``; ``promised_scope`` what the
@@ -210,43 +219,14 @@ class Audit:
                 f"δ ≤ {upper(allowed)} promised"
                 + (", repeats are answered from storage" if self.replay.identical == 1.0 else "")
             )
-        for title, found in (("violated", self.violations), ("differs, harmless", self.mismatches)):
-            lines += [f"{title}: {finding}" for finding in found[:SHOWN]]
-            if len(found) > SHOWN:
-                lines.append(f"{title}: and {len(found) - SHOWN} more")
+        for title, findings in (("violated", self.violations), ("differs, harmless", self.mismatches)):
+            lines += [f"{title}: {finding}" for finding in findings[:SHOWN]]
+            if len(findings) > SHOWN:
+                lines.append(f"{title}: and {len(findings) - SHOWN} more")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings, for JSON."""
-        return {
-            "verdict": self.verdict,
-            "scope": self.scope,
-            "promised_scope": self.promised_scope,
-            "confidence": self.confidence,
-            "n_samples": self.n_samples,
-            "source": self.source,
-            "notion": self.notion,
-            "worst_edge": list(self.worst_edge),
-            "edges": [list(edge) for edge in self.edges],
-            "n_edges": self.n_edges,
-            "epsilon": self.epsilon.tolist(),
-            "delta_lower": self.delta_lower_curve.tolist(),
-            "edge_promise": self.edge_promise.tolist(),
-            "promise": self.promise.tolist(),
-            "epsilon_lower": self.epsilon_lower.tolist(),
-            "detectable_delta": self.detectable_delta,
-            "detectable_shortage": self.detectable_shortage,
-            "naming": None if self.naming is None else dict(vars(self.naming)),
-            "namings": [dict(vars(one)) for one in self.namings],
-            "replay": None
-            if self.replay is None
-            else {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in vars(self.replay).items()},
-            "violations": [finding.to_dict() for finding in self.violations],
-            "mismatches": [finding.to_dict() for finding in self.mismatches],
-        }
 
 
 def _detectable(delta: float) -> str:

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import shoal
 from shoal.audits.verdict import Audit
-from shoal.card.assumptions import question
-from shoal.card.digits import down, nearest, up
 from shoal.card.facts import (
     CROWD,
     AuditFacts,
@@ -33,9 +31,10 @@ from shoal.card.facts import (
     promised,
 )
 from shoal.card.measures import audit_facts, design_facts, fit_facts, ledger_facts
-from shoal.card.promise import HOLDERS
-from shoal.card.readings import protects, readings_content
-from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, price, statements
+from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, price, protects, statements
+from shoal.card.words import HOLDERS, question
+from shoal.records import plain
+from shoal.rounding import down, nearest, up
 
 if TYPE_CHECKING:
     from shoal.audits.guard import ModelGuard
@@ -186,9 +185,9 @@ class ReleaseCard:
         Known names: name, data_curators, intended_use, data_product_region, data_product_sector, description,
         publication_date, registry_authors.
         """
-        from shoal.card.deployment import registry_yaml
+        from shoal.card.render import registry_record
 
-        return registry_yaml(self, deployment)
+        return registry_record(self, deployment)
 
     def _repr_markdown_(self) -> str:
         return self.to_markdown()
@@ -212,14 +211,14 @@ class ReleaseCard:
         if self.design is not None:
             return content | _method_content(self, self.design)
         if self.readings is not None:
-            return content | readings_content(self.readings)
+            return content | _readings_content(self.readings)
         return content | _means_content(self)
 
 
 def _means_content(card: ReleaseCard) -> dict[str, Any]:
     fit, release, ratio = card.fit, card.release, price(card)
     accuracy = None if release is None else release.accuracy
-    told = card.tells_errors and accuracy is not None
+    shown = card.tells_errors and accuracy is not None
     return {
         "technique": KIND,
         "period": None if release is None else release.period,
@@ -232,9 +231,28 @@ def _means_content(card: ReleaseCard) -> dict[str, Any]:
         "rules": list(card.rules),
         "origin": fit.origin,
         "step_minutes": fit.step_minutes,
-        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if told and accuracy is not None else None,
+        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if shown and accuracy is not None else None,
         "unit": None if accuracy is None else accuracy.unit,
-        "price": up(ratio, 3) if told and ratio is not None else None,
+        "price": up(ratio, 3) if shown and ratio is not None else None,
+    }
+
+
+def _readings_content(settings: PublicSettings) -> dict[str, Any]:
+    """The figures for machines."""
+    plan, series = settings.plan, settings.series
+    zero_out, replaced = series.deltas(plan.account)
+    return {
+        "technique": "noise under the readings' promise (differential privacy)",
+        "period": settings.period,
+        "customers": plan.customers,
+        "epsilon": series.epsilon,
+        "delta": zero_out,
+        "delta_replaced": replaced,
+        "releases": series.releases,
+        "cap": series.cap,
+        "mu": plan.mu,
+        "expected_w1": getattr(plan, "expected_w1", None),
+        "expected_total": getattr(plan, "expected_total", None),
     }
 
 
@@ -325,28 +343,23 @@ def release_card(
     if unit is not None:
         fit = replace(fit, noun=str(unit))
     release = None if ledger is None else ledger_facts(ledger, labels=mechanism.graph.n_labels)
-    found = audit_facts(audit) if isinstance(audit, Audit) else audit
-    return ReleaseCard.of(fit, design, release, found, None if guard is None else Guard.like(guard))
+    attacked = audit_facts(audit) if isinstance(audit, Audit) else audit
+    return ReleaseCard.of(fit, design, release, attacked, None if guard is None else Guard.like(guard))
 
 
 def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
     """The claim at the design's ε; where edges have an ε of their own, at the largest of them."""
+    both = {design.scope: design.delta, "table" if design.scope == "answer" else "answer": design.other_delta}
     return {
         "privacy_unit": fit.noun,
-        "statement": design.statement,
-        "meaningful": design.meaningful,
-        "scope": design.scope,
+        **design.part("statement", "meaningful", "scope", "notion", "designed_for", "epsilon", "target"),
         "holder": HOLDERS[design.scope],
-        "notion": design.notion,
-        "designed_for": design.designed_for,
-        "epsilon": design.epsilon,
         "epsilons": list(design.epsilons) if len(design.epsilons) > 1 else None,
         "delta": up(design.delta),
-        "delta_one_row": up(design.delta if design.scope == "answer" else design.other_delta),
-        "delta_whole_table": up(design.delta if design.scope == "table" else design.other_delta),
+        "delta_one_row": up(both["answer"]),
+        "delta_whole_table": up(both["table"]),
         "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
         "delta_any_law": up(design.assumption_free, most=1.0),
-        "target": design.target,
         "finite_precision": up(design.finite_precision),
         "proved": bool(design.proved),
         "proof": {"by": design.proved or None, "why_not": design.unproved or None},
@@ -355,51 +368,33 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
 
 
 def _query(design: DesignFacts) -> dict[str, Any]:
-    asked = question(design.query)
-    return {
-        "name": design.query,
-        "entries": design.entries,
-        "released": asked.released,
-        "attacker_may_know": asked.attacker_may_know,
-        "not_counted": asked.not_counted,
-        "all_alike": design.all_alike,
-    }
+    words = {name: text for name, text in plain(question(design.query)).items() if name != "sound"}
+    return {"name": design.query, **words, **design.part("entries", "all_alike")}
 
 
 def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
-    """Errors over crowds, with few digits; None where they could be solved for the answers behind them."""
-    found, told, worst = design.accuracy, card.tells_errors, card.tells_worst
-    before, after = card.later_errors
-    metered, ratio = told and after is not None, price(card)
-    return {
-        "unit": found.unit,
-        "rho_largest": up(found.rho_largest) if worst else None,
-        "rho_mean": up(found.rho_mean, SHOWN_DIGITS) if told else None,
-        "grid": list(found.grid),
-        "coverage": found.coverage,
-        **_by_step(design),
-        "rmse": up(found.rmse, SHOWN_DIGITS) if told else None,
-        "rmse_worst_label": up(found.rmse_largest, SHOWN_DIGITS) if worst else None,
-        "answer_mean": _few(found.answer_mean) if told else None,
-        "total_error": up(found.total_error, SHOWN_DIGITS) if told else None,
-        "price": up(ratio, 3) if metered and ratio is not None else None,
-        "later_error": {"released": up(after, SHOWN_DIGITS), "unprotected": _few(before)} if metered else None,
-    }
-
-
-def _by_step(design: DesignFacts) -> dict[str, Any]:
-    """Errors entry by entry, where that cannot be solved for the answers behind them.
+    """Errors over crowds, with few digits; None where they could be solved for the answers behind them.
 
     A mean error and a mean square are two equations for the answers of a group: enough for a group of two. The ends of
     an interval that holds every label's error are those of the largest and the smallest answer, but for noise alone.
     """
-    found, name = design.accuracy, "ratio_interval" if design.accuracy.ratio else "interval"
-    if not design.by_step:
-        return {name: None, "rmse_by_step": None, "bias_by_step": None}
+    errors, shown, worst, by_step = design.accuracy, card.tells_errors, card.tells_worst, design.by_step
+    before, after = card.later_errors
+    metered, ratio = shown and after is not None, price(card)
+    ends = [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in errors.interval]
     return {
-        name: [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in found.interval] if found.noise_alone else None,
-        "rmse_by_step": [up(value, SHOWN_DIGITS) for value in found.rmse_by_entry],
-        "bias_by_step": [_few(value) for value in found.bias_by_entry],
+        **errors.part("unit", "grid", "coverage"),
+        "rho_largest": up(errors.rho_largest) if worst else None,
+        "rho_mean": up(errors.rho_mean, SHOWN_DIGITS) if shown else None,
+        "ratio_interval" if errors.ratio else "interval": ends if by_step and errors.noise_alone else None,
+        "rmse_by_step": [up(value, SHOWN_DIGITS) for value in errors.rmse_by_entry] if by_step else None,
+        "bias_by_step": [_few(value) for value in errors.bias_by_entry] if by_step else None,
+        "rmse": up(errors.rmse, SHOWN_DIGITS) if shown else None,
+        "rmse_worst_label": up(errors.rmse_largest, SHOWN_DIGITS) if worst else None,
+        "answer_mean": _few(errors.answer_mean) if shown else None,
+        "total_error": up(errors.total_error, SHOWN_DIGITS) if shown else None,
+        "price": up(ratio, 3) if metered else None,
+        "later_error": {"released": up(after, SHOWN_DIGITS), "unprotected": _few(before)} if metered else None,
     }
 
 
@@ -412,10 +407,9 @@ def _model(card: ReleaseCard) -> dict[str, Any]:
     """Where the laws come from; checks of them only where the guarantee rests on them."""
     fit, guard = card.fit, card.guard
     return {
-        "fitted_on_private_data": fit.fitted_on_private_data,
-        "checks": None if fit.checks is None or not card.rests_on_model else fit.checks.to_json(),
+        **fit.part("fitted_on_private_data", "left_out"),
+        "checks": plain(fit.checks) if card.rests_on_model else None,
         "guard": None if guard is None else guard.to_json() | {name: up(getattr(guard, name)) for name in GUARDED},
-        "left_out": fit.left_out,
     }
 
 
@@ -423,32 +417,24 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
     if release is None:
         return None
     worst = release.worst
-    return {
-        "releases": release.releases,
-        "labels": release.ledger_labels,
-        "largest": None
-        if worst is None
-        else worst.part("epsilon", "spent", "budget", "mode") | {"spent": up(worst.spent)},
-        "head": release.head,
-    }
+    largest = None if worst is None else worst.part("epsilon", "budget", "mode") | {"spent": up(worst.spent)}
+    return {**release.part("releases", "head"), "labels": release.ledger_labels, "largest": largest}
 
 
 def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | None:
     if audit is None:
         return None
+    named = audit.named
     return {
         **audit.part("verdict", "confidence", "n_samples", "source", "groups", "of_groups", "labels", "rule"),
+        **audit.part("violations", "mismatches"),
         "detectable_delta": up(audit.detectable_delta),
         "detectable_shortage": up(audit.detectable_shortage),
         "naming": None
-        if audit.named is None
-        else audit.named.to_json()
-        | {
-            "accuracy_lower": down(audit.named.accuracy_lower),
-            "accuracy_upper": up(audit.named.accuracy_upper, most=1.0),
-            "promise_upper": up(audit.named.promise_upper, most=1.0),
-        },
+        if named is None
+        else named.to_json()
+        | {"accuracy_lower": down(named.accuracy_lower)}
+        | {name: up(getattr(named, name), most=1.0) for name in ("accuracy_upper", "promise_upper")},
         "delta_proved": down(audit.delta_proved),
         "delta_promised": up(promised(design, audit)),
-        **audit.part("violations", "mismatches"),
     }

@@ -1,10 +1,9 @@
 """What the stages of a release hand to its card: frozen records of plain values, which merge over shards.
 
-A record of several shards says what holds for all of them, by the rule beside each field (:func:`merging`): counts are
-added, the worst figure stays, means are taken over labels from sums, lists are cut to :data:`LISTED`. A field without a
-rule is the same in all shards, or taken from the first. No privacy figure of a merged record is smaller than that of
-any shard. Errors are kept as sums of squares over labels, entry by entry, so that a merged root mean square is that of
-all.
+Every field has its rule beside it (:func:`shoal.records.merging`): counts are added, the worst figure stays, means are
+taken over labels from sums, lists are cut to :data:`LISTED`. No privacy figure of a merged record is smaller than that
+of any shard. Errors are kept as sums of squares over labels, entry by entry, so that a merged root mean square is that
+of all.
 
 Labels, entries and units are whatever the caller says they are: ``noun`` names a label ("household"), ``unit`` what
 errors are counted in ("kW").
@@ -13,16 +12,15 @@ errors are counted in ("kW").
 from __future__ import annotations
 
 import math
-import types
-import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from shoal.accounting.risk import named_in_group
-from shoal.card.assumptions import question
+from shoal.card.words import question
 from shoal.errors import InputError
+from shoal.records import Record, first, merging, merging_parts
 from shoal.rounding import upper
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
@@ -36,33 +34,13 @@ LISTED = 20
 Key = TypeVar("Key")
 
 
-def merging(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
-    """A field whose value of all shards is ``rule`` of the list of their values."""
-    return field(default=default, metadata={"merge": rule})
-
-
-def merging_parts(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
-    """A field whose value of all shards is ``rule`` of their whole records."""
-    return field(default=default, metadata={"merge_parts": rule})
-
-
-def _first(values: Sequence[Any]) -> Any:
-    return values[0]
-
-
-def _largest(values: Sequence[float | None]) -> float | None:
-    """The largest; None where one is not known."""
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+def _if_known(rule: Callable[[Any], float]) -> Callable[[Any], float | None]:
+    """The rule of a figure that is not known of all shards unless it is known of each."""
+    return lambda values: None if None in values else rule(values)
 
 
 def _largest_known(values: Sequence[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def _all_known(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) if len(known) == len(values) else None
 
 
 def _entry_by_entry(rule: Callable[[Any], float]) -> Callable[[Any], tuple[float, ...]]:
@@ -93,10 +71,6 @@ def _known(values: Sequence[Any]) -> Any:
     return type(known[0]).merged(known) if known else None
 
 
-def _records(values: Sequence[Any]) -> Any:
-    return type(values[0]).merged(values)
-
-
 def _same(what: str, again: str) -> Callable[[Sequence[Any]], Any]:
     """The value that all shards must share."""
 
@@ -106,44 +80,6 @@ def _same(what: str, again: str) -> Callable[[Sequence[Any]], Any]:
         return values[0]
 
     return rule
-
-
-class Record:
-    """A frozen record that goes to JSON and comes back."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain dictionaries, lists, numbers and texts; a number that JSON does not know becomes None."""
-        return self.part(*(one.name for one in fields(self)))  # type: ignore[arg-type]
-
-    def part(self, *names: str) -> dict[str, Any]:
-        """Some of its fields, as :meth:`to_json` has them."""
-        return {name: _plain(getattr(self, name)) for name in names}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What :meth:`to_json` made; anything else is refused."""
-        try:
-            kinds = typing.get_type_hints(cls)
-            return cls(**{name: _typed(kinds[name], value) for name, value in content.items()})
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise InputError(f"facts: this is not what a stage wrote down as {cls.__name__}; run it again") from None
-
-    @classmethod
-    def like(cls, found: Any) -> Self:
-        """A record with what another object has under the names of its fields."""
-        return cls(**{one.name: getattr(found, one.name) for one in fields(cls)})  # type: ignore[arg-type]
-
-    @classmethod
-    def merged(cls, parts: Sequence[Self]) -> Self:
-        """The record of all parts together: every field by the rule that stands beside it."""
-        values = {}
-        for one in fields(cls):  # type: ignore[arg-type]
-            column = [getattr(part, one.name) for part in parts]
-            if "merge_parts" in one.metadata:
-                values[one.name] = one.metadata["merge_parts"](parts)
-            else:
-                values[one.name] = one.metadata.get("merge", _first)(column)
-        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -177,10 +113,7 @@ class FitFacts(Record):
     largest_group: int = merging(max)
     edges: int = merging(sum)
     left_out: int = merging(sum, 0)
-    repaired: int = merging(sum, 0)
-    smaller_model: int = merging(sum, 0)
     reasons: tuple[tuple[str, int], ...] = merging(_most_common_first, ())  #: why labels are left out
-    first: str = ""  #: one of the labels: a shard is on record where this one is
     noun: str = "label"
     entry: str = "step"  #: what an entry of an answer is
     about: tuple[str, ...] = ()  #: sentences on what the answers are
@@ -191,20 +124,12 @@ class FitFacts(Record):
     fitted_on_private_data: bool | None = True
     later_known: int = merging(sum, 0)  #: entries whose true value came later
     later_absolute: float = merging(math.fsum, 0.0)  #: sum of |true answer − what came|, in the unit of errors
-    shards: int = merging(sum, 1)
     failed: tuple[Lost, ...] = merging(_joined, ())
-    goes_on: bool = False  #: from the forecasts of an earlier release; then also:
-    carried: int = merging(sum, 0)  #: known before, with news
-    silent: int = merging(sum, 0)
     newcomers: int = merging(sum, 0)  #: without a place in a crowd yet
-    joined: int = merging(sum, 0)  #: given a place in a crowd
-    merged_groups: int = merging(sum, 0)  #: that became part of another, for good
     crowd: int = 0  #: least size of a crowd that was asked for; 0 where neighbors came otherwise
     fewest_rows: int = merging(min, 1)  #: of a label, in a table
     most_rows: int = merging(max, 1)
-    standing: bool = False  #: crowds are kept for releases to come
     unit: str = ""  #: what the data came in
-    unit_reason: str = ""  #: how that is known
 
     @property
     def later_error(self) -> float | None:
@@ -227,18 +152,18 @@ class Accuracy(Record):
     """Errors of released answers, as sums over ``labels``; intervals hold for every label, entry by entry."""
 
     labels: int = merging(sum)
-    unit: str = merging(_first)  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
+    unit: str = merging(first)  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
     rho: float = merging(math.fsum)  #: sum over labels of the mean squared error per entry, in the unit of the design
     rho_largest: float = merging(max)
     squares: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected squared errors
     biases: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected errors
     square_largest: float = merging(max)  #: largest over labels of the mean over entries
-    answers: float | None = merging(_all_known)  #: sum over labels of the mean true answer
+    answers: float | None = merging(_if_known(math.fsum))  #: sum over labels of the mean true answer
     grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
-    coverage: float = merging(_first)  #: of the interval
+    coverage: float = merging(first)  #: of the interval
     interval: tuple[tuple[float, float], ...] = merging(_hull)  #: by entry: released − true; a ratio with ``ratio``
     ratio: bool = False
-    total_error: float | None = merging(_largest, None)  #: largest error of a crowd's total, relative to it
+    total_error: float | None = merging(_if_known(max), None)  #: largest error of a crowd's total, relative to it
     beside_largest: float = merging(max, 0.0)  #: largest over labels: error over the largest answer of its crowd
     noise_alone: bool = merging(all, False)  #: nothing is moved: the interval is that of the noise
 
@@ -283,13 +208,13 @@ class DesignFacts(Record):
     epsilons: tuple[float, ...] = merging(_distinct)  #: all different ones
     delta: float = merging(max)
     log_delta: float | None = merging(_largest_known)  #: natural logarithm of the upper end; None for that of zero
-    notion: str = merging(_first)  #: of what is released
-    designed_for: str = merging(_first)
+    notion: str = merging(first)  #: of what is released
+    designed_for: str = merging(first)
     finite_precision: float = merging(max)
-    worst_edge: tuple[str, str] = merging(_first)
+    worst_edge: tuple[str, str] = merging(first)
     best_possible: float = merging(max)  #: a δ that no mechanism with this error goes below; not part of the guarantee
     labels: int = merging(sum)
-    entries: int = merging(_first)
+    entries: int = merging(first)
     groups: int = merging(sum)
     smallest_group: int = merging(min)
     largest_group: int = merging(max)
@@ -299,15 +224,12 @@ class DesignFacts(Record):
     renyi: tuple[tuple[float, float | None], ...] = merging(lambda curves: _worst_divergence(curves))  #: by order
     tradeoff: tuple[tuple[float, float], ...] = merging_parts(lambda parts: _tradeoff_together(parts))  #: (fpr, tpr ≤)
     naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
-    accuracy: Accuracy = merging(_records)  # noqa: RUF009
+    accuracy: Accuracy = merging(_known)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
     all_alike: bool = merging(all, False)  #: what is released is the crowd's answer, up to a trace of noise
-    perfect_rho: float | None = merging(_largest, None)  #: least ρ at which all labels of a crowd look alike
     scope: str = merging(_same("shards were designed for different scopes", "the design"), "answer")
-    other_delta: float | None = merging(_largest, None)  #: δ at the same ε for who holds the other of the two
-    digest: str = merging(lambda digests: together(digests), "")  #: of the mechanism
-    graph_digest: str = merging(lambda digests: together(digests), "")  #: of who hides among whom
+    other_delta: float | None = merging(_if_known(max), None)  #: δ at the same ε for who holds the other of the two
     notes: tuple[str, ...] = merging(_distinct, ())
     failed: tuple[Lost, ...] = merging(_joined, ())
     proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
@@ -316,7 +238,9 @@ class DesignFacts(Record):
     )  #: why δ is not proved
     proof: str = merging(lambda digests: together(digests) if any(digests) else "", "")  #: digest of the proof's file
     not_gaussian: int = merging(sum, 0)  #: labels whose rows do not follow the Gaussian law that the promise rests on
-    assumption_free: float | None = merging(_largest, None)  #: δ whatever the law of clipped answers; None: not clipped
+    assumption_free: float | None = merging(
+        _if_known(max), None
+    )  #: δ whatever the law of clipped answers; None: not clipped
 
     @property
     def theorem(self) -> str:
@@ -393,7 +317,6 @@ class ReleaseFacts(Record):
     recorded_before: int = 0  #: of them: on record for this period before
     period: str = ""  #: what it is about
     accuracy: Accuracy | None = None  #: errors of means beside their members' own values
-    shards: int = 1
     failed: tuple[Lost, ...] = ()
 
     @property
@@ -450,7 +373,7 @@ class Guard(Record):
     """
 
     promise: float = merging(max)
-    notion: str = merging(_first)
+    notion: str = merging(first)
     rests_on_model: bool = merging(any)
     delta_at_confidence: float = merging(max)
     confidence: float = merging(min)
@@ -470,7 +393,7 @@ class AuditFacts(Record):
     verdict: str = merging(lambda verdicts: "violated" if "violated" in verdicts else "consistent")
     confidence: float = merging(min)
     n_samples: int = merging(min)  #: test answers per label
-    source: str = merging(_first)
+    source: str = merging(first)
     groups: int = merging(sum)  #: attacked
     labels: int = merging(sum)  #: in them
     curve: tuple[tuple[float, float, float], ...] = merging(lambda curves: _audit_curve(curves))  #: (ε, δ ≥, δ ≤)
@@ -510,10 +433,10 @@ def lost_shards(*stages: FitFacts | DesignFacts | ReleaseFacts | None) -> tuple[
 
 def tallied(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
     """What (key, how often) come to together."""
-    found: Counter[Key] = Counter()
+    total: Counter[Key] = Counter()
     for one in counts:
-        found.update(dict(one))
-    return found
+        total.update(dict(one))
+    return total
 
 
 def most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -589,36 +512,3 @@ def _worst_divergence(curves: Sequence[Sequence[tuple[float, float | None]]]) ->
     known = [{order: math.inf if value is None else value for order, value in curve} for curve in curves]
     worst = _worst_at([tuple(one.items()) for one in known])
     return tuple((order, value if math.isfinite(value) else None) for order, value in worst)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Record):
-        return value.to_json()
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item"):  # a number of NumPy
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _typed(kind: Any, value: Any) -> Any:
-    """A value of JSON as the annotation wants it; a ValueError if it is something else."""
-    origin, inside = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in inside:
-            return None
-        return _typed(next(one for one in inside if one is not type(None)), value)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise ValueError("not a list")
-        kinds = [inside[0]] * len(value) if inside[-1] is Ellipsis else inside
-        return tuple(_typed(one, item) for one, item in zip(kinds, value, strict=True))
-    if is_dataclass(kind):
-        return kind.from_json(value)  # type: ignore[union-attr]
-    if kind is float and value is None:
-        return math.inf  # an error without a bound; where None means something else, the annotation has it
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise ValueError("of another type")
-    return value

@@ -6,8 +6,6 @@ covariance; the labels of the worst edge are named.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from shoal import validation
 from shoal.accounting.renyi import renyi_curve
 from shoal.accounting.risk import identification_risk
 from shoal.accounting.tradeoff import worst_tpr
-from shoal.card.assumptions import QUESTIONS
 from shoal.card.facts import (
     LISTED,
     Accuracy,
@@ -35,18 +31,19 @@ from shoal.card.facts import (
     ReleaseFacts,
     SpentFacts,
     naming_bound,
-    together,
     tpr_bound,
 )
+from shoal.card.words import QUESTIONS
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.certificate import UNTRIED
+from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import COVERAGE, Releasable
+from shoal.mechanism.releasable import UNTRIED, Certificate, Releasable, ReleaseErrors
 from shoal.proofs.proof import proved
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
+    from shoal.audits.book_audit import BookAudit
     from shoal.audits.guard import ModelGuard
     from shoal.audits.verdict import Audit
     from shoal.ledger.ledger import Ledger
@@ -81,7 +78,7 @@ def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = Non
 
 
 def design_facts(
-    mechanism: Mechanism,
+    released: Releasable,
     *,
     query: str | None = None,
     target: float | None = None,
@@ -89,11 +86,11 @@ def design_facts(
     thorough: bool = False,
     seed: int = 0,
 ) -> DesignFacts:
-    """What a mechanism promises and what it costs, from its final parameters; its certificate is proved, if it can be.
+    """What a mechanism or a codebook promises and costs; the certificate of a mechanism is proved, if it can be.
 
     Args:
-        mechanism: what releases the answers.
-        query: how the answers come about, a key of :data:`shoal.card.assumptions.QUESTIONS`; None for another kind.
+        released: what releases the answers.
+        query: how the answers come about, a key of :data:`shoal.card.words.QUESTIONS`; None for another kind.
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
         thorough: search every edge for the best test, and sample how often a label can be named. Otherwise both are
@@ -103,123 +100,131 @@ def design_facts(
     """
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)
-    if mechanism.certificate.unproved == UNTRIED:
-        mechanism, _ = proved(mechanism)
-    certificate, graph = mechanism.certificate, mechanism.graph
-    sizes = group_sizes(graph)
-    epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
-    curve = _curve(mechanism)
-    thorough = thorough and graph.n_edges <= THOROUGH
-    log_delta = float(certificate.log_delta_upper)
+    promised = released.by_kind(
+        mechanism=lambda one: _of_mechanism(one, thorough and one.graph.n_edges <= THOROUGH, seed), codebook=_of_book
+    )
     return DesignFacts(
-        method=mechanism.method,
-        epsilon=epsilons[-1] if epsilons else 0.0,
-        epsilons=tuple(epsilons[-LISTED:]),
-        delta=certificate.delta_upper,
-        log_delta=log_delta if math.isfinite(log_delta) else None,
-        notion=certificate.released_notion,
-        designed_for=certificate.notion,
-        finite_precision=certificate.finite_precision,
-        worst_edge=certificate.worst_edge,
-        best_possible=certificate.lower_bound,
-        **hiding(graph),
-        alone=int((sizes == 1).sum()),
-        entries=mechanism.classes.n_dims,
-        curve=curve,
-        renyi=_renyi(mechanism),
-        tradeoff=_tradeoff(mechanism, curve, thorough),
-        naming=_naming(mechanism, curve, sizes, seed if thorough else None),
-        accuracy=accuracy_facts(mechanism) if accuracy is None else accuracy,
+        **hiding(released.graph),
+        alone=int((group_sizes(released.graph) == 1).sum()),
+        entries=released.n_dims,
+        accuracy=accuracy_facts(released) if accuracy is None else accuracy,
         query=query,
         target=target,
-        all_alike=all_alike(mechanism.output),
-        scope=mechanism.scope,
-        other_delta=mechanism.certified("answer" if mechanism.scope == "table" else "table").delta_upper,
-        digest=mechanism.digest,
-        graph_digest=groups_digest(graph),
-        notes=tuple(mechanism.notes)[:LISTED],
-        proved="ball arithmetic" if certificate.proved else "",
-        unproved=certificate.unproved,
-        proof=certificate.proof,
+        scope=released.scope,
+        **promised,
     )
 
 
-def accuracy_facts(mechanism: Releasable, labels: Sequence[str] | None = None, unit: str = OWN) -> Accuracy:
-    """Errors of released answers about these labels, all by default; ``unit`` is what the answers are in."""
-    names = mechanism.labels if labels is None else labels
-    off = mechanism.errors(labels)
-    found = errors(
-        off.rho,
-        off.squares,
-        off.biases,
-        mechanism.classes.means[[mechanism.position(name) for name in names]],
-        mechanism.graph.components_of(names).astype(np.int64),
-        unit=unit,
-        interval=off.interval,
-        coverage=off.coverage,
-    )
-    return replace(found, grid=tuple(float(step) for step in off.grid), noise_alone=off.noise_alone)
+def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, Any]:
+    """The fields of :class:`DesignFacts` that depend on Gaussian laws and their noise."""
+    if mechanism.certificate.unproved == UNTRIED:
+        mechanism, _ = proved(mechanism)
+    certificate = mechanism.certificate
+    epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
+    curve = _curve(mechanism)
+    return {
+        **_certified(mechanism, certificate, curve),
+        "method": mechanism.method,
+        "epsilon": epsilons[-1] if epsilons else 0.0,
+        "epsilons": tuple(epsilons[-LISTED:]),
+        "notion": certificate.released_notion,
+        "designed_for": certificate.notion,
+        "finite_precision": certificate.finite_precision,
+        "best_possible": certificate.lower_bound,
+        "renyi": _renyi(mechanism),
+        "tradeoff": _tradeoff(mechanism, curve, thorough),
+        "naming": _naming(mechanism, curve, group_sizes(mechanism.graph), seed if thorough else None),
+        "all_alike": all_alike(mechanism.output),
+        "notes": tuple(mechanism.notes)[:LISTED],
+        "proved": "ball arithmetic" if certificate.proved else "",
+        "unproved": certificate.unproved,
+        "proof": certificate.proof,
+    }
 
 
-def accuracy_of(
-    mechanism: Mechanism,
-    squares: FloatArray,
-    biases: FloatArray,
+def _of_book(book: Codebook) -> dict[str, Any]:
+    """The same fields of a codebook, whose privacy losses have finitely many values."""
+    epsilon, certificate = book.epsilon, book.certificate
+    grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
+    curve = tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True))
+    rows = 2.0 if book.scope == "table" else 1.0  # divergences of both rows add
+    guessing = len(group_sizes(book.graph)) / book.graph.n_labels
+    curves = [len(group.curves) for group in book.crowds if len(group.members) > 1]
+    return {
+        **_certified(book, certificate, curve),
+        "method": "codebook",
+        "epsilon": epsilon,
+        "epsilons": (epsilon,),
+        "notion": "dp",
+        "designed_for": "dp",
+        "finite_precision": 0.0,
+        "best_possible": 0.0,
+        "renyi": tuple((order, rows * book.divergence(order)) for order in ORDERS),
+        "tradeoff": tuple((rate, tpr_bound(rate, curve)) for rate in FALSE_ALARMS),
+        "naming": NamingFacts(naming_bound(guessing, curve), guessing),
+        "all_alike": all(count == 1 for count in curves),
+        "notes": (
+            f"each group has a few curves, {max(curves, default=1)} at most, of which one is drawn for each label, "
+            "with probabilities of least mean squared error: δ = 0 at this ε",
+        ),
+        "proved": "integer odds",
+    }
+
+
+def _certified(
+    released: Mechanism | Codebook, certificate: Certificate, curve: tuple[tuple[float, float], ...]
+) -> dict[str, Any]:
+    """What every certificate says, in both scopes."""
+    log_delta = float(certificate.log_delta_upper)
+    return {
+        "delta": certificate.delta_upper,
+        "log_delta": log_delta if math.isfinite(log_delta) else None,
+        "worst_edge": certificate.worst_edge,
+        "other_delta": released.certified("answer" if released.scope == "table" else "table").delta_upper,
+        "curve": curve,
+    }
+
+
+def accuracy_facts(
+    released: Releasable,
+    labels: Sequence[str] | None = None,
+    unit: str = OWN,
     *,
-    unit: str,
-    answers: FloatArray | None = None,
-    ratio: bool = False,
+    powers: tuple[FloatArray, FloatArray, FloatArray] | None = None,
 ) -> Accuracy:
-    """Errors in some unit from their (n, k) expected squares and biases.
+    """Errors of released answers about these labels, all by default; ``unit`` is what the answers are in.
 
-    With ``ratio`` the design speaks of logarithms, and the interval is of released over true values.
+    Where answers are logarithms of what ``unit`` is of, ``powers`` are the (n, k) expected squared errors, expected
+    errors and true values of that, and the interval is of released over true values.
     """
-    mean, var = np.broadcast_to(mechanism.bias, squares.shape), mechanism.error_variance
-    reach = float(ndtri(0.5 + COVERAGE / 2)) * np.sqrt(var)
-    low, high = (mean - reach).min(axis=0), (mean + reach).max(axis=0)
-    if ratio:
-        low, high = np.exp(low), np.exp(high)
-    place = {name: i for i, name in enumerate(mechanism.graph.labels)}
-    found = errors(
-        mechanism.rho,
-        squares,
-        np.broadcast_to(biases, squares.shape),
-        answers,
-        mechanism.graph.components[[place[name] for name in mechanism.classes.labels]].astype(np.int64),
-        unit=unit,
-        interval=(low, high),
-        coverage=COVERAGE,
-    )
-    alone = mechanism.gain is None and not mechanism.bias.any()
-    return replace(found, grid=tuple(float(step) for step in mechanism.grid), ratio=ratio, noise_alone=alone)
+    names = released.labels if labels is None else labels
+    answers = released.classes.means[[released.position(name) for name in names]]
+    off = released.errors(labels)
+    if powers is not None:
+        squares, biases, answers = powers
+        low, high = off.interval
+        off = replace(off, squares=squares, biases=biases, interval=(np.exp(low), np.exp(high)))
+    groups = released.graph.components_of(names).astype(np.int64)
+    return replace(errors(off, answers, groups, unit=unit), ratio=powers is not None)
 
 
-def errors(
-    rho: FloatArray,
-    squares: FloatArray,
-    biases: FloatArray,
-    answers: FloatArray | None,
-    groups: NDArray[np.int64],
-    *,
-    unit: str,
-    interval: tuple[FloatArray, FloatArray],
-    coverage: float,
-) -> Accuracy:
-    """Errors from those of every label, (n, k) expected squares and biases; ``groups`` is who hides among whom."""
+def errors(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int64], *, unit: str) -> Accuracy:
+    """Errors from those of every label and (n, k) true answers; ``groups`` is who hides among whom."""
     return Accuracy(
-        labels=len(squares),
+        labels=len(off.squares),
         unit=unit,
-        rho=math.fsum(rho),
-        rho_largest=float(rho.max()),
-        squares=tuple(math.fsum(column) for column in squares.T),
-        biases=tuple(math.fsum(column) for column in biases.T),
-        square_largest=float(squares.mean(axis=1).max()),
-        answers=None if answers is None else math.fsum(answers.mean(axis=1)),
-        grid=(0.0,) * squares.shape[1],
-        coverage=coverage,
-        interval=tuple((float(a), float(b)) for a, b in zip(*interval, strict=True)),
-        total_error=None if answers is None else _total_error(squares, biases, answers, groups),
-        beside_largest=0.0 if answers is None else _beside_largest(squares, answers, groups),
+        rho=math.fsum(off.rho),
+        rho_largest=float(off.rho.max()),
+        squares=tuple(math.fsum(column) for column in off.squares.T),
+        biases=tuple(math.fsum(column) for column in off.biases.T),
+        square_largest=float(off.squares.mean(axis=1).max()),
+        answers=math.fsum(answers.mean(axis=1)),
+        grid=tuple(float(step) for step in off.grid),
+        coverage=off.coverage,
+        interval=tuple((float(a), float(b)) for a, b in zip(*off.interval, strict=True)),
+        total_error=_total_error(off.squares, off.biases, answers, groups),
+        beside_largest=_beside_largest(off.squares, answers, groups),
+        noise_alone=off.noise_alone,
     )
 
 
@@ -249,8 +254,8 @@ def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np
     np.maximum.at(most, groups, np.abs(answers).max(axis=1))
     error = np.sqrt(squares.mean(axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(error > 0, error / most[groups], 0.0)
-    return float(np.where(np.isnan(found), np.inf, found).max())
+        ratios = np.where(error > 0, error / most[groups], 0.0)
+    return float(np.where(np.isnan(ratios), np.inf, ratios).max())
 
 
 def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
@@ -259,7 +264,7 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
     same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
     shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
     epsilon = audit.epsilon.max(axis=0) if len(audit.epsilon) else np.zeros(len(audit.promise))
-    found = (*audit.violations, *audit.mismatches)
+    contradictions = (*audit.violations, *audit.mismatches)
     labels, groups = _spread(audit.edges)
     return AuditFacts(
         verdict=audit.verdict,
@@ -275,10 +280,39 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
         of_groups=groups,
         violations=len(audit.violations),
         mismatches=len(audit.mismatches),
-        findings=tuple(Found.like(one) for one in found[:LISTED]),
+        findings=tuple(Found.like(one) for one in contradictions[:LISTED]),
         named=None if audit.naming is None else Named.like(audit.naming),
         guard=None if guard is None else Guard.like(guard),
         equal_noise_delta=equal_noise_delta,
+    )
+
+
+def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
+    """What an audit of a codebook came to."""
+    groups = sum(len(group.members) > 1 for group in book.crowds)
+    wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
+    return AuditFacts(
+        verdict=audit.verdict,
+        confidence=audit.confidence,
+        n_samples=audit.n_samples,
+        source="draws of the codebook itself",
+        groups=groups,
+        labels=audit.n_labels,
+        curve=((book.epsilon, 0.0, book.certified(audit.scope).delta_upper),),
+        detectable_delta=1.0,
+        detectable_shortage=1.0,
+        scope=audit.scope,
+        of_groups=groups,
+        violations=audit.violations,
+        findings=(wrong,) if audit.wrong_laws else (),
+        named=Named(
+            accuracy=audit.named / max(audit.n_rows, 1),
+            accuracy_lower=audit.named_lower,
+            accuracy_upper=audit.named_upper,
+            promise_upper=audit.promise_upper,
+            guessing=audit.guessing,
+            n_answers=audit.n_rows,
+        ),
     )
 
 
@@ -319,28 +353,13 @@ def hiding(graph: NeighborGraph) -> dict[str, Any]:
     }
 
 
-def groups_digest(graph: NeighborGraph) -> str:
-    """Of who hides among whom: the digests of the groups together, wherever each one is kept."""
-    inside: list[list[tuple[str, str]]] = [[] for _ in range(len(group_sizes(graph)))]
-    for i, j in graph.edges.tolist():
-        a, b = sorted((graph.labels[i], graph.labels[j]))
-        inside[graph.components[i]].append((a, b))
-    members: list[list[str]] = [[] for _ in inside]
-    for name, group in zip(graph.labels, graph.components.tolist(), strict=True):
-        members[group].append(name)
-    return together(
-        hashlib.sha256(json.dumps([sorted(names), sorted(pairs)]).encode()).hexdigest()
-        for names, pairs in zip(members, inside, strict=True)
-    )
-
-
 def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
     grid = np.unique(np.concatenate([EPSILONS, mechanism.epsilon]))
-    found = mechanism.released_curve(grid[:2]).delta_upper
-    if found[-1] > SETTLED:
-        found = np.concatenate([found, mechanism.released_curve(grid[2:]).delta_upper])
+    computed = mechanism.released_curve(grid[:2]).delta_upper
+    if computed[-1] > SETTLED:
+        computed = np.concatenate([computed, mechanism.released_curve(grid[2:]).delta_upper])
     # What holds at an ε holds at every larger one; the cost of finite precision alone would grow with ε.
-    deltas = np.minimum.accumulate(np.concatenate([found, np.full(len(grid) - len(found), found[-1])]))
+    deltas = np.minimum.accumulate(np.concatenate([computed, np.full(len(grid) - len(computed), computed[-1])]))
     if len(set(mechanism.epsilon.tolist())) == 1:
         # So that the curve and the guarantee say the same at the design's ε.
         deltas = np.where(grid <= mechanism.epsilon[0], np.maximum(deltas, mechanism.certificate.delta_upper), deltas)
@@ -349,9 +368,10 @@ def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
 
 def _renyi(mechanism: Mechanism) -> tuple[tuple[float, float | None], ...]:
     released = [mechanism.output] * mechanism.times
-    found = renyi_curve(released, mechanism.graph, np.array(ORDERS), scope=mechanism.scope).divergence_upper
+    divergences = renyi_curve(released, mechanism.graph, np.array(ORDERS), scope=mechanism.scope).divergence_upper
     return tuple(
-        (order, float(value) if math.isfinite(value) else None) for order, value in zip(ORDERS, found, strict=True)
+        (order, float(value) if math.isfinite(value) else None)
+        for order, value in zip(ORDERS, divergences, strict=True)
     )
 
 
@@ -381,13 +401,13 @@ def _naming(
     if complete and (seed is None or mechanism.times > 1):  # sampling is of one answer about each label
         guessing = len(sizes) / mechanism.graph.n_labels
         return NamingFacts(naming_bound(guessing, curve), guessing)
-    found = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
+    risk = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
     rows = int(sizes.max()) if mechanism.scope == "table" else 1
     return NamingFacts(
-        success_upper=min(math.nextafter(found.success_upper + rows * mechanism.finite_precision_tv, math.inf), 1.0),
-        guessing=found.prior_success,
-        exact=bool(found.exact),
-        confidence=found.confidence,
+        success_upper=min(math.nextafter(risk.success_upper + rows * mechanism.finite_precision_tv, math.inf), 1.0),
+        guessing=risk.prior_success,
+        exact=bool(risk.exact),
+        confidence=risk.confidence,
     )
 
 

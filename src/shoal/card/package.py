@@ -6,7 +6,9 @@ card and from the public table.
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +37,13 @@ NOISY_FIELDS = {
     "step": ("integer", "step of the horizon, from 1 on"),
     "timestamp": ("datetime", "when the step begins"),
     "kw": ("number", "mean power in the step, with noise"),
+}
+#: What may lie beside the table.
+BESIDE = {
+    "reader.json": "how far homes lie from their row: quantiles, all crowds pooled",
+    "total.csv": "the power of all homes together, by step",
+    "plan.json": "everything that was declared, or follows from it",
+    "noisy.json": "the noisy vector, from which the tables are made",
 }
 #: Where no licence was named.
 UNSTATED = {"name": "notspecified", "title": "not stated: ask whoever gave you this table"}
@@ -85,10 +94,16 @@ def package_files(
         "card.md": card.to_markdown(),
         "report.html": page,
         "README.txt": readme(
-            card, title=name, table=table.words, zone=table.zone, licence=stated["title"], citation=citation
+            card,
+            title=name,
+            table=table.words,
+            beside={path: words for path, words in BESIDE.items() if path in (also or {})},
+            zone=table.zone,
+            licence=stated["title"],
+            citation=citation,
         ),
         "datapackage.json": json.dumps(
-            descriptor(card, table, name, stated, citation), indent=2, ensure_ascii=False, allow_nan=False
+            descriptor(card, table, name, stated, citation, also or {}), indent=2, ensure_ascii=False, allow_nan=False
         )
         + "\n",
     }
@@ -99,11 +114,17 @@ def package_files(
 
 
 def descriptor(
-    card: ReleaseCard, table: PublicTable, title: str, licence: Mapping[str, str], citation: str
+    card: ReleaseCard,
+    table: PublicTable,
+    title: str,
+    licence: Mapping[str, str],
+    citation: str,
+    also: Mapping[str, bytes],
 ) -> dict[str, Any]:
-    """The content of ``datapackage.json``."""
+    """The content of ``datapackage.json``; its resources are the table and what lies there ``also``."""
+    resources = {"released.csv": table.content, **also}
     return {
-        "profile": "tabular-data-package",
+        "profile": "tabular-data-package" if all(name.endswith(".csv") for name in resources) else "data-package",
         "name": "released",
         "title": title,
         "description": " ".join(one.sentence for one in card.public if one.key in ("technique", "hidden")),
@@ -117,23 +138,34 @@ def descriptor(
             "rules": list(card.rules),
             "card": "card.json",
         },
-        "resources": [
-            {
-                "name": "released",
-                "path": "released.csv",
-                "profile": "tabular-data-resource",
-                "format": "csv",
-                "mediatype": "text/csv",
-                "encoding": "utf-8",
-                "bytes": len(table.content),
-                "hash": f"sha256:{hashlib.sha256(table.content).hexdigest()}",
-                "schema": {
-                    "fields": [_field(name, card) for name in table.columns],
-                    "primaryKey": [name for name in ("crowd", "row", "step") if name in table.columns],
-                    "missingValues": [""],
-                },
-            }
-        ],
+        "resources": [_resource(name, content, card) for name, content in resources.items()],
+    }
+
+
+def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
+    """A file of the package: a table with its columns, or JSON with what it is for."""
+    name, _, kind = path.partition(".")
+    resource: dict[str, Any] = {
+        "name": name,
+        "path": path,
+        "format": kind,
+        "encoding": "utf-8",
+        "bytes": len(content),
+        "hash": f"sha256:{hashlib.sha256(content).hexdigest()}",
+    }
+    if path in BESIDE:
+        resource["description"] = BESIDE[path]
+    if kind != "csv":
+        return resource | {"profile": "data-resource", "type": "json", "mediatype": "application/json"}
+    columns = next(csv.reader(io.StringIO(content.decode())))
+    return resource | {
+        "profile": "tabular-data-resource",
+        "mediatype": "text/csv",
+        "schema": {
+            "fields": [_field(column, card) for column in columns],
+            "primaryKey": [key for key in ("crowd", "row", "step") if key in columns],
+            "missingValues": [""],
+        },
     }
 
 
@@ -141,13 +173,13 @@ def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
     kind, meaning = FIELDS.get(name, ("number", "mean over the members of the crowd"))
     if card.kind == "readings":
         kind, meaning = NOISY_FIELDS.get(name, (kind, "mean within declared bounds, with noise"))
-    made: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
+    described: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
     if name == "timestamp":
-        made["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
+        described["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
     if name == "kw":
-        made["unit"] = "kW"
+        described["unit"] = "kW"
     if name == "homes" and card.kind != "readings":
-        made["constraints"] = {"minimum": card.fit.crowd or 2}
+        described["constraints"] = {"minimum": card.fit.crowd or 2}
     if name == "step" and card.fit.step_minutes is not None:
-        made["unit"] = f"{card.fit.step_minutes:g} minutes"
-    return made
+        described["unit"] = f"{card.fit.step_minutes:g} minutes"
+    return described

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted, many, nearest, percent, upper
+from shoal.rounding import counted, many, nearest, percent, upper
 from shoal.validation import FloatArray
 
 #: Crowds that are drawn, those of them that are shown at first, and labels that are listed by name.
@@ -54,42 +55,51 @@ class CrowdCurves:
     values: FloatArray
     released: FloatArray
 
-    @property
+    @cached_property
     def off(self) -> FloatArray:
         """(n,) root mean square of released − own figures."""
         return np.asarray(np.sqrt(((self.released - self.values) ** 2).mean(axis=1)))
 
+    @property
+    def cost(self) -> float:
+        """How far rows are off, over all members."""
+        return float(np.sqrt((self.off**2).mean()))
 
-@dataclass(frozen=True)
-class DrawnMember:
-    """A member of a panel: its name, how far off the row is, and its curve as a path."""
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """Lowest and highest figure of the panel; the lowest is not above zero."""
+        both = np.concatenate([self.values.ravel(), self.released.ravel()])
+        return min(0.0, float(both.min())), float(both.max())
 
-    name: str
-    off: str
-    path: str
+    @property
+    def members(self) -> list[tuple[str, float, str]]:
+        """Name, how far the row is off, and the curve as a path, by name."""
+        paths = (self.path(values) for values in self.values)
+        return sorted(zip(self.names, self.off.tolist(), paths, strict=True))
 
+    @property
+    def paths(self) -> list[str]:
+        """What was released, each different curve once."""
+        return [self.path(row) for row in np.unique(self.released, axis=0)]
 
-@dataclass(frozen=True)
-class Panel:
-    """One crowd: its members' curves, and what is released."""
-
-    number: int
-    words: str
-    members: tuple[DrawnMember, ...]
-    released: tuple[str, ...]
-    low: str
-    high: str
+    def path(self, values: FloatArray) -> str:
+        """A curve inside the panel; a single figure is a level line."""
+        low, high = self.ends
+        curve = np.repeat(values, 2) if len(values) == 1 else values
+        x = np.linspace(2.0, WIDTH - 2.0, len(curve))
+        y = HEIGHT - 3.0 - (curve - low) / ((high - low) or 1.0) * (HEIGHT - 6.0)
+        return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
 
 
 @dataclass(frozen=True)
 class Crowds:
-    """All crowds, dearest first: those that are drawn, and the names of everybody else."""
+    """All crowds, dearest first: those that are drawn, and the names of everybody else with how far rows are off."""
 
     words: str
     axis: str
-    panels: tuple[Panel, ...]
-    others: tuple[tuple[str, int, str], ...]
-    others_words: str
+    unit: str
+    panels: Sequence[CrowdCurves]
+    others: Sequence[tuple[str, int, float]]
     first: int = FIRST
 
 
@@ -157,12 +167,10 @@ def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> Cr
     """Small multiples, the crowd that costs its members most first; None without crowds."""
     if not crowds:
         return None
-    ordered = sorted(crowds, key=lambda crowd: (-float(np.sqrt((crowd.off**2).mean())), crowd.number))
+    ordered = sorted(crowds, key=lambda crowd: (-crowd.cost, crowd.number))
     drawn, rest = ordered[:DRAWN], ordered[DRAWN:]
     others = [
-        (name, crowd.number, f"off by {upper(float(off))} {unit}")
-        for crowd in rest
-        for name, off in zip(crowd.names, crowd.off, strict=True)
+        (name, crowd.number, off) for crowd in rest for name, off in zip(crowd.names, crowd.off.tolist(), strict=True)
     ][:NAMED]
     missing = sum(len(crowd.names) for crowd in rest) - len(others)
     released = "thick the row that is released" if len(ordered[0].released) == 1 else "blue what is released about them"
@@ -171,36 +179,7 @@ def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> Cr
         f"own scale. The search finds every {noun}"
         + (f" but {missing}, whom released.csv has." if missing else " of them.")
     )
-    return Crowds(
-        words, axis, tuple(_panel(crowd, unit) for crowd in drawn), tuple(others), f"{len(others)} more, by name"
-    )
-
-
-def _panel(crowd: CrowdCurves, unit: str) -> Panel:
-    low = min(0.0, float(crowd.values.min()), float(crowd.released.min()))
-    high = max(float(crowd.values.max()), float(crowd.released.max()))
-    cost = float(np.sqrt((crowd.off**2).mean()))
-    members = [
-        DrawnMember(name, f"off by {upper(float(off), 3)} {unit}", _path(values, low, high))
-        for name, off, values in zip(crowd.names, crowd.off, crowd.values, strict=True)
-    ]
-    rows = np.unique(crowd.released, axis=0)
-    return Panel(
-        crowd.number,
-        f"{crowd.homes} members, off by {upper(cost, 3)} {unit}",
-        tuple(sorted(members, key=lambda member: member.name)),
-        tuple(_path(row, low, high) for row in rows),
-        nearest(low),
-        f"{nearest(high)} {unit}",
-    )
-
-
-def _path(values: FloatArray, low: float, high: float) -> str:
-    """A curve inside a panel; a single figure is a level line."""
-    curve = np.repeat(values, 2) if len(values) == 1 else values
-    x = np.linspace(2.0, WIDTH - 2.0, len(curve))
-    y = HEIGHT - 3.0 - (curve - low) / ((high - low) or 1.0) * (HEIGHT - 6.0)
-    return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    return Crowds(words, axis, unit, drawn, others)
 
 
 def course(card: ReleaseCard) -> Bars | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -21,10 +22,12 @@ from markupsafe import Markup, escape
 from shoal import __version__
 from shoal.card import pictures
 from shoal.card.card import ReleaseCard
-from shoal.card.digits import counted, many, nearest, percent, upper
 from shoal.card.pictures import CrowdCurves
-from shoal.card.statements import HEADINGS, KNOWS, OWNER, SHOWN_DIGITS, SUMMARY, Statement
+from shoal.card.statements import HEADINGS, KNOWS, OWNER, SHOWN_DIGITS, SUMMARY, Statement, other_scope
+from shoal.card.words import promise, question
+from shoal.errors import InputError
 from shoal.plaintext import printable
+from shoal.rounding import counted, lower, many, nearest, percent, up, upper
 
 TITLE = "A release of averages"
 INTERNAL = "Internal: contains the members' own figures. For the data owner; do not pass this page on."
@@ -34,6 +37,17 @@ PASSED_ON = "Public: holds only what the release card says. No members' figures,
 FIRST = ("hidden", "cost", "attack", "limits")
 #: Statements of the owner that name nobody and may stand on the pages of board and regulator.
 NAMELESS_KEYS = ("cost", "attack", "course")
+#: What only the publisher can fill in -> what stands there until then.
+PUBLISHER = {
+    "name": "TODO: name of the data product",
+    "data_curators": "TODO: who publishes it",
+    "intended_use": "TODO: what it is for",
+    "data_product_region": "TODO: where the labels live",
+    "data_product_sector": "TODO: for instance Energy",
+    "description": "TODO: what a reader gets",
+    "publication_date": "TODO: YYYY-MM-DD",
+    "registry_authors": "TODO: who wrote this record",
+}
 Part = tuple[str, list[str]]
 #: A table of a page: name, columns, rows.
 Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -45,31 +59,34 @@ class PagePart:
 
     key: str
     heading: str
-    says: tuple[str, ...] = ()
+    says: Sequence[str] = ()
     picture: pictures.Bars | None = None
-    columns: tuple[str, ...] = ()
-    table: tuple[tuple[str, ...], ...] = ()
+    columns: Sequence[str] = ()
+    table: Sequence[tuple[str, ...]] = ()
 
 
 @cache
-def _environment(autoescape: bool) -> Environment:
+def _environment(form: str) -> Environment:
+    """Templates of a form: "html", where text is escaped, "md", where it cannot begin markup, or plain "text"."""
+
     def finalize(value: Any) -> Any:
         if not isinstance(value, str) or isinstance(value, Markup):
             return value
         text = printable(value, keep="\n")
-        return text if autoescape else text.replace("<", "&lt;")
+        return text.replace("<", "&lt;") if form == "md" else text
 
     environment = Environment(
         loader=PackageLoader("shoal.card", "templates"),
-        autoescape=autoescape,
+        autoescape=form == "html",
         undefined=StrictUndefined,
         trim_blocks=True,
         finalize=finalize,
         keep_trailing_newline=True,
     )
-    environment.filters["code"] = _code
+    environment.filters |= {"code": _code, "upper_end": upper, "nearest": nearest, "counted": counted}
     environment.filters["cell"] = lambda value: str(value).replace("|", "\\|")
-    environment.globals["headings"] = HEADINGS
+    environment.filters["yaml"] = lambda value: json.dumps(value, ensure_ascii=False)  # which is YAML too
+    environment.globals |= {"headings": HEADINGS, "version": __version__}
     return environment
 
 
@@ -85,64 +102,73 @@ def _code(text: str) -> Markup:
 def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: bool = False) -> list[Part]:
     """Headings with their sentences for the owner: five lines, or all that there is to say."""
     every = [*card.statements, *handed]
-    chosen = [(key, _for_owner(every, key)) for key in (HEADINGS if verbose else SUMMARY)]
+    chosen = [(key, _chosen(every, key)) for key in (HEADINGS if verbose else SUMMARY)]
     if verbose:
-        return [
-            (HEADINGS[key], [line for one in group for line in (one.sentence, *one.more)])
-            for key, group in chosen
-            if group
-        ]
+        return [(HEADINGS[key], _lines(group)) for key, group in chosen if group]
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
     if card.kind == "means":
-        parts = [
-            (h, [*lines, KNOWS]) if h == HEADINGS["attack" if card.attack else "hidden"] else (h, lines)
-            for h, lines in parts
-        ]
-    warnings = [
-        one.sentence
-        for one in every
-        if one.sentence.startswith(("SHARD LEFT OUT", "No meaningful", "The ledger is NOT"))
-    ]
-    warnings += [one.sentence for one in every if one.key == "audit" and one.figure == "violated"]
-    warnings += [one.sentence for one in every if one.key == "model" and one.figure.startswith("rejected")]
+        dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(KNOWS)
+    warnings = [one.sentence for one in every if one.warning]
     return [*parts, ("Mind", warnings)] if warnings else parts
 
 
-def _for_owner(every: Iterable[Statement], key: str) -> list[Statement]:
-    """The statements of a key; where the owner has a sentence of his own on it, that instead of the public one."""
-    group = [one for one in every if one.key == key]
-    own = [one for one in group if one.audience == OWNER]
-    return own if key in ("cost", "attack") and own else group
+def _chosen(every: Iterable[Statement], *keys: str) -> list[Statement]:
+    """The statements of some keys; where the owner has a cost or an attack of his own, that instead of the public one.
+
+    Of what is public, all of them.
+    """
+    chosen = []
+    for key in keys:
+        group = [one for one in every if one.key == key]
+        own = [one for one in group if one.audience == OWNER]
+        chosen += own if key in ("cost", "attack") and own else group
+    return chosen
+
+
+def _lines(group: Iterable[Statement]) -> list[str]:
+    return [line for one in group for line in (one.sentence, *one.more)]
 
 
 def markdown(card: ReleaseCard) -> str:
     """The card as a page of Markdown."""
     headline = card.statement if card.meaningful else "No meaningful guarantee"
     if card.kind == "certified" and card.meaningful:
-        headline = next(one.sentence for one in card.public if one.key == "hidden")
-    return (
-        _environment(False)
-        .get_template("card.md")
-        .render(
-            card=card,
-            version=__version__,
-            headline=headline[:1].upper() + headline[1:],
-            groups=_grouped(card.public),
-            tables=tables(card),
-        )
-    )
+        headline = _chosen(card.public, "hidden")[0].sentence
+    headline = headline[:1].upper() + headline[1:]
+    template = _environment("md").get_template("card.md")
+    return template.render(card=card, headline=headline, groups=_grouped(card.public), tables=tables(card))
 
 
 def readme(card: ReleaseCard, **given: Any) -> str:
     """README.txt of the public folder, half a page."""
-    said = {one.key: one.sentence for one in reversed(card.public)}
-    return _environment(False).get_template("README.txt").render(
+    sentences = dict.fromkeys(("technique", "hidden", "use", "limits", "rules"), "")
+    sentences |= {one.key: one.sentence for one in reversed(card.public)}
+    return _environment("text").get_template("README.txt").render(statements=sentences, **given)
+
+
+def registry_record(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
+    """The card in the fields of the DP Deployments Registry, as YAML."""
+    if set(deployment) - set(PUBLISHER):
+        raise InputError(f"deployment fields must be among {', '.join(PUBLISHER)}")
+    design, noun = card.design, card.fit.noun
+    if design is None:
+        raise InputError("card: nothing is certified here for a registry of guarantees; to_json has all of it")
+    promised = [promise(design.epsilon, upper(design.delta), design.scope)] if design.meaningful else []
+    return _environment("text").get_template("card.yaml").render(
         card=card,
-        statements={"technique": "", "hidden": "", "use": "", **said},
-        limits=said.get("limits", ""),
-        rules=said.get("rules", ""),
-        **given,
-    ).replace("&lt;", "<")  # fmt: skip
+        design=design,
+        release=card.release,
+        query=question(design.query),
+        table=design.scope == "table",
+        unit=noun,
+        units=many(noun),
+        own={name: printable(text) for name, text in {**PUBLISHER, **deployment}.items()},
+        delta=up(design.delta),
+        precision=upper(design.finite_precision),
+        rmse=upper(design.accuracy.rmse, SHOWN_DIGITS),
+        promised=[*promised, *other_scope(design)],
+        curve=[f"{epsilon:g}: {upper(delta)}" for epsilon, delta in design.curve],
+    )  # fmt: skip
 
 
 def _grouped(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]:
@@ -155,7 +181,7 @@ def tables(card: ReleaseCard) -> list[Figures]:
     design = card.design
     if design is None:
         return []
-    made: list[Figures] = [
+    shown: list[Figures] = [
         ("Privacy at every ε", ("ε", "δ at most"), [(f"{e:g}", upper(d)) for e, d in design.curve]),
         (
             "Tests between neighbors",
@@ -182,22 +208,22 @@ def tables(card: ReleaseCard) -> list[Figures]:
         ),
     ]  # fmt: skip
     if card.tells_errors and design.by_step:
-        found = design.accuracy
-        off = f"released {'/' if found.ratio else '−'} true, {found.coverage:.0%} of the time within"
+        errors = design.accuracy
+        off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"
         rows: list[tuple[str, ...]] = []
         for step, (rmse, bias, ends) in enumerate(
-            zip(found.rmse_by_entry, found.bias_by_entry, found.interval, strict=True), start=1
+            zip(errors.rmse_by_entry, errors.bias_by_entry, errors.interval, strict=True), start=1
         ):
-            within = (f"{nearest(ends[0], 2)} … {upper(ends[1], SHOWN_DIGITS)}",) if found.noise_alone else ()
+            within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
             rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
-        made.append(
+        shown.append(
             (
                 "Errors by " + card.fit.entry,
-                (card.fit.entry, "rmse", "bias", *([off] if found.noise_alone else [])),
+                (card.fit.entry, "rmse", "bias", *([off] if errors.noise_alone else [])),
                 rows,
             )
         )
-    return made
+    return shown
 
 
 def _notion(card: ReleaseCard) -> str:
@@ -226,60 +252,53 @@ def report(
     noun, every = card.fit.noun, [*card.statements, *handed]
     parts = []
     if crowds:
-        picture = pictures.price_by_label(crowds, unit, noun)
         table = pictures.dearest(crowds, unit)
-        says = [line for one in _for_owner(every, "cost") for line in (one.sentence, *one.more)]
-        if table:
-            says.append(f"Most is paid by {table[0][0]}: its row is off by {table[0][2]}.")
-        columns = (noun, "crowd", "row off by", "own mean")
-        parts.append(PagePart("price", f"Price by {noun}", tuple(says), picture, columns, tuple(table)))
-    attack = [line for one in _for_owner(every, "attack") for line in (one.sentence, *one.more)]
+        says = [*_lines(_chosen(every, "cost")), f"Most is paid by {table[0][0]}: its row is off by {table[0][2]}."]
+        picture = pictures.price_by_label(crowds, unit, noun)
+        heads = (noun, "crowd", "row off by", "own mean")
+        parts.append(PagePart("price", f"Price by {noun}", says, picture, heads, table))
+    attack = _lines(_chosen(every, "attack"))
     if attack:
-        parts.append(PagePart("before", "Before and after", tuple(attack), pictures.before_and_after(card)))
+        parts.append(PagePart("before", "Before and after", attack, pictures.before_and_after(card)))
     course = [one.sentence for one in every if one.key == "course"]
     if course:
-        parts.append(PagePart("course", HEADINGS["course"], tuple(course), pictures.course(card)))
+        parts.append(PagePart("course", HEADINGS["course"], course, pictures.course(card)))
     if card.design is not None:
-        name, columns_, rows = tables(card)[0]
+        name, columns, rows = tables(card)[0]
         if len({row[1] for row in rows}) > 1:
-            parts.append(PagePart("curve", name, (), None, columns_, tuple(rows)))
-    drawn = {"cost", "attack", "course"}
-    groups = sorted(
-        ((k, group) for k, group in _grouped(every) if k not in drawn), key=lambda item: item[0] != "limits"
-    )
-    took = [f"{name} {seconds:.1f} s" for name, seconds in (timings or {}).items()]
+            parts.append(PagePart("curve", name, columns=columns, table=rows))
+    rest = [(key, group) for key, group in _grouped(every) if key not in ("cost", "attack", "course")]
     return _page(
         "report.html",
         card,
         title=title,
         banner=INTERNAL,
         internal=True,
-        about=_about(card, made, owner=True),
-        first=_first(every, owner=True),
-        noun=noun,
+        about=[f"Data: {card.fit.source}."] if card.fit.source else [],
+        made=made,
+        first=_first(every),
         crowds=pictures.panels(crowds, unit, noun, axis),
         pictures=parts,
-        groups=groups,
-        took=", ".join(took),
+        groups=sorted(rest, key=lambda item: item[0] != "limits"),
+        took=", ".join(f"{name} {seconds:.1f} s" for name, seconds in (timings or {}).items()),
     )
 
 
 def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """The page to pass on: what the card says and nothing else."""
+    parts = [
+        PagePart(f"table-{i}", name, columns=columns, table=rows)
+        for i, (name, columns, rows) in enumerate(tables(card))
+    ]
     return _page(
         "report.html",
         card,
         title=title,
         banner=PASSED_ON,
-        internal=False,
-        about=_about(card, made, owner=False),
-        first=_first(card.public, owner=False),
-        noun=card.fit.noun,
+        made=made,
+        first=_first(card.public),
         crowds=None,
-        pictures=[
-            PagePart(f"table-{i}", name, (), None, columns, tuple(rows))
-            for i, (name, columns, rows) in enumerate(tables(card))
-        ],
+        pictures=parts,
         groups=_grouped(card.public),
         took="",
     )
@@ -287,106 +306,47 @@ def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") 
 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """One sheet for a board: what was released, who hides, what it costs, what is left."""
-    every = _nameless(card)
-    asked = {
-        "Who hides among whom?": ("hidden",),
-        "What did it cost?": ("cost",),
-        "What can somebody still find out?": ("attack", "limits"),
-        "Which rules were kept?": ("rules",),
-        "What may be done with the table?": ("use",),
-    }
-    questions = [
-        (question, [one for key in keys for one in _for_owner(every, key)]) for question, keys in asked.items()
-    ]
-    return _page(
-        "board.html",
-        card,
-        title=title,
-        body_class="board",
-        banner=NAMELESS,
-        internal=False,
-        about=_about(card, made, owner=False),
-        lead=next(one.sentence for one in every if one.key == "technique"),
-        questions=[(question, group) for question, group in questions if group],
-        picture=pictures.before_and_after(card),
-    )
+    picture = pictures.before_and_after(card)
+    return _page("board.html", card, title=title, body_class="board", made=made, of=_nameless(card), picture=picture)
 
 
 def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, made: str = "") -> str:
     """The annex for a regulator, by the usual chapters."""
-    every = _nameless(card)
-    fit, noun = card.fit, card.fit.noun
-    limits = [one for one in every if one.key == "limits"]
-
-    def said(*keys: str) -> list[Statement]:
-        return [one for key in keys for one in _for_owner(every, key)]
-
-    def chapter(heading: str, *lines: str, of: Sequence[Statement] = (), figures: Sequence[Any] = ()) -> dict[str, Any]:
-        key = heading.lower().replace(" ", "-")
-        return {"key": key, "heading": heading, "lines": lines, "statements": of, "tables": figures}
-
-    data = [
-        f"{counted(fit.labels, noun)} in {counted(fit.groups, 'crowd')}; personal data of the {many(noun)}, held by "
-        "the data owner.",
-        *(line for line in fit.about),
-    ]
-    singling = "A row belongs to a whole crowd; no row and no other part of what leaves is about one of its members."
-    if card.kind != "means":
-        singling = f"Which {noun} a row is about is hidden by the mechanism, within the bound below."
-    chapters = [
-        chapter("Data", *data, of=said("missing")),
-        chapter(
-            "Purpose", purpose or "To be stated by the data owner: `shoal explain DIR --purpose TEXT` writes it here."
-        ),
-        chapter("Technique", of=said("technique", "rules", "guarantee")),
-        chapter("Singling out", singling, of=said("hidden")),
-        chapter("Linkability", of=[*said("attack"), *limits[1:2], *limits[3:]]),
-        chapter("Inference", of=[*limits[:1], *said("use")]),
-        chapter("Residual risk", of=[*limits[2:3], *said("model", "course")]),
-        chapter(
-            "Evidence",
-            f"Release card {card.digest}, made by shoal {__version__}; public/SHA256SUMS has checksums of what left.",
-            of=said("cost", "audit", "spent"),
-            figures=tables(card),
-        ),
-    ]
+    fit = card.fit
+    whose = f"{counted(fit.labels, fit.noun)} in {counted(fit.groups, 'crowd')}; personal data of the {many(fit.noun)}"
     return _page(
         "annex.html",
         card,
         title=title,
-        banner=NAMELESS,
-        internal=False,
-        about=_about(card, made, owner=False),
-        chapters=chapters,
+        made=made,
+        of=_nameless(card),
+        data=[f"{whose}, held by the data owner.", *fit.about],
+        purpose=purpose,
+        tables=tables(card),
     )
 
 
-def _nameless(card: ReleaseCard) -> list[Statement]:
-    """What is public, and pooled figures of the owner's; not more of these, which may be about one label."""
+def _nameless(card: ReleaseCard) -> Callable[..., list[Statement]]:
+    """By key, what is public, and pooled figures of the owner's; not more of these, which may be about one label."""
     own = [replace(one, more=()) for one in card.statements if one.audience == OWNER and one.key in NAMELESS_KEYS]
-    return [*card.public, *own]
+    return partial(_chosen, [*card.public, *own])
 
 
-def _first(every: Sequence[Statement], *, owner: bool) -> list[Statement]:
-    groups = [(_for_owner(every, key) if owner else [one for one in every if one.key == key]) for key in FIRST]
-    return [group[0] for group in groups if group]
-
-
-def _about(card: ReleaseCard, made: str, *, owner: bool) -> list[str]:
-    source = [f"Data: {card.fit.source}."] if owner and card.fit.source else []
-    return [*source, *([f"Released {made}."] if made else [])]
+def _first(every: Sequence[Statement]) -> list[Statement]:
+    return [group[0] for group in (_chosen(every, key) for key in FIRST) if group]
 
 
 def _page(template: str, card: ReleaseCard, *, title: str | None, **given: Any) -> str:
     script, style = _asset("report.js"), _asset("report.css")
-    return _environment(True).get_template(template).render(
+    page = {"body_class": "", "banner": NAMELESS, "internal": False, "about": [], **given}
+    return _environment("html").get_template(template).render(
         card=card,
+        noun=card.fit.noun,
         title=TITLE if title is None else str(title),
-        version=__version__,
         policy=_policy(script, style),
         script=Markup(script),
         style=Markup(style),
-        **{"body_class": "", **given},
+        **page,
     )  # fmt: skip
 
 

@@ -11,12 +11,11 @@ least crowd (k-anonymity), and called that. *certified*: a method with ε and δ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from shoal.card.assumptions import question
-from shoal.card.digits import counted, lower, many, nearest, percent, upper
 from shoal.card.facts import (
     CROWD,
     MEANINGLESS,
@@ -28,9 +27,10 @@ from shoal.card.facts import (
     lost_shards,
     promised,
 )
-from shoal.card.promise import HOLDERS, promise
-from shoal.card.readings import readings_sentences
+from shoal.card.words import HOLDERS, factor, promise, question
 from shoal.plaintext import printable
+from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
+from shoal.rounding import counted, lower, many, nearest, percent, upper
 
 if TYPE_CHECKING:
     from shoal.card.card import ReleaseCard
@@ -90,18 +90,28 @@ class Statement:
     figure: str
     sentence: str
     more: tuple[str, ...] = ()
+    warning: bool = False  #: to be told wherever the owner reads
+
+
+def public(key: str, figure: str, sentence: str, *more: str, warning: bool = False) -> Statement:
+    """A statement that may be published; an empty line says nothing."""
+    return Statement(key, PUBLIC, figure, sentence, more, warning)
+
+
+def owner(key: str, figure: str, sentence: str, *more: str, warning: bool = False) -> Statement:
+    """A statement that stays with the data owner."""
+    return Statement(key, OWNER, figure, sentence, more, warning)
 
 
 def statements(card: ReleaseCard) -> tuple[Statement, ...]:
     """Everything that is to be said about a release, in order of what a reader asks first."""
     kinds = {"means": _of_means, "certified": _of_method, "readings": _of_readings}
     return tuple(
-        Statement(
-            one.key,
-            one.audience,
-            printable(one.figure),
-            printable(one.sentence),
-            tuple(printable(line) for line in one.more if line),
+        replace(
+            one,
+            figure=printable(one.figure),
+            sentence=printable(one.sentence),
+            more=tuple(printable(line) for line in one.more if line),
         )
         for one in (*kinds[card.kind](card), *_of_everybody(card))
         if one.sentence
@@ -111,12 +121,9 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
 def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
     """What to pass on, and what to keep; ``ledger`` says where the ledger is."""
     return (
-        Statement(
-            "pass_on", OWNER, "public/", f"{folder}/public: the table, its card, README and checksums. No names in it."
-        ),
-        Statement(
+        owner("pass_on", "public/", f"{folder}/public: the table, its card, README and checksums. No names in it."),
+        owner(
             "keep",
-            OWNER,
             "the rest",
             f"All else in {folder}, where released.csv says whose row is whose, and the ledger {ledger}: as private as "
             "the data.",
@@ -142,76 +149,59 @@ def _of_means(card: ReleaseCard) -> Iterator[Statement]:
     fit, release, noun = card.fit, card.release, card.fit.noun
     span = sizes(fit.smallest_group, fit.largest_group)
     crowds = f"{counted(fit.labels, noun)} in {counted(fit.groups, 'crowd')} of {span}"
-    yield Statement(
+    yield public(
         "hidden",
-        PUBLIC,
         f"among at least {fit.crowd}",
         f"Every {noun} hides among at least {fit.crowd}, itself included: {crowds}, one row for each crowd.",
-        (
-            "A row is its members' mean, so the table cannot tell whose is whose.",
-            "A crowd is a fixed set, formed once, for life; `homes` in the table is its size, whoever has news.",
-        ),
+        "A row is its members' mean, so the table cannot tell whose is whose.",
+        "A crowd is a fixed set, formed once, for life; `homes` in the table is its size, whoever has news.",
     )
     if release is not None:
         yield from _cost(card, release.accuracy)
         if card.attack is not None:
             yield _own_attack(card)
-    yield Statement(
+    yield public(
         "technique",
-        PUBLIC,
         "the mean of each crowd",
         f"Rows are averages over at least {fit.crowd} {many(noun)}, without noise: {KIND}.",
-        _about(fit, public=True),
+        *_about(fit),
     )
     yield from _not_hidden(card)
     if card.rules:
         names = "; ".join(f"{name} ({RULES[name][2]})" for name in card.rules)
-        yield Statement("rules", PUBLIC, ", ".join(card.rules), f"Every row keeps these rules of aggregation: {names}.")
+        yield public("rules", ", ".join(card.rules), f"Every row keeps these rules of aggregation: {names}.")
     if card.course is not None and card.course.prices:
         period, last = card.course.prices[-1]
-        yield Statement(
+        yield owner(
             "course",
-            OWNER,
             f"{upper(last)} times",
             f"The release for {period}, now that its hours are metered: {upper(last)} times the error of unprotected "
             "figures.",
-            tuple(f"{period}: {upper(value)} times" for period, value in card.course.prices[:-1]),
+            *(f"{period}: {upper(value)} times" for period, value in card.course.prices[:-1]),
         )
-    yield Statement(
+    yield public(
         "use",
-        PUBLIC,
         "row × homes = total",
         "A row times its `homes` is the crowd's total; totals of crowds add up; a mean over crowds is weighted by "
         "`homes`.",
-        (
-            "A row says nothing about how its members differ: no household need look like it.",
-            "Do not take differences between tables to find somebody: who is averaged stays the same from table to "
-            "table, and a row changes only where at least the least crowd has news (`news` is true).",
-        ),
+        "A row says nothing about how its members differ: no household need look like it.",
+        "Do not take differences between tables to find somebody: who is averaged stays the same from table to "
+        "table, and a row changes only where at least the least crowd has news (`news` is true).",
     )
     if release is None:
         return
-    lines = []
-    if release.repeated:
-        lines.append(
-            f"{counted(release.repeated, 'row')} repeated from the release before, for lack of news (`news` is false)."
-        )
-    yield Statement(
+    repeated, before = counted(release.repeated, "row"), counted(release.recorded_before, "row")
+    yield public(
         "spent",
-        PUBLIC,
         release.period,
         f"{counted(release.crowds, 'row')} about {release.period}." if release.period else "",
-        tuple(lines),
+        f"{repeated} repeated from the release before, for lack of news (`news` is false)." if release.repeated else "",
     )
-    recorded = (
-        f"{counted(release.recorded_before, 'row')} released for this period before: they are those of the record."
-    )
-    yield Statement(
+    yield owner(
         "spent",
-        OWNER,
         "on record",
         f"The crowds of {counted(release.labels, noun)} are in the ledger; nothing was charged.",
-        (recorded,) if release.recorded_before else (),
+        f"{before} released for this period before: they are those of the record." if release.recorded_before else "",
     )
 
 
@@ -219,25 +209,20 @@ def _not_hidden(card: ReleaseCard) -> Iterator[Statement]:
     fit, noun = card.fit, card.fit.noun
     least = fit.smallest_group
     near = f", to {upper(WATT * least, 1)} kW in the smallest crowd" if fit.step_minutes is not None else ""
-    yield Statement(
+    yield public(
         "limits",
-        PUBLIC,
         f"figures, from who knows {least - 1} of {least}",
         FIGURES,
-        (f"Who knows {least - 1} figures of a crowd of {least} computes the last one{near}.",),
+        f"Who knows {least - 1} figures of a crowd of {least} computes the last one{near}.",
     )
-    yield Statement(
+    yield public(
         "limits",
-        PUBLIC,
         f"the crowd: one of {fit.groups}",
         f"Which of the {counted(fit.groups, 'crowd')} a {noun} is in is not hidden from who knows its figures.",
     )
-    yield Statement(
-        "limits", PUBLIC, "absence", f"A {noun} without a crowd has no row; that can be seen by who knows of it."
-    )
-    yield Statement(
+    yield public("limits", "absence", f"A {noun} without a crowd has no row; that can be seen by who knows of it.")
+    yield public(
         "limits",
-        PUBLIC,
         "what others release",
         f"What another owner releases about the same {many(noun)} is not counted here: two averages over different "
         "crowds can give a member away.",
@@ -253,12 +238,11 @@ def _of_method(card: ReleaseCard) -> Iterator[Statement]:
     least = f"Every {noun} hides among at least {fit.smallest_group}, itself included: " if fit.crowd else ""
     crowds = f"{counted(fit.labels, noun)} in {counted(fit.groups, 'crowd')} of {span}"
     bound = "" if design is None else _naming_bound(design, noun)
-    yield Statement(
+    yield public(
         "hidden",
-        PUBLIC,
         f"among {span}" if design is None else f"named in at most {percent(design.naming.success_upper)}",
         f"{least}{crowds if least else crowds[:1].upper() + crowds[1:]}. {bound}".strip(),
-        (f"Which {noun} of its crowd a row is about is hidden; the crowd is not.",),
+        f"Which {noun} of its crowd a row is about is hidden; the crowd is not.",
     )
     if design is None:
         return
@@ -268,25 +252,22 @@ def _of_method(card: ReleaseCard) -> Iterator[Statement]:
     if card.attack is not None:
         yield _own_attack(card)
     yield from _guarantee(card, design)
-    asked = question(design.query)
-    yield Statement(
+    words = question(design.query)
+    yield public(
         "technique",
-        PUBLIC,
         design.method,
-        f"Released: {asked.released}. The attacker may know {asked.attacker_may_know}.",
-        (*_about(fit, public=True), asked.not_counted or ""),
+        f"Released: {words.released}. The attacker may know {words.attacker_may_know}.",
+        *_about(fit),
+        words.not_counted or "",
     )
-    yield Statement(
+    yield public(
         "limits",
-        PUBLIC,
         "the crowd, absence, what others release",
         f"The crowd of a {noun} is not hidden, nor that a {noun} has no row. Everything else released about the same "
         "labels adds up and must be counted; the ledger does that, pair by pair, for one owner.",
-        (
-            f"Two {many(noun)} are protected from each other if they are neighbors in the graph; those without a path "
-            "between them not at all.",
-            f"{counted(design.alone, noun)} without a neighbor: no promise there." if design.alone else "",
-        ),
+        f"Two {many(noun)} are protected from each other if they are neighbors in the graph; those without a path "
+        "between them not at all.",
+        f"{counted(design.alone, noun)} without a neighbor: no promise there." if design.alone else "",
     )
     yield from _model(card, design)
     yield from _audit(card, design)
@@ -310,33 +291,30 @@ def _guarantee(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
             if question(design.query).sound
             else "its accounting does not match what is released"
         )
-        yield Statement(
+        yield public(
             "guarantee",
-            PUBLIC,
             "no meaningful guarantee",
             f"No meaningful guarantee: δ ≤ {upper(design.delta)} at ε = {design.epsilon:g}; {why}. Do not rely on this "
             "release to hide anyone.",
-            any_law(design),
+            *any_law(design),
+            warning=True,
         )
         return
     aim = "" if design.target is None else f"Asked for was δ ≤ {design.target:g}, at the least error that was found."
     alike = f"At this guarantee the {many(noun)} of a crowd get the same answer up to a trace of noise."
-    yield Statement(
+    yield public(
         "guarantee",
-        PUBLIC,
         "rests on a law that the rows reject" if card.doubtful else design.statement,
         f"{promise(design.epsilon, upper(design.delta), design.scope)} Neighbors are the {many(noun)} of one crowd.",
-        (
-            f"{design.statement}, {design.method}.",
-            f"This δ is {design.theorem}.",
-            *any_law(design),
-            *other_scope(design),
-            aim,
-            alike if design.all_alike else "",
-        ),
+        f"{design.statement}, {design.method}.",
+        f"This δ is {design.theorem}.",
+        *any_law(design),
+        *other_scope(design),
+        aim,
+        alike if design.all_alike else "",
     )
     a, b = design.worst_edge
-    yield Statement("guarantee", OWNER, "", f"Hardest to hide: {a} from {b}.")
+    yield owner("guarantee", "", f"Hardest to hide: {a} from {b}.")
 
 
 def other_scope(design: DesignFacts) -> tuple[str, ...]:
@@ -354,50 +332,47 @@ def any_law(design: DesignFacts) -> tuple[str, ...]:
     """What holds of clipped answers without their laws, beside the figure that rests on them."""
     if design.assumption_free is None:
         return ()
-    said = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(min(design.assumption_free, 1.0))}"
+    bound = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(min(design.assumption_free, 1.0))}"
     if upper(design.assumption_free) == "1":
-        return (f"{said}, so that nothing is promised without the Gaussian law.",)
-    return (f"{said} at ε = {design.epsilon:g}; the promised δ rests on the Gaussian law.",)
+        return (f"{bound}, so that nothing is promised without the Gaussian law.",)
+    return (f"{bound} at ε = {design.epsilon:g}; the promised δ rests on the Gaussian law.",)
 
 
 def _model(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
     """What the guarantee rests on; model checks only where it rests on a model."""
     fit, checks = card.fit, card.fit.checks
     if design.not_gaussian:
-        yield Statement(
+        yield public(
             "model",
-            PUBLIC,
             f"rejected for {design.not_gaussian} of {design.labels}",
             f"THE LAW IS DOUBTFUL: the rows of {design.not_gaussian} of {counted(design.labels, fit.noun)} do not look "
             "Gaussian. The promise rests on Gaussian laws; who knows what the rows look like instead may tell more "
             "than it says.",
+            warning=True,
         )
     if fit.fitted_on_private_data:
-        yield Statement(
+        yield public(
             "model",
-            PUBLIC,
             "parameters stay secret",
             "The laws were fitted on the data of the labels themselves. The guarantee covers the released answers, not "
             "the mechanism's own parameters, which must be kept as secret as the data.",
         )
     if checks is not None and card.rests_on_model:
-        yield Statement(
+        yield public(
             "model",
-            PUBLIC,
             f"{checks.all_three} of {checks.of}",
             f"Model checks passed of {checks.of}: Gaussian innovations {checks.gaussian}, white {checks.white}, "
             f"stationary {checks.stationary}, all three {checks.all_three}.",
         )
     if card.guard is not None:
-        yield Statement("model", PUBLIC, "", " ".join(card.guard.statements))
+        yield public("model", "", " ".join(card.guard.statements))
 
 
 def _audit_attack(audit: AuditFacts, noun: str) -> Statement:
     named = audit.named
     assert named is not None
-    return Statement(
+    return owner(
         "attack",
-        OWNER,
         f"{percent(named.accuracy)} named",
         f"The best attacker {HOLDERS[audit.scope]} named the {noun} in {percent(named.accuracy)} of {named.n_answers} "
         f"test answers ({long_run(named)}); a guess gets {percent(named.guessing, 'nearest')}, promised is at most "
@@ -413,21 +388,22 @@ def long_run(named: Named) -> str:
 def _audit(card: ReleaseCard, design: DesignFacts) -> Iterator[Statement]:
     audit = card.audit
     if audit is None:
-        yield Statement("audit", PUBLIC, "none", "No audit was made.")
+        yield public("audit", "none", "No audit was made.")
         return
     limit = audit.detectable_delta
     unseen = f"This many answers would have shown a δ of {upper(limit)}; less may pass unseen."
     equal = f"Equal noise with the same mean squared error would leave δ = {upper(audit.equal_noise_delta)}."
     violated = f"VIOLATED ({counted(audit.violations, 'finding')}). Do not use this release"
-    yield Statement(
+    yield public(
         "audit",
-        PUBLIC,
         audit.verdict,
         f"Audit of {attacked_crowds(audit, card.fit.noun)} by {HOLDERS[audit.scope]}, {audit.n_samples} answers per "
         f"label ({audit.source}): {'consistent with the promise' if audit.verdict == 'consistent' else violated} at "
         f"confidence {audit.confidence:g}; δ of at least {lower(audit.delta_proved)} shown, at most "
         f"{upper(promised(design, audit))} promised.",
-        (unseen if limit < 1 else "", equal if audit.equal_noise_delta is not None else ""),
+        unseen if limit < 1 else "",
+        equal if audit.equal_noise_delta is not None else "",
+        warning=audit.verdict == "violated",
     )
 
 
@@ -442,9 +418,8 @@ def attacked_crowds(audit: AuditFacts, noun: str) -> str:
 def _ledger(card: ReleaseCard) -> Iterator[Statement]:
     release, noun = card.release, card.fit.noun
     if release is None:
-        yield Statement(
+        yield public(
             "spent",
-            PUBLIC,
             "one release",
             "The figures are for one release. No ledger was given: what was released before is not counted.",
         )
@@ -453,37 +428,91 @@ def _ledger(card: ReleaseCard) -> Iterator[Statement]:
     spent = "" if worst is None else (
         f"Most used budget: δ({worst.epsilon:g}) ≤ {upper(worst.spent)} of {worst.budget:g}, {worst.choice}."
     )  # fmt: skip
-    yield Statement(
+    yield public(
         "spent",
-        PUBLIC,
         counted(release.releases, "release"),
         f"Ledger: {counted(release.releases, 'release')} about {counted(release.ledger_labels, noun)}.",
-        (spent,),
+        spent,
     )
     if release.budget_set:
-        yield Statement(
-            "spent", OWNER, "", "The ledger had no budget; this one was set. `shoal ledger budget` changes it."
-        )
+        yield owner("spent", "", "The ledger had no budget; this one was set. `shoal ledger budget` changes it.")
     if release.ledger_intact is False:
-        yield Statement("spent", OWNER, "NOT intact", "The ledger is NOT intact: `shoal ledger verify` says where.")
+        words = "The ledger is NOT intact: `shoal ledger verify` says where."
+        yield owner("spent", "NOT intact", words, warning=True)
 
 
 # ------------------------------------------------------------------ the readings' promise
 
 
 def _of_readings(card: ReleaseCard) -> Iterator[Statement]:
+    """A function of the public settings alone: the homes that sent readings, errors and names are not known here."""
     settings = card.readings
     assert settings is not None
-    plan, series = settings.plan, settings.series
-    figures = {
-        "hidden": f"every one of {plan.customers}",
-        "guarantee": f"(ε, δ) = ({series.epsilon:g}, {upper(series.deltas(plan.account)[0])})",
-        "cost": percent(getattr(plan, "expected_w1", 0.0)),
-        "technique": "curves and counts, with noise",
-        "limits": "the table only",
-    }
-    for key, (first, *more) in readings_sentences(settings).items():
-        yield Statement(key, PUBLIC, figures[key], first, tuple(more))
+    plan, series, noun = settings.plan, settings.series, settings.noun
+    zero_out, replaced = series.deltas(plan.account)
+    whole = "this table" if series.releases == 1 else f"the whole series of at most {series.releases} such tables"
+    chance = f"a chance of 1 in {math.floor(1 / zero_out):,}" if zero_out < 0.5 else upper(zero_out)
+    words = (
+        f"Whatever somebody concludes from {whole} is at most {factor(series.epsilon)} times as likely as it would be "
+        f"had any one {noun} sent no readings at all, plus {chance} (ε = {series.epsilon:g}, δ = {upper(zero_out)})."
+    )
+    cap = (
+        f"The figures are those of the series' cap, M = {upper(series.cap)}, which was fixed before its first release; "
+        f"this one has μ = {upper(plan.mu)}."
+    )
+    yield public("hidden", f"every one of {plan.customers}", f"{protects(noun)} {words}")
+    yield public(
+        "guarantee",
+        f"(ε, δ) = ({series.epsilon:g}, {upper(zero_out)})",
+        words,
+        f"Had a {noun}'s readings been any others instead: the same with δ = {upper(replaced)}.",
+        f"It holds for a {noun} behind one meter; one behind several that were not joined counts several times.",
+        cap if series.releases > 1 else "",
+    )
+    sigma = plan.account.sigma
+    if isinstance(plan, CrowdsPlan):
+        yield public(
+            "cost",
+            percent(plan.expected_w1),
+            f"Expected before anything was read: curves off by about {percent(plan.expected_w1)} of the mean load, the "
+            f"total by about {percent(plan.expected_total)}.",
+            f"Who knows all other {many(noun)}' readings can tell the mean load of the last one to about "
+            f"±{sigma * plan.load_clip / plan.load_weight:.2g} kW, beside a typical {plan.typical_kw:g} kW.",
+        )
+        way = "one private mean times public curves" if plan.method == "mean" else "a noisy histogram of curves"
+        content = f"Weighted curves, counts and the total: {way}, noise in every sum"
+        source = "Public curves are derived from London homes (UK Power Networks, Low Carbon London, CC BY 4.0)."
+        covers = "curves, counts and total"
+    else:
+        count, column = sigma / plan.count_weight, sigma / plan.value_weight
+        words = f"A count is off by about {count:.2g}, a column's sum by {column:.2g} times half its range."
+        yield public("cost", f"counts ± {count:.2g}", words)
+        content, source = "A noisy count and mean per cell, within declared bounds", ""
+        covers = "counts and means"
+    declared = f"{counted(plan.customers, 'customer')} on the register, declared before anything was read"
+    yield public("technique", "curves and counts, with noise", f"{content}; {declared}.", source, settings.forecasts)
+    yield public(
+        "limits",
+        "the table only",
+        f"The promise covers the table of {covers} only. A row for one {noun}, given to anybody but the {noun} itself, "
+        "is outside of it.",
+        f"What holds for all {many(noun)} together may be learned: that is its use.",
+    )
+
+
+def protects(noun: str) -> str:
+    """What the readings' promise protects, in a sentence."""
+    return f"This table protects every {noun}'s readings, against whoever knows all others."
+
+
+def would_protect(customers: int, noun: str = "home") -> str:
+    """For the summary of a label's release: what the other secret would protect, and what it would cost."""
+    plan = noisy_crowds_plan(customers=max(customers, 2), epsilon=1.0)
+    return (
+        f"`--secret readings` would protect every {noun}'s readings, against whoever knows all others; with "
+        f"{counted(plan.customers, 'customer')} and an epsilon of 1 its curves would be off by about "
+        f"{percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
+    )
 
 
 # ------------------------------------------------------------------ every kind
@@ -492,40 +521,39 @@ def _of_readings(card: ReleaseCard) -> Iterator[Statement]:
 def _cost(card: ReleaseCard, accuracy: Accuracy | None) -> Iterator[Statement]:
     """Errors for the owner; for the public with fewer digits, pooled, or not at all."""
     noun = card.fit.noun
-    for audience in (PUBLIC, OWNER):
-        public = audience == PUBLIC
-        if public and not card.tells_errors:
-            least = f"{POOLED} crowds" if card.kind == "means" else f"{CROWD} {many(noun)}"
-            yield Statement(
-                "cost",
-                PUBLIC,
-                "not told",
-                f"Errors are told of {least} or more: of fewer they would tell of the answers themselves.",
-            )
-            continue
-        digits = SHOWN_DIGITS if public else 4
-        sentences, figure, more = [], "", []
-        ratio, (before, after) = price(card), card.later_errors
-        if ratio is not None and before is not None:
-            figure = f"{upper(ratio, max(digits, 3))} times"
-            sentences.append(
-                f"Against what came later, a row is off by {upper(after, digits)} kW: {figure} the error of "
-                f"unprotected figures, {nearest(before, digits)} kW."
-            )
-        if accuracy is not None:
-            unit = f" {accuracy.unit}" if len(accuracy.unit) <= 6 else f" ({accuracy.unit})"
-            own = f"{upper(accuracy.rmse, digits)}{unit}"
-            figure = figure or own
-            sentences.append(f"Beside a {noun}'s own figures a row is off by {own} (root mean square).")
-            if not public or card.tells_worst:
-                more.append(f"At worst, for one {noun}: {upper(accuracy.rmse_largest, digits)}{unit}.")
-            if not public and accuracy.answer_mean is not None and card.kind == "means" and accuracy.unit == "kW":
-                more.append(f"Figures average {nearest(accuracy.answer_mean)} kW.")
-            if accuracy.total_error is not None and card.kind == "certified":
-                more.append(f"The total of a crowd at a step is off by at most {percent(accuracy.total_error)} (rms).")
-        if public and card.design is not None and not card.design.by_step:
-            more.append(f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more.")
-        yield Statement("cost", audience, figure, "".join(sentences[:1]), (*sentences[1:], *more))
+    if card.tells_errors:
+        by_entry = f"Errors by {card.fit.entry} are told only where every {noun} is one of {CROWD} or more."
+        by_step = card.design is None or card.design.by_step
+        yield public(*_errors(card, accuracy, SHOWN_DIGITS, worst=card.tells_worst), "" if by_step else by_entry)
+    else:
+        least = f"{POOLED} crowds" if card.kind == "means" else f"{CROWD} {many(noun)}"
+        words = f"Errors are told of {least} or more: of fewer they would tell of the answers themselves."
+        yield public("cost", "not told", words)
+    mean = None if accuracy is None or card.kind != "means" or accuracy.unit != "kW" else accuracy.answer_mean
+    average = "" if mean is None else f"Figures average {nearest(mean)} kW."
+    yield owner(*_errors(card, accuracy, 4, worst=True), average)
+
+
+def _errors(card: ReleaseCard, accuracy: Accuracy | None, digits: int, *, worst: bool) -> tuple[str, ...]:
+    """Key, figure and sentences of what a release costs, with so many digits."""
+    noun, ratio, (before, after) = card.fit.noun, price(card), card.later_errors
+    figure, sentences = "", []
+    if ratio is not None and before is not None:
+        figure = f"{upper(ratio, max(digits, 3))} times"
+        sentences.append(
+            f"Against what came later, a row is off by {upper(after, digits)} kW: {figure} the error of unprotected "
+            f"figures, {nearest(before, digits)} kW."
+        )
+    if accuracy is not None:
+        unit = f" {accuracy.unit}" if len(accuracy.unit) <= 6 else f" ({accuracy.unit})"
+        own = f"{upper(accuracy.rmse, digits)}{unit}"
+        figure = figure or own
+        sentences.append(f"Beside a {noun}'s own figures a row is off by {own} (root mean square).")
+        if worst:
+            sentences.append(f"At worst, for one {noun}: {upper(accuracy.rmse_largest, digits)}{unit}.")
+        if accuracy.total_error is not None and card.kind == "certified":
+            sentences.append(f"The total of a crowd at a step is off by at most {percent(accuracy.total_error)} (rms).")
+    return "cost", figure, *(sentences or [""])
 
 
 def _own_attack(card: ReleaseCard) -> Statement:
@@ -545,39 +573,35 @@ def _own_attack(card: ReleaseCard) -> Statement:
             f"Who knows {attack.knows} names the {noun} of a held-out one in {named} of cases; a guess gets {guess}."
         )
     tried = f"Tried on the rows of this release, for {counted(attack.labels, noun)}."
-    return Statement("attack", OWNER, f"{named} named", sentence, (tried,))
+    return owner("attack", f"{named} named", sentence, tried)
 
 
-def _about(fit: FitFacts, *, public: bool) -> tuple[str, ...]:
+def _about(fit: FitFacts) -> tuple[str, ...]:
     """What the answers are; how readings were taken stays with the owner."""
-    return tuple(line for line in fit.about if not (public and line.startswith("Readings:")))
+    return tuple(line for line in fit.about if not line.startswith("Readings:"))
 
 
 def _of_everybody(card: ReleaseCard) -> Iterator[Statement]:
     fit = card.fit
     for line in fit.about:
         if line.startswith("Readings:"):
-            yield Statement("technique", OWNER, "", line)
+            yield owner("technique", "", line)
+    certified = card.kind == "certified"
     if fit.left_out:
-        yield Statement(
+        reasons = "; ".join(f"{reason} ({number})" for reason, number in fit.reasons)
+        absent = counted(fit.left_out, fit.noun)
+        words = f"{absent} without a row, which can be seen{': ' if reasons else ''}{reasons}."
+        yield (public if certified else owner)("missing", absent, words)
+    if fit.newcomers and certified:
+        yield public(
             "missing",
-            PUBLIC if card.kind == "certified" else OWNER,
-            counted(fit.left_out, fit.noun),
-            f"{counted(fit.left_out, fit.noun)} without a row, which can be seen"
-            + (": " + "; ".join(f"{reason} ({number})" for reason, number in fit.reasons) if fit.reasons else "")
-            + ".",
-        )
-    if fit.newcomers and card.kind == "certified":
-        yield Statement(
-            "missing",
-            PUBLIC,
             "",
             f"{counted(fit.newcomers, fit.noun)} new, without a crowd yet: nothing was released about them.",
         )
     for lost in lost_shards(fit, card.design, card.release):
-        yield Statement(
+        yield owner(
             "missing",
-            OWNER,
             "shard left out",
             f"SHARD LEFT OUT, nothing of it is released: {lost.stage} {lost.key[:12]}: {lost.message}",
+            warning=True,
         )

@@ -51,11 +51,11 @@ def demo(
 @options.of_sections("input", "hiding", "guarantee", "ledger", "output", "speed", first=FIRST)
 def run(
     meters: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
             metavar="[FILE]",
-            help="CSV or Parquet file of meter readings, or a folder of them; with --label any table, Arrow too. Not "
-            "needed to continue.",
+            help="CSV, Parquet or Arrow file of meter readings, a folder of them, or an address such as s3://…; with "
+            "--label any table. Not needed to continue.",
         ),
     ] = None,
     out: options.Out = Path("shoal-run"),
@@ -83,6 +83,14 @@ def run(
             rich_help_panel="Hiding",
         ),
     ] = None,
+    database: Annotated[
+        Path | None,
+        typer.Option(
+            "--database",
+            help="Instead of FILE: a DuckDB database; --query is then the SQL that selects its rows.",
+            rich_help_panel="Input",
+        ),
+    ] = None,
     until: Until = "report",
     verbose: Verbose = False,
     config: options.ConfigFile = None,
@@ -105,6 +113,8 @@ def run(
 
         shoal run tuesday.parquet --out january --update
 
+        shoal run --database meters.duckdb --query "SELECT household, timestamp, kw FROM readings" --out january
+
         shoal run voices.parquet --out voices --label speaker --crowd 9 --epsilon 1 --delta 1e-6
 
         shoal run forecasts.csv --out tomorrow --label unique_id --timestamp-column ds --value-column AutoARIMA
@@ -117,14 +127,15 @@ def run(
 
         shoal run meters.parquet --out try --rehearse
     """
+    source = meters if database is None else _selected(database, meters, chosen)
     chosen |= {"at_most": at_most, "within": within}
-    return _everything(meters, out, config, chosen, until=until, update=update, rehearse=rehearse, verbose=verbose)
+    return _everything(source, out, config, chosen, until=until, update=update, rehearse=rehearse, verbose=verbose)
 
 
 @command
 @options.of_sections("input", "hiding", "ledger", "speed", first=FIRST)
 def check(
-    meters: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet file, as for `shoal run`.")],
+    meters: Annotated[str, typer.Argument(metavar="FILE", help="File or address, as for `shoal run`.")],
     config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
@@ -142,6 +153,28 @@ def check(
     with Stages() as progress:
         preview = shoal.check(meters, progress=progress, **{**settings, **chosen})
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
+
+
+def _selected(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any:
+    """The rows of a database, by the SQL that was given as --query; queries of forecasts then come from --config."""
+    if meters is not None:
+        raise shoal.InputError("file: name a file, or --database with --query, not both")
+    sql = chosen.pop("query", None)
+    if sql is None:
+        raise shoal.InputError("query: --database needs --query, the SQL that selects household, timestamp and reading")
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise shoal.InputError("database: it is read by the package duckdb; pip install 'shoal[duckdb]'") from None
+    try:
+        rows = duckdb.connect(str(database), read_only=True).sql(sql)
+    except duckdb.Error as error:  # its text may quote data
+        raise shoal.InputError(
+            f"query: DuckDB cannot open {database.name} or answer the query ({type(error).__name__}); try it there"
+        ) from None
+    if rows is None:
+        raise shoal.InputError("query: it must select rows: SELECT … FROM …")
+    return rows
 
 
 def _everything(

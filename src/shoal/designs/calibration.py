@@ -58,7 +58,6 @@ def calibrate(
     max_bias: float = 1.0,
     time_limit: float | None = None,
     iterations: int | None = None,
-    start: Mechanism | None = None,
     progress: Progress | None = None,
     prove: bool = True,
 ) -> Mechanism:
@@ -77,7 +76,6 @@ def calibrate(
         weights, noise_floor, max_bias: as in :func:`shoal.design`.
         time_limit: seconds for all groups together; what was found until then is returned.
         iterations: steps per stage of a search, as in :func:`shoal.design`; no clock is looked at.
-        start: an earlier mechanism for the same labels: what it spends is tried first, from its parameters.
         progress: called with (groups done, groups).
         prove: whether the certificate is to be proved, within bounds on the work; it then says that it is, or why not.
 
@@ -109,10 +107,8 @@ def calibrate(
     mechanisms: list[tuple[Any, Mechanism]] = []
     for number, members in enumerate(groups):
         now = time.monotonic()
-        part = problem.part(members)
-        warm = None if start is None else start.part(part.original.labels)
         group = _Group(
-            part,
+            problem.part(members),
             method,
             delta,
             seed,
@@ -120,7 +116,7 @@ def calibrate(
             iterations,
             end if end == math.inf else now + max(end - now, 0.1) / (len(groups) - number),
         )
-        mechanisms.append((members, group.least(tolerance, warm)))
+        mechanisms.append((members, group.least(tolerance)))
         if progress is not None:
             progress(number + 1, len(groups))
     if all(mechanism.method == "none" for _, mechanism in mechanisms) and noise_floor == 0:
@@ -192,7 +188,7 @@ class _Group:
     def meets(self, mechanism: Mechanism) -> bool:
         return mechanism.certificate.delta_upper <= self.delta
 
-    def least(self, tolerance: float, warm: Mechanism | None) -> Mechanism:
+    def least(self, tolerance: float) -> Mechanism:
         """The mechanism of least error found that meets the target."""
         price = METHODS[self.method].price
         floor = self.part.noise_floor
@@ -205,19 +201,14 @@ class _Group:
                     f"method 'none' gives delta = {upper(bare.certificate.delta_upper)} at this epsilon, not "
                     "the delta asked for; choose a method that adds noise"
                 )
-        earlier = () if warm is None else (warm,)
-        guess = self._guess(price)
-        spent = 0.0 if warm is None else float(warm.weighted_rho.max())
-        best = self.attempt(spent, *earlier) if max(floor, 0.0) < spent < guess * (1 - tolerance) else None
-        if best is None or not self.meets(best):
-            best = self._enough(guess)
+        best = self._enough(self._guess(price))
         # What a mechanism really spends can be less than its budget.
-        high, low, ratio = float(best.weighted_rho.max()), max(floor, 0.0), 0.5
+        high, low, ratio = float(best.weighted_rho.max()), floor, 0.5
         if price is not None and self.method in ("center", "mean") and not self.part.original.stored_variances.any():
             return best  # constants either meet or can be told apart: there is nothing in between
         middle = high * (1 - tolerance) if price is not None else high * ratio if low == 0 else math.sqrt(low * high)
         while high > low * (1 + 1.5 * tolerance) and low < middle < high and not self.late:
-            tried = self.attempt(middle, best, *earlier)
+            tried = self.attempt(middle, best)
             if self.meets(tried):
                 best, high = tried, min(middle, float(tried.weighted_rho.max()))
                 ratio *= ratio if low == 0 and ratio > 1e-6 else 1.0

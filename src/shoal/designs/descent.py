@@ -21,8 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from shoal.accounting.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
-from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import DesignProblem
+from shoal.designs.problem import DesignProblem, Moves, radii
 from shoal.designs.quasi_newton import minimize
 from shoal.designs.stored import certified
 from shoal.mechanism.mechanism import Ending
@@ -93,11 +92,11 @@ def search(
     """
     ranked = sorted(candidates, key=lambda moves: worst_value(problem, moves))
     n_starts = 3 if len(problem.pairs) * problem.n_dims <= SMALL else 1
-    found = [
+    descents = [
         descend(problem, start.mapped() if mapped else start, shifts=shifts, settings=settings)
         for start in ranked[:n_starts]
     ]
-    return best_certified(problem, [*candidates, *found])
+    return best_certified(problem, [*candidates, *descents])
 
 
 def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:

@@ -15,8 +15,7 @@ from shoal.designs.barycenter import additive_center, mean_center, transport_cen
 from shoal.designs.descent import Report, Settings
 from shoal.designs.floors import lower_bound
 from shoal.designs.methods import METHODS, Method
-from shoal.designs.moves import Moves
-from shoal.designs.problem import DesignProblem
+from shoal.designs.problem import DesignProblem, Moves
 from shoal.designs.stored import certified, mechanism_of
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
@@ -231,7 +230,7 @@ class Frontier:
         return f"Frontier({', '.join(self.delta)}; {len(self.rho)} budgets)"
 
     def _repr_html_(self) -> str:
-        columns = [[f"{upper(float(d))}" for d in found] for found in self.delta_upper.values()]
+        columns = [[f"{upper(float(d))}" for d in deltas] for deltas in self.delta_upper.values()]
         rows = [(f"{r:.4g}", *cells) for r, *cells in zip(self.rho, *columns, strict=True)]
         return table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
 
@@ -248,20 +247,13 @@ def frontier(
     rho: Sequence[float] = (),
     notion: str = "dp",
     seed: int = 0,
-    *,
-    scope: str = "answer",
-    times: int = 1,
-    weights: Sequence[float] | None = None,
-    noise_floor: float = 0.0,
-    max_bias: float = 1.0,
-    time_limit: float | None = None,
-    iterations: int | None = None,
+    **options: Any,
 ) -> Frontier:
     """Design at several budgets, each started from the one below it; with the searched methods δ never rises with ρ.
 
     A design for a smaller budget is also one for a larger, so where the search does not improve on it, it is kept.
     ``delta_upper`` is the certificates', finite precision included; ``delta`` and ``log_delta`` are the ideal laws'.
-    The other arguments are those of :func:`design`, ``time_limit`` for each design.
+    The other arguments, ``options`` by their names, are those of :func:`design`; a ``time_limit`` is for each design.
 
     Returns:
         δ and the mechanisms per method, in ascending order of ρ.
@@ -269,8 +261,8 @@ def frontier(
     >>> import shoal
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> found = shoal.frontier(classes, graph, "white", epsilon=1.0, rho=[4.0, 1.0])
-    >>> print(found.rho, found.delta_upper["white"].round(4))
+    >>> points = shoal.frontier(classes, graph, "white", epsilon=1.0, rho=[4.0, 1.0])
+    >>> print(points.rho, points.delta_upper["white"].round(4))
     [1. 4.] [0.1269 0.0068]
     """
     methods = [method] if isinstance(method, str) else list(method)
@@ -281,28 +273,12 @@ def frontier(
         validation.choice(list(METHODS), method=name)
         done: list[Mechanism] = []
         for budget in budgets:
-            found = design(
-                classes,
-                graph,
-                name,
-                epsilon,
-                float(budget),
-                notion,
-                seed,
-                scope=scope,
-                times=times,
-                weights=weights,
-                noise_floor=noise_floor,
-                max_bias=max_bias,
-                time_limit=time_limit,
-                iterations=iterations,
-                start=done[-1:],
-            )
+            mechanism = design(classes, graph, name, epsilon, float(budget), notion, seed, **options, start=done[-1:])
             if METHODS[name].searched and done:
                 before = done[-1]
-                if before.certificate.log_delta_upper < found.certificate.log_delta_upper:
-                    found = before
-            done.append(found)
+                if before.certificate.log_delta_upper < mechanism.certificate.log_delta_upper:
+                    mechanism = before
+            done.append(mechanism)
         mechanisms[name] = done
 
     def gather(attribute: str) -> dict[str, FloatArray]:

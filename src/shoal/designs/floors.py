@@ -58,12 +58,12 @@ def _directions(gap: FloatArray, cov_a: FloatArray, cov_b: FloatArray) -> list[F
     """Unit vectors along which the two laws may differ most: the gap, and the gap seen through the covariances."""
     pooled = cov_a + cov_b
     width = float(np.trace(pooled)) / len(gap)
-    found = [gap] if gap.any() else []
+    directions = [gap] if gap.any() else []
     if gap.any() and width > 0:
-        found.append(np.asarray(np.linalg.solve(pooled / width + 1e-9 * np.eye(len(gap)), gap), dtype=np.float64))
+        directions.append(np.asarray(np.linalg.solve(pooled / width + 1e-9 * np.eye(len(gap)), gap), dtype=np.float64))
     values, vectors = eigh(cov_a - cov_b)
-    found.append(vectors[:, int(np.argmax(np.abs(values)))])
-    return [v / np.linalg.norm(v) for v in found if np.linalg.norm(v) > 0]
+    directions.append(vectors[:, int(np.argmax(np.abs(values)))])
+    return [v / np.linalg.norm(v) for v in directions if np.linalg.norm(v) > 0]
 
 
 def _disc(direction: FloatArray, mean: FloatArray, cov: FloatArray, reach: float) -> FloatArray:
@@ -76,8 +76,8 @@ def _disc_minimum(disc: FloatArray, other: FloatArray, epsilon: float, table: bo
     target = math.log(enough) if enough > 0.0 else -math.inf
     at, trial = np.zeros((2, 4))
     lam, g, a, zero = np.zeros((4, rows, 1))
-    found = _search(disc, other, epsilon, target, at, trial, lam, g, a, zero, np.ones(rows))
-    return 0.0 if found <= target else math.exp(found) * (1.0 - 1e-6)
+    least = _search(disc, other, epsilon, target, at, trial, lam, g, a, zero, np.ones(rows))
+    return 0.0 if least <= target else math.exp(least) * (1.0 - 1e-6)
 
 
 # One kernel with one call of ``tail`` and without arrays of its own: anything else takes seconds more to compile.

@@ -48,13 +48,13 @@ def minimize(
             steps, changes = [], []
             direction, slope = -gradient, -float(gradient @ gradient)
         first = 1.0 if steps else min(1.0, 1.0 / float(np.abs(gradient).sum()))
-        found = _line_search(function, x, value, slope, direction, first)
-        if found is None:
+        step_taken = _line_search(function, x, value, slope, direction, first)
+        if step_taken is None:
             if not steps:
                 break
             steps, changes = [], []
             continue
-        new_x, new_value, new_gradient = found
+        new_x, new_value, new_gradient = step_taken
         step, change = new_x - x, new_gradient - gradient
         if float(step @ change) > 1e-16 * float(change @ change):
             steps = [*steps[1 - MEMORY :], step]

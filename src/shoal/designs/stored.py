@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.designs.moves import Moves
-from shoal.designs.problem import DesignProblem
+from shoal.designs.problem import DesignProblem, Moves
 from shoal.errors import InputError
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.noise.affine import EXACT
@@ -107,7 +106,7 @@ def _gain_and_noise(problem: DesignProblem, moves: Moves) -> tuple[FloatArray | 
     return gain, noise
 
 
-def joined(method: str, problem: DesignProblem, found: list[tuple[Any, Mechanism]]) -> Mechanism:
+def joined(method: str, problem: DesignProblem, mechanisms: list[tuple[Any, Mechanism]]) -> Mechanism:
     """One mechanism for all labels from those of groups.
 
     A label in none is left as it is, but for the noise floor: nothing is claimed of it.
@@ -116,10 +115,10 @@ def joined(method: str, problem: DesignProblem, found: list[tuple[Any, Mechanism
     least = problem.noise_floor
     shift, noise = np.zeros((n, k)), np.tile(least * np.eye(k), (n, 1, 1))
     budget = np.full(n, max(least * (1 + 1e-9), np.finfo(np.float64).tiny))
-    gain = np.zeros((n, k, k)) if any(m.gain is not None for _, m in found) else None
+    gain = np.zeros((n, k, k)) if any(m.gain is not None for _, m in mechanisms) else None
     grid = np.full((n, k), EXACT, dtype=np.int64)
     notes: list[str] = []
-    for members, mechanism in found:
+    for members, mechanism in mechanisms:
         shift[members] = mechanism.shift
         if mechanism.mean_grid is not None:
             grid[members] = mechanism.mean_grid
@@ -134,8 +133,8 @@ def joined(method: str, problem: DesignProblem, found: list[tuple[Any, Mechanism
         gain=gain,
         noise_cov=noise,
         budget=budget,
-        lower_bound=max((m.lower_bound for _, m in found), default=0.0),
+        lower_bound=max((m.lower_bound for _, m in mechanisms), default=0.0),
         notes=tuple(notes),
-        ending=max((m.ending for _, m in found), key=list(Ending).index, default=Ending.COMPLETE),
+        ending=max((m.ending for _, m in mechanisms), key=list(Ending).index, default=Ending.COMPLETE),
         mean_grid=None if (grid == EXACT).all() else grid,
     )

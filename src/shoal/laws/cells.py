@@ -109,11 +109,11 @@ def _closest(
     rough[np.arange(len(own)), np.searchsorted(others, own)] = np.inf
     # The expanded square loses digits: a few more are kept and measured again.
     kept = min(k + 8, len(others) - 1)
-    found = np.sort(np.argpartition(rough, kept - 1, axis=1)[:, :kept], axis=1)
-    exact = np.empty(found.shape)
+    near = np.sort(np.argpartition(rough, kept - 1, axis=1)[:, :kept], axis=1)
+    exact = np.empty(near.shape)
     rows = max(_BLOCK // (kept * x.shape[1]), 1)
     for i in range(0, len(own), rows):
         part = slice(i, i + rows)
-        exact[part] = ((a[part, None, :] - b[found[part]]) ** 2).sum(axis=2)
+        exact[part] = ((a[part, None, :] - b[near[part]]) ** 2).sum(axis=2)
     nearest = np.argsort(exact, axis=1, kind="stable")[:, :k]
-    return np.asarray(others[np.take_along_axis(found, nearest, axis=1)])
+    return np.asarray(others[np.take_along_axis(near, nearest, axis=1)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -123,26 +123,7 @@ class GaussianClasses:
         >>> classes, classes.counts.tolist(), classes.checks().holds
         (GaussianClasses(2 labels, 2 entries, shared full covariance), [200.0, 200.0], True)
         """
-        return cls.fit_chunks([(samples, labels)], held_out=held_out, seed=seed)
-
-    @classmethod
-    def fit_chunks(cls, chunks: Iterable[tuple[Any, Any]], *, held_out: float = 0.2, seed: int = 0) -> GaussianClasses:
-        """:meth:`fit` from pieces, each of them (samples, labels), read once.
-
-        Memory is that of one piece and of three matrices per label, however many rows there are.
-
-        Returns:
-            The family; the same rows in other pieces give the same laws up to rounding and the choice of what is held
-            out.
-
-        >>> import numpy as np
-        >>> import shoal
-        >>> rng = np.random.default_rng(0)
-        >>> pieces = ((rng.normal(size=(50, 2)), ["a", "b"] * 25) for _ in range(4))
-        >>> shoal.GaussianClasses.fit_chunks(pieces).counts.tolist()
-        [100.0, 100.0]
-        """
-        estimates = estimate(chunks, held_out, seed)
+        estimates = estimate(samples, labels, held_out, seed)
         shared = estimates.fitted.pooled_rows == np.inf
         result = cls(estimates.means, estimates.covs[0] if shared else estimates.covs, estimates.labels)
         result.fitted = estimates.fitted

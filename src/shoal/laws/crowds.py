@@ -444,25 +444,25 @@ def _sweep(
     for a in range(n_crowds):
         if count[a] == 0:
             continue
-        found = 0
+        n_beside = 0
         for s in range(count[a]):
             for r in range(q):
                 b = crowd[near[members[a, s] * q + r]]
                 if b == a or tried[b] == a:
                     continue
                 tried[b] = a
-                beside[found] = b
-                away[found] = 0.0
+                beside[n_beside] = b
+                away[n_beside] = 0.0
                 for e in range(k):
-                    away[found] += (center[a, e] - center[b, e]) ** 2
-                found += 1
-        if found == 0:
+                    away[n_beside] += (center[a, e] - center[b, e]) ** 2
+                n_beside += 1
+        if n_beside == 0:
             continue
         draw = draw * 16807 % 2147483647
-        wanted = min(1 + draw % (_TOGETHER - 1), found)
+        wanted = min(1 + draw % (_TOGETHER - 1), n_beside)
         chosen[0] = a
-        nearest = np.argsort(away[:found], kind="mergesort")
-        skip = min((draw // 64) % 3, found - wanted)  # not always the very nearest
+        nearest = np.argsort(away[:n_beside], kind="mergesort")
+        skip = min((draw // 64) % 3, n_beside - wanted)  # not always the very nearest
         for s in range(wanted):
             chosen[s + 1] = beside[nearest[s + (skip if s == wanted - 1 else 0)]]
         together = wanted + 1

@@ -1,8 +1,8 @@
-"""Laws from samples: means and shrunk covariances of many labels, in one pass over their rows.
+"""Laws from samples: means and shrunk covariances of many labels.
 
 Every label's rows are reduced to their number, mean and scatter M = Σ (x − x̄)(x − x̄)ᵀ; two such summaries, of the rows
-to fit on and of those held out, are all that the estimator needs, so memory does not grow with the rows. With W the
-scatter within labels over its degrees of freedom, and in coordinates in which W = I,
+to fit on and of those held out, are all that the estimator needs. With W the scatter within labels over its degrees of
+freedom, and in coordinates in which W = I,
 
     S̃_X = (1 − r_X) S_X + r_X (tr S_X / k) I                r_X: oracle approximating shrinkage
     Σ_X = (1 − a_X) S̃_X + a_X W,   a_X = κ / (n_X − 1 + κ)
@@ -15,7 +15,6 @@ covariance; κ = ∞ gives all labels one covariance. Entries that vary within n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,10 +29,8 @@ from shoal.validation import FloatArray, IndexArray
 
 #: Rows that the pooled covariance counts for, in multiples of the number of entries; the likeliest is taken.
 POOLED = (0.0, 0.25, 1.0, 4.0, 16.0, 64.0, math.inf)
-#: Rows summarized at a time.
-ROWS = 1 << 16
-#: Rows of a label that are kept until its law has been checked, and as many of those held out.
-KEPT = 128
+#: Rows of a label that its law is checked on, and as many of those held out.
+CHECKED = 128
 #: Entries with less than this share of their size as deviation, and combinations with less than this share of an
 #: entry's variance, are constants up to the rounding of their numbers.
 CONSTANT = 1e-12
@@ -69,57 +66,40 @@ class Estimate:
     fitted: FittedLaws
 
 
-def _by_place(places: IndexArray) -> Iterator[tuple[int, IndexArray]]:
-    """Every place that occurs, and where, in order."""
-    order = np.argsort(places, kind="stable")
-    found, starts = np.unique(places[order], return_index=True)
-    for place, group in zip(found, np.split(order, starts[1:]) if len(found) else [], strict=True):
-        yield int(place), group
-
-
+@dataclass(frozen=True, eq=False)
 class Moments:
-    """Number, mean and scatter of every label's rows; summaries of parts are merged without cancellation.
+    """Number (n,), mean (n, k) and scatter (n, k, k) of every label's rows."""
 
-    (Chan, Golub & LeVeque 1983: M = M₁ + M₂ + (n₁ n₂ / n) d dᵀ, d the difference of the two means.)
-    """
+    counts: FloatArray
+    means: FloatArray
+    scatter: FloatArray
 
-    def __init__(self, n_dims: int) -> None:
-        self.counts = np.zeros(0)
-        self.means = np.zeros((0, n_dims))
-        self.scatter = np.zeros((0, n_dims, n_dims))
-
-    def grow(self, n_labels: int) -> None:
-        """Room for labels that have not been seen before."""
-        more = n_labels - len(self.counts)
-        if more > 0:
-            shapes = ((more,), (more, *self.means.shape[1:]), (more, *self.scatter.shape[1:]))
-            parts = (self.counts, self.means, self.scatter)
-            self.counts, self.means, self.scatter = (
-                np.concatenate([part, np.zeros(shape)]) for part, shape in zip(parts, shapes, strict=True)
-            )
-
-    def add(self, rows: FloatArray, places: IndexArray) -> None:
-        """Rows (m, k) of the labels at these places (m,)."""
-        for place, found in _by_place(places):
-            group = rows[found]
-            mean = group.mean(axis=0)
-            centered = group - mean
-            before, new = self.counts[place], len(group)
-            gap = mean - self.means[place]
-            self.scatter[place] += centered.T @ centered + np.outer(gap, gap) * (before * new / (before + new))
-            self.means[place] += gap * (new / (before + new))
-            self.counts[place] += new
+    @classmethod
+    def of(cls, rows: FloatArray, places: IndexArray, n_labels: int) -> Moments:
+        """Of rows (m, k) whose labels are at these places (m,)."""
+        k = rows.shape[1]
+        means, scatter = np.zeros((n_labels, k)), np.zeros((n_labels, k, k))
+        for place, own in enumerate(_by_place(places, n_labels)):
+            if len(own):
+                means[place] = rows[own].mean(axis=0)
+                centered = rows[own] - means[place]
+                scatter[place] = centered.T @ centered
+        return cls(np.bincount(places, minlength=n_labels).astype(np.float64), means, scatter)
 
     def merged(self, other: Moments) -> Moments:
-        """The summary of both sets of rows."""
-        result = Moments(self.means.shape[1])
+        """The summary of both sets of rows, without cancellation.
+
+        (Chan, Golub & LeVeque 1983: M = M₁ + M₂ + (n₁ n₂ / n) d dᵀ, d the difference of the two means.)
+        """
         total = np.maximum(self.counts + other.counts, 1.0)
         gap = other.means - self.means
-        result.counts = self.counts + other.counts
-        result.means = self.means + gap * (other.counts / total)[:, None]
-        weight = self.counts * other.counts / total
-        result.scatter = self.scatter + other.scatter + weight[:, None, None] * gap[:, :, None] * gap[:, None, :]
-        return result
+        spread = (self.counts * other.counts / total)[:, None, None] * gap[:, :, None] * gap[:, None, :]
+        means = self.means + gap * (other.counts / total)[:, None]
+        return Moments(self.counts + other.counts, means, self.scatter + other.scatter + spread)
+
+    def entries(self, chosen: IndexArray) -> Moments:
+        """The summary of some columns."""
+        return Moments(self.counts, self.means[:, chosen], self.scatter[:, chosen[:, None], chosen[None, :]])
 
     @cached_property
     def degrees(self) -> float:
@@ -169,53 +149,10 @@ def log_likelihood(moments: Moments, means: FloatArray, covs: FloatArray) -> Flo
     return np.asarray(-0.5 * (moments.counts * size + fit))
 
 
-class Rows:
-    """Rows read in any number of pieces: two summaries, and a bounded number of rows per label for the checks."""
-
-    def __init__(self, held_out: float, seed: int) -> None:
-        self.share = held_out
-        self.rng = np.random.default_rng(seed)
-        self.places: dict[str, int] = {}
-        self.parts: tuple[Moments, Moments] | None = None
-        self.kept: tuple[list[list[FloatArray]], list[list[FloatArray]]] = [], []
-
-    def add(self, samples: Any, labels: Any) -> None:
-        rows, names = labeled(samples, labels)
-        if rows.shape[1] == 0:
-            raise InputError("samples must have at least one column")
-        if self.parts is None:
-            self.parts = Moments(rows.shape[1]), Moments(rows.shape[1])
-        if rows.shape[1] != self.parts[0].means.shape[1]:
-            raise InputError("samples must have the same number of columns in every chunk")
-        for start in range(0, len(rows), ROWS):
-            self._summarize(rows[start : start + ROWS], names[start : start + ROWS])
-
-    def _summarize(self, rows: FloatArray, names: Any) -> None:
-        assert self.parts is not None
-        fit, held = self.parts
-        found, inverse = np.unique(names, return_inverse=True)
-        local = np.array([self.places.setdefault(str(name), len(self.places)) for name in found], dtype=np.intp)
-        places = local[inverse]
-        for part in self.parts:
-            part.grow(len(self.places))
-        # The first row of a label is never held out.
-        first = np.unique(places, return_index=True)[1]
-        out = self.rng.random(len(rows)) < self.share
-        out[first[fit.counts[places[first]] == 0]] = False
-        fit.add(rows[~out], places[~out])
-        held.add(rows[out], places[out])
-        for kept, chosen in zip(self.kept, (np.flatnonzero(~out), np.flatnonzero(out)), strict=True):
-            kept.extend([] for _ in range(len(self.places) - len(kept)))
-            for place, found_rows in _by_place(places[chosen]):
-                room = KEPT - sum(map(len, kept[place]))
-                if room > 0:
-                    kept[place].append(rows[chosen[found_rows[:room]]])
-
-    def sample(self, place: int, entries: IndexArray) -> tuple[FloatArray, FloatArray]:
-        """Some rows of a label, the fitted and the held-out ones."""
-        none = np.zeros((0, len(entries)))
-        fit, held = (np.concatenate(kept[place])[:, entries] if kept[place] else none for kept in self.kept)
-        return fit, held
+def _by_place(places: IndexArray, n_labels: int) -> list[IndexArray]:
+    """Where each place occurs, in order."""
+    order = np.argsort(places, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(places, minlength=n_labels))[:-1])
 
 
 def labeled(samples: Any, labels: Any) -> tuple[FloatArray, Any]:
@@ -242,17 +179,19 @@ def names_of(labels: Any) -> Any:
     return names.astype(str)
 
 
-def estimate(chunks: Iterable[tuple[Any, Any]], held_out: float, seed: int) -> Estimate:
-    """The laws of all labels from chunks of (rows, labels), read once."""
+def estimate(samples: Any, labels: Any, held_out: float, seed: int) -> Estimate:
+    """The laws of all labels from rows (m, k) and the label of each."""
     held_out = validation.probability(held_out=held_out, below_one=True, above_zero=True)
-    rows = Rows(held_out, validation.count(seed=seed, at_least=0))
-    for samples, labels in chunks:
-        rows.add(samples, labels)
-    if rows.parts is None or not rows.places:
-        raise InputError("samples must hold at least one row")
-    if len(rows.places) == 1:
+    rng = np.random.default_rng(validation.count(seed=seed, at_least=0))
+    rows, names = labeled(samples, labels)
+    if rows.size == 0:
+        raise InputError("samples must hold at least one row and one column")
+    known, first, places = np.unique(names, return_index=True, return_inverse=True)
+    if len(known) == 1:
         raise InputError("labels must name at least two labels: with one there is nothing to hide it among")
-    fit, held = rows.parts
+    out = rng.random(len(rows)) < held_out
+    out[first] = False  # the first row of a label is never held out
+    fit, held = (Moments.of(rows[part], places[part], len(known)) for part in (~out, out))
     both = fit.merged(held)
     varying = _varying(both)
     if not varying.any():
@@ -265,47 +204,32 @@ def estimate(chunks: Iterable[tuple[Any, Any]], held_out: float, seed: int) -> E
             f"samples hold too few rows of the same label for {int(varying.sum())} columns: at least as many more rows "
             "than labels are needed. Give more rows, or fewer columns (such as principal components)"
         )
-    means, covs, fitted = _fit(fit, held, both, varying, rows)
-    order = np.array(sorted(range(len(rows.places)), key=list(rows.places).__getitem__), dtype=np.intp)
-    labels = tuple(list(rows.places)[i] for i in order)
-    fitted = replace(fitted.take(order), checks=replace(fitted.checks.take(order), labels=labels))
-    return Estimate(labels, means[order], covs[order], fitted)
-
-
-def _fit(
-    fit: Moments, held: Moments, both: Moments, varying: Any, rows: Rows
-) -> tuple[FloatArray, FloatArray, FittedLaws]:
     entries = np.flatnonzero(varying)
-    parts = [_entries(part, entries) for part in (fit, held, both)]
+    k = len(entries)
+    parts = [part.entries(entries) for part in (fit, held, both)]
     roots = [_root(part.within) for part in (parts[0], parts[2])]
-    k, degrees = len(entries), parts[2].degrees
     grid = [multiple * k for multiple in POOLED]
-    trials = [log_likelihood(parts[1], parts[0].means, shrunk(parts[0], roots[0], rows_)).sum() for rows_ in grid]
+    trials = [log_likelihood(parts[1], parts[0].means, shrunk(parts[0], roots[0], count)).sum() for count in grid]
     # Without held-out rows all are equally likely, and the laws are pooled.
-    best = len(grid) - 1 - int(np.argmax(np.round(trials[::-1], 9)))
-    pooled_rows = grid[best]
-    covs = np.zeros((len(both.counts), both.means.shape[1], both.means.shape[1]))
+    pooled_rows = grid[len(grid) - 1 - int(np.argmax(np.round(trials[::-1], 9)))]
+    covs = np.zeros((len(known), rows.shape[1], rows.shape[1]))
     covs[:, entries[:, None], entries[None, :]] = shrunk(parts[2], roots[1], pooled_rows)
-    own = np.maximum(both.counts - 1, 0.0) + min(pooled_rows, degrees)
-    kept = [rows.sample(place, entries) for place in range(len(rows.places))]
-    trained = np.maximum(parts[0].counts - 1, 0.0) + min(pooled_rows, parts[0].degrees)
+    degrees = [np.maximum(part.counts - 1, 0.0) + min(pooled_rows, part.degrees) for part in (parts[0], parts[2])]
+    checked = [
+        tuple(rows[part][own[:CHECKED]][:, entries] for own in _by_place(places[part], len(known)))
+        for part in (~out, out)
+    ]
     checks = check_laws(
-        tuple(rows.places),
-        kept,
+        tuple(known.tolist()),
+        list(zip(*checked, strict=True)),
         parts[0].means,
         shrunk(parts[0], roots[0], pooled_rows),
         parts[0].counts,
-        np.clip(trained, k + 2, max(parts[0].degrees, k + 2)),
+        np.clip(degrees[0], k + 2, max(parts[0].degrees, k + 2)),
         both.counts,
     )
-    return both.means, covs, FittedLaws(both.counts, np.clip(own, k, max(degrees, k)), pooled_rows, checks)
-
-
-def _entries(moments: Moments, entries: IndexArray) -> Moments:
-    result = Moments(len(entries))
-    result.counts, result.means = moments.counts, moments.means[:, entries]
-    result.scatter = moments.scatter[:, entries[:, None], entries[None, :]]
-    return result
+    fitted = FittedLaws(both.counts, np.clip(degrees[1], k, max(parts[2].degrees, k)), pooled_rows, checks)
+    return Estimate(tuple(known.tolist()), both.means, covs, fitted)
 
 
 def _root(cov: FloatArray) -> FloatArray:

@@ -6,10 +6,8 @@ takes 16 MB.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +30,7 @@ class NeighborGraph:
     """An undirected graph without self-loops over string labels.
 
     ``edges`` is an integer array of shape (n_edges, 2) with ``i < j`` in every row, sorted and without repeats.
-    Build one with :meth:`complete`, :meth:`from_edges`, :meth:`within_groups`, :meth:`nearest`,
-    :meth:`from_csv` or :meth:`from_distance`.
+    Build one with :meth:`complete`, :meth:`from_edges`, :meth:`within_groups`, :meth:`nearest` or :meth:`from_distance`.
     """
 
     labels: tuple[str, ...]
@@ -142,56 +139,15 @@ class NeighborGraph:
         points = classes.embedding()
         if not (classes.n_classes <= EXACT if exact is None else exact):
             return cls(classes.labels, near_pairs(points, n_neighbors))
-        _, found = cKDTree(points).query(points, k=n_neighbors + 1)
+        _, neighbors = cKDTree(points).query(points, k=n_neighbors + 1)
         source = np.repeat(np.arange(len(points)), n_neighbors + 1)
-        target = found.ravel()
+        target = neighbors.ravel()
         keep = source != target
         pairs = np.stack([source[keep], target[keep]], axis=1)
         # With exact ties the point itself may be missing from its own list: keep the n_neighbors closest.
         counts = np.bincount(pairs[:, 0], minlength=len(points))
         rank = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
         return cls(classes.labels, pairs[rank < n_neighbors])
-
-    @classmethod
-    def from_csv(
-        cls,
-        path: str | Path,
-        labels: Sequence[Any] | None = None,
-        columns: tuple[str, str] | None = None,
-    ) -> NeighborGraph:
-        """Pairs from a CSV file with a header row.
-
-        ``columns`` names the two columns that hold the labels (default: the first two). ``labels`` fixes the
-        label set and its order (default: the labels in the file, in order of appearance).
-
-        Returns:
-            The graph of the pairs in the file.
-
-        >>> import pathlib, tempfile
-        >>> import shoal
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "pairs.csv"
-        ...     size = path.write_text("from,to\\na,b\\nb,c\\n")
-        ...     shoal.NeighborGraph.from_csv(path)
-        NeighborGraph(3 labels, 2 edges)
-        """
-        path = Path(path)
-        try:
-            with path.open(newline="", encoding="utf-8") as handle:
-                reader = csv.DictReader(handle)
-                header = list(reader.fieldnames or [])
-                wanted = list(columns) if columns is not None else header[:2]
-                missing = [c for c in wanted if c not in header]
-                if len(wanted) != 2 or missing:
-                    raise InputError(f"columns: {path.name} must have two label columns; its header is {header}")
-                pairs = [(row[wanted[0]], row[wanted[1]]) for row in reader]
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"path: cannot read {path.name} as a UTF-8 CSV file") from error
-        if any(a is None or b is None for a, b in pairs):
-            raise InputError(f"path: a row of {path.name} has fewer columns than its header")
-        if labels is None:
-            labels = list(dict.fromkeys(name for pair in pairs for name in pair))
-        return cls.from_edges(labels, pairs)
 
     @classmethod
     def from_distance(
@@ -266,13 +222,6 @@ class NeighborGraph:
         start, stop = self._adjacency.indptr[row], self._adjacency.indptr[row + 1]
         return tuple(self.labels[i] for i in sorted(self._adjacency.indices[start:stop]))
 
-    def has_edge(self, a: Any, b: Any) -> bool:
-        """Whether the two labels are joined."""
-        i, j = sorted((self.index(a), self.index(b)))
-        first = np.searchsorted(self.edges[:, 0], i, side="left")
-        last = np.searchsorted(self.edges[:, 0], i, side="right")
-        return bool((self.edges[first:last, 1] == j).any())
-
     @cached_property
     def components(self) -> NDArray[np.int32]:
         """Number of the connected component that each label belongs to."""
@@ -293,24 +242,10 @@ class NeighborGraph:
         >>> shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], ["x", "y", "x", "y"]).groups
         [('a', 'c'), ('b', 'd')]
         """
-        found: dict[int, list[str]] = {}
+        members_of: dict[int, list[str]] = {}
         for label, component in zip(self.labels, self.components.tolist(), strict=True):
-            found.setdefault(component, []).append(label)
-        return [tuple(members) for members in found.values()]
-
-    def path(self, a: Any, b: Any) -> tuple[str, ...] | None:
-        """A shortest path between two labels, ends included; None where there is none."""
-        from scipy.sparse.csgraph import breadth_first_order
-
-        start, node = self.index(a), self.index(b)
-        _, previous = breadth_first_order(self._adjacency, start, directed=False)
-        steps = [node]
-        while node != start:
-            node = int(previous[node])
-            if node < 0:
-                return None
-            steps.append(node)
-        return tuple(self.labels[i] for i in reversed(steps))
+            members_of.setdefault(component, []).append(label)
+        return [tuple(members) for members in members_of.values()]
 
     def __repr__(self) -> str:
         return f"NeighborGraph({self.n_labels} labels, {self.n_edges} edges)"

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.laws.crowds import crowds
+from shoal.laws.crowds import crowds, means
 from shoal.validation import FloatArray
 
 #: Members of a new crowd, at least, over those promised.
@@ -178,7 +178,8 @@ def crowd_row(
         stored: (n, k) what enters for a member without news.
         news: (n,) who has news.
         m: members promised.
-        largest_share: where a member has more than this share of the crowd's total, the previous row is repeated too.
+        largest_share: where a member has more than this share of the crowd's total, the previous row is repeated too;
+            what is below zero counts as what is above.
 
     Example: ten members promised, nine with news: repeated.
 
@@ -192,19 +193,10 @@ def crowd_row(
         return CrowdRow(None, nobody)
     taken = np.where(news[:, None], values, stored)
     if largest_share is not None:
-        loads = [math.fsum(row) for row in taken.tolist()]
+        loads = [math.fsum(map(abs, row)) for row in taken.tolist()]
         if max(loads) > largest_share * math.fsum(loads):
             return CrowdRow(None, nobody)
-    return CrowdRow(exact_mean(taken), news.copy())
-
-
-def exact_mean(values: FloatArray) -> FloatArray:
-    """(k,) mean of (n, k) rows: exactly rounded sums over n, the same to the last bit in every order of the rows.
-
-    >>> exact_mean(np.array([[1e16], [1.0], [-1e16]])).tolist()
-    [0.3333333333333333]
-    """
-    return np.array([math.fsum(column) / len(values) for column in values.T.tolist()])
+    return CrowdRow(means(taken, np.zeros(len(taken), dtype=np.int64))[0], news.copy())
 
 
 def can_have_news(last: str, period: str, today: bool, days: float) -> bool:

@@ -155,15 +155,15 @@ def _families(classes: GaussianClasses, labels: IndexArray, moving: IndexArray) 
     forms = [None if sure else form(cov) for sure, cov in zip(certain, part.stored_covs, strict=True)]
     whole = np.array([sure or (f is not None and not f.null) for sure, f in zip(certain, forms, strict=True)])
     spaces: list[tuple[Form, list[int]]] = []
-    for row, found in enumerate(forms):
-        if found is None or not found.null:
+    for row, space in enumerate(forms):
+        if space is None or not space.null:
             continue
         for known, rows in spaces:
-            if known.rank == found.rank and known.annuls(part.stored_covs[row]):
+            if known.rank == space.rank and known.annuls(part.stored_covs[row]):
                 rows.append(row)
                 break
         else:
-            spaces.append((found, [row]))
+            spaces.append((space, [row]))
 
     result = []
     places = np.zeros(len(labels), dtype=np.intp) if part.is_shared else np.arange(len(labels))

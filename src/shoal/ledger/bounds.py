@@ -40,7 +40,7 @@ from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import Charges, PairAccount, covered
 from shoal.mechanism.atoms import sum_up
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 
 #: Parts of ε at which δ is bounded: a few uses that share it evenly, or one that has it all.
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)
@@ -98,7 +98,7 @@ class MechanismBound:
 POINTS = {"delta": (0.0, 1.0), "renyi": (math.nextafter(1.0, 2.0), math.inf), "table": (0.0, 1.0)}
 
 
-def mechanism_bound(mechanism: Releaser, epsilon: Any) -> MechanismBound:
+def mechanism_bound(mechanism: Releasable, epsilon: Any) -> MechanismBound:
     """The bound for budgets at ``epsilon``, a number or several: a few passes over all edges of the mechanism's graph.
 
     Returns:
@@ -119,7 +119,7 @@ def mechanism_bound(mechanism: Releaser, epsilon: Any) -> MechanismBound:
 
 
 def bound_at(
-    mechanism: Releaser, epsilons: Sequence[float], orders: Sequence[float], table: Sequence[float]
+    mechanism: Releasable, epsilons: Sequence[float], orders: Sequence[float], table: Sequence[float]
 ) -> MechanismBound:
     """The bound at given points, as computed. Where a figure cannot be certified nothing is claimed: δ = 1, no D."""
     renyi = mechanism.by_kind(
@@ -189,7 +189,7 @@ def pair_bound(pair: PairAccount, limit: Limit, bound_of: BoundOf) -> float:
     return bounded(pair.about, pair.opposite, limit.epsilon, bound_of)
 
 
-def _deltas(mechanism: Releaser, epsilons: Sequence[float], scope: str) -> dict[float, float]:
+def _deltas(mechanism: Releasable, epsilons: Sequence[float], scope: str) -> dict[float, float]:
     if not epsilons:
         return {}
     grid = np.array(epsilons)

@@ -45,14 +45,14 @@ from shoal.accounting.spectrum import EdgeSpectra
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.atoms import sum_up, total
 from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.mechanism.sequence import book_divergence, deltas, gaussian_deltas
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
 
 #: Gives a mechanism by its digest.
-Lookup = Callable[[str], Releaser]
+Lookup = Callable[[str], Releasable]
 Value = TypeVar("Value")
 
 
@@ -196,7 +196,7 @@ class Composer:
         alike = (self._alike(account.label, pairs, epsilon, mechanisms) for pairs in _comparable(account))
         return max(alike, key=lambda part: part.delta_upper)
 
-    def prepare(self, mechanism: Releaser, label: str) -> None:
+    def prepare(self, mechanism: Releasable, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if self._spectra.get((mechanism.digest, label)) is None:
             once = Charges(((mechanism.digest, 1, 0.0),))
@@ -304,7 +304,7 @@ class Composer:
         return output
 
 
-def _codebook(released: Releaser) -> Codebook | None:
+def _codebook(released: Releasable) -> Codebook | None:
     """What is released, where it is a codebook."""
     return released.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
 

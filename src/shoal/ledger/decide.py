@@ -24,7 +24,7 @@ from shoal.ledger.memory import graph_digest
 from shoal.ledger.questions import Question, later, word
 from shoal.ledger.state import State
 from shoal.ledger.storage import ENTRIES, Transaction
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.rounding import lower, upper
 from shoal.validation import FloatArray
 
@@ -44,7 +44,7 @@ SAME_ANSWER = (
 
 def charged(
     state: State,
-    mechanism: Releaser,
+    mechanism: Releasable,
     questions: list[Question],
     drawn: FloatArray,
     bound: MechanismBound | None = None,
@@ -96,7 +96,7 @@ def charged(
     return np.array([answers[q.label, q.query_id][1] for q in questions]).reshape(len(questions), mechanism.n_dims)
 
 
-def _admit(state: State, mechanism: Releaser, labels: Sequence[str]) -> None:
+def _admit(state: State, mechanism: Releasable, labels: Sequence[str]) -> None:
     """Refuse a mechanism that may not be used for some labels; record it at its first use."""
     state.hold(mechanism)
     graph, new = _refuse_apart(state, mechanism, labels)
@@ -108,7 +108,7 @@ def _admit(state: State, mechanism: Releaser, labels: Sequence[str]) -> None:
     state.read(name for label in labels for name in state.neighbors(label))
 
 
-def refuse_apart(state: State, mechanisms: Iterable[Releaser]) -> None:
+def refuse_apart(state: State, mechanisms: Iterable[Releasable]) -> None:
     """Refuse mechanisms that could not be used one after the other, each for all its labels."""
     for mechanism in mechanisms:
         state.hold(mechanism)
@@ -116,7 +116,7 @@ def refuse_apart(state: State, mechanisms: Iterable[Releaser]) -> None:
         state.join(mechanism.digest, graph)
 
 
-def _refuse_apart(state: State, mechanism: Releaser, labels: Sequence[str]) -> tuple[str, bool]:
+def _refuse_apart(state: State, mechanism: Releasable, labels: Sequence[str]) -> tuple[str, bool]:
     """Refuse a mechanism without neighbors that some labels have on record, in crowds or through mechanisms.
 
     One that is not on record yet is held against all its labels. Returns its graph's digest, and whether it is new.
@@ -167,7 +167,7 @@ def _hold(state: State, limits: list[Limit]) -> None:
         )
 
 
-def _refuse_same_answers(state: State, mechanism: Releaser, fresh: list[Question]) -> None:
+def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Question]) -> None:
     """Refuse fresh noise on a random answer: it is not an independent release."""
     names = [(q.label, q.answer) for q in {(q.label, q.query_id): q for q in fresh}.values()]
     twice = len(set(names)) < len(names)
@@ -179,7 +179,7 @@ def _refuse_same_answers(state: State, mechanism: Releaser, fresh: list[Question
 
 
 def _again(
-    transaction: Transaction, mechanism: Releaser, question: Question, entry: Entry
+    transaction: Transaction, mechanism: Releasable, question: Question, entry: Entry
 ) -> tuple[FloatArray, str, dict[str, Any] | None]:
     """The recorded answer, and the entry to write where it is shown to someone new: that counts for them."""
     content = entry.content
@@ -213,7 +213,7 @@ def was_shown(transaction: Transaction, entry: Entry, analyst: str | None) -> bo
     return row is not None
 
 
-def released_values(mechanism: Releaser, drawn: Any, count: int) -> FloatArray:
+def released_values(mechanism: Releasable, drawn: Any, count: int) -> FloatArray:
     """``drawn`` as (count, k) numbers that the mechanism can release."""
     values = validation.array(ndim=2, drawn=drawn)
     if values.shape != (count, mechanism.n_dims):
@@ -242,7 +242,7 @@ def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: 
 
 
 def bound_for(
-    state: State, mechanism: Releaser, questions: list[Question], given: MechanismBound | None
+    state: State, mechanism: Releasable, questions: list[Question], given: MechanismBound | None
 ) -> MechanismBound | None:
     """The bound to decide by: the one given, or a new one where that is less work than composing label by label.
 
@@ -268,7 +268,7 @@ def bound_for(
 
 
 def cost(
-    state: State, mechanism: Releaser, names: list[str], query_id: str | None, analyst: str | None, times: int
+    state: State, mechanism: Releasable, names: list[str], query_id: str | None, analyst: str | None, times: int
 ) -> Cost:
     """What ``times`` releases about each of some labels would cost; nothing is written."""
     transaction = state.transaction

@@ -40,7 +40,7 @@ from shoal.ledger.state import State
 from shoal.ledger.storage import ENTRIES, INDEX, META, Storage, Transaction
 from shoal.ledger.verify import Verification, verified
 from shoal.mechanism.atoms import sum_up
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class Ledger:
 
     def release(
         self,
-        mechanism: Releaser,
+        mechanism: Releasable,
         answer: Any,
         label: Any,
         *,
@@ -292,7 +292,7 @@ class Ledger:
 
     def release_many(
         self,
-        mechanism: Releaser,
+        mechanism: Releasable,
         answers: Any,
         labels: Sequence[Any],
         *,
@@ -309,7 +309,7 @@ class Ledger:
 
     def charge(
         self,
-        mechanism: Releaser | bytes,
+        mechanism: Releasable | bytes,
         answers: Any,
         drawn: Any,
         labels: Sequence[Any],
@@ -358,7 +358,7 @@ class Ledger:
         with self._storage.reading() as transaction:
             decide.refuse_seen(transaction, pairs, series)
 
-    def refuse_apart(self, mechanisms: Iterable[Releaser]) -> None:
+    def refuse_apart(self, mechanisms: Iterable[Releasable]) -> None:
         """Raise if the mechanisms of one table could not be used together, before the first of them is.
 
         Each must join every label to all its neighbors on record, in mechanisms and in crowds, and in those before it.
@@ -391,7 +391,7 @@ class Ledger:
 
     def cost(
         self,
-        mechanism: Releaser,
+        mechanism: Releasable,
         label: Any,
         *,
         query_id: str | None = None,

@@ -13,11 +13,10 @@ from shoal.laws.graph import NeighborGraph
 from shoal.ledger.bounds import MechanismBound
 from shoal.ledger.budgets import Budgets
 from shoal.ledger.composition import Composer, Recent
-from shoal.mechanism import reader as mechanism_reader
+from shoal.mechanism import files as mechanism_files
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import Releaser
-from shoal.mechanism.releasable import releasable
+from shoal.mechanism.releasable import Releasable, releasable
 
 
 class Memory:
@@ -26,7 +25,7 @@ class Memory:
     def __init__(self, composer: Composer | None = None) -> None:
         self.composer = Composer() if composer is None else composer
         #: Mechanisms by digest, and their files where these were given.
-        self.mechanisms: Recent[Releaser] = Recent(256 * 2**20)
+        self.mechanisms: Recent[Releasable] = Recent(256 * 2**20)
         self.files: Recent[bytes] = Recent(32 * 2**20)
         #: Graphs by their digests, and what mechanisms cost at most at a few points.
         self.graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
@@ -34,7 +33,7 @@ class Memory:
         #: The budgets in force after the entry with this hash.
         self.budgets: tuple[str, Budgets] = ("", Budgets())
 
-    def trusted(self, mechanism: Releaser | bytes) -> Releaser:
+    def trusted(self, mechanism: Releasable | bytes) -> Releasable:
         """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands.
 
         The content of a mechanism's file is read as it is, and is what will be recorded.
@@ -47,14 +46,14 @@ class Memory:
             if known is not None:
                 return known
             content = mechanism.to_bytes()
-        copy = mechanism_reader.from_bytes(content, "mechanism")
+        copy = mechanism_files.from_bytes(content, "mechanism")
         if digest not in (None, copy.digest):
             raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
         self.remember_mechanism(copy)
         self.files.put(copy.digest, content, len(content))
         return copy
 
-    def prepared(self, mechanism: Releaser, labels: Iterable[str]) -> Releaser:
+    def prepared(self, mechanism: Releasable, labels: Iterable[str]) -> Releasable:
         """A trusted copy of a mechanism, with all that can be computed for labels before anything is locked."""
         own = self.trusted(mechanism)
         own.prepare()
@@ -62,7 +61,7 @@ class Memory:
             self.composer.prepare(own, label)
         return own
 
-    def remember_mechanism(self, mechanism: Releaser) -> None:
+    def remember_mechanism(self, mechanism: Releasable) -> None:
         """Keep a trusted mechanism in memory."""
         self.mechanisms.put(mechanism.digest, mechanism, mechanism.by_kind(mechanism=_size, codebook=_book_size))
 
@@ -94,10 +93,10 @@ def graph_digest(graph: NeighborGraph) -> str:
     return total.hexdigest()
 
 
-def restored(content: bytes, digest: str) -> Releaser:
+def restored(content: bytes, digest: str) -> Releasable:
     """A mechanism from its stored file, which must be the one that the digest names."""
     try:
-        mechanism = mechanism_reader.from_bytes(content, "mechanism")
+        mechanism = mechanism_files.from_bytes(content, "mechanism")
     except InputError:
         raise LedgerError("ledger: a recorded mechanism is damaged; run verify() and restore a backup") from None
     if mechanism.digest != digest:
@@ -114,4 +113,4 @@ def _size(mechanism: Mechanism) -> int:
 
 def _book_size(book: Codebook) -> int:
     """Bytes that a codebook takes, roughly."""
-    return int(sum(2 * g.counts.nbytes + g.curves.nbytes for g in book.groups) + 2 * book.answers.nbytes)
+    return int(sum(2 * g.counts.nbytes + g.curves.nbytes for g in book.crowds) + 2 * book.answers.nbytes)

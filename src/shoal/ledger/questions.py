@@ -14,8 +14,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.mechanism.reader import Releaser
-from shoal.mechanism.releasable import releasable
+from shoal.mechanism.releasable import Releasable, releasable
 from shoal.validation import FloatArray
 
 
@@ -32,7 +31,7 @@ class Question:
 
 
 def as_questions(
-    mechanism: Releaser,
+    mechanism: Releasable,
     answers: Any,
     labels: Sequence[Any],
     query_ids: Sequence[str] | None,
@@ -71,7 +70,7 @@ def keyed(key: bytes, readings: str) -> str:
     return hmac.new(key, f"readings {readings}".encode(), hashlib.sha256).hexdigest()
 
 
-def known_labels(mechanism: Releaser, labels: Sequence[Any]) -> list[str]:
+def known_labels(mechanism: Releasable, labels: Sequence[Any]) -> list[str]:
     """The labels' names, if all are the mechanism's and have neighbors to hide among."""
     releasable(mechanism=mechanism)
     names = [str(label) for label in labels]

@@ -44,7 +44,7 @@ from shoal.ledger.storage import (
     Transaction,
     chunks,
 )
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 
 DAMAGED = "ledger: the index lacks the neighbors of a label; run verify(), and rebuild() where only the index is wrong"
 
@@ -124,7 +124,7 @@ class State:
         #: What pairs have spent of limits at most, by their charges.
         self.uppers: dict[object, float] = {}
         self._replayed = replayed
-        self._held: dict[str, Releaser] = {}
+        self._held: dict[str, Releasable] = {}
         #: What the index does not hold yet: uses of mechanisms, labels of graphs, accounts of readings.
         self._changed: set[tuple[str, Use]] = set()
         self._joined: list[tuple[str, str]] = []
@@ -178,7 +178,7 @@ class State:
             self.memory.budgets = (last.hash, budgets)
         return Budgets() if last is None else self.memory.budgets[1]
 
-    def hold(self, mechanism: Releaser) -> None:
+    def hold(self, mechanism: Releasable) -> None:
         """Have a mechanism at hand that is about to be used, on record or not."""
         self._held[mechanism.digest] = mechanism
 
@@ -275,7 +275,7 @@ class State:
         """Whether a mechanism is on record."""
         return self.transaction.one(select(MECHANISMS.c.digest).where(MECHANISMS.c.digest == digest)) is not None
 
-    def mechanism(self, digest: str) -> Releaser:
+    def mechanism(self, digest: str) -> Releasable:
         """A mechanism that is held, or on record; its digest is derived anew when it is read."""
         held = self._held.get(digest)
         mechanism = self.memory.mechanisms.get(digest) if held is None else held
@@ -345,7 +345,7 @@ class State:
         )
         self.transaction.insert(BOUNDS, *rows, otherwise="ON CONFLICT DO NOTHING")
 
-    def record(self, mechanism: Releaser, graph: str) -> None:
+    def record(self, mechanism: Releasable, graph: str) -> None:
         """Store a mechanism's file, and append the entry that records it with the digest of its graph."""
         digest = mechanism.digest
         content = self.memory.files.get(digest) or mechanism.to_bytes()

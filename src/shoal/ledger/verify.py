@@ -32,7 +32,7 @@ from shoal.ledger.decide import may_be_chosen, readings_refusal
 from shoal.ledger.memory import Memory, graph_digest, restored
 from shoal.ledger.state import State
 from shoal.ledger.storage import BOUNDS, INDEX, MECHANISMS, META, Transaction
-from shoal.mechanism.reader import Releaser
+from shoal.mechanism.releasable import Releasable
 
 WRONG_INDEX = "the index of labels and of what was released differs from the record; rebuild() writes it anew"
 #: Kinds of entries with a name that is used once: what names them, and what is wrong where it was used before.
@@ -290,7 +290,7 @@ def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any
     return content
 
 
-def _rebounded(seq: int, mechanism: Releaser, stated: MechanismBound) -> MechanismBound:
+def _rebounded(seq: int, mechanism: Releasable, stated: MechanismBound) -> MechanismBound:
     """The stored bound of a mechanism computed anew; a stored one must not be below it."""
     bound = bound_at(mechanism, sorted(stated.delta), sorted(stated.renyi), sorted(stated.table))
     for kind in POINTS:

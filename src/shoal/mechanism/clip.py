@@ -27,7 +27,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning
 from shoal.mechanism.mechanism import Mechanism
-from shoal.noise.precision import edge_loss
+from shoal.noise.grid import edge_loss
 from shoal.numerics.matrices import EPS, correlation, square_root
 from shoal.rounding import upper
 from shoal.validation import FloatArray
@@ -170,8 +170,8 @@ def assumption_free(
     >>> classes = shoal.GaussianClasses([[0.0], [0.5]], [[0.01]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
     >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=4.0)
-    >>> found = assumption_free(mechanism, shoal.Clip.of(classes, radius=4.0))
-    >>> bool(mechanism.certificate.delta_upper < found.delta_upper < 0.06)
+    >>> bound = assumption_free(mechanism, shoal.Clip.of(classes, radius=4.0))
+    >>> bool(mechanism.certificate.delta_upper < bound.delta_upper < 0.06)
     True
     """
     if clip.labels != mechanism.classes.labels:
@@ -299,8 +299,8 @@ class _Images:
                 continue
             for e in usable:
                 a, b = (int(x) for x in pairs[e])
-                found = upper[order[min(a, b), max(a, b)]]
-                result[place, e] = found if scope == "table" or a < b else found[::-1]
+                ends = upper[order[min(a, b), max(a, b)]]
+                result[place, e] = ends if scope == "table" or a < b else ends[::-1]
         return result
 
 

@@ -3,8 +3,7 @@
 Above: δ(ε) of what is released, the worst over all pairs in both directions, is convex in e^ε, and a pair of laws with
 exactly this profile dominates every pair (Zhu, Dong & Wang 2022). :func:`to_pld` hands its values on a grid to the
 connect-the-dots discretization (Doroshenko et al. 2022), which is above it between the grid points. Where rounding left
-a value above the convex hull of the others, the largest such gap is added at infinity. Below: the losses of the one
-worst pair, each rounded down to the grid, with lower ends of Pr(L ≥ each): δ of any composition rises with L.
+a value above the convex hull of the others, the largest such gap is added at infinity.
 """
 
 from __future__ import annotations
@@ -15,11 +14,7 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.accounting.curve import edge_brackets
 from shoal.errors import InputError
-from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable, releasable
 from shoal.validation import FloatArray
 
@@ -35,7 +30,6 @@ def to_pld(
     scope: str = "answer",
     interval: float = 1e-3,
     largest: float = 10.0,
-    pessimistic: bool = True,
 ) -> Any:
     """A mechanism as a privacy loss distribution of dp_accounting, to be composed there with whatever it knows.
 
@@ -43,13 +37,11 @@ def to_pld(
         mechanism: a mechanism or a codebook.
         scope: what leaves, ``"answer"`` or ``"table"``.
         interval: distance between losses.
-        largest: losses beyond it count as infinite (above), or as this one (below, where those under its negative are
-            left out).
-        pessimistic: True for an upper bound of every δ(ε), over all pairs; False for a lower bound, that of the pair
-            that is worst at ε = 0, for laws before rounding, and up to that of dp_accounting's own sums (about 1e-13).
+        largest: losses beyond it count as infinite.
 
     Returns:
-        The distribution; ``get_delta_for_epsilon`` and ``self_compose`` are dp_accounting's.
+        The distribution, whose δ(ε) is above that of every pair; ``get_delta_for_epsilon`` and ``self_compose`` are
+        dp_accounting's.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
@@ -69,9 +61,6 @@ def to_pld(
     count = int(np.ceil(largest / interval))
     if count > 1_000_000:
         raise InputError("interval is too small for this largest loss: at most a million steps")
-    if not pessimistic:
-        pmf = _losses_below(mechanism, scope, interval, count)
-        return distribution.create_from_rounded_probability(pmf, 0.0, interval, pessimistic_estimate=False)
     steps = np.unique(np.concatenate([np.arange(0, count, max(1, count // 2000)), [count]]))
     above = _profile(mechanism, steps * interval, scope)
     # δ(−ε) = 1 − e^{−ε} (1 − δ(ε)) for the reverse of each pair, and both directions are in the worst.
@@ -81,8 +70,7 @@ def to_pld(
     hull = _convex(np.exp(at * interval), deltas)
     gap = float(np.max(deltas - hull)) * (1 + 2.0**-40) + SUMS
     raised = np.minimum.accumulate(np.minimum(hull + gap, 1.0))
-    dotted = pld_pmf.create_pmf_pessimistic_connect_dots(interval, at, raised)
-    return distribution(dotted)
+    return distribution(pld_pmf.create_pmf_pessimistic_connect_dots(interval, at, raised))
 
 
 def to_opendp(mechanism: Releasable, answers: Any) -> Any:
@@ -130,8 +118,8 @@ def to_opendp(mechanism: Releasable, answers: Any) -> Any:
         def delta(epsilon: float) -> float:
             return 0.0 if d_in == 0 else float(_profile(mechanism, np.array([max(epsilon, 0.0)]), "answer")[0])
 
-        made: Any = new_privacy_profile
-        return made(delta).curve
+        exported: Any = new_privacy_profile
+        return exported(delta).curve
 
     return make_user_measurement(
         atom_domain(T=str), discrete_distance(), smoothed_max_divergence(), released, profile, TO="Vec<f64>"
@@ -159,50 +147,3 @@ def _convex(x: FloatArray, y: FloatArray) -> FloatArray:
         corners.append(i)
     hull: FloatArray = np.interp(x, x[corners], y[corners])
     return np.minimum(hull, y)
-
-
-def _losses_below(mechanism: Releasable, scope: str, interval: float, count: int) -> dict[int, float]:
-    """Step -> probability of the losses of the worst pair, rounded down; what is left out adds nothing to δ."""
-    a, b = mechanism.curve(0.0, scope=scope).worst_edge
-    return mechanism.by_kind(
-        mechanism=lambda gaussian: _law_losses_below(gaussian, a, b, scope, interval, count),
-        codebook=lambda book: _book_losses_below(book, a, b, scope, interval, count),
-    )
-
-
-def _law_losses_below(
-    mechanism: Mechanism, a: str, b: str, scope: str, interval: float, count: int
-) -> dict[int, float]:
-    """The losses of a pair of Gaussian laws, rounded down."""
-    pair = NeighborGraph.from_edges([a, b], [(a, b)])
-    laws = mechanism.output.take([mechanism.classes.labels.index(a), mechanism.classes.labels.index(b)])
-    steps = np.unique(np.concatenate([np.arange(0, count, max(1, count // 500)), [count]]))
-
-    def ends(notion: str) -> FloatArray:
-        """(steps, 2) least and most of Pr(L > ε) or Pr(|L| > ε), of the one direction from a to b."""
-        bounds = [edge_brackets(laws, pair, float(e), notion=notion, scope=scope)[0] for e in steps * interval]
-        # A table has one figure for both directions.
-        logs = np.array([one[0, 1:] if np.ndim(one) == 2 else one[1:] for one in bounds])
-        return np.asarray(np.exp(logs) * (1 + np.array([-(2.0**-50), 2.0**-50])))
-
-    over, outside = ends("pdp")[:, 0], ends("pdp-two-sided")[:, 1]
-    # Pr(L ≥ −ε) = 1 − Pr(L < −ε), and Pr(L < −ε) = Pr(|L| > ε) − Pr(L > ε).
-    down = np.maximum(1.0 - (outside - over) - 2.0**-50, 0.0)[:0:-1]
-    tails = np.concatenate([down, over])
-    tails = np.maximum.accumulate(tails[::-1])[::-1]
-    mass = (tails - np.append(tails[1:], 0.0)) * (1 - 2.0**-40)
-    at = np.concatenate([-steps[:0:-1], steps])
-    return {int(step): float(p) for step, p in zip(at, mass, strict=True) if p > 0}
-
-
-def _book_losses_below(book: Codebook, a: str, b: str, scope: str, interval: float, count: int) -> dict[int, float]:
-    """The losses of two labels from their stored odds, finitely many, rounded down."""
-    (group, i), (_, j) = book.place(a), book.place(b)
-    ours, theirs = (group.counts[row] / float(sum(group.counts[row].tolist())) for row in (i, j))
-    losses, odds = np.log(ours / theirs), ours
-    if scope == "table":
-        losses, odds = (losses[:, None] - losses[None, :]).ravel(), np.outer(ours, theirs).ravel()
-    steps = np.minimum(np.floor((losses - 1e-13 * (1.0 + np.abs(losses))) / interval), count).astype(int)
-    kept = steps >= -count
-    masses = np.bincount(steps[kept] + count, weights=odds[kept] * (1 - 2.0**-40))
-    return {int(step) - count: float(p) for step, p in enumerate(masses) if p > 0}

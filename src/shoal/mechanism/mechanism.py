@@ -18,30 +18,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from shoal import archive, validation
+from shoal import validation
 from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, worst_over_edges
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.accounting.spectrum import supports_of
 from shoal.errors import CertificationError, InputError
-from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism import mechanism_file
-from shoal.mechanism.certificate import Certificate, released
+from shoal.mechanism.files import Parts, Stored, mechanism_fields, mechanism_parts
 from shoal.mechanism.output import moved_covs, moved_means
-from shoal.mechanism.releasable import COVERAGE, ReleaseErrors, T, described
+from shoal.mechanism.releasable import COVERAGE, Certificate, ReleaseErrors, T, released
 from shoal.noise.affine import EXACT, ExactMap
-from shoal.noise.experiment import NotPrivate, seeded_noise
 from shoal.noise.factor import JITTER, jittered
-from shoal.noise.grid import NoiseGrid
-from shoal.noise.precision import UP, edge_loss, label_tv
-from shoal.noise.source import standard_normals
+from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
+from shoal.noise.source import NotPrivate, seeded_noise, standard_normals
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import axes_or_new, draw_deltas, table
 from shoal.rounding import upper
@@ -65,7 +60,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism:
+class Mechanism(Stored):
     """A frozen mechanism for every label of a family. Made by :func:`shoal.design` and :func:`shoal.calibrate`."""
 
     method: str
@@ -86,6 +81,9 @@ class Mechanism:
     scope: str = "answer"
     times: int = 1  #: independent answers about each label that the certificate is for
     outside: float = 0.0  #: share of each law that is moved before it comes here: answers are clipped
+
+    FORMAT = "shoal mechanism"
+    VERSION = 1
 
     # ------------------------------------------------------------------ what it is about
 
@@ -108,11 +106,6 @@ class Mechanism:
     def answer_epsilon(self) -> None:
         """The loss of a Gaussian answer has no bound."""
         return None
-
-    def facts(self) -> dict[str, Any]:
-        """Plain figures of the mechanism, as JSON: for the owner."""
-        epsilons = sorted({float(e) for e in self.epsilon})
-        return described(self, self.method) | {"epsilon": epsilons[-1] if epsilons else None}
 
     def part(self, labels: Sequence[str]) -> Mechanism:
         """The mechanism of some of its labels, with the edges between them."""
@@ -359,12 +352,6 @@ class Mechanism:
 
     # ------------------------------------------------------------------ how private it is
 
-    def losses(self, one: Any, other: Any, scope: str = "answer") -> None:
-        """None: the loss of two labels is that of their Gaussian laws in ``output``."""
-        validation.choice(list(SCOPES), scope=scope)
-        for label in (one, other):
-            self.position(label)
-
     def curve(self, epsilon: Any, notion: str = "dp", *, scope: str | None = None) -> PrivacyCurve:
         """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding.
 
@@ -489,60 +476,15 @@ class Mechanism:
 
     # ------------------------------------------------------------------ files
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 over every parameter and the graph: the mechanism's name wherever it is recorded."""
-        return archive.digest(*mechanism_file.parts(self))
-
-    def save(self, path: str | Path) -> None:
-        """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle.
-
-        >>> import shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-        >>> graph = shoal.NeighborGraph.complete(classes.labels)
-        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     mechanism.save(f"{folder}/white.shoal")
-        ...     shoal.Mechanism.load(f"{folder}/white.shoal")
-        Mechanism(white, 2 labels, 1 entries)
-        """
-        write_private(path, self.to_bytes())
-
-    def to_bytes(self) -> bytes:
-        """The content of the file that :meth:`save` writes."""
-        return archive.packed(*mechanism_file.parts(self))
+    def parts(self) -> Parts:
+        """Header and arrays of the file: every parameter and the graph."""
+        header, arrays = mechanism_parts(self)
+        return {**header, "ending": self.ending.name}, arrays
 
     @classmethod
-    def load(cls, path: str | Path) -> Mechanism:
-        """Read a file back; one that is damaged, altered or of a newer version is refused.
-
-        What is claimed is recomputed from the parameters, so a file that was altered and sealed anew can never carry a
-        better certificate than it deserves.
-
-        Returns:
-            The mechanism, with the digest of the one that was saved.
-
-        >>> import shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-        >>> graph = shoal.NeighborGraph.complete(classes.labels)
-        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     mechanism.save(f"{folder}/white.shoal")
-        ...     shoal.Mechanism.load(f"{folder}/white.shoal").digest == mechanism.digest
-        True
-        """
-        return cls.from_bytes(archive.content_of(path, mechanism_file.FORMAT), f"path: {Path(path).name}")
-
-    @classmethod
-    def from_bytes(cls, content: bytes, name: str = "content") -> Mechanism:
-        """A mechanism from the content of its file; ``name`` is what messages call it."""
-        fields = mechanism_file.fields(content, name)
-        ending = Ending.__members__.get(fields.pop("ending", Ending.COMPLETE.name))
-        if ending is None:
-            raise InputError(f"{name} holds parameters that no mechanism has")
-        return cls(**fields, ending=ending)
+    def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Mechanism:
+        """The mechanism of a file; a KeyError or a ValueError where there is none."""
+        return cls(**mechanism_fields(header, arrays), ending=Ending[header["ending"]])
 
     def __repr__(self) -> str:
         return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries)"

@@ -29,7 +29,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.output import moved_covs
-from shoal.noise.precision import edge_loss
+from shoal.noise.grid import edge_loss
 from shoal.numerics.matrices import EPS
 from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
@@ -191,8 +191,8 @@ class GaussianMixtureClasses:
         >>> import shoal
         >>> parts = shoal.GaussianClasses([[-1.0], [1.0], [0.0]], [[4.0]])
         >>> mixtures = shoal.GaussianMixtureClasses(("a", "b"), np.array([0.5, 0.5, 1.0]), parts, np.array([0, 0, 1]))
-        >>> found = mixtures.delta(shoal.NeighborGraph.complete(mixtures.labels), 0.1)
-        >>> print(f"{found.delta_upper:.4f}")
+        >>> bound = mixtures.delta(shoal.NeighborGraph.complete(mixtures.labels), 0.1)
+        >>> print(f"{bound.delta_upper:.4f}")
         0.1593
         """
         epsilon = validation.non_negative(epsilon=epsilon)
@@ -250,10 +250,10 @@ class GaussianMixtureClasses:
                 # Towards zero: the smaller |ε| the larger δ.
                 upper = exp_up(edge_brackets(families, graph, abs(level) * (1 - 4 * EPS))[..., 2])
                 if level >= 0:
-                    found = upper[:, 0]
+                    ends = upper[:, 0]
                 else:
-                    found = -math.expm1(level) + math.exp(level) * upper[:, 1]
-                result[place] = np.minimum(found * UP, 1.0).reshape(len(p), len(q))
+                    ends = -math.expm1(level) + math.exp(level) * upper[:, 1]
+                result[place] = np.minimum(ends * UP, 1.0).reshape(len(p), len(q))
         return result
 
 

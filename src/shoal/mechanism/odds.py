@@ -8,6 +8,7 @@ cryptographic generator and a search in running sums.
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any
@@ -45,7 +46,7 @@ def ratio(epsilon: float) -> int:
     return max(exp_floor(epsilon, RATIO_BITS) - 1, 1 << RATIO_BITS)
 
 
-def counts_of(found: Columns, epsilon: float) -> Counts | None:
+def counts_of(columns: Columns, epsilon: float) -> Counts | None:
     """(n, m) integers N for these columns; None where ε is too small for them to differ as they should.
 
     A column has N_iy = h for labels in its set and ⌈h/R⌉ for the others. The h are scaled up until no row falls short
@@ -54,9 +55,9 @@ def counts_of(found: Columns, epsilon: float) -> Counts | None:
     limit = ratio(epsilon)
     if limit == 1 << RATIO_BITS:
         return None
-    sets = found.sets.T
+    sets = columns.sets.T
     n, m = sets.shape
-    high = [max(round(float(often) * WHOLE), 1) for often in found.often]
+    high = [max(round(float(often) * WHOLE), 1) for often in columns.often]
     while True:
         low = [-((-h << RATIO_BITS) // limit) for h in high]
         rows = [sum(h if held else t for h, t, held in zip(high, low, row, strict=True)) for row in sets]
@@ -76,15 +77,15 @@ def counts_of(found: Columns, epsilon: float) -> Counts | None:
     return counts.astype(np.int64)
 
 
-def refined(found: Columns, low: float) -> Columns:
+def refined(columns: Columns, low: float) -> Columns:
     """The same columns with x moved a little so that Σ_S x_S v_i(S) = 1: a linear program meets it to 1e-10 only."""
-    columns = np.where(found.sets, 1.0, low)
-    missing = 1.0 - found.often @ columns
-    often = found.often + np.linalg.lstsq(columns.T, missing, rcond=None)[0]
-    return Columns(found.sets, often, found.shares, found.lower_bound) if (often > 0.0).all() else found
+    values = np.where(columns.sets, 1.0, low)
+    missing = 1.0 - columns.often @ values
+    often = columns.often + np.linalg.lstsq(values.T, missing, rcond=None)[0]
+    return replace(columns, often=often) if (often > 0.0).all() else columns
 
 
-def holds(counts: Any, epsilon: float) -> bool:
+def keeps(counts: Any, epsilon: float) -> bool:
     """Whether these are probabilities whose ratio never exceeds e^ε."""
     if counts.dtype != np.int64 or counts.ndim != 2 or 0 in counts.shape or int(counts.min()) < 1:
         return False

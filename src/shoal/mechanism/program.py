@@ -1,41 +1,55 @@
 """Column generation: which sets of labels a codebook uses, and how often.
 
-    minimize Σ_S x_S V(S)   subject to   Σ_S x_S v_i(S) = 1 for every label i,  x ≥ 0      (objective "mean")
-    minimize r              subject to the same and Σ_S x_S v_i(S) |q_i − c_S|² ≤ r for i   (objective "worst")
+    minimize Σ_S x_S V(S)   subject to   Σ_S x_S v_i(S) = 1 for every label i,  x ≥ 0
 
-A few columns are kept; their linear program gives multipliers λ, and for "worst" weights p as well; sets of negative
-reduced cost V(S) − Σ λ_i v_i(S) join until none is left. Up to :data:`~shoal.mechanism.subsets.LARGEST` labels all
-subsets are looked at, and the multipliers prove a lower bound. Beyond, sets are looked for by Lloyd steps: for a curve
-c the best set is {i : p_i |q_i − c|² < λ_i}, and for a set the best curve is its weighted mean.
+A column is a set S of labels: v_i(S) = 1 for i in S, e^−ε for the others. With label weights p and D_ij = |q_i − q_j|²,
+the least weighted squared error of releasing one curve with probabilities v is
 
-Prices are asked halfway between the multipliers of the program and the best known ones: the program's jump about,
-and would bring in many columns that are never used.
+    V(S) = min_c Σ_i p_i v_i |q_i − c|² = Σ_{i<j} p_i v_i p_j v_j D_ij / Σ_i p_i v_i,
+
+a quotient of sums of positive terms: no cancellation, so its relative rounding error is a small multiple of ε_machine.
+A few columns are kept; their linear program gives multipliers λ; sets of negative reduced cost V(S) − Σ λ_i v_i(S) join
+until none is left. Up to :data:`LARGEST` labels all subsets are looked at, split in two halves, so that all 2^n values
+cost one matrix product. For any numbers λ, every ε-private mechanism has
+
+    Σ p_i E|released − q_i|² ≥ Σ λ_i + n min(0, min_S (V(S) − Σ λ_i v_i(S))):
+
+the left side is at least Σ_S x_S V(S) with Σ_S x_S v_i(S) = 1 for every i (docs/theory.md, section 11), and Σ_S x_S ≤ n
+because every non-empty S has a v_i of 1. The bound is evaluated with e^−ε rounded down and everything else to the safe
+side. Beyond, sets are looked for by Lloyd steps: for a curve c the best set is {i : p_i |q_i − c|² < λ_i}, and for a
+set the best curve is its weighted mean.
+
+Prices are asked halfway between the multipliers of the program and the best known ones: the program's jump about, and
+would bring in many columns that are never used.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
-from shoal.mechanism.subsets import LARGEST, Subsets
 from shoal.numerics.matrices import EPS
 from shoal.validation import BoolArray, FloatArray
 
 #: Sets to start with beside the neighborhoods, and sets that join in one round.
 START, BATCH = 400, 100
-#: The search ends when the value lies this close, relatively, above the proved bound; or after so many rounds. The
-#: largest error has curves of its own for every p, and its columns never end: what they still gain is soon nothing.
-TOLERANCE, WORST_TOLERANCE, ROUNDS = 1e-8, 1e-5, 200
+#: The search ends when the value lies this close, relatively, above the proved bound; or after so many rounds.
+TOLERANCE, ROUNDS = 1e-8, 200
 #: A search without a bound ends when so many rounds have gained less than this, relatively.
 PATIENCE, LEAST_GAIN = 12, 1e-6
 #: Columns beyond which the dearest half is dropped.
 KEPT = 800
-#: Subsets of a group beyond LARGEST for which a bound is proved, each for itself.
+#: Labels of a part of a crowd beyond LARGEST for which a bound is proved, each part for itself.
 CHUNK = 15
 #: Curves that Lloyd steps start from, and steps.
 LLOYD_STARTS, LLOYD_STEPS = 128, 25
+#: Labels up to which all subsets are looked at: 2^20 values, 8 MB, some ten milliseconds.
+LARGEST = 20
+#: Below this a sum of squares may have lost terms to underflow; distances are scaled to a largest of 1.
+UNDERFLOW = 1e-280
 
 
 @dataclass(frozen=True)
@@ -50,18 +64,16 @@ class Columns:
     lower_bound: float
 
 
-def center_alone(weights: FloatArray, lower_bound: float = 0.0) -> Columns:
-    """One curve for all."""
-    n = len(weights)
-    return Columns(np.ones((1, n), dtype=bool), np.ones(1), (weights / weights.sum())[None, :], lower_bound)
+def mean_alone(n: int) -> Columns:
+    """One curve for all n labels, their mean."""
+    return Columns(np.ones((1, n), dtype=bool), np.ones(1), np.full((1, n), 1.0 / n), 0.0)
 
 
-def best_columns(answers: FloatArray, weights: FloatArray | None, low: float) -> Columns:
-    """The best codebook of one complete group.
+def best_columns(answers: FloatArray, low: float) -> Columns:
+    """The codebook of least mean squared error of one complete crowd.
 
     Args:
         answers: (n, k).
-        weights: (n,), summing to 1: minimize the mean error; None: minimize the largest.
         low: e^−ε rounded down.
 
     Returns:
@@ -71,10 +83,10 @@ def best_columns(answers: FloatArray, weights: FloatArray | None, low: float) ->
     gaps = answers[:, None, :] - answers[None, :, :]
     scale = float(np.abs(gaps).max())
     if scale == 0.0:
-        return center_alone(np.full(n, 1.0 / n) if weights is None else weights)
+        return mean_alone(n)
     # A power of two, so that scaling rounds nothing; the largest difference becomes 1 to 2.
     unit = 2.0 ** math.floor(math.log2(scale))
-    distances = ((gaps / unit) ** 2).sum(axis=2)
+    distances, weights = ((gaps / unit) ** 2).sum(axis=2), np.full(n, 1.0 / n)
     if n <= LARGEST:
         columns = _Search(distances, weights, low, k).run()
         bound = columns.lower_bound
@@ -82,125 +94,153 @@ def best_columns(answers: FloatArray, weights: FloatArray | None, low: float) ->
         columns = _Search(distances, weights, low, None).run()
         bound = _bound_of_chunks(distances, weights, low, k)
     # In two steps: unit² may leave the range of doubles.
-    return Columns(columns.sets, columns.often, columns.shares, max(bound * unit * unit * (1 - 4 * EPS), 0.0))
+    return replace(columns, lower_bound=max(bound * unit * unit * (1 - 4 * EPS), 0.0))
 
 
-def _bound_of_chunks(distances: FloatArray, weights: FloatArray | None, low: float, k: int) -> float:
-    """What is private for a group is private for every part of it: bounds of parts add up (or the largest counts)."""
+def _bound_of_chunks(distances: FloatArray, weights: FloatArray, low: float, k: int) -> float:
+    """What is private for a crowd is private for every part of it: bounds of parts add up."""
     n = len(distances)
     order = np.random.default_rng(0).permutation(n)
-    bounds = []
-    for part in np.array_split(order, -(-n // CHUNK)):
-        here = None if weights is None else weights[part]
-        bounds.append(max(_Search(distances[np.ix_(part, part)], here, low, k).run().lower_bound, 0.0))
-    return math.fsum(bounds) * (1 - 4 * EPS) if weights is not None else max(bounds)
+    parts = np.array_split(order, -(-n // CHUNK))
+    searches = [_Search(distances[np.ix_(part, part)], weights[part], low, k) for part in parts]
+    return math.fsum(max(search.run().lower_bound, 0.0) for search in searches) * (1 - 4 * EPS)
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """V(S) for all subsets of n labels, (2^h, 2^(n − h)); row and column are the two halves as binary numbers."""
+
+    costs: FloatArray
+    first: FloatArray
+    second: FloatArray
+    relative_error: float
+
+    @classmethod
+    def of(cls, distances: FloatArray, weights: FloatArray, low: float, n_dims: int) -> Subsets:
+        """From D (n, n), p (n,) and e^−ε; every D_ij has a relative error of at most (n_dims + 2) ε_machine."""
+        n = len(weights)
+        h = n // 2
+        pairs = 0.5 * distances * weights[:, None] * weights[None, :]
+        first, second = (np.where(_members(half), 1.0, low) for half in (h, n - h))
+        costs = first @ (2.0 * pairs[:h, h:]) @ second.T
+        costs += ((first @ pairs[:h, :h]) * first).sum(axis=1)[:, None]
+        costs += ((second @ pairs[h:, h:]) * second).sum(axis=1)[None, :]
+        costs /= (first @ weights[:h])[:, None] + (second @ weights[h:])[None, :]
+        costs[0, 0] = math.inf  # the empty set is the full one, scaled
+        return cls(costs, first, second, (n_dims + n * n + 3 * n + 20) * EPS)
+
+    def linear(self, duals: FloatArray) -> FloatArray:
+        """Σ λ_i v_i(S), in the shape of ``costs``."""
+        h = self.first.shape[1]
+        return np.asarray((self.first @ duals[:h])[:, None] + (self.second @ duals[h:])[None, :])
+
+    def reduced(self, duals: FloatArray) -> FloatArray:
+        """V(S) − Σ λ_i v_i(S)."""
+        return np.asarray(self.costs - self.linear(duals))
+
+    def bound(self, duals: FloatArray, reduced: FloatArray) -> float:
+        """The lower bound that these λ prove, rounded down; ``reduced`` is :meth:`reduced` of them."""
+        n = len(duals)
+        size = float(np.abs(duals).sum())
+        # A reduced cost near its minimum is a difference of numbers of this size, each as accurate as said.
+        at_least = float(reduced.min())
+        slack = 2 * (self.relative_error + (n + 8) * EPS) * (size + abs(at_least)) + UNDERFLOW
+        return math.fsum(duals) - 2 * EPS * size + n * min(at_least - slack, 0.0)
+
+    def least(self, values: FloatArray, count: int) -> BoolArray:
+        """The sets with the ``count`` least values, (count, n)."""
+        flat = values.ravel()
+        count = min(count, len(flat) - 1)
+        places = np.argpartition(flat, count)[:count]
+        h, rest = self.first.shape[1], self.second.shape[1]
+        return np.hstack([_members(h)[places >> rest], _members(rest)[places & ((1 << rest) - 1)]])
+
+
+@cache
+def _members(n: int) -> BoolArray:
+    """(2^n, n): row s lists the bits of s."""
+    return ((np.arange(1 << n)[:, None] >> np.arange(n)) & 1).astype(bool)
 
 
 class _Search:
     """One run of column generation; ``n_dims`` None means Lloyd pricing and no bound."""
 
-    def __init__(self, distances: FloatArray, weights: FloatArray | None, low: float, n_dims: int | None) -> None:
-        self.distances, self.fixed, self.low, self.n_dims = distances, weights, low, n_dims
+    def __init__(self, distances: FloatArray, weights: FloatArray, low: float, n_dims: int | None) -> None:
+        self.distances, self.weights, self.low = distances, weights, low
         self.n = len(distances)
         self.sets = np.zeros((0, self.n), dtype=bool)
         self.shares = np.zeros((0, self.n))
         self.scale = 1.0
-        self._table: Subsets | None = None
+        self.table = None if n_dims is None else Subsets.of(distances, weights, low, n_dims)
 
     def run(self) -> Columns:
-        weights = np.full(self.n, (1 - self.n * EPS) / self.n) if self.fixed is None else self.fixed
-        self._join(self._neighborhoods(), weights)
-        around = _from(weights / weights.sum(), self.distances)
-        often = self._simple(weights, around)
-        best_duals, best_weights, bound = weights * around, weights, -math.inf
-        if self.n_dims is not None:
-            table = self._subsets(weights)
+        self._join(self._neighborhoods())
+        around = _from(self.weights / self.weights.sum(), self.distances)
+        often = self._simple(around)
+        best_duals, bound = self.weights * around, -math.inf
+        if self.table is not None:
             # Multipliers in proportion to the distances from the center, as large as is feasible, and what holds them.
-            ratios = table.costs / table.linear(best_duals)
+            ratios = self.table.costs / self.table.linear(best_duals)
             best_duals = best_duals * float(ratios.min())
-            bound = table.bound(best_duals, table.reduced(best_duals))
-            self._join(table.least(ratios, START), weights)
-        enough = WORST_TOLERANCE if self.fixed is None else TOLERANCE
+            bound = self.table.bound(best_duals, self.table.reduced(best_duals))
+            self._join(self.table.least(ratios, START))
         values: list[float] = []
         for _ in range(ROUNDS):
             solved = self._program()
             if solved is None:  # what was found before stands
                 break
-            often, value, duals, weights = solved
+            often, value, duals = solved
             values.append(value)
             stuck = len(values) > PATIENCE and values[-1 - PATIENCE] - value < LEAST_GAIN * value
-            if value - bound <= enough * value or (stuck and self.n_dims is None):
+            if value - bound <= TOLERANCE * value or (stuck and self.table is None):
                 break
-            often = self._without_the_dearest(often, duals, weights)
+            often = self._without_the_dearest(often, duals)
             joined = False
             for share in (0.5, 0.0):
                 tried = share * best_duals + (1.0 - share) * duals
-                tried_weights = share * best_weights + (1.0 - share) * weights
-                candidates, proved = self._priced(tried, tried_weights)
-                if proved > bound or self.n_dims is None:
-                    best_duals, best_weights, bound = tried, tried_weights, max(proved, bound)
-                if value - bound <= enough * value:
+                candidates, proved = self._priced(tried)
+                if proved > bound or self.table is None:
+                    best_duals, bound = tried, max(proved, bound)
+                if value - bound <= TOLERANCE * value:
                     break
-                joined = self._join(candidates, tried_weights, duals, weights)
+                joined = self._join(candidates, duals)
                 if joined:
                     break
             if not joined:
                 break
         return self._used(often, bound)
 
-    def _simple(self, weights: FloatArray, around: FloatArray) -> FloatArray:
+    def _simple(self, around: FloatArray) -> FloatArray:
         """x of the center, or of naming every label e^ε times as often as any other, whichever has the less error.
 
         The linear program is scaled by that error: SciPy's tolerances are absolute.
         """
-        errors = (np.where(self.sets, 1.0, self.low) * _from(self.shares, self.distances)) @ weights
+        errors = (np.where(self.sets, 1.0, self.low) * _from(self.shares, self.distances)) @ self.weights
         sizes = self.sets.sum(axis=1)
         alone = (sizes == 1) / (1.0 + (self.n - 1) * self.low)
-        center = float(weights @ around)
+        center = float(self.weights @ around)
         self.scale = min(center, float(alone @ errors))
         return np.asarray((sizes == self.n) * 1.0 if self.scale == center else alone)
 
-    def _program(self) -> tuple[FloatArray, float, FloatArray, FloatArray] | None:
-        """(x, value, λ, p) of the linear program over the present columns; None where doubles are too coarse for it."""
+    def _program(self) -> tuple[FloatArray, float, FloatArray] | None:
+        """(x, value, λ) of the linear program over the present columns; None where doubles are too coarse for it."""
         from scipy.optimize import linprog
 
-        n, count = self.n, len(self.sets)
         columns = np.where(self.sets, 1.0, self.low)
-        errors = columns * _from(self.shares, self.distances) / self.scale
-        if self.fixed is not None:
-            problem = {"c": errors @ self.fixed, "A_eq": columns.T, "b_eq": np.ones(n)}
-        else:
-            below = {"A_ub": np.hstack([errors.T, -np.ones((n, 1))]), "b_ub": np.zeros(n)}
-            equal = {"A_eq": np.hstack([columns.T, np.zeros((n, 1))]), "b_eq": np.ones(n)}
-            problem = {"c": np.append(np.zeros(count), 1.0), **below, **equal}
+        costs = (columns * _from(self.shares, self.distances) / self.scale) @ self.weights
         strict = {"presolve": False, "primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
         for options in (strict, {}):
-            done = linprog(**problem, method="highs-ds", options=options)
+            done = linprog(costs, A_eq=columns.T, b_eq=np.ones(self.n), method="highs-ds", options=options)
             if done.status == 0:
-                break
-        else:
-            return None
-        value, duals = float(done.fun) * self.scale, np.asarray(done.eqlin.marginals) * self.scale
-        if self.fixed is not None:
-            return np.asarray(done.x), value, duals, self.fixed
-        weights = np.maximum(-np.asarray(done.ineqlin.marginals), 0.0) + 1e-300
-        # Never more than 1 in sum: then the weighted mean of the errors is at most the largest.
-        weights = weights / (math.fsum(weights) * (1 + self.n * EPS))
-        return np.asarray(done.x[:count]), value, duals, weights
+                return np.asarray(done.x), float(done.fun) * self.scale, np.asarray(done.eqlin.marginals) * self.scale
+        return None
 
-    def _priced(self, duals: FloatArray, weights: FloatArray) -> tuple[BoolArray, float]:
+    def _priced(self, duals: FloatArray) -> tuple[BoolArray, float]:
         """Promising sets at these multipliers, and the bound they prove (−∞ without one)."""
-        if self.n_dims is None:
-            return self._lloyd(duals, weights), -math.inf
-        table = self._subsets(weights)
-        reduced = table.reduced(duals)
-        return table.least(reduced, BATCH), table.bound(duals, reduced)
-
-    def _subsets(self, weights: FloatArray) -> Subsets:
-        if self._table is None or self.fixed is None:
-            assert self.n_dims is not None
-            self._table = Subsets.of(self.distances, weights, self.low, self.n_dims)
-        return self._table
+        if self.table is None:
+            return self._lloyd(duals), -math.inf
+        reduced = self.table.reduced(duals)
+        return self.table.least(reduced, BATCH), self.table.bound(duals, reduced)
 
     def _neighborhoods(self) -> BoolArray:
         """Each label with its nearest, for every number of them: all of the group included."""
@@ -209,61 +249,54 @@ class _Search:
         sizes = np.unique(np.linspace(1, self.n, min(self.n, 24)).round().astype(int))
         return np.unique((ranks[:, None, :] < sizes[None, :, None]).reshape(-1, self.n), axis=0)
 
-    def _lloyd(self, duals: FloatArray, weights: FloatArray) -> BoolArray:
+    def _reduced(self, sets: BoolArray, shares: FloatArray, duals: FloatArray) -> FloatArray:
+        """Σ_i v_i(S) (p_i |q_i − c|² − λ_i) of sets with these curves."""
+        excess = self.weights * _from(shares, self.distances) - duals
+        return np.asarray((np.where(sets, 1.0, self.low) * excess).sum(axis=1))
+
+    def _lloyd(self, duals: FloatArray) -> BoolArray:
         """Sets from Lloyd steps at these multipliers, from the columns that cost least there and from every label."""
-        columns = np.where(self.sets, 1.0, self.low)
-        excess = weights * _from(self.shares, self.distances) - duals
-        order = np.argsort((columns * excess).sum(axis=1))[:LLOYD_STARTS]
+        order = np.argsort(self._reduced(self.sets, self.shares, duals))[:LLOYD_STARTS]
         shares = np.vstack([self.shares[order], np.eye(self.n)])
-        sets = np.zeros((0, self.n), dtype=bool)
+        before = np.zeros((0, self.n), dtype=bool)
         for _ in range(LLOYD_STEPS):
-            excess = weights * _from(shares, self.distances) - duals
-            found = excess < 0.0
-            found[np.arange(len(found)), np.argmin(excess, axis=1)] = True
-            found = np.unique(found, axis=0)
-            if np.array_equal(found, sets):
+            excess = self.weights * _from(shares, self.distances) - duals
+            sets = excess < 0.0
+            sets[np.arange(len(sets)), np.argmin(excess, axis=1)] = True
+            sets = np.unique(sets, axis=0)
+            if np.array_equal(sets, before):
                 break
-            sets = found
-            shares = _shares(sets, weights, self.low)
-        return sets
+            before, shares = sets, self._best_shares(sets)
+        return before
 
-    def _join(
-        self, sets: BoolArray, weights: FloatArray, duals: FloatArray | None = None, now: FloatArray | None = None
-    ) -> bool:
+    def _join(self, sets: BoolArray, duals: FloatArray | None = None) -> bool:
         """Take in columns that are new; where there are multipliers, only those of negative reduced cost."""
-        shares = _shares(sets, weights, self.low)
-        if duals is not None and now is not None:
-            columns = np.where(sets, 1.0, self.low)
-            reduced = (columns * (now * _from(shares, self.distances) - duals)).sum(axis=1)
-            fresh = reduced < -1e-13 * np.abs(duals).sum()
-            sets, shares = sets[fresh], shares[fresh]
-        if self.fixed is not None and len(self.sets):
-            known = {row.tobytes() for row in np.packbits(self.sets, axis=1)}
-            fresh = np.array([row.tobytes() not in known for row in np.packbits(sets, axis=1)], dtype=bool)
-            sets, shares = sets[fresh], shares[fresh]
-        self.sets, self.shares = np.vstack([self.sets, sets]), np.vstack([self.shares, shares])
-        return len(sets) > 0
+        shares = self._best_shares(sets)
+        known = {row.tobytes() for row in np.packbits(self.sets, axis=1)}
+        fresh = np.array([row.tobytes() not in known for row in np.packbits(sets, axis=1)], dtype=bool)
+        if duals is not None:
+            fresh &= self._reduced(sets, shares, duals) < -1e-13 * np.abs(duals).sum()
+        self.sets, self.shares = np.vstack([self.sets, sets[fresh]]), np.vstack([self.shares, shares[fresh]])
+        return bool(fresh.any())
 
-    def _without_the_dearest(self, often: FloatArray, duals: FloatArray, weights: FloatArray) -> FloatArray:
+    def _best_shares(self, sets: BoolArray) -> FloatArray:
+        """The weights of the members in the best curve of each set: p_i v_i / Σ p_j v_j."""
+        columns = np.where(sets, 1.0, self.low) * self.weights
+        return np.asarray(columns / columns.sum(axis=1, keepdims=True))
+
+    def _without_the_dearest(self, often: FloatArray, duals: FloatArray) -> FloatArray:
         """Drop columns beyond a number, never one in use; what is left of ``often``."""
         if len(self.sets) <= KEPT:
             return often
-        columns = np.where(self.sets, 1.0, self.low)
-        reduced = (columns * (weights * _from(self.shares, self.distances) - duals)).sum(axis=1)
-        kept = np.sort(np.argsort(np.where(often > 0.0, -math.inf, reduced), kind="stable")[: KEPT // 2])
-        self.sets, self.shares = self.sets[kept], self.shares[kept]
-        return np.asarray(often[kept])
+        reduced = self._reduced(self.sets, self.shares, duals)
+        cheapest = np.sort(np.argsort(np.where(often > 0.0, -math.inf, reduced), kind="stable")[: KEPT // 2])
+        self.sets, self.shares = self.sets[cheapest], self.shares[cheapest]
+        return np.asarray(often[cheapest])
 
     def _used(self, often: FloatArray, bound: float) -> Columns:
-        kept = np.flatnonzero(often > 1e-11)  # columns that joined after the last program come after these
-        kept = kept[np.lexsort(~self.sets[kept].T[::-1])]
-        return Columns(self.sets[kept], often[kept], self.shares[kept], bound)
-
-
-def _shares(sets: BoolArray, weights: FloatArray, low: float) -> FloatArray:
-    """The weights of the members in the best curve of each set: p_i v_i / Σ p_j v_j."""
-    columns = np.where(sets, 1.0, low) * weights
-    return np.asarray(columns / columns.sum(axis=1, keepdims=True))
+        used = np.flatnonzero(often > 1e-11)  # columns that joined after the last program come after these
+        used = used[np.lexsort(~self.sets[used].T[::-1])]
+        return Columns(self.sets[used], often[used], self.shares[used], bound)
 
 
 def _from(shares: FloatArray, distances: FloatArray) -> FloatArray:

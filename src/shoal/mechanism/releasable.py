@@ -1,33 +1,37 @@
-"""What can be released: the one interface of mechanisms and codebooks.
+"""What can be released: the one interface of mechanisms and codebooks, and the certificate that both carry.
 
-A mechanism adds noise to answers and its output laws are Gaussian; a codebook draws one of finitely many curves, of one
-curve per crowd where nothing is drawn at all. Whoever releases, charges, audits or describes asks for what is here;
-:meth:`Releasable.by_kind` is for the few places where the two need different algorithms.
+A mechanism adds noise to answers and its output laws are Gaussian; a codebook draws one of finitely many curves. Who
+releases, charges, audits or describes asks for what is here; :meth:`Releasable.by_kind` is for the few places where the
+two need different algorithms. A certificate speaks of the answers that are really released: rounded, and drawn with
+finite precision.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from shoal.accounting.curve import PrivacyCurve, exp_up, falling
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.certificate import Certificate
+from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.mechanism.atoms import LossAtoms
     from shoal.mechanism.codebook import Codebook
     from shoal.mechanism.mechanism import Mechanism
 
 T = TypeVar("T")
 #: Probability with which an error of noise lies in the interval that is stated for it.
 COVERAGE = 0.9
+#: Why a certificate is not proved, before anybody tried.
+UNTRIED = "no proof was asked for"
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Releasable(Protocol):
 
     @property
     def epsilon(self) -> Any:
-        """ε it was made for: of each edge, of all, or None where nothing is certified."""
+        """ε it was made for: of each edge, or of all."""
 
     @property
     def answer_epsilon(self) -> float | None:
@@ -92,12 +96,12 @@ class Releasable(Protocol):
         """(n,) mean squared error per entry of each label, rounded up."""
 
     @property
-    def certificate(self) -> Certificate | None:
-        """What is certified; None where nothing is: one curve per crowd."""
+    def certificate(self) -> Certificate:
+        """What is certified."""
 
     @property
     def output(self) -> GaussianClasses | None:
-        """Laws of the released answer where these are Gaussian; None where :meth:`losses` says it all."""
+        """Laws of the released answer where these are Gaussian; None of a codebook, which has finitely many."""
 
     @property
     def finite_precision_tv(self) -> float:
@@ -110,14 +114,8 @@ class Releasable(Protocol):
     def release(self, answers: Any, labels: Any, /) -> FloatArray:
         """What to give out for true answers (m, k) about m labels; a codebook does not look at the answers."""
 
-    def losses(self, one: Any, other: Any, scope: str = "answer") -> LossAtoms | None:
-        """The privacy loss of ``one`` against ``other`` where it has finitely many values; else None."""
-
     def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
         """Expected errors of what is released about these labels; all by default."""
-
-    def facts(self) -> dict[str, Any]:
-        """A few plain figures, as JSON: for the owner."""
 
     def part(self, labels: Sequence[str]) -> Releasable:
         """The same for some of the labels, with the edges between them."""
@@ -159,23 +157,90 @@ def releasable(**named: Any) -> Releasable:
     return released
 
 
-def described(released: Releasable, method: str) -> dict[str, Any]:
-    """The facts that mechanisms and codebooks share."""
-    sizes = np.bincount(released.graph.components) if released.graph.n_labels else np.zeros(1, dtype=int)
-    certificate = released.certificate if released.graph.n_edges else None
-    rho = released.rho
-    return {
-        "method": method,
-        "labels": len(released.labels),
-        "entries": released.n_dims,
-        "edges": released.graph.n_edges,
-        "groups": len(sizes),
-        "smallest_group": int(sizes.min()),
-        "largest_group": int(sizes.max()),
-        "scope": released.scope,
-        "times": released.times,
-        "constant": released.constant,
-        "delta": None if certificate is None else certificate.delta_upper,
-        "rho": float(rho.mean()),
-        "rho_largest": float(rho.max()),
-    }
+# ------------------------------------------------------------------ certificates
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The worst edge of a mechanism at the ε it was designed for; ``delta_upper`` is the end to rely on.
+
+    ``delta`` and ``log_delta`` are those of the ideal law, by the notion the mechanism was designed for.
+    ``delta_upper`` and ``log_delta_upper`` are upper ends for what is released: they include ``finite_precision``, and
+    hold as ``released_notion``. Released answers are rounded to a grid, which "pdp" and the like do not survive; but
+    their δ bounds the hockey-stick δ, which does, so the claim becomes "dp".
+
+    ``scope`` says what somebody must hold for it: one ``"answer"``, or the ``"table"`` of everybody's.
+
+    ``proved`` says that ``delta_upper`` is a theorem about the stored parameters, by ball arithmetic, and ``proof`` is
+    then the digest of its file; otherwise ``unproved`` says why it is not. The bracket it comes from is in part an
+    estimate.
+
+    ``lower_bound`` is a δ that no mechanism with Gaussian output and this error budget goes below: a numerical minimum,
+    to judge a design by, not a part of the guarantee.
+    """
+
+    notion: str
+    delta: float
+    delta_upper: float
+    log_delta: float
+    log_delta_upper: float
+    worst_edge: tuple[str, str]
+    lower_bound: float
+    finite_precision: float
+    released_notion: str = "dp"
+    scope: str = "answer"
+    proved: bool = False
+    unproved: str = UNTRIED
+    proof: str = ""
+
+    @classmethod
+    def of(cls, ideal: PrivacyCurve, finite_precision: float, lower_bound: float) -> Certificate:
+        """From the ideal law's worst edge (at one ε) and what finite precision adds to δ."""
+        log_upper, upper = with_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), finite_precision)
+        return cls(
+            notion=ideal.notion,
+            delta=float(ideal.delta),
+            delta_upper=upper,
+            log_delta=float(ideal.log_delta),
+            log_delta_upper=log_upper,
+            worst_edge=ideal.worst_edge,
+            lower_bound=lower_bound,
+            finite_precision=finite_precision,
+            scope=ideal.scope,
+        )
+
+    def __str__(self) -> str:
+        a, b = self.worst_edge
+        kind = self.released_notion
+        if self.notion != kind:
+            kind = f"{kind}, once rounded; designed for {self.notion}"
+        holds = "whole table" if self.scope == "table" else "one answer"
+        proved = "; proved" if self.proved else ""
+        return f"δ ≤ {upper(self.delta_upper)} ({kind}; {holds}{proved}), worst for {a} against {b}"
+
+
+def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float]:
+    """(ln(δ + loss), δ + loss), both rounded up and δ + loss at most 1; unchanged without a loss."""
+    if loss == 0.0:
+        return log_upper, upper
+    total = min(math.nextafter(upper + loss, math.inf), 1.0)
+    log_total = float(np.logaddexp(log_upper, math.log(loss)))
+    log_total = min(log_total + 8 * np.finfo(np.float64).eps * max(abs(log_total), 1.0), 0.0)
+    return log_total, max(total, float(exp_up(np.array(log_total))))
+
+
+def released(ideal: PrivacyCurve, losses: FloatArray) -> PrivacyCurve:
+    """The ideal curve with the finite-precision loss at each ε in its upper ends; nothing is known from below.
+
+    The loss rises with ε, and δ does not: what holds at a smaller ε of the curve holds here.
+    """
+    scalar = np.ndim(ideal.epsilon) == 0
+    logs, uppers = np.atleast_1d(ideal.log_delta_upper), np.atleast_1d(ideal.delta_upper)
+    ends = [with_loss(float(a), float(b), float(c)) for a, b, c in zip(logs, uppers, losses, strict=True)]
+    grid = np.atleast_1d(ideal.epsilon)
+    log_upper: Any = falling(grid, [end[0] for end in ends])
+    upper: Any = falling(grid, [end[1] for end in ends])
+    lower: Any = np.zeros(len(ends))
+    if scalar:
+        log_upper, upper, lower = float(log_upper[0]), float(upper[0]), 0.0
+    return replace(ideal, delta_lower=lower, delta_upper=upper, log_delta_upper=log_upper)

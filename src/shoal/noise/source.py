@@ -5,6 +5,8 @@
 n comes from OpenDP's exact sampler (Canonne, Kamath & Steinke 2020). u + u' has the triangular density, so n + u + u'
 has the piecewise linear density through the discrete Gaussian's probabilities: the normal density up to O(h²). u and u'
 are 64-bit words of the operating system's cryptographic generator (docs/theory.md, section 9.1).
+
+Noise for experiments is seeded, repeatable, and marked as not private (:class:`NotPrivate`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+
+from shoal.numerics.eigenpairs import eigh
+from shoal.validation import FloatArray
 
 
 @dataclass(frozen=True)
@@ -66,3 +71,18 @@ def _discrete_gaussian() -> Callable[[list[int]], Any]:
         if not enabled:
             disable_features("contrib")
     return sampler
+
+
+class NotPrivate(np.ndarray[Any, np.dtype[np.float64]]):
+    """An array of answers with seeded noise: for experiments and tests, never to be released.
+
+    It computes like any array and so does what is made from it; ``repr`` says what it is, and ``np.asarray`` takes
+    the mark away for those who know what they do.
+    """
+
+
+def seeded_noise(shape: tuple[int, ...], cov: FloatArray, seed: int) -> FloatArray:
+    """Gaussian noise in double precision from a seeded generator."""
+    values, vectors = eigh(cov)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.asarray(np.random.default_rng(seed).standard_normal(shape) @ root.T)

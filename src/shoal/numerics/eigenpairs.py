@@ -212,7 +212,7 @@ def eigh(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:
         stack = matrices if matrices.ndim == 3 else matrices[None]
         values, vectors = np.empty(stack.shape[:2]), np.empty(stack.shape)
         for number, matrix in enumerate(stack):
-            found, rows = eigenpairs(np.ascontiguousarray(matrix, dtype=np.float64))
-            order = np.argsort(found)
-            values[number], vectors[number] = found[order], rows[order].T
+            unordered, rows = eigenpairs(np.ascontiguousarray(matrix, dtype=np.float64))
+            order = np.argsort(unordered)
+            values[number], vectors[number] = unordered[order], rows[order].T
         return (values, vectors) if matrices.ndim == 3 else (values[0], vectors[0])

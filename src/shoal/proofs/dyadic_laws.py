@@ -8,17 +8,21 @@ of what a mechanism releases (``output`` has the same rounded): they are formed 
 ``mean_grid`` rounds is the rounded one, as it is released. What is known only up to a bound stays a ball: class laws
 with ``errors``, and a noise covariance that is singular up to rounding, which is drawn with a little on its diagonal
 (``noise.factor``).
+
+Ball arithmetic is python-flint's: stored doubles are exact numbers, ends of balls become doubles on the safe side.
 """
 
 from __future__ import annotations
 
+import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from flint import arb, fmpq, fmpq_mat
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
 from shoal.errors import CertificationError
 from shoal.laws.classes import GaussianClasses
@@ -26,9 +30,12 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.noise.affine import EXACT
 from shoal.noise.factor import JITTER, WIDTH, least_eigenvalues
 from shoal.numerics.matrices import EPS
-from shoal.proofs.balls import Ball, Matrix, Rational, bits, known_up_to, rational, rationals
 from shoal.validation import FloatArray
 
+#: A number known up to a radius, an exact rational, a matrix of either. python-flint's own types say little more.
+Ball = Any
+Rational = Any
+Matrix = Any
 #: Working precision, in bits, of everything before the integral.
 PRECISION = 192
 #: Precision up to which the sign of a pivot is looked for before ranks are computed exactly.
@@ -37,6 +44,62 @@ MOST_BITS = 1536
 UP = 1 + 1e-12
 #: The jitter is added below 32 k² ε, decided in doubles with an error of at most k² ε: between these two it may be.
 CERTAINLY, POSSIBLY = 30, 34
+
+
+def bits(precision: int) -> AbstractContextManager[Any]:
+    """Work with this many binary places inside a ``with`` block."""
+    return ctx.workprec(precision)
+
+
+def rational(value: float) -> Rational:
+    """A double as the rational number it is."""
+    return fmpq(*float(value).as_integer_ratio())
+
+
+def rationals(values: FloatArray) -> Matrix:
+    """An exact matrix from doubles, (n, m)."""
+    return fmpq_mat(values.shape[0], values.shape[1], [rational(v) for v in values.ravel().tolist()])
+
+
+def exact(values: FloatArray) -> Matrix:
+    """A matrix of balls without radius from doubles, (n, m)."""
+    return arb_mat(values.shape[0], values.shape[1], values.ravel().tolist())
+
+
+def known_up_to(center: Matrix, radius: FloatArray | None) -> Matrix:
+    """Balls around an exact matrix at the working precision; ``radius`` holds doubles, entry by entry."""
+    balls = arb_mat(center)
+    if radius is None or not radius.any():
+        return balls
+    return balls + arb_mat(radius.shape[0], radius.shape[1], [arb(0, r) for r in radius.ravel().tolist()])
+
+
+def doubles(matrix: Matrix) -> FloatArray:
+    """Midpoints as doubles; nothing rests on them."""
+    values = [float(entry.mid()) for entry in matrix.entries()]
+    return np.array(values).reshape(matrix.nrows(), matrix.ncols())
+
+
+def most(matrix: Matrix) -> FloatArray:
+    """Upper ends of the absolute values of all entries, as doubles rounded up."""
+    values = [up(entry.abs_upper()) for entry in matrix.entries()]
+    return np.array(values).reshape(matrix.nrows(), matrix.ncols())
+
+
+def up(ball: Ball) -> float:
+    """A double at or above the upper end of a ball, close to it; inf where there is none."""
+    end = ball.upper()
+    if not end.is_finite():
+        return math.inf
+    value = float(end)
+    while math.isfinite(value) and arb(value) < end:
+        value = math.nextafter(value, math.inf)
+    return value
+
+
+def down(ball: Ball) -> float:
+    """A double at or below the lower end of a ball, close to it."""
+    return -up(-ball)
 
 
 class Unsettled(Exception):
@@ -75,9 +138,9 @@ class DyadicLaw:
         precision = PRECISION
         while precision <= MOST_BITS:
             with bits(precision):
-                found = reduced(known_up_to(self.cov, self.cov_doubt).tolist())
-            if found is not None:
-                return found.log_det
+                elimination = reduced(known_up_to(self.cov, self.cov_doubt).tolist())
+            if elimination is not None:
+                return elimination.log_det
             if self.cov_doubt is not None or (precision > PRECISION and self.rank < self.k):
                 return None
             precision *= 2

@@ -24,8 +24,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from shoal.numerics.eigenpairs import eigh
-from shoal.proofs.balls import Ball, Matrix, bits, doubles, exact, most
-from shoal.proofs.dyadic_laws import PRECISION, Compared, Unsettled
+from shoal.proofs.dyadic_laws import PRECISION, Ball, Compared, Matrix, Unsettled, bits, doubles, exact, most
 from shoal.validation import FloatArray
 
 #: e, and r relative to the largest |g|, that are small enough; passes to get there.
@@ -179,9 +178,9 @@ def _close(left: FloatArray, gaps: FloatArray, least: float) -> list[list[int]]:
         while ahead:
             one = ahead.pop()
             group.append(one)
-            found = [other for other in waiting if linked[one, other] or linked[other, one]]
-            waiting.difference_update(found)
-            ahead.extend(found)
+            linked_ones = [other for other in waiting if linked[one, other] or linked[other, one]]
+            waiting.difference_update(linked_ones)
+            ahead.extend(linked_ones)
         if len(group) > 1:
             groups.append(sorted(group))
     return groups

@@ -3,7 +3,7 @@
 The worst edge, by the accounting, is enclosed first, as narrowly as possible (``enclosure``). All others need only lie
 below its upper end: an edge is passed over where its laws are equal, exactly, or where Chernoff's bound in balls says
 so, and enclosed just narrowly enough where it does not. What is proved holds for the real numbers that the stored
-doubles are; what finite precision adds to δ of released answers is bounded by ``noise.precision`` and added. A proof is
+doubles are; what finite precision adds to δ of released answers is bounded by ``noise.grid`` and added. A proof is
 a small JSON file, which ``checker`` checks again without shoal.
 """
 
@@ -27,17 +27,14 @@ from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.files import law_parts
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import Releasable
-from shoal.noise.grid import NoiseGrid
-from shoal.noise.precision import UP as LOSS_UP
-from shoal.noise.precision import edge_loss, label_tv
+from shoal.noise.grid import UP as LOSS_UP
+from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.numerics.matrices import EPS
-from shoal.proofs import enclosure, laws_file, path
-from shoal.proofs.balls import down, up
-from shoal.proofs.dyadic_laws import DyadicLaws, Unsettled
-from shoal.proofs.path import Path
+from shoal.proofs import enclosure
+from shoal.proofs.dyadic_laws import DyadicLaws, Unsettled, down, up
+from shoal.proofs.enclosure import Path
 from shoal.proofs.pencil import Pencil, pencil
 from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
@@ -93,7 +90,7 @@ class Proof:
     ``ideal_upper`` is the upper end before ``finite_precision`` is added. ``epsilon`` is one number, or one per edge
     where they differ. ``digest`` names what was proved (a mechanism's own, or that of the laws and edges), and
     ``own_graph`` says that the edges are the mechanism's. ``edges`` holds the enclosures of edges proved one by one;
-    the others are ``excluded`` or have equal laws (``n_equal``). ``unsettled`` says why there is no more than
+    the others are ``excluded`` or have laws that are ``equal``. ``unsettled`` says why there is no more than
     [``delta_lower``, 1], where that is so.
     """
 
@@ -113,26 +110,6 @@ class Proof:
     equal: tuple[int, ...]
     unsettled: tuple[str, ...]
     versions: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def n_excluded(self) -> int:
-        """Directed edges (for a table: edges) that another is proved to be worse than."""
-        return len(self.excluded)
-
-    @property
-    def n_equal(self) -> int:
-        """Edges whose laws are equal, exactly."""
-        return len(self.equal)
-
-    def covers(self, mechanism: Mechanism, epsilon: float | None = None, scope: str | None = None) -> bool:
-        """Whether this is about the mechanism's own graph at ``epsilon`` in this scope (None: those of its design).
-
-        Returns:
-            True where ``delta_upper`` is a theorem about what the mechanism releases.
-        """
-        at = _collapsed(mechanism.epsilon) if epsilon is None else float(epsilon)
-        claim = (mechanism.digest, at, scope or mechanism.scope)
-        return self.own_graph and (self.digest, self.epsilon, self.scope) == claim
 
     def to_json(self) -> str:
         """The content of a proof file: doubles as hexadecimal strings, so that none is rounded."""
@@ -162,38 +139,11 @@ class Proof:
         """Write the proof file."""
         write_private(file, self.to_json().encode())
 
-    @classmethod
-    def load(cls, file: str | FilePath) -> Proof:
-        """Read a proof file. Nothing is checked again: that is what the checker is for."""
-        name = FilePath(file).name
-        try:
-            content = json.loads(FilePath(file).read_text(encoding="utf-8"))
-            if content["format"] != FORMAT or content["version"] != VERSION:
-                raise InputError(f"file: {name} is not a proof that this shoal reads")
-            return _from_json(content)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"file: {name} is not a proof file, or it cannot be read") from error
-
     def __str__(self) -> str:
         a, b = self.worst_edge
         what = f"δ ≤ {upper(self.delta_upper)} ({self.scope}), proved over {self.n_edges} edge(s)"
         what = f"{what}, worst for {a} against {b}"
         return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
-
-
-def provable(released: Releasable) -> Mechanism:
-    """What was given, refused unless it is a mechanism: a codebook leaves nothing to be proved."""
-    if not hasattr(type(released), "by_kind"):
-        raise InputError("released must be a Mechanism or GaussianClasses")
-    return released.by_kind(mechanism=lambda mechanism: mechanism, codebook=_refused)
-
-
-def _refused(book: Codebook) -> Mechanism:
-    if book.certificate is None:
-        raise InputError("released: nothing is certified here: rows are means over crowds, without ε and δ")
-    raise InputError("released must be a Mechanism or GaussianClasses: a codebook keeps its ε in integers, exactly")
 
 
 def prove(
@@ -225,7 +175,15 @@ def prove(
     >>> proof.n_edges, f"{proof.delta_lower:.10e}", f"{proof.delta_upper:.10e}"
     (1, '2.9242721049e-06', '2.9242721049e-06')
     """
-    mechanism = None if isinstance(released, GaussianClasses) else provable(released)
+    mechanism: Mechanism | None = None
+    if not isinstance(released, GaussianClasses):
+        if not hasattr(type(released), "by_kind"):
+            raise InputError("released must be a Mechanism or GaussianClasses")
+        mechanism = released.by_kind(mechanism=lambda own: own, codebook=lambda _: None)
+        if mechanism is None:
+            raise InputError(
+                "released must not be a codebook: that keeps its ε in integers, with nothing left to prove"
+            )
     default = "answer" if mechanism is None else mechanism.scope
     scope = validation.choice(SCOPES, scope=default if scope is None else scope)
     classes = released if isinstance(released, GaussianClasses) else released.classes
@@ -258,7 +216,7 @@ def prove(
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
     total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
     return Proof(
-        digest=mechanism.digest if mechanism is not None else archive.digest(*laws_file.parts(classes, pairs)),
+        digest=mechanism.digest if mechanism is not None else archive.digest(*law_parts(classes, pairs)),
         scope=scope,
         epsilon=_collapsed(at),
         delta_lower=lower,
@@ -321,11 +279,11 @@ class _EdgeSearch:
         guesses, orders = np.zeros((2, len(directions), len(self.pairs)))
         for start in range(0, len(self.pairs), BLOCK):
             rows = slice(start, start + BLOCK)
-            spectra = path.spectra(means, covs, self.pairs[rows])
+            spectra = enclosure.spectra(means, covs, self.pairs[rows])
             for d, direction in enumerate(directions):
-                g, w = path.directed(*spectra, SIDES[direction] * min(self.times, MOST_TIMES))
-                guesses[d, rows] = path.estimates(g, w, self.epsilon[rows])
-                orders[d, rows] = path.saddles(g, w, self.epsilon[rows], chernoff=True)
+                g, w = enclosure.directed(*spectra, SIDES[direction] * min(self.times, MOST_TIMES))
+                guesses[d, rows] = enclosure.estimates(g, w, self.epsilon[rows])
+                orders[d, rows] = enclosure.saddles(g, w, self.epsilon[rows], chernoff=True)
         values = _values(Releases.of(classes, self.scope, self.times), self.pairs, self.epsilon)
         guesses = np.where(np.isfinite(values), values, guesses)
         for row in np.argsort(-guesses.max(axis=0), kind="stable").tolist():
@@ -335,7 +293,7 @@ class _EdgeSearch:
 
     def _edge(self, row: int, guesses: FloatArray, orders: FloatArray) -> None:
         directions, epsilon = DIRECTIONS[self.scope], float(self.epsilon[row])
-        made: Pencil | None = None
+        frame: Pencil | None = None
         try:
             pair = self.laws.pair(*self.pairs[row].tolist())
             if isinstance(pair, bool):
@@ -356,31 +314,31 @@ class _EdgeSearch:
                         self.excluded.append(Exclusion(row, direction, order))
                         continue
                 if pair.equal_covs:
-                    found = enclosure.gaussian(pair, sides, epsilon)
-                    self._add(_stated(row, direction, "gaussian", found, coarse=False))
+                    ends = enclosure.gaussian(pair, sides, epsilon)
+                    self._add(_stated(row, direction, "gaussian", ends, coarse=False))
                     continue
                 if self.times > MOST_TIMES:
                     raise Unsettled(f"more than {MOST_TIMES} answers about each label, of unequal covariances")
-                made = made or pencil(pair)
-                self._integrated(row, direction, made, epsilon, guess)
+                frame = frame or pencil(pair)
+                self._integrated(row, direction, frame, epsilon, guess)
         except Unsettled as reason:
             self.unsettled.add(str(reason))
             self._add(EdgeProof(row, directions[0], "unsettled", 0.0, 1.0))
 
-    def _integrated(self, row: int, direction: str, made: Pencil, epsilon: float, guess: float) -> None:
+    def _integrated(self, row: int, direction: str, frame: Pencil, epsilon: float, guess: float) -> None:
         room = -math.expm1(min(guess - math.log(self.upper), 0.0)) if self.upper > 0 else 0.0
         coarse = min(COARSEST, SHARE * room)
         for goal in (coarse, enclosure.GOAL) if coarse > 2.0**-30 else (enclosure.GOAL,):
             self.left -= 1
             if self.left < 0:
                 raise Unsettled("it would take more integrals than were asked for: shoal prove goes to the end")
-            found = enclosure.enclosed(made, SIDES[direction] * self.times, epsilon, goal)
-            by = "integral" if found.path else "chernoff" if found.order else "bounded"
-            if by == "bounded" and found.upper == 1:
-                raise Unsettled("no enclosure was found within the limits on precision and work")
-            one = _stated(row, direction, by, found, coarse=goal > enclosure.GOAL)
-            if goal == enclosure.GOAL or one.upper <= self.upper:
-                self._add(one)
+            ends = enclosure.enclosed(frame, SIDES[direction] * self.times, epsilon, goal)
+            by = "integral" if ends.path else "chernoff" if ends.order else "bounded"
+            if by == "bounded" and ends.upper == 1:
+                raise Unsettled("no enclosure was ends within the limits on precision and work")
+            stated = _stated(row, direction, by, ends, coarse=goal > enclosure.GOAL)
+            if goal == enclosure.GOAL or stated.upper <= self.upper:
+                self._add(stated)
                 return
 
     def _add(self, one: EdgeProof) -> None:
@@ -388,19 +346,19 @@ class _EdgeSearch:
         self.upper = max(self.upper, one.upper)
 
 
-def _stated(row: int, direction: str, by: str, found: enclosure.Enclosure, coarse: bool) -> EdgeProof:
+def _stated(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse: bool) -> EdgeProof:
     """An enclosure as a proof states it: a little outside, so that a program with roundings of its own agrees."""
-    width, slack = found.upper - found.lower, 0
+    width, slack = ends.upper - ends.lower, 0
     if by in ("integral", "gaussian"):
-        wider = 1 if coarse else WIDER if width < KNOWN * found.upper else MUCH_WIDER
-        slack = MARGIN * found.upper + wider * width
-    low, high = down(found.lower - slack), up(found.upper * (1 + MARGIN) + slack)
-    return EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), found.path, found.order)
+        wider = 1 if coarse else WIDER if width < KNOWN * ends.upper else MUCH_WIDER
+        slack = MARGIN * ends.upper + wider * width
+    low, high = down(ends.lower - slack), up(ends.upper * (1 + MARGIN) + slack)
+    return EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), ends.path, ends.order)
 
 
 def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> FloatArray:
     """(directions, n) ln δ by the accounting, to choose by; not a number where it says nothing."""
-    found = np.full((releases.directions, len(pairs)), math.nan)
+    logs = np.full((releases.directions, len(pairs)), math.nan)
     for one in np.unique(epsilon):
         rows = np.flatnonzero(epsilon == one)
         for start in range(0, len(rows), BLOCK):
@@ -410,8 +368,8 @@ def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> Float
                 ends = brackets(releases, pairs[some], NOTIONS["dp"], np.array([one]), none)[:, :, 0]
             except ShoalError:
                 continue
-            found[:, some] = np.where(ends[:, :, 1] > -math.inf, ends[:, :, 0], math.nan).T
-    return found
+            logs[:, some] = np.where(ends[:, :, 1] > -math.inf, ends[:, :, 0], math.nan).T
+    return logs
 
 
 def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
@@ -450,25 +408,3 @@ def _hex(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_hex(one) for one in value]
     return value.hex() if isinstance(value, float) else value
-
-
-def _from_json(found: dict[str, Any]) -> Proof:
-    number = float.fromhex
-    edges = []
-    for one in found["edges"]:
-        known = one | {name: number(one[name]) for name in ("lower", "upper", "order") if name in one}
-        if "path" in one:
-            numbers = {name: number(value) for name, value in one["path"].items() if name != "bend"}
-            known["path"] = Path(**numbers, bend=int(one["path"]["bend"]))
-        edges.append(EdgeProof(**known))
-    epsilon = found["epsilon"]
-    plain: dict[str, Any] = {name: found[name] for name in ("digest", "scope", "n_edges", "own_graph", "versions")}
-    plain |= {name: tuple(found[name]) for name in ("worst_edge", "equal", "unsettled")}
-    plain |= {name: number(found[name]) for name in ("delta_lower", "delta_upper", "ideal_upper", "finite_precision")}
-    return Proof(
-        **plain,
-        epsilon=tuple(map(number, epsilon)) if isinstance(epsilon, list) else number(epsilon),
-        pairs=tuple((a, b) for a, b in found["pairs"] or ()),
-        edges=tuple(edges),
-        excluded=tuple(Exclusion(row, direction, float(order)) for row, direction, order in found["excluded"]),
-    )

@@ -5,7 +5,7 @@ sum by at most Δ, and y is then a pair of Gaussians with equal covariances, μ 
 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)            (Balle & Wang 2018), plus (1 + e^ε) tv
 
-where tv bounds the total variation between what is drawn and the ideal normal (``noise/precision``). The formula is
+where tv bounds the total variation between what is drawn and the ideal normal (``noise/grid``). The formula is
 evaluated in ball arithmetic from the integer Δ² and the stored variance: what is printed is never below the exact value
 and above it by at most a relative 1e-14.
 
@@ -19,24 +19,29 @@ A home behind m meters that were not joined moves m vectors: m times the distanc
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from shoal import validation
 from shoal.accounting.deterministic import analytic_sigma
-from shoal.errors import UnreachableError
+from shoal.errors import InputError, UnreachableError
 from shoal.noise.affine import ExactMap
-from shoal.noise.grid import NoiseGrid
-from shoal.noise.precision import edge_loss, label_tv
+from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import standard_normals
+from shoal.records import plain, typed
 from shoal.validation import FloatArray
 
 NEIGHBORS = ("zero-out", "replace")
 #: Normals in memory at a time.
 DRAWN = 4096
+#: A whole weight of 1 in units of the vector: shares are rounded to its reciprocal.
+UNIT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,94 @@ class ReadingsAccount:
             part = sums[start : start + DRAWN, None]
             noisy[start : start + DRAWN] = exact.released(part, [0] * len(part), standard_normals(len(part)))[:, 0]
         return noisy
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """Everything public about a noisy sum: what was declared, what each label may add, and the noise."""
+
+    FORM: ClassVar[str]  #: what its file says it is
+
+    customers: int
+    epsilon: float
+    delta_bound: float
+    variance: float  #: of the noise in every entry, in units of the vector
+
+    @property
+    def entries(self) -> int:
+        """Length of the noisy vector."""
+        raise NotImplementedError
+
+    @property
+    def squares(self) -> tuple[int, int]:
+        """Δ² and Δ_rep², exact."""
+        raise NotImplementedError
+
+    @cached_property
+    def account(self) -> ReadingsAccount:
+        """What the release costs."""
+        return ReadingsAccount(*self.squares, self.entries, self.variance, float(self.customers * UNIT))
+
+    @property
+    def mu(self) -> float:
+        """μ of the release for zero-out neighbors, rounded up."""
+        return self.account.mu
+
+    def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
+        """δ at ``epsilon`` of all that may leave, finite precision included, never below the exact value.
+
+        ``neighbors``: ``"zero-out"``, a home with all its readings or with none, or ``"replace"``, with any others;
+        ``meters``: how many meters of one home, or rows of one label, were not joined.
+        """
+        return self.account.delta(epsilon, neighbors, meters)
+
+    def calibrated(self, cap_mu: float | None = None) -> Self:
+        """The plan with the least noise that its (ε, δ) allow, and that keeps μ within ``cap_mu``."""
+        reach = float(self.customers * UNIT)
+        account = ReadingsAccount.calibrated(
+            *self.squares, self.entries, reach, epsilon=self.epsilon, delta=self.delta_bound
+        )
+        variance = account.variance
+        if cap_mu is not None:
+            smallest = (1 + 1e-12) * self.squares[0] / validation.positive(cap_mu=cap_mu) ** 2
+            variance = max(variance, math.nextafter(smallest, math.inf))
+        return replace(self, variance=variance)
+
+    def content(self) -> dict[str, Any]:
+        """What :meth:`to_json` writes."""
+        return {"format": self.FORM, **plain(self)}
+
+    def to_json(self) -> str:
+        """The plan as text: public, and all that rebuilding the public tables needs beside the noisy vector."""
+        return json.dumps(self.content(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what :meth:`to_json` wrote; refuses anything else, and noise that does not give the stated δ."""
+        try:
+            content = json.loads(text)
+            known = content.pop("format") == cls.FORM
+            plan: Self = typed(cls, content)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"text is not a {cls.FORM[:-2].removeprefix('shoal ')}") from error
+        if not known:
+            raise InputError(f"text is not a {cls.FORM[:-2].removeprefix('shoal ')} of this version")
+        return plan.checked()
+
+    def checked(self) -> Self:
+        """Refuse a plan whose noise does not give the δ that it states."""
+        if not (self.variance > 0 and math.isfinite(self.variance)) or self.delta(self.epsilon) > self.delta_bound:
+            raise InputError("plan: its noise does not give the delta that it states")
+        return self
+
+
+def declared(customers: int, epsilon: float, delta: float | None) -> tuple[int, float, float]:
+    """Customers, ε and δ of a plan, checked; δ is by default 1/(10 customers)."""
+    number = validation.count(customers=customers)
+    bound = 1 / (10 * number)
+    if delta is not None:
+        bound = validation.probability(delta=delta, above_zero=True, below_one=True)
+    return number, validation.positive(epsilon=epsilon), bound
 
 
 def _delta_up(square: int, variance: float, epsilon: float) -> float:

@@ -43,12 +43,9 @@ class PublicTables:
 
 
 @dataclass(frozen=True)
-class NoisyCrowds:
+class NoisyCrowds(PublicTables):
     """A release of noisy crowds. All but ``crowd_of`` may leave."""
 
-    curves: FloatArray  #: (m, k) kW
-    counts: FloatArray  #: (m,) homes
-    total: FloatArray  #: (k,) kW of all homes together
     plan: CrowdsPlan
     noisy: FloatArray = field(repr=False)  #: the noisy vector: all that was drawn from the readings
     crowd_of: IndexArray = field(repr=False)  #: (n,) the row of ``curves`` each home is in: the owner's, never to leave
@@ -59,11 +56,7 @@ class NoisyCrowds:
         return self.plan.mu
 
     def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
-        """δ at ``epsilon`` of all that may leave, finite precision included, never below the exact value.
-
-        ``neighbors``: ``"zero-out"``, a home with all its readings or with none, or ``"replace"``, with any others;
-        ``meters``: how many meters of one home were not joined.
-        """
+        """δ at ``epsilon`` of all that may leave, as :meth:`CrowdsPlan.delta` has it."""
         return self.plan.delta(epsilon, neighbors, meters)
 
 
@@ -99,7 +92,7 @@ def described(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
     tables = publish(noisy, plan, homes.shape[1])
     level = np.clip(np.searchsorted(tables.levels, mean_load(homes), side="right") - 1, 0, len(tables.levels) - 2)
     row = level * len(shares()) + places(homes, plan).shape
-    return NoisyCrowds(tables.curves, tables.counts, tables.total, plan, noisy, row)
+    return NoisyCrowds(**vars(tables), plan=plan, noisy=noisy, crowd_of=row)
 
 
 def publish(noisy: Any, plan: CrowdsPlan, steps: int) -> PublicTables:

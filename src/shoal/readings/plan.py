@@ -20,31 +20,26 @@ level and shape left out the release is one private mean times public curves, wh
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import ReadingsAccount
+from shoal.readings.account import UNIT, NoisePlan, ReadingsAccount, declared
 
-FORM = "shoal noisy crowds plan 1"
-#: A whole weight of 1 in units of the vector: shares are rounded to its reciprocal.
-UNIT = 1 << 20
 #: Level cells span these multiples of a typical home's mean load.
 LOWEST, HIGHEST = 1 / 40, 12.0
 
 
 @dataclass(frozen=True)
-class CrowdsPlan:
+class CrowdsPlan(NoisePlan):
     """Everything public about a release of noisy crowds. Made by :func:`noisy_crowds_plan`."""
 
-    customers: int
-    epsilon: float
-    delta_bound: float
+    FORM: ClassVar[str] = "shoal noisy crowds plan 1"
+
     typical_kw: float
     edges: tuple[float, ...]  #: kW between level cells, increasing
     cuts: tuple[float, ...]  #: kW between the level groups that have shape classes of their own
@@ -56,7 +51,6 @@ class CrowdsPlan:
     swing_weight: int
     load_clip: float  #: kW
     swing_clip: float  #: kW, root mean square of a curve around its mean
-    variance: float  #: of the noise in every entry, in units of the vector
     expected_w1: float  #: over the mean load, for homes like those it was fitted on (docs/theory.md, section 16)
     expected_total: float  #: mean absolute error of the horizon's total, relative, without clip bias
 
@@ -82,56 +76,21 @@ class CrowdsPlan:
         """Length of the noisy vector."""
         return int(self.parts["swing"].stop)
 
-    @cached_property
-    def account(self) -> ReadingsAccount:
-        """What the release costs."""
-        return ReadingsAccount(*self._sensitivity, self.variance, self._reach)
+    @property
+    def squares(self) -> tuple[int, int]:
+        """Δ² and Δ_rep², as the head of this module has them."""
+        level, shape, load, swing = (weight**2 for weight in self._weights)
+        return level + shape + load + swing, 2 * level + 2 * shape + load + 4 * swing
 
     @property
-    def _sensitivity(self) -> tuple[int, int, int]:
-        squares = [w**2 for w in (self.level_weight, self.shape_weight, self.load_weight, self.swing_weight)]
-        level, shape, load, swing = squares
-        return sum(squares), 2 * level + 2 * shape + load + 4 * swing, self.entries
+    def _weights(self) -> tuple[int, int, int, int]:
+        return self.level_weight, self.shape_weight, self.load_weight, self.swing_weight
 
-    @property
-    def _reach(self) -> float:
-        largest = max(self.level_weight, self.shape_weight, self.load_weight, self.swing_weight)
-        return float(self.customers * largest)
-
-    @property
-    def mu(self) -> float:
-        """μ of the release for zero-out neighbors, rounded up."""
-        return self.account.mu
-
-    def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
-        """δ at ``epsilon`` for ``"zero-out"`` or ``"replace"`` neighbors; ``meters``: of one home and not joined."""
-        return self.account.delta(epsilon, neighbors, meters)
-
-    def to_json(self) -> str:
-        """The plan as text: public, and all that rebuilding the public tables needs beside the noisy vector."""
-        return json.dumps({"format": FORM, **asdict(self)}, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> CrowdsPlan:
-        """Read what :meth:`to_json` wrote; refuses anything else."""
-        try:
-            fields = json.loads(text)
-            if fields.pop("format") != FORM:
-                raise InputError("text is not a plan of noisy crowds of this version")
-            fields |= {name: tuple(fields[name]) for name in ("edges", "cuts")}
-            plan = cls(**fields)
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise InputError("text is not a plan of noisy crowds") from error
-        return plan._checked()
-
-    def _checked(self) -> CrowdsPlan:
-        """Refuse a plan whose noise does not give the δ that it states."""
-        weights = (self.level_weight, self.shape_weight, self.load_weight, self.swing_weight)
-        if not all(isinstance(w, int) and 0 <= w <= UNIT for w in weights) or self.load_weight == 0:
+    def checked(self) -> CrowdsPlan:
+        """Refuse weights that are no shares of the vector, and noise that does not give the stated δ."""
+        if not all(0 <= weight <= UNIT for weight in self._weights) or self.load_weight == 0:
             raise InputError("plan: weights must be whole numbers, that of the load above 0")
-        if not (self.variance > 0 and math.isfinite(self.variance)) or self.delta(self.epsilon) > self.delta_bound:
-            raise InputError("plan: its noise does not give the delta that it states")
-        return self
+        return super().checked()
 
 
 def noisy_crowds_plan(
@@ -165,27 +124,14 @@ def noisy_crowds_plan(
     >>> plan.delta(1.0, neighbors="replace") > plan.delta(1.0)
     True
     """
-    customers = validation.count(customers=customers)
-    epsilon = validation.positive(epsilon=epsilon)
-    bound = (
-        1 / (10 * customers) if delta is None else validation.probability(delta=delta, above_zero=True, below_one=True)
-    )
+    customers, epsilon, bound = declared(customers, epsilon, delta)
     typical = validation.positive(typical_kw=typical_kw)
     unit = ReadingsAccount.calibrated(UNIT**2, UNIT**2, 1, float(UNIT), epsilon=epsilon, delta=bound)
-    mu = unit.mu
-    if cap_mu is not None:
-        mu = min(validation.positive(cap_mu=cap_mu), mu)
+    mu = unit.mu if cap_mu is None else min(validation.positive(cap_mu=cap_mu), unit.mu)
     choice = ("mean" if customers * mu < CELLS_FROM else "cells") if method is None else method
     validation.choice(("mean", "cells"), method=choice)
-    plan = _laid_out(customers, epsilon, bound, typical, choice, mu)
-    square, replaced, entries = plan._sensitivity
-    if cap_mu is None:
-        account = ReadingsAccount.calibrated(square, replaced, entries, plan._reach, epsilon=epsilon, delta=bound)
-    else:
-        variance = math.nextafter((1 + 1e-12) * square / mu**2, math.inf)
-        account = ReadingsAccount(square, replaced, entries, variance, plan._reach)
-    plan = replace(plan, variance=account.variance)
-    return replace(plan, **_expected(plan))._checked()
+    plan = _laid_out(customers, epsilon, bound, typical, choice, mu).calibrated(cap_mu)
+    return replace(plan, **_expected(plan)).checked()
 
 
 #: Customers times μ from which on a noisy histogram of homes is expected to beat public curves alone, fitted on

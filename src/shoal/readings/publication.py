@@ -21,6 +21,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,9 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.readings.account import ReadingsAccount
 from shoal.readings.crowds import PublicTables, publish
-from shoal.readings.plan import FORM as CROWDS_FORM
 from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
 from shoal.readings.tables import TablePlan, publish_table
+from shoal.records import plain, typed
 from shoal.validation import FloatArray, IndexArray
 
 FORM = "shoal public settings 1"
@@ -94,9 +95,8 @@ class PublicSettings:
 
     def to_json(self) -> str:
         """The settings as text."""
-        content = {name: value for name, value in vars(self).items() if name not in ("plan", "series")}
-        content |= {"plan": json.loads(self.plan.to_json()), "series": vars(self.series)}
-        return json.dumps({"format": FORM, "secret": "readings", **content}, indent=1, sort_keys=True) + "\n"
+        content = {"format": FORM, "secret": "readings", **plain(self), "plan": self.plan.content()}
+        return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> PublicSettings:
@@ -105,9 +105,9 @@ class PublicSettings:
             content = json.loads(text)
             if content.pop("format") != FORM or content.pop("secret") != "readings":
                 raise InputError("text is not the settings of a release of readings of this version")
-            plan = json.dumps(content.pop("plan"))
-            kind: Any = CrowdsPlan if json.loads(plan).get("format") == CROWDS_FORM else TablePlan
-            return cls(kind.from_json(plan), Series(**content.pop("series")), **content)
+            text, series = json.dumps(content.pop("plan")), typed(Series, content.pop("series"))
+            kind = CrowdsPlan if CrowdsPlan.FORM in text else TablePlan
+            return cls(kind.from_json(text), series, **content)
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise InputError("text is not the settings of a release of readings") from error
 
@@ -259,11 +259,7 @@ def figure(value: float, digits: int) -> str:
     >>> figure(1234.56, 3), figure(0.0123456, 3), figure(0.0, 3)
     ('1230', '0.0123', '0')
     """
-    rounded = float(f"{value:.{digits}g}")
-    if rounded == 0:
-        return "0"
-    places = max(digits - 1 - math.floor(math.log10(abs(rounded))), 0)
-    text = f"{rounded:.{places}f}"
+    text = format(Context(prec=digits, rounding=ROUND_HALF_EVEN).create_decimal(Decimal(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

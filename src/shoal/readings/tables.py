@@ -11,38 +11,32 @@ only; nothing is chosen after looking, and ``publish_table`` is a pure function 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import ReadingsAccount
+from shoal.readings.account import UNIT, NoisePlan, declared
 from shoal.validation import FloatArray, IndexArray
 
-FORM = "shoal noisy table plan 1"
-UNIT = 1 << 20
 #: Share of μ² that counts get; the columns share the rest.
 COUNT_SHARE = 0.4
 
 
 @dataclass(frozen=True)
-class TablePlan:
+class TablePlan(NoisePlan):
     """Everything public about a noisy class table. Made by :func:`noisy_table_plan`."""
 
-    customers: int
-    epsilon: float
-    delta_bound: float
+    FORM: ClassVar[str] = "shoal noisy table plan 1"
+
     bounds: tuple[tuple[str, float, float], ...]  #: column, low, high
     cells: tuple[tuple[str, tuple[float, ...]], ...]  #: column, edges between its cells
     count_weight: int
     value_weight: int
-    variance: float
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,44 +49,11 @@ class TablePlan:
         return math.prod(self.shape) * (1 + len(self.bounds))
 
     @property
-    def _squares(self) -> tuple[int, int]:
+    def squares(self) -> tuple[int, int]:
+        """Δ² and Δ_rep², as the head of this module has them."""
         values = len(self.bounds) * self.value_weight**2
         whole = self.count_weight**2 + values
         return whole, max(2 * whole, 4 * values)
-
-    @cached_property
-    def account(self) -> ReadingsAccount:
-        """What the release costs."""
-        return ReadingsAccount(*self._squares, self.entries, self.variance, float(self.customers * UNIT))
-
-    @property
-    def mu(self) -> float:
-        """μ of the release for zero-out neighbors, rounded up."""
-        return self.account.mu
-
-    def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
-        """δ at ``epsilon``, as in :meth:`CrowdsPlan.delta`; ``meters`` is the rows of one label."""
-        return self.account.delta(epsilon, neighbors, meters)
-
-    def to_json(self) -> str:
-        """The plan as text: public."""
-        return json.dumps({"format": FORM, **asdict(self)}, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> TablePlan:
-        """Read what :meth:`to_json` wrote; refuses anything else and noise that does not give the stated δ."""
-        try:
-            fields = json.loads(text)
-            if fields.pop("format") != FORM:
-                raise InputError("text is not a plan of a noisy table of this version")
-            fields["bounds"] = tuple((name, low, high) for name, low, high in fields["bounds"])
-            fields["cells"] = tuple((name, tuple(edges)) for name, edges in fields["cells"])
-            plan = cls(**fields)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError("text is not a plan of a noisy table") from error
-        if not plan.variance > 0 or plan.delta(plan.epsilon) > plan.delta_bound:
-            raise InputError("plan: its noise does not give the delta that it states")
-        return plan
 
 
 def noisy_table_plan(
@@ -118,11 +79,7 @@ def noisy_table_plan(
     >>> plan.shape, plan.entries
     ((3,), 6)
     """
-    customers = validation.count(customers=customers)
-    epsilon = validation.positive(epsilon=epsilon)
-    bound = 1 / (10 * customers)
-    if delta is not None:
-        bound = validation.probability(delta=delta, above_zero=True, below_one=True)
+    customers, epsilon, bound = declared(customers, epsilon, delta)
     if not bounds:
         raise InputError("bounds must name at least one column with its lowest and highest value")
     limits = tuple(
@@ -137,47 +94,7 @@ def noisy_table_plan(
         raise InputError("cells must hold increasing edges for each named column")
     count = round(math.sqrt(COUNT_SHARE) * UNIT)
     value = math.floor(math.sqrt((1 - COUNT_SHARE) / len(limits)) * UNIT)
-    plan = TablePlan(customers, epsilon, bound, limits, edges, count, value, 1.0)
-    account = ReadingsAccount.calibrated(
-        *plan._squares, plan.entries, float(customers * UNIT), epsilon=epsilon, delta=bound
-    )
-    variance = account.variance
-    if cap_mu is not None:
-        smallest = (1 + 1e-12) * plan._squares[0] / validation.positive(cap_mu=cap_mu) ** 2
-        variance = max(variance, math.nextafter(smallest, math.inf))
-    return replace(plan, variance=variance)
-
-
-@dataclass(frozen=True)
-class NoisyTable:
-    """A noisy class table: what may leave, and the noisy vector it is made from."""
-
-    counts: FloatArray  #: (cells of the first column, of the second, …)
-    means: dict[str, FloatArray]  #: column -> the same shape, within its bounds
-    plan: TablePlan
-    noisy: FloatArray = field(repr=False)
-
-    @property
-    def mu(self) -> float:
-        """μ of the release for zero-out neighbors, rounded up."""
-        return self.plan.mu
-
-    def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
-        """δ at ``epsilon`` of all that may leave, finite precision included."""
-        return self.plan.delta(epsilon, neighbors, meters)
-
-
-def noisy_table(columns: Mapping[str, Any], plan: TablePlan) -> NoisyTable:
-    """Release a noisy count and means per cell of a table with one row a label; cryptographic noise, no seed.
-
-    >>> plan = noisy_table_plan(100, 1.0, bounds={"age": (0, 100)})
-    >>> table = noisy_table({"age": [40.0] * 100}, plan)
-    >>> table.counts.shape, table.means["age"].shape
-    ((1,), (1,))
-    """
-    noisy = plan.account.released(table_sum(columns, plan))
-    counts, means = publish_table(noisy, plan)
-    return NoisyTable(counts, means, plan, noisy)
+    return TablePlan(customers, epsilon, bound, 1.0, limits, edges, count, value).calibrated(cap_mu)
 
 
 def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:

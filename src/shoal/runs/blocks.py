@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
+from shoal.records import Record
 from shoal.runs.context import FIT, Context
 from shoal.runs.fitted import Fitted
 from shoal.runs.jobs import out_path
@@ -26,8 +26,7 @@ from shoal.runs.stages.crowd_stage import CROWDS, ROWS
 from shoal.runs.store import Part, finished, put_whole, receipted
 from shoal.sources.meters.answered import TRUTH
 from shoal.sources.meters.forecast import Forecasts, joined_forecasts
-from shoal.sources.tables.class_table import SUFFIX, ClassTable
-from shoal.sources.tables.sample_laws import refuse_copies, sample_laws
+from shoal.sources.tables.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
 from shoal.validation import IndexArray
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.card.digits import counted, many
 from shoal.card.facts import FitFacts
 from shoal.errors import InputError
-from shoal.runs.choice import as_source
+from shoal.rounding import counted, many
 from shoal.runs.rehearsal import SPREAD, CrowdPrice, Rehearsal
 from shoal.runs.stages.crowd_stage import too_few
 
@@ -119,7 +118,7 @@ def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> 
     from shoal.runs.run import Run
 
     with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
-        run = Run(Path(folder) / "run", as_source(source, Path(folder), settings), progress=progress, **settings)
+        run = Run(Path(folder) / "run", getattr(source, "frame", source), progress=progress, **settings)
         with run.held():
             run.do("fit")
             fit = run.fit

@@ -114,21 +114,8 @@ def choose(
             raise InputError(f"{next(iter(settings))}: a run has its settings; give a file or a frame to change them")
         return source.choose(at_most=at_most, error=error)
     with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
-        run = Run(Path(folder) / "run", as_source(source, Path(folder), settings), **settings)
+        run = Run(Path(folder) / "run", getattr(source, "frame", source), **settings)
         return run.choose(at_most=at_most, error=error)
-
-
-def as_source(source: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """What a run can read: a frame of readings is written to a file in ``folder``."""
-    from shoal.runs.sources import frame_of
-
-    frame = getattr(source, "frame", source)
-    table = frame_of(frame) if settings.get("label") is None else None
-    if table is None:
-        return source
-    path = folder / "readings.parquet"
-    table.write_parquet(path)
-    return path
 
 
 def chosen(run: Run, at_most: float | str | None, error: float | str | None) -> Choice:

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.card.facts import Record
 from shoal.ledger.ledger import Ledger
+from shoal.records import Record
 from shoal.runs.config import Config, Speed
 from shoal.runs.folder import Folder
 from shoal.runs.jobs import Listing, Tell

@@ -32,7 +32,7 @@ class Fitted(Protocol):
 
     @property
     def query(self) -> str:
-        """How answers come about, a key of :data:`shoal.card.assumptions.QUESTIONS`."""
+        """How answers come about, a key of :data:`shoal.card.words.QUESTIONS`."""
 
     @property
     def constant(self) -> bool:

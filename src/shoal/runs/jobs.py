@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.card.facts import Lost, Record
+from shoal.card.facts import Lost
 from shoal.errors import InputError, UnreachableError, WorkerError
 from shoal.files import private_folder
+from shoal.records import Record
 from shoal.runs.store import Kind, Part, finished, put_whole, receipted, shard_key
 from shoal.workers.executor import Executor, Failure, listening
 

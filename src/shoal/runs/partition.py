@@ -13,13 +13,22 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from shoal.card.facts import LISTED, Record, tallied
+from shoal.card.facts import LISTED, tallied
+from shoal.records import Record
 from shoal.runs.pieces import Pieces, read_pieces
 from shoal.runs.shards import MICROSECOND, shard_of, write_shard
 from shoal.runs.sources import SimulatedMeters
 from shoal.sources.meters import clock
-from shoal.sources.meters.quality import DAY, Readings, common_interval, own_intervals, repair
-from shoal.sources.meters.register import REGISTER, decided, rising
+from shoal.sources.meters.quality import (
+    DAY,
+    REGISTER,
+    Readings,
+    common_interval,
+    decided,
+    own_intervals,
+    repair,
+    rising,
+)
 from shoal.sources.meters.simulate import simulate_meters
 
 #: First day of simulated readings.

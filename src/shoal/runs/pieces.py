@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal import validation
-from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.files import private_folder
+from shoal.records import Record
 from shoal.runs.store import put_whole
-from shoal.sources.batches import in_batches
+from shoal.sources.frames import in_batches
 from shoal.sources.meters import clock
 from shoal.sources.meters.meter_file import (
     NO_ROWS,

@@ -4,7 +4,7 @@ A row is a mean. How far its members lie from it is what a recipient asks next, 
 crowd: mean and spread of the same members are two kinds of figures about them, and enough kinds give all of them (ten
 power means of ten figures are the ten figures). What is told is one law over all homes of the release:
 
-    d = (a home's figure − its row's figure) / the row's level,    level = mean of the row's entries,
+    d = (a home's figure − its row's figure) / the row's level,    level = |mean of the row's entries|,
 
 and of d, step by step, the quantiles :data:`QUANTILES`, pooled over every crowd with news, rounded to hundredths, and
 only where at least :data:`FEWEST` crowds are pooled. For a table d is in units of the column, not relative.
@@ -65,7 +65,7 @@ class ReaderLaw:
         off = values - rows
         decimals = [DECIMALS] * values.shape[1]
         if relative:
-            level = rows.mean(axis=1)
+            level = np.abs(rows.mean(axis=1))
             off = off[level > 0] / level[level > 0][:, None]
         else:
             spread = np.sort(values, axis=0).std(axis=0)
@@ -91,7 +91,7 @@ class ReaderLaw:
         given = np.asarray(row, dtype=np.float64)
         if given.shape != (len(self.entries),) or not np.isfinite(given).all():
             raise InputError(f"row must be the number of a crowd, or its {len(self.entries)} released figures")
-        level = float(given.mean()) if self.relative else 1.0
+        level = abs(float(given.mean())) if self.relative else 1.0
         bounds = given[:, None] + level * np.array(self.quantiles)
         names = [f"below_{100 * q:g}" for q in QUANTILES]
         return pl.DataFrame(

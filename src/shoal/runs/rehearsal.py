@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.card.digits import counted
 from shoal.card.facts import FitFacts
 from shoal.errors import InputError
 from shoal.laws.crowds import means
 from shoal.laws.membership import formed
+from shoal.rounding import counted
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context
 from shoal.runs.jobs import run_jobs
@@ -137,7 +137,7 @@ class Rehearsal:
             day.points,
             crowd,
             boundaries=day.boundaries,
-            totals=None if share is None else day.values.sum(axis=1),
+            totals=None if share is None else np.abs(day.values).sum(axis=1),
             largest_share=share,
             beside=day.values,
         )

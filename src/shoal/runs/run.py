@@ -21,8 +21,7 @@ enters no key.
 
 from __future__ import annotations
 
-import hashlib
-import io
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -34,12 +33,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import shoal
 from shoal.card.card import ReleaseCard
-from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
-from shoal.card.readings import would_protect
-from shoal.card.statements import HEADINGS, Statement, handing
+from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
+from shoal.card.statements import HEADINGS, Statement, handing, would_protect
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.files import digest_of, file_digest
-from shoal.mechanism.reader import load
+from shoal.mechanism.files import load
+from shoal.records import Record
 from shoal.runs import reader, secret
 from shoal.runs import worst_figures as curves
 from shoal.runs.config import Config, Speed, shared
@@ -48,7 +47,7 @@ from shoal.runs.folder import LEDGER, STAGES, STATE, Done, Folder, State, withou
 from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Place, Seal, at, opened, place, without_password
 from shoal.runs.rehearsal import Rehearsal, rehearsal
-from shoal.runs.sources import FRAME, MeterFile, Source, frame_of
+from shoal.runs.sources import MeterFile, Source
 from shoal.runs.stages import (
     audit_stage,
     card_stage,
@@ -64,6 +63,7 @@ from shoal.runs.stages import (
 from shoal.runs.stages.crowd_stage import Book, CrowdFacts
 from shoal.runs.stages.record import NUMBERS
 from shoal.runs.store import finished, put_whole, sweep
+from shoal.sources.frames import stored
 from shoal.sources.meters import clock
 
 if TYPE_CHECKING:
@@ -115,9 +115,10 @@ def run(
     Where ``out`` holds a run, it is continued; a second call releases nothing.
 
     Args:
-        source: a CSV or Parquet file of readings, a folder of them, or :class:`shoal.SimulatedMeters`; with ``label``,
-            a file (Arrow too) or a frame of polars or pandas with a row per answer; None continues with what the folder
-            was made from.
+        source: readings, or with ``label`` a table with a row per answer: a CSV, Parquet or Arrow file, a folder of
+            them, an address that Polars scans (``s3://…``) or a Delta table; a frame of Polars, lazy ones too, pandas,
+            Arrow or DuckDB (any object with ``__arrow_c_stream__`` or ``__dataframe__``), whose rows are kept in
+            the folder; or :class:`shoal.SimulatedMeters`. None continues with what the folder was made from.
         out: folder of the run: new, empty, or a run to continue.
         config: settings; by default those of the folder, or the defaults.
         until: the last stage to do: "fit", "design", "audit", "release" or "report".
@@ -190,7 +191,7 @@ class Run:
         self._named = settled.ledger  # with its password, which is used and written nowhere
         if settled.ledger is not None:
             settled = replace(settled, ledger=without_password(settled.ledger))
-        self._frame = frame_of(source) if settled.label is not None else None
+        self._rows = stored(source)
         read = self._read(source, settled) if source is not None else None
         if self._saved is not None:
             self.state = replace(self._saved, source=read or self._saved.source, config=settled)
@@ -220,13 +221,13 @@ class Run:
 
     def _read(self, source: Any, config: Config) -> Source:
         """The source that was named; a frame is kept in the folder, as a file that is written when a stage is done."""
-        if self._frame is None:
+        rows = self._rows
+        if rows is None:
             return Source.of(source, table=config.label is not None)
-        content = io.BytesIO()
-        self._frame.write_parquet(content)
-        digest = hashlib.sha256(content.getvalue()).hexdigest()
+        digest = file_digest(rows.path)
         path = self.folder.path.resolve() / SHARDS / "source" / f"{digest[:32]}.parquet"
-        return Source(digest, str(path), (MeterFile(FRAME, digest, len(content.getvalue())),), table=True)
+        file = MeterFile(rows.name, digest, rows.path.stat().st_size)
+        return Source(digest, str(path), (file,), table=config.label is not None)
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
@@ -271,10 +272,10 @@ class Run:
                     raise InputError(f"out: another shoal has worked in {self.path.name} meanwhile; run again")
                 if now is None:
                     self._remember(self.state)  # from here on the folder is a run, however it ends
-                if self._frame is not None:
-                    frame, path = self._frame, Path(self.state.source.path)
+                if self._rows is not None:
+                    rows, path = self._rows, Path(self.state.source.path)
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    put_whole(path, lambda rough: frame.write_parquet(rough))
+                    put_whole(path, lambda rough: shutil.copyfile(rows.path, rough))
                 yield self
         finally:
             self._depth -= 1

@@ -186,7 +186,7 @@ def declared_grid(config: Config, *, energy: bool) -> Grid:
     from shoal.runs.partition import Grid
     from shoal.runs.shards import MICROSECOND
     from shoal.sources.meters import clock
-    from shoal.sources.meters.register import decided
+    from shoal.sources.meters.quality import decided
 
     width = clock.step(config.interval)
     assert width is not None

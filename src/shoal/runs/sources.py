@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
-from shoal.sources.meters.quality import from_pandas, is_pandas
-
-if TYPE_CHECKING:
-    import polars as pl
-
-
-#: Name of a table that came as a frame of Python.
-FRAME = "a frame"
 
 
 @dataclass(frozen=True)
@@ -60,8 +52,8 @@ class Source:
             return cls(digest_of(vars(source)), simulated=source)
         if not isinstance(source, (str, Path)):
             raise InputError(
-                "source must be a file, a folder of files or shoal.SimulatedMeters(...); a frame needs a label, the "
-                "name of the column that says whose row it is"
+                "source must be a file, a folder of files, an address, a frame (Polars, pandas, Arrow, DuckDB) or "
+                "shoal.SimulatedMeters(...)"
             )
         from shoal.sources.meters.readings import meter_files
 
@@ -92,18 +84,7 @@ class Source:
         if self.simulated is not None:
             one = self.simulated
             return f"{one.households} simulated households, {one.days} days (nobody real is behind them)"
-        return FRAME if self.files and self.files[0].name == FRAME else Path(self.path).name
-
-
-def frame_of(source: Any) -> pl.DataFrame | None:
-    """A frame of polars or pandas as one of polars; None for anything else."""
-    import polars as pl
-
-    if is_pandas(source):
-        return from_pandas(source, "source")
-    if isinstance(source, pl.LazyFrame):
-        return source.collect()
-    return source if isinstance(source, pl.DataFrame) else None
+        return self.files[0].name if len(self.files) == 1 else Path(self.path).name
 
 
 def in_words_of_a_run(error: InputError) -> InputError:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import shoal
-from shoal.card.facts import Record
 from shoal.errors import InputError, StorageError
 from shoal.files import digest_of, file_digest, write_whole
+from shoal.records import Record
 
 RECEIPT = "json"
 _STAGE = re.compile(r"[a-z][a-z0-9_-]*")

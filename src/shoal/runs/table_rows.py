@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.files import private_folder
+from shoal.records import Record
 from shoal.runs.config import Config
 from shoal.runs.pieces import bucket_of
 from shoal.runs.sources import Source
@@ -72,7 +72,8 @@ def sort_rows(
     import polars as pl
 
     files = source.paths
-    raw = open_table(files)
+    table = open_table(files)
+    raw = table.raw
     layout = layout_of(
         raw, str(config.label), config.columns, config.drop, config.timestamp_column, config.value_column
     )

@@ -22,57 +22,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from shoal.errors import InputError
-from shoal.service.desk import Desk
-from shoal.service.people import FIRST_OWNER, Caller
+from shoal.service.questions import QuestionService
+from shoal.service.register import FIRST_OWNER, Caller
 
 COOKIE = "shoal_session"
 #: Callers that are remembered.
 CALLERS = 10_000
-OWNER, ANALYST, ANYONE = frozenset({"owner"}), frozenset({"analyst"}), frozenset({"anyone"})
-BOTH = OWNER | ANALYST
-
-#: (method, path) -> roles that may call it; nothing else is there.
-ROUTES: dict[tuple[str, str], frozenset[str]] = {
-    ("GET", "/healthz"): ANYONE,
-    ("GET", "/openapi.json"): ANYONE,
-    ("GET", "/metrics"): OWNER,
-    ("POST", "/v1/people"): OWNER,
-    ("GET", "/v1/people"): OWNER,
-    ("DELETE", "/v1/people/{id}"): OWNER,
-    ("POST", "/v1/keys"): BOTH,
-    ("GET", "/v1/keys"): BOTH,
-    ("DELETE", "/v1/keys"): BOTH,
-    ("DELETE", "/v1/keys/{id}"): BOTH,
-    ("POST", "/v1/grants"): OWNER,
-    ("GET", "/v1/grants"): OWNER,
-    ("DELETE", "/v1/grants/{id}"): OWNER,
-    ("GET", "/v1/questions"): BOTH,
-    ("POST", "/v1/quotes"): ANALYST,
-    ("POST", "/v1/releases"): ANALYST,
-    ("GET", "/v1/receipts"): BOTH,
-    ("GET", "/v1/receipts/{id}/proof"): BOTH,
-    ("GET", "/v1/ledger/head"): BOTH,
-    ("GET", "/v1/ledger/consistency"): BOTH,
-    ("GET", "/v1/ledger/verify"): OWNER,
-    ("GET", "/sign-in"): ANYONE,
-    ("POST", "/sign-in"): ANYONE,
-    ("GET", "/style.css"): ANYONE,
-    ("POST", "/sign-out"): BOTH,
-    ("GET", "/"): BOTH,
-    ("GET", "/questions/{id}"): ANALYST,
-    ("POST", "/questions/{id}/ask"): ANALYST,
-    ("GET", "/questions/{id}/{name}.csv"): ANALYST,
-    ("POST", "/grants"): OWNER,
-    ("POST", "/grants/{id}/end"): OWNER,
-    ("GET", "/people"): OWNER,
-    ("POST", "/people"): OWNER,
-    ("POST", "/people/{id}/dismiss"): OWNER,
-    ("POST", "/people/{id}/key"): OWNER,
-    ("GET", "/keys"): BOTH,
-    ("POST", "/keys/{id}/end"): BOTH,
-    ("POST", "/keys/{id}/replace"): BOTH,
-    ("GET", "/ledger"): OWNER,
-}
 
 
 class SignInNeeded(Exception):
@@ -133,25 +88,27 @@ class Access:
     """Tells callers apart and holds them to a pace."""
 
     def __init__(
-        self, desk: Desk, rate: float = 100.0, burst: float = 400.0, proxy: TrustedProxy | None = None
+        self, service: QuestionService, rate: float = 100.0, burst: float = 400.0, proxy: TrustedProxy | None = None
     ) -> None:
-        self.desk, self.proxy = desk, proxy
+        self.service, self.proxy = service, proxy
         self._people, self._strangers, self._guesses = Pace(rate, burst), Pace(rate, burst), Pace(1.0, 20.0)
 
-    def admit(self, request: Request, path: str) -> Caller | None:
-        """Who makes a call, if they may make it and not too often; None for what anyone may call."""
-        allowed = ROUTES.get((request.method, path), frozenset())
-        if allowed == ANYONE:
+    def admit(self, request: Request, roles: frozenset[str] | None, path: str) -> Caller | None:
+        """Who makes a call, if ``roles`` may make it and not too often; None for what anyone may call.
+
+        ``path`` is the route's own: what a request says of its address is nothing to go by.
+        """
+        if roles is None:
             (self._guesses if request.method == "POST" else self._strangers).take(self._address(request))
             return None
-        calls = path.startswith("/v1") or path == "/metrics"
+        calls = path.startswith("/v1/")
         caller = self._key_holder(request) if calls else self._visitor(request)
         if caller is None:
             self._strangers.take(self._address(request))
             raise HTTPException(401) if calls else SignInNeeded
         request.state.person = caller.person
         self._people.take(caller.person.id)
-        if caller.person.role not in allowed:
+        if caller.person.role not in roles:
             raise HTTPException(404)
         return caller
 
@@ -159,7 +116,7 @@ class Access:
         """What every form of a page carries: it belongs to the session, or to who the proxy says it is."""
         owner = request.cookies.get(COOKIE, "") if caller.key is not None else f"proxy {caller.person.id}"
         message = b"shoal form " + owner.encode("utf-8", "surrogatepass")
-        return hmac.new(self.desk.ledger.secret, message, hashlib.sha256).hexdigest()
+        return hmac.new(self.service.ledger.secret, message, hashlib.sha256).hexdigest()
 
     def _address(self, request: Request) -> str:
         """Where a request came from: the peer, or whom the trusted proxy names last."""
@@ -171,31 +128,45 @@ class Access:
 
     def _key_holder(self, request: Request) -> Caller | None:
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
-        return self.desk.register.holder(text) if scheme.lower() == "bearer" else None
+        return self.service.register.holder(text) if scheme.lower() == "bearer" else None
 
     def _visitor(self, request: Request) -> Caller | None:
         """Who is signed in: with a cookie, or named once by the trusted proxy and admitted here under that name."""
         cookie = request.cookies.get(COOKIE, "")
-        caller = self.desk.register.session(cookie) if cookie else None
+        caller = self.service.register.session(cookie) if cookie else None
         if caller is None and self.proxy is not None and self.proxy.sent(request):
             names = request.headers.getlist(self.proxy.user_header)
-            person = self.desk.register.named(names[0]) if len(names) == 1 and names[0] else None
+            person = self.service.register.named(names[0]) if len(names) == 1 and names[0] else None
             # Nobody has admitted the first owner, whose name the service itself made up: that one needs the key.
             caller = None if person is None or person.name == FIRST_OWNER else Caller(person)
         return caller
 
 
-class GuardedRoute(APIRoute):
-    """A route whose caller is known, allowed and within the pace before its body is read."""
+class OpenRoute(APIRoute):
+    """A route for anyone, within the pace; its kinds have a caller who is known and allowed before a body is read."""
+
+    roles: frozenset[str] | None = None
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Any:
-            request.state.caller = await run_in_threadpool(access_of(request).admit, request, self.path)
+            request.state.caller = await run_in_threadpool(access_of(request).admit, request, self.roles, self.path)
             return await handler(request)
 
         return guarded
+
+
+class OwnerRoute(OpenRoute):
+    roles = frozenset({"owner"})
+
+
+class AnalystRoute(OpenRoute):
+    roles = frozenset({"analyst"})
+
+
+class MemberRoute(OpenRoute):
+    roles = frozenset({"owner", "analyst"})
 
 
 _bearer = HTTPBearer(auto_error=False, description="A key of this service.")  # for the description of the calls
@@ -222,11 +193,11 @@ def _form_sender(request: Request, csrf: Annotated[str, Form(max_length=100)] = 
     return _caller(request)
 
 
-def _desk(request: Request) -> Desk:
-    return access_of(request).desk
+def _service(request: Request) -> QuestionService:
+    return access_of(request).service
 
 
-TheDesk = Annotated[Desk, Depends(_desk)]
+Service = Annotated[QuestionService, Depends(_service)]
 KeyHolder = Annotated[Caller, Depends(_key_holder)]
 Visitor = Annotated[Caller, Depends(_caller)]
 Sender = Annotated[Caller, Depends(_form_sender)]

@@ -6,14 +6,16 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from shoal.service.access import GuardedRoute, KeyHolder, TheDesk
-from shoal.service.people import Unknown, instant
+from shoal.service.access import AnalystRoute, KeyHolder, MemberRoute, OwnerRoute, Service
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Identifier = Annotated[str, Field(min_length=1, max_length=100)]
 Instant = Annotated[datetime, Field(strict=False)]
+Size = Annotated[int, Query(ge=1, le=2**53)]
 
-router = APIRouter(prefix="/v1", route_class=GuardedRoute)
+owners = APIRouter(prefix="/v1", route_class=OwnerRoute)
+analysts = APIRouter(prefix="/v1", route_class=AnalystRoute)
+members = APIRouter(prefix="/v1", route_class=MemberRoute)
 
 
 class Body(BaseModel):
@@ -56,132 +58,106 @@ class ReleaseBody(Body):
     handle: Identifier | None = None
 
 
-def _end(expires: datetime | None) -> str | None:
-    return None if expires is None else instant(expires.isoformat())
-
-
-@router.post("/people", status_code=201)
-def admit(caller: KeyHolder, desk: TheDesk, body: PersonBody) -> dict[str, Any]:
-    person, key = desk.register.admit(body.name, body.role, caller, _end(body.expires))
+@owners.post("/people", status_code=201)
+def admit(caller: KeyHolder, service: Service, body: PersonBody) -> dict[str, Any]:
+    person, key = service.register.admit(body.name, body.role, caller, body.expires)
     return vars(person) | {"key": key.text}
 
 
-@router.get("/people")
-def people(_: KeyHolder, desk: TheDesk) -> list[dict[str, Any]]:
-    return [vars(person) for person in desk.register.people()]
+@owners.get("/people")
+def people(_: KeyHolder, service: Service) -> list[dict[str, Any]]:
+    return [vars(person) for person in service.register.people()]
 
 
-@router.delete("/people/{id}", status_code=204)
-def dismiss(_: KeyHolder, desk: TheDesk, id: str) -> Response:
-    desk.dismiss(id)
-    return Response(status_code=204)
+@owners.delete("/people/{id}", status_code=204)
+def dismiss(_: KeyHolder, service: Service, id: str) -> None:
+    service.register.dismiss(id)
 
 
-@router.get("/keys")
-def keys(caller: KeyHolder, desk: TheDesk) -> list[dict[str, Any]]:
+@members.get("/keys")
+def keys(caller: KeyHolder, service: Service) -> list[dict[str, Any]]:
     """All keys, with the key that each was made with; an analyst's own."""
-    listed = desk.register.list_keys(None if caller.is_owner else caller.person.id)
+    listed = service.register.list_keys(caller)
     return [vars(key) | {"in_force": key.in_force, "current": key.id == caller.key} for key in listed]
 
 
-@router.post("/keys", status_code=201)
-def make_key(caller: KeyHolder, desk: TheDesk, body: KeyBody | None = None) -> dict[str, Any]:
-    asked = body or KeyBody()
-    if asked.replaces is not None:
-        record, key = desk.register.replace_key(asked.replaces, caller)
+@members.post("/keys", status_code=201)
+def make_key(caller: KeyHolder, service: Service, body: KeyBody | None = None) -> dict[str, Any]:
+    terms = body or KeyBody()
+    if terms.replaces is not None:
+        record, key = service.register.replace_key(terms.replaces, caller)
     else:
-        known = desk.register.people() if caller.is_owner else [caller.person]
-        person = next((person for person in known if person.id == (asked.person or caller.person.id)), None)
-        if person is None:
-            raise Unknown("there is no such person")
-        record, key = desk.register.new_key(person, caller, _end(asked.expires))
+        record, key = service.register.new_key(terms.person or caller.person.id, caller, terms.expires)
     return {"id": record.id, "key": key.text, "expires": record.expires}
 
 
-@router.delete("/keys", status_code=204)
-def end_own_key(caller: KeyHolder, desk: TheDesk) -> Response:
-    """End the key of this very call, with the keys made with it."""
-    desk.end_key(caller.key or "", caller)
-    return Response(status_code=204)
-
-
-@router.delete("/keys/{id}", status_code=204)
-def end_key(caller: KeyHolder, desk: TheDesk, id: str) -> Response:
+@members.delete("/keys/{id}", status_code=204)
+def end_key(caller: KeyHolder, service: Service, id: str) -> None:
     """End a key with the keys made with it."""
-    desk.end_key(id, caller)
-    return Response(status_code=204)
+    service.register.end_key(id, caller)
 
 
-@router.post("/grants", status_code=201)
-def grant(caller: KeyHolder, desk: TheDesk, body: GrantBody) -> dict[str, Any]:
+@owners.post("/grants", status_code=201)
+def grant(caller: KeyHolder, service: Service, body: GrantBody) -> dict[str, Any]:
     questions = body.question if isinstance(body.question, list) else [body.question]
-    granted, key = desk.grant(
-        body.analyst, questions, body.epsilon, body.delta, expires=_end(body.expires), by=caller, new=body.new
-    )
+    terms = {"expires": body.expires, "by": caller, "new": body.new}
+    granted, key = service.grant(body.analyst, questions, body.epsilon, body.delta, **terms)
     return {"grant": granted.id, "key": None if key is None else key.text, "expires": granted.expires}
 
 
-@router.get("/grants")
-def grants(_: KeyHolder, desk: TheDesk) -> list[dict[str, Any]]:
-    return desk.list_grants()
+@owners.get("/grants")
+def grants(_: KeyHolder, service: Service) -> list[dict[str, Any]]:
+    return service.list_grants()
 
 
-@router.delete("/grants/{id}", status_code=204)
-def end_grant(_: KeyHolder, desk: TheDesk, id: str) -> Response:
-    desk.end_grant(id)
-    return Response(status_code=204)
+@owners.delete("/grants/{id}", status_code=204)
+def end_grant(_: KeyHolder, service: Service, id: str) -> None:
+    service.register.end_grant(id)
 
 
-@router.get("/questions")
-def questions(caller: KeyHolder, desk: TheDesk) -> list[dict[str, Any]]:
+@members.get("/questions")
+def questions(caller: KeyHolder, service: Service) -> list[dict[str, Any]]:
     """What there is; with handles where it was granted to this key."""
-    return desk.questions(caller)
+    return service.questions(caller)
 
 
-@router.post("/quotes")
-def quote(caller: KeyHolder, desk: TheDesk, body: QuoteBody) -> dict[str, Any]:
-    return desk.quote(caller.person, body.question)
+@analysts.post("/quotes")
+def quote(caller: KeyHolder, service: Service, body: QuoteBody) -> dict[str, Any]:
+    return service.quote(caller.person, body.question)
 
 
-@router.post("/releases")
+@analysts.post("/releases")
 def release(
     caller: KeyHolder,
-    desk: TheDesk,
+    service: Service,
     body: ReleaseBody,
     idempotency_key: Annotated[str, Header(min_length=1, max_length=200)],
 ) -> Response:
-    content = desk.release(caller.person, body.question, body.handle, idempotency_key)
+    content = service.release(caller.person, body.question, body.handle, idempotency_key)
     return Response(content, media_type="application/json")
 
 
-@router.get("/receipts")
-def receipts(caller: KeyHolder, desk: TheDesk) -> list[dict[str, Any]]:
-    return desk.receipts(caller)
+@members.get("/receipts")
+def receipts(caller: KeyHolder, service: Service) -> list[dict[str, Any]]:
+    return service.receipts(caller)
 
 
-@router.get("/receipts/{id}/proof")
-def proof(
-    caller: KeyHolder, desk: TheDesk, id: str, size: Annotated[int | None, Query(ge=1, le=2**53)] = None
-) -> dict[str, Any]:
-    return desk.proof(caller, id, size)
+@members.get("/receipts/{id}/proof")
+def proof(caller: KeyHolder, service: Service, id: str, size: Size | None = None) -> dict[str, Any]:
+    return service.proof(caller, id, size)
 
 
-@router.get("/ledger/head")
-def head(_: KeyHolder, desk: TheDesk) -> dict[str, Any]:
-    return desk.record.checkpoint()
+@members.get("/ledger/head")
+def head(_: KeyHolder, service: Service) -> dict[str, Any]:
+    return service.record.checkpoint()
 
 
-@router.get("/ledger/consistency")
-def consistency(
-    _: KeyHolder,
-    desk: TheDesk,
-    first: Annotated[int, Query(ge=1, le=2**53)],
-    second: Annotated[int | None, Query(ge=1, le=2**53)] = None,
-) -> dict[str, Any]:
-    return desk.record.consistency(first, second)
+@members.get("/ledger/consistency")
+def consistency(_: KeyHolder, service: Service, first: Size, second: Size | None = None) -> dict[str, Any]:
+    return service.record.consistency(first, second)
 
 
-@router.get("/ledger/verify")
-def verify(_: KeyHolder, desk: TheDesk) -> dict[str, Any]:
-    report = desk.ledger.verify()
+@owners.get("/ledger/verify")
+def verify(_: KeyHolder, service: Service) -> dict[str, Any]:
+    report = service.ledger.verify()
     return {"intact": bool(report), "entries": report.entries, "problem": report.problem, "head": str(report.head)}

@@ -13,16 +13,14 @@ Errors are problem documents (RFC 9457) with fixed texts: nothing of a request i
 """
 
 import json
-import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,9 +28,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import shoal
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.service import api, pages
-from shoal.service.access import Access, GuardedRoute, KeyHolder, SignInNeeded, TrustedProxy
-from shoal.service.desk import Desk, IdempotencyConflict, NotAllowed
-from shoal.service.people import NotNow, Unknown
+from shoal.service.access import Access, OpenRoute, SignInNeeded, TrustedProxy
+from shoal.service.questions import IdempotencyConflict, NotAllowed, QuestionService
+from shoal.service.register import NotNow, Unknown
 
 #: Bytes of a body.
 BODY = 64 * 1024
@@ -89,61 +87,24 @@ def problem(status: int, detail: str = "", more: Mapping[str, str] | None = None
     )
 
 
-#: Upper ends of the buckets of response times, in seconds.
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0)
+class RequestLog:
+    """One line of JSON per request: routes, statuses and roles; no question, handle, analyst, answer or address."""
 
-
-class Instruments:
-    """What the service tells about itself: counts and times for Prometheus, and one line of JSON per request.
-
-    They know routes, statuses and roles: no question, handle, analyst, answer or address.
-    """
-
-    def __init__(self, log: TextIO | None = None) -> None:
-        self._lock = threading.Lock()
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._times: Counter[float] = Counter()
-        self._seconds = 0.0
-        self._begun = time.time()
-        self._log = log
-
-    def count(self, method: str, route: str, status: int, seconds: float, role: str) -> None:
-        """Count a request and write its line."""
-        with self._lock:
-            self._requests[method, route, status] += 1
-            self._times[next((end for end in BUCKETS if seconds <= end), float("inf"))] += 1
-            self._seconds += seconds
-        self.line("request", method=method, route=route, status=status, ms=round(1000 * seconds, 1), role=role)
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
 
     def line(self, event: str, **facts: object) -> None:
-        """One line of JSON on the log."""
-        if self._log is not None:
+        """Write one line."""
+        if self._stream is not None:
             stamped = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **facts}
-            print(json.dumps(stamped), file=self._log, flush=True)
-
-    def exposition(self, entries: int) -> str:
-        """The text that Prometheus reads; ``entries`` is how many the ledger holds."""
-        with self._lock:
-            requests, times, seconds = dict(self._requests), dict(self._times), self._seconds
-        lines = ["# TYPE shoal_requests_total counter"]
-        for (method, route, status), count in sorted(requests.items()):
-            lines.append(f'shoal_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}')
-        lines.append("# TYPE shoal_request_seconds histogram")
-        below = 0
-        for end in (*BUCKETS, float("inf")):
-            below += times.get(end, 0)
-            lines.append(f'shoal_request_seconds_bucket{{le="{"+Inf" if end == float("inf") else end}"}} {below}')
-        lines += [f"shoal_request_seconds_sum {seconds:.6f}", f"shoal_request_seconds_count {below}"]
-        lines += ["# TYPE shoal_ledger_entries gauge", f"shoal_ledger_entries {entries}"]
-        lines += ["# TYPE shoal_start_time_seconds gauge", f"shoal_start_time_seconds {self._begun:.0f}"]
-        return "\n".join(lines) + "\n"
+            print(json.dumps(stamped), file=self._stream, flush=True)
 
 
 class OuterGuard:
-    """Around everything: bodies of bounded length, headers that browsers obey, and the instruments."""
+    """Around everything: bodies of bounded length, headers that browsers obey, and a line in the log."""
 
-    def __init__(self, app: ASGIApp, instruments: Instruments) -> None:
-        self._app, self._instruments = app, instruments
+    def __init__(self, app: ASGIApp, log: RequestLog) -> None:
+        self._app, self._log = app, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -174,12 +135,24 @@ class OuterGuard:
         route = getattr(scope.get("route"), "path", "other")
         role = getattr(scope.get("state", {}).get("person"), "role", "none")
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self._instruments.count(method, route, status, time.perf_counter() - begun, role)
+        taken = round(1000 * (time.perf_counter() - begun), 1)
+        self._log.line("request", method=method, route=route, status=status, ms=taken, role=role)
+
+
+#: What was raised -> the status.
+STATUSES: dict[type[ShoalError], int] = {
+    Unknown: 404,
+    NotAllowed: 403,
+    NotNow: 409,
+    IdempotencyConflict: 422,
+    InputError: 422,
+    LedgerError: 503,
+}
 
 
 def application(
-    desk: Desk,
-    instruments: Instruments | None = None,
+    service: QuestionService,
+    log: RequestLog | None = None,
     *,
     rate: float = 100.0,
     burst: float = 400.0,
@@ -188,14 +161,16 @@ def application(
     """The service as an ASGI application.
 
     Args:
-        desk: what it serves.
-        instruments: where it counts; by default new ones without a log.
+        service: what it serves.
+        log: where it writes its lines; by default nowhere.
         rate, burst: requests a second of one person or address, and at once.
         proxy: whose headers are believed.
     """
-    counts = instruments or Instruments()
-    documented = (401, 403, 404, 409, 413, 422, 429, 503)
+    log = log or RequestLog()
     document = {"application/problem+json": {"schema": ProblemDocument.model_json_schema()}}
+    documented: dict[int | str, dict[str, Any]] = {
+        status: {"description": title, "content": document} for status, title in TITLES.items() if status > 400
+    }
     app = FastAPI(
         title="shoal",
         version=shoal.__version__,
@@ -203,62 +178,54 @@ def application(
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
-        responses={status: {"description": TITLES[status], "content": document} for status in documented},
+        responses=documented,
     )
-    own = APIRouter(route_class=GuardedRoute)
-    app.state.access = Access(desk, rate, burst, proxy)
+    health = APIRouter(route_class=OpenRoute)
+    app.state.access = Access(service, rate, burst, proxy)
 
-    def told(request: Request, status: int, detail: str = "", more: Mapping[str, str] | None = None) -> Response:
+    def error_response(
+        request: Request, status: int, detail: str = "", more: Mapping[str, str] | None = None
+    ) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""
         if pages.wanted(request):
             return pages.error_page(request, status, TITLES.get(status, "Error"), detail)
         return problem(status, detail, more)
 
     @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: HTTPException) -> Response:
-        return told(request, error.status_code, more=error.headers if error.status_code == 405 else None)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        return error_response(request, error.status_code, more=error.headers if error.status_code == 405 else None)
 
     @app.exception_handler(RequestValidationError)
-    async def senseless(request: Request, error: RequestValidationError) -> Response:
-        places = {str(part) for one in error.errors() for part in one.get("loc", ())[1:2]}
+    async def invalid_request(request: Request, error: RequestValidationError) -> Response:
+        places = {str(part) for fault in error.errors() for part in fault.get("loc", ())[1:2]}
         known = sorted(places & FIELDS)
-        return told(request, 422, f"look at: {', '.join(known)}" if known else "")
+        return error_response(request, 422, f"look at: {', '.join(known)}" if known else "")
 
     @app.exception_handler(ShoalError)
-    async def failed(request: Request, error: ShoalError) -> Response:
-        if isinstance(error, Unknown):
-            return told(request, 404)
-        if isinstance(error, NotAllowed):
-            return told(request, 403, str(error))
-        if isinstance(error, NotNow):
-            return told(request, 409, str(error))
-        if isinstance(error, IdempotencyConflict):
-            return told(request, 422, str(error))
-        if isinstance(error, InputError):  # words of other rooms are for the owner
-            owner = getattr(getattr(request.state, "person", None), "role", "") == "owner"
-            return told(request, 422, str(error) if owner else "")
-        counts.line("failure", kind=type(error).__name__, said=str(error) if isinstance(error, LedgerError) else "")
-        return told(request, 503 if isinstance(error, LedgerError) else 500)
+    async def known_error(request: Request, error: ShoalError) -> Response:
+        status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
+        if status >= 500:
+            log.line("failure", kind=type(error).__name__, said=str(error) if status == 503 else "")
+        owner = getattr(getattr(request.state, "person", None), "role", "") == "owner"
+        shown = isinstance(error, NotAllowed | NotNow | IdempotencyConflict) or (status == 422 and owner)
+        return error_response(request, status, str(error) if shown else "")
 
     @app.exception_handler(SignInNeeded)
     async def to_sign_in(_: Request, __: SignInNeeded) -> Response:
         return RedirectResponse("/sign-in", status_code=303)
 
     @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> Response:
-        counts.line("failure", kind=type(error).__name__)
-        return told(request, 500)
+    async def unexpected_error(request: Request, error: Exception) -> Response:
+        log.line("failure", kind=type(error).__name__)
+        return error_response(request, 500)
 
-    @own.get("/healthz")
+    @health.get("/healthz")
     def healthz() -> dict[str, str]:
-        desk.ledger.head  # noqa: B018
+        service.ledger.head  # noqa: B018
         return {"status": "ok"}
 
-    @own.get("/metrics", response_class=PlainTextResponse)
-    def metrics(_: KeyHolder) -> str:
-        return counts.exposition(desk.ledger.head.seq)
-
-    for router in (own, api.router, pages.router):
+    of_calls = (api.owners, api.analysts, api.members)
+    for router in (health, *of_calls, pages.anyone, pages.owners, pages.analysts, pages.members):
         app.include_router(router)
-    app.add_middleware(OuterGuard, instruments=counts)
+    app.add_middleware(OuterGuard, log=log)
     return app

@@ -16,11 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from shoal.card.digits import upper
-from shoal.card.promise import promise
 from shoal.card.statements import KNOWS
+from shoal.card.words import promise
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.ledger.ledger import Ledger
+from shoal.rounding import upper
 from shoal.runs.folder import STATE
 from shoal.runs.owner_ledger import Place, at
 from shoal.runs.run import Run
@@ -39,32 +39,13 @@ class TableStatement:
     """
 
     sentence: str
-    crowd: int | None = None  #: the least number of labels that hide together
-    labels: int | None = None  #: None where their number is not to be told
+    crowd: int  #: the least number of labels that hide together
+    labels: int
     epsilon: float | None = None
     delta: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return vars(self) | {"scope": None if self.epsilon is None else "table"}
-
-
-@dataclass(frozen=True)
-class ReleasedTable:
-    """A table as it may be passed on: no names, no handles."""
-
-    content: bytes
-
-    @cached_property
-    def digest(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
-
-    @cached_property
-    def columns(self) -> list[str]:
-        return next(csv.reader(io.StringIO(self.content.decode())))
-
-    @cached_property
-    def rows(self) -> list[list[str]]:
-        return list(csv.reader(io.StringIO(self.content.decode())))[1:]
 
 
 @dataclass(frozen=True)
@@ -76,18 +57,22 @@ class OfferedQuestion:
     run: Run
 
     @cached_property
-    def table(self) -> ReleasedTable:
-        """The table to pass on."""
-        return ReleasedTable((self.run.path / PUBLIC).read_bytes())
+    def table(self) -> bytes:
+        """The table to pass on, without names or handles, as CSV."""
+        return (self.run.path / PUBLIC).read_bytes()
+
+    @cached_property
+    def table_digest(self) -> str:
+        return hashlib.sha256(self.table).hexdigest()
+
+    @cached_property
+    def cells(self) -> list[list[str]]:
+        """The table to pass on, row by row; the first has the names of its columns."""
+        return list(csv.reader(io.StringIO(self.table.decode())))
 
     @cached_property
     def rows(self) -> Mapping[str, list[float]]:
-        """Label -> its answer; empty where only the table is offered.
-
-        A row for one home is outside of the promise about readings, and a label with several rows has no one answer.
-        """
-        if getattr(self.run.card, "secret", "label") == "readings":
-            return {}
+        """Label -> its answer; empty where only the table is offered: a label with several rows has no one answer."""
         frame = self.run.released
         frame = frame.sort("step", maintain_order=True) if self.timed else frame
         name = next(name for name in NAMES if name in frame.columns)
@@ -99,20 +84,20 @@ class OfferedQuestion:
 
     @property
     def _values(self) -> list[str]:
-        return [name for name in self.table.columns if name not in PLACES]
+        return [name for name in self.cells[0] if name not in PLACES]
 
     @property
     def timed(self) -> bool:
         """Whether entries are instants."""
-        return "timestamp" in self.table.columns
+        return "timestamp" in self.cells[0]
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
         if not self.timed:
             return tuple(self._values)
-        place = self.table.columns.index("timestamp")
-        return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in self.table.rows}))
+        place = self.cells[0].index("timestamp")
+        return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in self.cells[1:]}))
 
     @property
     def unit(self) -> str:
@@ -133,16 +118,26 @@ class OfferedQuestion:
     def statement(self) -> TableStatement:
         card, facts = self.run.card, self.run.design
         if facts is not None:
-            delta = facts.delta if facts.scope == "table" else facts.other_delta
-            if delta is None or not facts.meaningful:
+            if facts.scope != "table" or not facts.meaningful:
                 raise InputError("its design promises nothing about the whole table that means something")
-            text = upper(delta)
-            sentence = promise(facts.epsilon, text, "table")
-            return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, max(float(text), delta))
-        if card.kind == "means":
-            same = "The rows of a crowd are identical: the table cannot tell whose is whose."
-            return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
-        return TableStatement(card.statement)
+            text = upper(facts.delta)
+            sentence, delta = promise(facts.epsilon, text, "table"), max(float(text), facts.delta)
+            return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, delta)
+        same = "The rows of a crowd are identical: the table cannot tell whose is whose."
+        return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
+
+    def described(self) -> dict[str, Any]:
+        """What everybody who is admitted may know of it."""
+        return {
+            "question": self.id,
+            "title": self.title,
+            "entries": len(self.entries),
+            "times": list(self.entries) if self.timed else None,
+            "unit": self.unit,
+            "error": self.error,
+            "charged": self.statement.epsilon is not None,
+            "guarantee": self.statement.to_json(),
+        }
 
     def check_record(self, ledger: Ledger) -> None:
         """Raise unless the ledger has this release on record, as it lies here."""
@@ -150,9 +145,12 @@ class OfferedQuestion:
         crowds = ledger.recorded_crowds(name)
         on_record = ledger.has(name)
         if self.run.card.kind == "means":
-            on_record = crowds is not None and crowds.content["table"] == self.table.digest
+            on_record = crowds is not None and crowds.content["table"] == self.table_digest
         if not on_record:
-            raise LedgerError(f"ledger: the table of {self.title} is not on record; run `shoal ledger verify`")
+            raise LedgerError(
+                f"ledger: the table of {self.title} is not on record under its own name. It repeats what another run "
+                "about these labels released, which can be offered instead; or look with `shoal ledger verify`"
+            )
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,34 @@
-"""The ledger's chain as a Merkle tree, and the file of checkpoints that holds it to what was shown.
+"""The ledger's chain as a Merkle tree, and the files of checkpoints that hold it to what was shown.
 
-A checkpoint is the size and the root of the tree over all entries (RFC 9162). One is on disk, outside of the ledger's
-own file, before an answer that it covers is shown. So a ledger that was restored from an older copy, or rewritten, is
+A checkpoint is the size and the root of the tree over all entries (RFC 9162). One is on disk, outside of the ledger
+itself, before an answer that it covers is shown. So a ledger that was restored from an older copy, or rewritten, is
 recognized at the next start, whether the service was stopped or killed.
+
+Checkpoints lie in two places, and a start is held against both. Those beside the ledger (on PostgreSQL: in the user's
+data directory, under the ledger's identity) know what was shown from any folder; those in the served folder know it
+wherever a copy of the ledger is put. A run that was served in its folder may be served alone later, and the other way
+round: what the folders above and below know of the ledger counts too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from shoal.errors import LedgerError
-from shoal.files import private, settle
+from shoal.files import private, private_folder, settle
 from shoal.ledger import chain
 from shoal.ledger.chain import Entry
 from shoal.ledger.ledger import Ledger
+from shoal.ledger.storage import Storage
+from shoal.runs.owner_ledger import user_ledger
 from shoal.service.merkle import Tree
-from shoal.service.people import Unknown
+from shoal.service.register import Unknown
 
 CHECKPOINTS = "checkpoints.jsonl"
 
@@ -36,38 +45,26 @@ class LedgerRecord:
 
     def checkpoint(self, size: int | None = None) -> dict[str, Any]:
         """Size and root of the tree, of all entries or of the first ``size``: to be written down elsewhere."""
-        return self._checkpoint(self._grown(), size)
+        tree, upto = self._grown(size)
+        return {"ledger": self.identity, "size": upto, "root": tree.root(upto).hex()}
 
     def consistency(self, first: int, second: int | None = None) -> dict[str, Any]:
         """That the record only grew between two checkpoints."""
-        tree = self._grown()
-        upto = tree.size if second is None else second
-        if not 0 < first <= upto <= tree.size:
-            raise Unknown("there are no such checkpoints")
-        return {
-            "first": self._checkpoint(tree, first),
-            "second": self._checkpoint(tree, upto),
-            "consistency": [step.hex() for step in tree.consistency(first, upto)],
-        }
+        tree, upto = self._grown(second, first)
+        path = [step.hex() for step in tree.consistency(first, upto)]
+        return {"first": self.checkpoint(first), "second": self.checkpoint(upto), "consistency": path}
 
     def inclusion(self, entry: Entry, size: int | None = None) -> dict[str, Any]:
         """How an entry leads to a checkpoint: the newest, or the one of ``size`` entries."""
-        tree = self._grown()
-        upto = tree.size if size is None else size
-        if not entry.seq <= upto <= tree.size:
-            raise Unknown("size must be that of a checkpoint that holds the receipt")
+        tree, upto = self._grown(size, entry.seq)
         path = [step.hex() for step in tree.inclusion(entry.seq - 1, upto)]
-        return {
-            "checkpoint": self._checkpoint(tree, upto),
-            "inclusion": {"index": entry.seq - 1, "size": upto, "path": path},
-            "entry": vars(entry),
-        }
+        inclusion = {"index": entry.seq - 1, "size": upto, "path": path}
+        return {"checkpoint": self.checkpoint(upto), "inclusion": inclusion, "entry": vars(entry)}
 
-    def _grown(self) -> Tree:
-        """The tree with the entries that came since, which must continue it."""
+    def _grown(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
+        """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
         with self._lock, self._ledger.storage.reading() as transaction:
-            since = max(self._tree.size - 1, 0)
-            hashes = chain.hashes(transaction, since)
+            hashes = chain.hashes(transaction, max(self._tree.size - 1, 0))
             if self._tree.size and (not hashes or hashes.pop(0) != self._last):
                 raise LedgerError(
                     "ledger: it was exchanged or cut while the service runs; stop it, and restore the newest copy"
@@ -75,38 +72,64 @@ class LedgerRecord:
             for text in hashes:
                 self._tree.append(bytes.fromhex(text))
                 self._last = text
-            return self._tree
+            upto = self._tree.size if size is None else size
+            if not least <= upto <= self._tree.size:
+                raise Unknown("there is no such checkpoint")
+            return self._tree, upto
 
-    def _checkpoint(self, tree: Tree, size: int | None) -> dict[str, Any]:
-        upto = tree.size if size is None else size
-        return {"ledger": self.identity, "size": upto, "root": tree.root(upto).hex()}
+
+def database_file(storage: Storage) -> Path | None:
+    """The file of a SQLite ledger, by whatever name or link it was given; None on PostgreSQL."""
+    if storage.postgres:
+        return None
+    with storage.reading() as transaction:
+        return Path(str(transaction.one("PRAGMA database_list")[2])).resolve()
 
 
-class CheckpointFile:
-    """Checkpoints in a file, a line of JSON each, flushed to disk one by one."""
+def checkpoint_files(ledger: Ledger, folder: Path) -> tuple[Path, Path]:
+    """Where checkpoints are kept: beside the ledger, and in the served folder."""
+    file = database_file(ledger.storage)
+    if file is None:
+        beside = user_ledger().with_name(f"{ledger.identity}-{CHECKPOINTS}")
+    else:
+        beside = file.with_name(f"{file.name}-{CHECKPOINTS}")
+    return beside, folder / CHECKPOINTS
 
-    def __init__(self, path: Path, record: LedgerRecord) -> None:
-        self._path, self._record = path, record
+
+class Checkpoints:
+    """Checkpoints in files, a line of JSON each, flushed to disk one by one."""
+
+    def __init__(self, files: Sequence[Path], record: LedgerRecord) -> None:
+        self._files, self._record = files, record
         self._lock = threading.Lock()
         self._size = 0
 
     def compare(self) -> None:
-        """Raise unless the ledger continues the last checkpoint on file; then keep the newest."""
-        last = self._last()
-        if last is not None:
-            if last["ledger"] != self._record.identity:
+        """Raise unless the ledger continues the last checkpoint of every file; then keep the newest."""
+        known = [_last(file) for file in self._files]
+        for file, last in zip(self._files, known, strict=True):
+            if last is not None and last["ledger"] != self._record.identity:
                 raise LedgerError(
-                    "ledger: it is not the one whose checkpoints lie in this folder; name that one with --ledger"
+                    f"ledger: it is not the one whose checkpoints lie in {file}; name that one with --ledger"
                 )
-            entries = self._record.checkpoint()["size"]
-            if last["size"] > entries:
-                raise LedgerError(
-                    f"ledger: it has {entries} entries, and {last['size']} when the service showed something last: an "
-                    "old copy was restored, which does not know what was given since. Restore the newest copy"
-                )
-            if self._record.checkpoint(last["size"])["root"] != last["root"]:
-                raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
+        folder = self._files[-1].parent.resolve()
+        for file in (folder.parent / CHECKPOINTS, *folder.glob(f"*/{CHECKPOINTS}")):
+            with contextlib.suppress(LedgerError):  # a file of this name may be somebody else's
+                known.append(_last(file))
+        for last in known:
+            if last is not None and last["ledger"] == self._record.identity:
+                self._continue(last)
         self.keep()
+
+    def _continue(self, last: dict[str, Any]) -> None:
+        entries = self._record.checkpoint()["size"]
+        if last["size"] > entries:
+            raise LedgerError(
+                f"ledger: it has {entries} entries, and {last['size']} when the service showed something last: an "
+                "old copy was restored, which does not know what was given since. Restore the newest copy"
+            )
+        if self._record.checkpoint(last["size"])["root"] != last["root"]:
+            raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
 
     def keep(self) -> None:
         """Have the newest checkpoint on disk when this returns; nothing that it covers may be shown before."""
@@ -114,38 +137,39 @@ class CheckpointFile:
             newest = self._record.checkpoint()
             if newest["size"] == self._size:
                 return
-            try:
-                self._append(json.dumps(newest, sort_keys=True).encode() + b"\n")
-            except OSError:
-                raise LedgerError(
-                    f"ledger: {self._path.name} cannot be written beside the runs, so nothing is shown; make room "
-                    "there, or give the service the right to write"
-                ) from None
+            for file in self._files:
+                try:
+                    _append(file, json.dumps(newest, sort_keys=True).encode() + b"\n")
+                except OSError:
+                    raise LedgerError(
+                        f"ledger: {file} cannot be written, so nothing is shown; make room there, or give the service "
+                        "the right to write"
+                    ) from None
             self._size = int(newest["size"])
 
-    def _append(self, line: bytes) -> None:
-        """Add a line after the last whole one: what a crash cut short was never relied on."""
-        private(self._path)
-        with self._path.open("r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = file.seek(max(size - 4096, 0))
-            file.seek(start + file.read().rfind(b"\n") + 1)
-            file.write(line)
-            file.truncate()
-            file.flush()
-            os.fsync(file.fileno())
-        settle(self._path.parent)
 
-    def _last(self) -> dict[str, Any] | None:
-        if not self._path.is_file():
-            return None
-        lines = [line for line in self._path.read_bytes().split(b"\n")[:-1] if line]
-        try:
-            last = json.loads(lines[-1]) if lines else None
-            if last is None or {"ledger", "size", "root"} <= set(last):
-                return last
-        except (ValueError, TypeError):
-            pass
-        raise LedgerError(
-            f"ledger: {self._path.name} in the served folder is damaged, so it is not known what was shown; restore it"
-        )
+def _append(path: Path, line: bytes) -> None:
+    """Add a line after the last whole one: what a crash cut short was never relied on."""
+    private_folder(path.parent)
+    private(path)
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = file.seek(max(size - 4096, 0))
+        file.seek(start + file.read().rfind(b"\n") + 1)
+        file.write(line)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+    settle(path.parent)
+
+
+def _last(path: Path) -> dict[str, Any] | None:
+    """The last whole line of a file of checkpoints, where there is one."""
+    try:
+        lines = [line for line in path.read_bytes().split(b"\n")[:-1] if line] if path.is_file() else []
+        last = json.loads(lines[-1]) if lines else None
+        if last is None or {"ledger", "size", "root"} <= set(last):
+            return last
+    except (OSError, ValueError, TypeError):
+        pass
+    raise LedgerError(f"ledger: {path} is damaged, so it is not known what was shown; restore it")

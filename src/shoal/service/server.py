@@ -24,7 +24,8 @@ from shoal.ledger.ledger import Ledger
 from shoal.ledger.storage import Storage
 from shoal.runs.owner_ledger import Place
 from shoal.service.catalog import ledger_place
-from shoal.service.people import Key
+from shoal.service.record import database_file
+from shoal.service.register import Key
 
 KEY_FILE = "owner-key.txt"
 NEEDED = ("fastapi", "uvicorn", "jinja2", "multipart")
@@ -61,33 +62,33 @@ def serve(
     import uvicorn
 
     from shoal.service.access import TrustedProxy
-    from shoal.service.application import Instruments, application
-    from shoal.service.desk import Desk
+    from shoal.service.application import RequestLog, application
+    from shoal.service.questions import QuestionService
 
     proxy = TrustedProxy.of(user_header, trust_proxy)
     tell = tell or (lambda text: print(text, file=sys.stderr, flush=True))
     place = ledger_place(folder, ledger)
-    log = Instruments(sys.stderr)
+    log = RequestLog(sys.stderr)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(listening(host, port)))
         used = stack.enter_context(Ledger.open(place.url))
         stack.enter_context(alone(used, place))
-        desk = Desk(used, folder, log.line)
-        desk.checkpoints.compare()
-        catalog = desk.catalog
+        service = QuestionService(used, folder, log.line)
+        service.checkpoints.compare()
+        catalog = service.catalog
         if not catalog.questions:
             reasons = "".join(f". {title}: {reason}" for title, reason in catalog.left_out.items())
             raise InputError(
                 f"dir: nothing in {Path(folder).name} can be asked{reasons or '; `shoal run` makes a run'}"
             )
-        key = desk.register.new_owner_key() if new_owner_key else desk.register.first_key()
+        key = service.register.new_owner_key() if new_owner_key else service.register.first_key()
         if key is not None:
             deliver(key, Path(folder) / KEY_FILE, tell)
-        desk.checkpoints.keep()
+        service.checkpoints.keep()
         for title, reason in catalog.left_out.items():
             tell(f"Not offered: {title}: {reason}")
         tell(f"{len(catalog.questions)} question(s) on http://{host}:{port}/")
-        app = application(desk, log, proxy=proxy)
+        app = application(service, log, proxy=proxy)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -101,30 +102,22 @@ def serve(
         with _stopped_by_signal(lambda: setattr(server, "should_exit", True)):
             log.line("started", questions=len(catalog.questions))
             server.run(sockets=[listener])
-        desk.checkpoints.keep()
+        service.checkpoints.keep()
         log.line("stopped")
 
 
 def listening(host: str, port: int) -> socket.socket:
     """A socket on the port, or a sentence that says why there is none."""
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-    except OSError:
-        raise InputError("host must be an address of this machine, such as 127.0.0.1") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        listener.close()
         reasons = {
             errno.EADDRINUSE: f"port: {port} is in use on {host}; stop what listens there, or choose another --port",
             errno.EACCES: f"port: this user may not listen on {port}; choose a --port above 1023",
         }
         other = "host must be an address of this machine, such as 127.0.0.1"
         raise InputError(reasons.get(error.errno or 0, other)) from None
-    return listener
 
 
 @contextlib.contextmanager
@@ -133,9 +126,8 @@ def alone(ledger: Ledger, place: Place) -> Iterator[None]:
     busy = LedgerError(
         f"ledger: another `shoal serve` uses {place.where}; one process serves one ledger. Stop that one first"
     )
-    if not ledger.storage.postgres:
-        with ledger.storage.reading() as transaction:  # the file itself, by whatever name or link it was given
-            file = Path(str(transaction.one("PRAGMA database_list")[2])).resolve()
+    file = database_file(ledger.storage)
+    if file is not None:
         with held(file.with_name(f"{file.name}-serving"), busy):
             yield
         return

@@ -3,7 +3,7 @@
 A plain attacker expects a row of a home, learns from other homes how far off that is, one covariance for all, and takes
 the nearest row in that metric (:class:`Comparison`). A learned one lets gradient boosting weigh several such
 comparisons (:class:`Boosted`). The strongest knows every answer and the mechanism, and holds the exact posterior of who
-is behind each row (:func:`posterior`): what is certified must hold against it too. What a week of readings says of a
+is behind each row (:func:`posterior`): every bound must hold against it too. What a week of readings says of a
 home is :func:`fingerprint`.
 """
 

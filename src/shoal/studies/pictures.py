@@ -66,7 +66,7 @@ def _ends(hits: Sequence[Hits], ten: bool = False) -> Any:
 
 
 def reidentification_picture(study: Reidentification, path: Path) -> Path:
-    """What attackers name before and after: among all rows, and inside the crowd beside what is certified."""
+    """What attackers name before and after: among all rows, and inside the crowd beside its bound."""
     figure, (left, right) = blank(2, (12.5, 5.2))
     everything = list(dict.fromkeys(one.what for one in study.findings))
     hidden = [what for what in everything if any(o.what == what and o.inside is not None for o in study.findings)]
@@ -91,7 +91,7 @@ def reidentification_picture(study: Reidentification, path: Path) -> Path:
     for place, what in enumerate(hidden):
         bound = next(100 * (one.bound or 0.0) for one in study.findings if one.what == what)
         right.plot([bound, bound], [place - 0.46, place + 0.46], color=RED, linewidth=2.5)
-    right.plot([], [], color=RED, linewidth=2.5, label="certified: at most")
+    right.plot([], [], color=RED, linewidth=2.5, label="bound: at most")
     right.axvline(100 / study.crowd, color=GRAY, linestyle=":", label=f"a guess in a crowd of {study.crowd}")
     left.set_title(f"Which of {study.homes} rows is this home's?", loc="left", fontsize=11)
     right.set_title("Told who is in its crowd: which of their rows?", loc="left", fontsize=11)
@@ -108,7 +108,7 @@ def reidentification_picture(study: Reidentification, path: Path) -> Path:
 
 
 def sizes_picture(study: Reidentification, path: Path) -> Path:
-    """Homes named against the rows of a table, the size of crowds with what is certified, and the weeks known."""
+    """Homes named against the rows of a table, the size of crowds with their bounds, and the weeks known."""
     figure, (rows, crowds, weeks) = blank(3, (13.0, 4.4), sharey=True)
     lines = [("raw readings", RED), ("unprotected forecasts", ORANGE)]
     for what, color in lines:
@@ -127,7 +127,7 @@ def sizes_picture(study: Reidentification, path: Path) -> Path:
         values = [100 * one.top_1 for one in shown]
         crowds.errorbar(sizes, values, _ends(shown), fmt="o", color=color, label=f"{mine[0].what}: named")
         crowds.plot(
-            sizes, [100 * (one.bound or 0.0) for one in mine], color=color, ls="--", label=f"{mine[0].what}: certified"
+            sizes, [100 * (one.bound or 0.0) for one in mine], color=color, ls="--", label=f"{mine[0].what}: bound"
         )
     _line_axes(crowds, "least homes of a crowd", "Inside the crowd")
     for what, color in (*lines, ("crowds", BLUE)):

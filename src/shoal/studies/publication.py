@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,11 @@ from numpy.typing import NDArray
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.laws.classes import GaussianClasses
+from shoal.laws.crowds import means
+from shoal.laws.graph import NeighborGraph
+from shoal.laws.membership import formed
 from shoal.mechanism.codebook import codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.sources.meters.neighborhoods import crowd_graph
 from shoal.validation import FloatArray
 
 #: Least power told apart from none in a released curve, kW.
@@ -23,88 +24,93 @@ LEAST = 1e-3
 
 @dataclass(frozen=True)
 class Release:
-    """What left at all origins: rows (homes, k) of each, where homes hide, and what is promised of it.
+    """What left at all origins: rows (homes, k) of each, the crowd of every home, and what bounds naming inside it.
 
-    ``likelihoods`` (homes, rows) of each origin are the logarithms of how likely a row is of a home of its group, up to
-    what all homes of the group share: what somebody who knows everything else would go by.
+    ``likelihoods`` (homes, rows) of each origin are the logarithms of how likely a row is of a home of its crowd, up to
+    what all homes of the crowd share: what somebody who knows everything else would go by.
     """
 
     name: str
     rows: tuple[FloatArray, ...]
-    groups: tuple[NDArray[np.int64], ...] | None = None
+    crowds: NDArray[np.int64] | None = None
     epsilon: float = 0.0
     delta: float = 0.0
     rmse: float = 0.0
-    likelihoods: tuple[FloatArray, ...] | None = None
+    likelihoods: tuple[FloatArray, ...] = ()
 
     def at(self, origins: Sequence[int]) -> Release:
         """What left at some of the origins."""
-
-        def some(values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-            return None if values is None else tuple(values[o] for o in origins)
-
-        return replace(
-            self,
-            rows=tuple(self.rows[o] for o in origins),
-            groups=some(self.groups),
-            likelihoods=some(self.likelihoods),
-        )
+        rows, likelihoods = (tuple(one[o] for o in origins) if one else () for one in (self.rows, self.likelihoods))
+        return replace(self, rows=rows, likelihoods=likelihoods)
 
 
-def releases(
-    names: Sequence[str],
-    power: Sequence[FloatArray],
-    crowd: int,
-    epsilon: float,
-    delta: float,
-    book_epsilon: float,
-    seed: int,
-    only: Sequence[str] = (),
-) -> list[Release]:
-    """Everything that might leave at every origin."""
-    releases: dict[str, list[tuple[FloatArray, NDArray[np.int64], FloatArray]]] = {}
-    promise: dict[str, tuple[float, float]] = {}
-    draw = np.random.default_rng(seed)
-    for number, answers in enumerate(power):
-        graph = crowd_graph(answers, size=crowd, labels=list(names))
-        groups = np.asarray(graph.components, dtype=np.int64)
-        classes = GaussianClasses.deterministic(answers, labels=list(names))
+@dataclass(frozen=True)
+class Ways:
+    """Everything that might leave of the same homes, whose crowds are for life, as a run forms and uses them."""
 
-        def put(name: str, rows: FloatArray, likelihood: FloatArray, e: float, d: float, groups: Any = groups) -> None:
-            releases.setdefault(name, []).append((rows, groups, likelihood))
-            promise[name] = (e, max(d, promise.get(name, (0.0, 0.0))[1]))
+    names: Sequence[str]
+    power: Sequence[FloatArray]  #: (homes, k) kW at every origin
+    likeness: FloatArray  #: (homes, d) what crowds are formed by, at the first origin
+    epsilon: float
+    delta: float
+    book_epsilon: float
+    seed: int
 
-        if not only:
-            white = calibrate(classes, graph, method="white", epsilon=epsilon, delta=delta, scope="table")
-            rows = noisy(white, answers, seed + number)
-            put("white noise", rows, gaussian(white, rows, groups), epsilon, delta)
-            paper = design(classes, graph, "paper", epsilon=epsilon, rho=float(white.rho.max()), scope="table")
-            rows = noisy(paper, answers, seed + number)
-            likelihood = gaussian(paper, rows, groups)
-            put("the paper's method", rows, likelihood, epsilon, paper.certificate.delta_upper)
-        if not only or "crowds" in only:
-            mean = calibrate(classes, graph, method="mean", epsilon=epsilon, delta=delta, scope="table")
-            rows, same = mean.output.means, np.zeros((len(names), len(names)))
-            alike = replace(mean, epsilon=np.zeros_like(mean.epsilon))  # the same laws, so that nothing is gained by ε
-            put("crowds", rows, same, 0.0, alike.certificate.delta_upper)
-        if not only or "codebooks" in only:
-            book = codebook(answers, graph, epsilon=book_epsilon, scope="table")
-            odds = [book.probabilities(name) for name in names]
+    def all(self, crowd: int) -> list[Release]:
+        """Forecasts without protection, and releases of them of every kind."""
+        plain = Release("unprotected forecasts", tuple(shown(one) for one in self.power))
+        return [plain, *self.noisy(crowd), self.means(crowd), self.books(crowd)]
+
+    def crowds(self, crowd: int) -> NDArray[np.int64]:
+        """(homes,) the crowd of each home, for all origins."""
+        return formed(self.likeness, crowd, beside=self.power[0])
+
+    def means(self, crowd: int) -> Release:
+        """The default of a run: the mean of each crowd. All its rows are the same, so that nobody beats a guess."""
+        crowds = self.crowds(crowd)
+        rows = [means(answers, crowds)[crowds] for answers in self.power]
+        nothing = tuple(np.zeros((len(crowds), len(crowds))) for _ in rows)
+        return Release("crowds", tuple(shown(one) for one in rows), crowds, 0.0, 0.0, self._rmse(rows), nothing)
+
+    def noisy(self, crowd: int) -> list[Release]:
+        """White noise at (ε, δ), and the paper's method at the same largest error."""
+        crowds = self.crowds(crowd)
+        graph = NeighborGraph.within_groups(self.names, crowds.tolist())
+        drawn: dict[str, list[tuple[FloatArray, FloatArray, float]]] = {"white noise": [], "the paper's method": []}
+        for number, answers in enumerate(self.power):
+            classes = GaussianClasses.deterministic(answers, labels=list(self.names))
+            white = calibrate(classes, graph, method="white", epsilon=self.epsilon, delta=self.delta, scope="table")
+            paper = design(classes, graph, "paper", epsilon=self.epsilon, rho=float(white.rho.max()), scope="table")
+            deltas = self.delta, paper.certificate.delta_upper
+            for way, mechanism, delta in zip(drawn.values(), (white, paper), deltas, strict=True):
+                rows = noisy(mechanism, answers, self.seed + number)
+                way.append((rows, gaussian(mechanism, rows, crowds), delta))
+        return [
+            Release(name, rows, crowds, self.epsilon, max(deltas), self._rmse(rows), likelihoods)
+            for name, (rows, likelihoods, deltas) in ((n, zip(*way, strict=True)) for n, way in drawn.items())
+        ]
+
+    def books(self, crowd: int) -> Release:
+        """A codebook at its ε, δ = 0."""
+        crowds, draw = self.crowds(crowd), np.random.default_rng(self.seed)
+        graph = NeighborGraph.within_groups(self.names, crowds.tolist())
+        rows, likelihoods = [], []
+        for answers in self.power:
+            book = codebook(answers, graph, epsilon=self.book_epsilon, labels=self.names, scope="table")
+            odds = [book.probabilities(name) for name in self.names]
             drawn = np.array([draw.choice(len(one), p=one / one.sum()) for one in odds])
-            rows = np.stack([book.curves(name)[y] for name, y in zip(names, drawn, strict=True)])
-            likelihood = np.zeros((len(names), len(names)))
-            for group in np.unique(groups):
-                members = np.flatnonzero(groups == group)
+            rows.append(np.stack([book.curves(name)[y] for name, y in zip(self.names, drawn, strict=True)]))
+            likelihood = np.zeros((len(crowds), len(crowds)))
+            for members in (np.flatnonzero(crowds == one) for one in np.unique(crowds)):
                 likelihood[np.ix_(members, members)] = np.log([odds[i][drawn[members]] for i in members])
-            put(f"codebooks, ε = {book_epsilon:g}", rows, likelihood, book_epsilon, 0.0)
-    plain = [] if only else [Release("unprotected forecasts", tuple(shown(p) for p in power))]
-    for name, made in releases.items():
-        off = np.concatenate([rows - answers for (rows, _, _), answers in zip(made, power, strict=True)])
-        all_rows, all_groups, likelihoods = zip(*made, strict=True)
-        positive = name not in ("white noise", "the paper's method")
-        curves = tuple(shown(rows) if positive else rows for rows in all_rows)
-        plain.append(Release(name, curves, all_groups, *promise[name], float(np.sqrt((off**2).mean())), likelihoods))
-    return plain
+            likelihoods.append(likelihood)
+        name = f"codebooks, ε = {self.book_epsilon:g}"
+        curves = tuple(shown(one) for one in rows)
+        return Release(name, curves, crowds, self.book_epsilon, 0.0, self._rmse(rows), tuple(likelihoods))
+
+    def _rmse(self, rows: Sequence[FloatArray]) -> float:
+        off = np.concatenate([one - answers for one, answers in zip(rows, self.power, strict=True)])
+        return float(np.sqrt((off**2).mean()))
 
 
 def shown(kw: FloatArray) -> FloatArray:

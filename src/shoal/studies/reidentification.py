@@ -5,13 +5,14 @@ follows, unprotected forecasts, and releases of them under white noise, the pape
 attackers (:mod:`shoal.studies.attackers`) know the weeks before the origin of one home: what they are like, and what
 one would forecast from them. They learn from other homes at other origins than those they are judged on. One more knows
 every forecast and the mechanism. Two questions are put: which of all rows is the home's, and, told who is in its crowd,
-which row of the crowd is. The second is what a certificate bounds.
+which row of the crowd is. The second has a bound: rows of one crowd's mean are the same, so that a guess is all
+there is, and a method has its certificate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,14 +23,27 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting.risk import named_in_group
-from shoal.card.digits import percent
 from shoal.errors import InputError
+from shoal.records import plain
+from shoal.rounding import percent
 from shoal.sources.meters.forecast import forecast
+from shoal.sources.meters.neighborhoods import likeness
 from shoal.sources.meters.quality import Readings
 from shoal.sources.meters.window import as_readings, cut
-from shoal.studies.attackers import Boosted, Comparison, Hits, curves, fingerprint, posterior, ranked, scored, weekly
+from shoal.studies.attackers import (
+    Boosted,
+    Comparison,
+    Hits,
+    Table,
+    curves,
+    fingerprint,
+    posterior,
+    ranked,
+    scored,
+    weekly,
+)
 from shoal.studies.pictures import reidentification_picture, saved, sizes_picture
-from shoal.studies.publication import Release, releases, shown
+from shoal.studies.publication import Release, Ways, shown
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -40,6 +54,8 @@ OBSERVED = 0.95
 SIZES, WEEKS, ROWS = (5, 20, 40), (2, 4), (10, 30, 100, 300)
 #: Crowds above it are released as their own curve only: codebooks of so many labels take minutes.
 BOOKS = 12
+#: Columns of every table.
+NAMED = ("named at once (95 % interval)", "among ten (95 % interval)")
 #: How often homes are cut into those an attacker learns from and those it is judged on.
 FOLDS = 4
 #: Attackers by name.
@@ -50,7 +66,7 @@ LEARNED, INFORMED = "gradient boosting on pairs", "knows all forecasts and the m
 
 @dataclass(frozen=True)
 class AttackFinding:
-    """One attacker on one kind of data: hits among all rows and inside the crowd, the certified bound, the error."""
+    """One attacker on one kind of data: hits among all rows and inside the crowd, what bounds them there, the error."""
 
     what: str
     attacker: str
@@ -64,7 +80,7 @@ class AttackFinding:
 
     @property
     def exceeds(self) -> bool:
-        """Whether the attacker was right more often than is certified, beyond its interval."""
+        """Whether the attacker was right more often than the bound, beyond its interval."""
         return self.inside is not None and self.bound is not None and self.inside.top_1_interval[0] > self.bound
 
 
@@ -86,11 +102,13 @@ class Reidentification:
 
     @property
     def exceeded(self) -> tuple[AttackFinding, ...]:
-        """Findings above what is certified; there must be none."""
+        """Findings above their bound; there must be none."""
         return tuple(one for one in (*self.findings, *self.by_size, *self.by_weeks) if one.exceeds)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain numbers, lists and strings."""
+        content: dict[str, Any] = plain(self)
+        return content
 
     def __str__(self) -> str:
         head = (
@@ -99,34 +117,20 @@ class Reidentification:
         )
         if self.left_out:
             head += " Left out: " + "; ".join(f"{count} {reason}" for reason, count in self.left_out.items()) + "."
-        ends = "inside the crowd | certified | error, kW"
-        return "\n\n".join(
-            [
-                head,
-                _table(
-                    f"what leaves | attacker | named at once (95 % interval) | among ten (95 % interval) | {ends}",
-                    ([one.what, one.attacker, *_named(one), *_hidden(one)] for one in self.findings),
-                ),
-                _table(
-                    "rows of the table | what leaves | attacker | named at once (95 % interval) | "
-                    "among ten (95 % interval)",
-                    ([str(one.rows or self.homes), one.what, one.attacker, *_named(one)] for one in self.by_rows),
-                ),
-                _table(
-                    "crowd | what leaves | attacker | named at once (95 % interval) | among ten (95 % interval) | "
-                    f"{ends}",
-                    ([str(one.crowd), one.what, one.attacker, *_named(one), *_hidden(one)] for one in self.by_size),
-                ),
-                _table(
-                    "weeks known | what leaves | attacker | named at once (95 % interval) | "
-                    "among ten (95 % interval) | inside the crowd | certified",
-                    (
-                        [str(one.weeks), one.what, one.attacker, *_named(one), *_hidden(one)[:2]]
-                        for one in self.by_weeks
-                    ),
-                ),
-            ]
+        tables: Sequence[tuple[str, Sequence[AttackFinding], Callable[[AttackFinding], int], int]] = (
+            ("", self.findings, lambda one: 0, 3),
+            ("rows of the table", self.by_rows, lambda one: one.rows or self.homes, 0),
+            ("crowd", self.by_size, lambda one: one.crowd or 0, 3),
+            ("weeks known", self.by_weeks, lambda one: one.weeks, 2),
         )
+        ends = ("inside the crowd", "bound", "error, kW")
+        parts = [head]
+        for first, findings, number, more in tables:
+            heads = [first, "what leaves", "attacker", *NAMED, *ends[:more]]
+            rows = [[str(number(f)), f.what, f.attacker, *_named(f), *_hidden(f)[:more]] for f in findings]
+            skip = 0 if first else 1
+            parts.append(_table(heads[skip:], [row[skip:] for row in rows]))
+        return "\n\n".join(parts)
 
     def save(self, out: str | Path) -> list[Path]:
         """Write the tables, the numbers and, where matplotlib is there, the pictures; returns the files."""
@@ -190,10 +194,12 @@ def reidentify(
     wanted = [(train_days, week) for week in judged] + [(7, week) for week in judged if train_days > 7]
     wanted += [(7 * count, judged[n]) for count in reach[1:] if 7 * count < train_days for n in late]
     made: dict[tuple[int, int], dict[str, FloatArray]] = {}
+    alike: dict[str, FloatArray] = {}
     for number, (days, week) in enumerate(wanted):
         tell(f"forecasting from {days} days", 0.05 + 0.4 * number / len(wanted))
         fc = forecast(own, order=order, train_days=days, horizon=horizon, season="day", origin=starts[week])
         made[days, week] = dict(zip(fc.households, fc.power, strict=True))
+        alike = alike or dict(zip(fc.households, likeness(fc), strict=True))
     usable = np.array([all(name in power for power in made.values()) for name in names], dtype=bool)
     left_out = incomplete if usable.all() else {**incomplete, "without a forecast": int((~usable).sum())}
     names = tuple(name for name, there in zip(names, usable, strict=True) if there)
@@ -213,7 +219,8 @@ def reidentify(
 
     power = forecasts(judged, train_days)
     known = knowledge(judged, 1)
-    every = releases(names, power, crowd, epsilon, delta, book_epsilon, seed)
+    ways = Ways(names, power, np.stack([alike[name] for name in names]), epsilon, delta, book_epsilon, seed)
+    every = ways.all(crowd)
     findings, by_rows = _raw(prints, ends, judged, 1, seed, learned)
     for number, release in enumerate(every):
         tell(f"attacking {release.name}", 0.45 + 0.2 * number / len(every))
@@ -225,8 +232,7 @@ def reidentify(
         if 2 * size > len(names):
             continue
         tell(f"crowds of {size}", 0.7)
-        ways = ("crowds", "codebooks") if size <= BOOKS else ("crowds",)
-        for release in releases(names, power, size, epsilon, delta, book_epsilon, seed, only=ways):
+        for release in (ways.means(size), *([ways.books(size)] if size <= BOOKS else [])):
             by_size += [replace(one, crowd=size) for one in _strongest(_attacked(release, known, seed, False)[0])]
     by_weeks = []
     for count in reach:
@@ -236,7 +242,7 @@ def reidentify(
         attack = _raw(prints, ends, at, count, seed, learned)[0]
         by_weeks += _strongest(attack)
         for release in every:
-            attack = _strongest(_attacked(release.at(late), more, seed, learned and release.groups is None)[0])
+            attack = _strongest(_attacked(release.at(late), more, seed, learned and release.crowds is None)[0])
             by_weeks += [replace(one, weeks=count) for one in attack if one.attacker != INFORMED]
     return Reidentification(
         len(names),
@@ -306,26 +312,18 @@ def _raw(
 
     They learn from other homes, for each other week from the weeks next to it, the judged one never among them.
     """
-    n, count = len(prints), prints.shape[1]
-    scores: dict[str, list[FloatArray]] = {}
-    for week in judged:
-        known = prints[:, week - weeks : week].mean(axis=1)
-        for fold in _folds(n, seed):
-            others = np.setdiff1d(np.arange(n), fold)
-            tables = []
-            for later in (w for w in range(count) if w != week):
-                apart = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, week)), count, 0)
-                near = np.argsort(apart, kind="stable")[:weeks]
-                tables.append((prints[others][:, near].mean(axis=1), prints[others, later]))
-            plain = weekly(tables, ends)
-            attackers: dict[str, Comparison | Boosted] = dict(zip((FEATURES, PROFILE), plain, strict=False))
-            if learned:
-                attackers[LEARNED] = Boosted(partial(weekly, ends=ends), seed).learned(tables)
-            for name, attacker in attackers.items():
-                one = scores.setdefault(name, [])
-                if len(one) <= judged.index(week):
-                    one.append(np.empty((n, n)))
-                one[-1][fold] = scored(attacker, known[fold], prints[:, week])
+    count = prints.shape[1]
+
+    def tables(week: int, others: NDArray[np.int64]) -> list[Table]:
+        learned_from = []
+        for later in (w for w in range(count) if w != week):
+            apart = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, week)), count, 0)
+            near = np.argsort(apart, kind="stable")[:weeks]
+            learned_from.append((prints[others][:, near].mean(axis=1), prints[others, later]))
+        return learned_from
+
+    at = [(prints[:, week - weeks : week].mean(axis=1), prints[:, week], partial(tables, week)) for week in judged]
+    scores = _scores(at, partial(weekly, ends=ends), (FEATURES, PROFILE), seed, learned)
     return _found(Release("raw readings", tuple(prints[:, week] for week in judged)), scores, weeks)
 
 
@@ -333,30 +331,47 @@ def _attacked(
     release: Release, known: Sequence[FloatArray], seed: int, learned: bool
 ) -> tuple[list[AttackFinding], list[AttackFinding]]:
     """Every attacker on a release: all rows, those of the home's own crowd, and tables of fewer rows."""
-    n, origins = len(known[0]), range(len(known))
-    scores: dict[str, list[FloatArray]] = {}
-    for judged in origins:
-        elsewhere = [o for o in origins if o != judged]
-        for fold in _folds(n, seed):
-            others = np.setdiff1d(np.arange(n), fold)
-            tables = [(known[o][others], release.rows[o][others]) for o in elsewhere]
-            attackers: dict[str, Comparison | Boosted] = dict(zip((OWN, EXPECTED), curves(tables), strict=True))
-            if learned:
-                attackers[LEARNED] = Boosted(curves, seed).learned(tables)
-            for name, attacker in attackers.items():
-                one = scores.setdefault(name, [])
-                if len(one) <= judged:
-                    one.append(np.empty((n, n)))
-                one[-1][fold] = scored(attacker, known[judged][fold], release.rows[judged])
-    if release.groups is not None and release.likelihoods is not None:
-        scores[INFORMED] = [_informed(*pair) for pair in zip(release.groups, release.likelihoods, strict=True)]
+
+    def tables(judged: int, others: NDArray[np.int64]) -> list[Table]:
+        return [(known[o][others], release.rows[o][others]) for o in range(len(known)) if o != judged]
+
+    at = [(known[o], release.rows[o], partial(tables, o)) for o in range(len(known))]
+    scores = _scores(at, curves, (OWN, EXPECTED), seed, learned)
+    if release.crowds is not None:
+        scores[INFORMED] = [_informed(release.crowds, likelihood) for likelihood in release.likelihoods]
     return _found(release, scores, 1)
 
 
-def _informed(groups: NDArray[np.int64], likelihood: FloatArray) -> FloatArray:
+def _scores(
+    at: Sequence[tuple[FloatArray, FloatArray, Callable[[NDArray[np.int64]], list[Table]]]],
+    compare: Callable[[Sequence[Table]], list[Comparison]],
+    names: Sequence[str],
+    seed: int,
+    learned: bool,
+) -> dict[str, list[FloatArray]]:
+    """Attacker -> its (homes, rows) scores at every origin, each home judged by who learned from the homes of others.
+
+    ``at`` has for each origin what is known of the homes, their rows, and the tables to learn from some of them.
+    """
+    scores: dict[str, list[FloatArray]] = {}
+    for known, rows, tables in at:
+        n = len(known)
+        whole: dict[str, FloatArray] = {}
+        for fold in np.array_split(np.random.default_rng(seed).permutation(n), FOLDS):
+            learned_from = tables(np.setdiff1d(np.arange(n), fold))
+            attackers: dict[str, Comparison | Boosted] = dict(zip(names, compare(learned_from), strict=False))
+            if learned:
+                attackers[LEARNED] = Boosted(compare, seed).learned(learned_from)
+            for name, attacker in attackers.items():
+                whole.setdefault(name, np.empty((n, n)))[fold] = scored(attacker, known[fold], rows)
+        for name, matrix in whole.items():
+            scores.setdefault(name, []).append(matrix)
+    return scores
+
+
+def _informed(crowds: NDArray[np.int64], likelihood: FloatArray) -> FloatArray:
     logs = np.full(likelihood.shape, -np.inf)
-    for group in np.unique(groups):
-        members = np.flatnonzero(groups == group)
+    for members in (np.flatnonzero(crowds == crowd) for crowd in np.unique(crowds)):
         logs[np.ix_(members, members)] = posterior(likelihood[np.ix_(members, members)])
     return logs
 
@@ -372,14 +387,14 @@ def _found(
     whole = []
     for name, every in scores.items():
         inside, bound = None, None
-        if release.groups is not None:
-            same = [groups[:, None] == groups[None] for groups in release.groups]
-            inside = hits([np.where(one, score, -np.inf) for one, score in zip(same, every, strict=True)])
-            sizes = np.stack([one.sum(axis=1) for one in same])
-            bound = float(np.mean([named_in_group(int(m), release.epsilon, release.delta) for m in sizes.ravel()]))
+        if release.crowds is not None:
+            same = release.crowds[:, None] == release.crowds[None]
+            inside = hits([np.where(same, score, -np.inf) for score in every])
+            sizes = same.sum(axis=1).tolist()
+            bound = float(np.mean([named_in_group(m, release.epsilon, release.delta) for m in sizes]))
         whole.append(AttackFinding(release.name, name, hits(every), inside, bound, release.rmse, weeks=weeks))
     fewer = []
-    for one in _strongest(whole) if release.groups is None else []:
+    for one in _strongest(whole) if release.crowds is None else []:
         every = scores[one.attacker]
         fewer += [replace(one, everywhere=hits(every, m), rows=m) for m in ROWS if m < len(every[0])]
         fewer.append(one)
@@ -391,10 +406,6 @@ def _strongest(findings: Sequence[AttackFinding]) -> list[AttackFinding]:
     plain = [one for one in findings if one.attacker not in (LEARNED, INFORMED)]
     rest = [one for one in findings if one.attacker in (LEARNED, INFORMED)]
     return [max(plain, key=lambda one: one.everywhere.top_1), *rest]
-
-
-def _folds(n: int, seed: int) -> list[NDArray[np.int64]]:
-    return np.array_split(np.random.default_rng(seed).permutation(n), FOLDS)
 
 
 def _share(value: float, interval: tuple[float, float]) -> str:
@@ -412,6 +423,5 @@ def _hidden(one: AttackFinding) -> list[str]:
     return [_share(one.inside.top_1, one.inside.top_1_interval), f"≤ {percent(one.bound)}", f"{one.rmse:.3f}"]
 
 
-def _table(heads: str, rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {heads} |", "| " + " | ".join("---" for _ in heads.split(" | ")) + " |"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from shoal.sources.meters.arma import ArmaModels, impulse_response
-from shoal.sources.meters.arma.state import state_factor
+from shoal.sources.meters.arma.likelihood import profile, state_factor
 
 
 def from_partials(partials: np.ndarray) -> np.ndarray:
@@ -27,13 +28,38 @@ def stable_model(order: tuple[int, int], seed: int, spread: float) -> tuple[np.n
 
 def stable_models(order: tuple[int, int], seeds: range, var: float | np.ndarray, spread: float = 0.5) -> ArmaModels:
     rows = [stable_model(order, seed, spread) for seed in seeds]
-    return ArmaModels.from_coefficients(np.array([r[0] for r in rows]), np.array([r[1] for r in rows]), var)
+    return given_models(np.array([r[0] for r in rows]), np.array([r[1] for r in rows]), var)
+
+
+def given_models(ar: np.ndarray, ma: np.ndarray, var: float | np.ndarray) -> ArmaModels:
+    """Models with known coefficients: (p,) or (n, p), (q,) or (n, q), number or (n,)."""
+    ar, ma = np.array(ar, dtype=float, ndmin=2), np.array(ma, dtype=float, ndmin=2)
+    n = len(ar)
+    return ArmaModels(
+        order=(ar.shape[1], ma.shape[1]),
+        ar=ar,
+        ma=ma,
+        innovation_var=np.broadcast_to(np.asarray(var, dtype=float), (n,)).copy(),
+        log_likelihood=np.full(n, np.nan),
+        ok=np.ones(n, dtype=bool),
+        converged=np.ones(n, dtype=bool),
+        status=np.full(n, "full"),
+        n_obs=np.zeros(n, dtype=np.int64),
+    )
+
+
+def log_likelihood(x: np.ndarray, ar: np.ndarray, ma: np.ndarray, var: float) -> float:
+    """Exact Gaussian log-likelihood of the observed samples, NaN where one is missing; −∞ when not stationary."""
+    value, total, count = profile(x, np.concatenate([ar, ma]), ar.size, np.empty(x.size), np.empty((0, x.size)))
+    if not math.isfinite(value):
+        return -math.inf
+    return float(-value - 0.5 * (count * math.log(2.0 * math.pi * var / total) + total / var))
 
 
 def simulate_arma(models: ArmaModels, n_samples: int, *, seed: int = 0) -> np.ndarray:
     """One series of ``n_samples`` per model, (n, n_samples), stationary from the first sample.
 
-    The state is drawn from its stationary law; x_t = s_t[0] + e_t and s_{t+1} = A s_t + K e_t (``state.py``).
+    The state is drawn from its stationary law; x_t = s_t[0] + e_t and s_{t+1} = A s_t + K e_t (``likelihood.py``).
     """
     r, (p, q) = models.n_states, models.order
     noise = np.random.default_rng(seed).standard_normal((len(models), r + n_samples))

@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from arma_cases import autocovariance, from_partials, stable_model
+from arma_cases import autocovariance, from_partials, log_likelihood, stable_model
 from scipy.linalg import toeplitz
 
 from shoal.sources.meters.arma import impulse_response
-from shoal.sources.meters.arma.kalman import best_variance, log_likelihood, profile
-from shoal.sources.meters.arma.parameters import is_stable, pull_in
-from shoal.sources.meters.arma.state import state_factor
+from shoal.sources.meters.arma.likelihood import best_variance, profile, state_factor
+from shoal.sources.meters.arma.search import is_stable, pull_in
 
 ORDERS = [(6, 5), (5, 6), (2, 3), (3, 0), (0, 4), (1, 0), (0, 1), (1, 1), (0, 0), (3, 7), (8, 2)]
 

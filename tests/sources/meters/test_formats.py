@@ -15,9 +15,9 @@ import polars as pl
 import pytest
 
 from shoal.errors import InputError
+from shoal.sources.meters.columns import UNITS, told_by
 from shoal.sources.meters.quality import QualityWarning
 from shoal.sources.meters.readings import meter_files, meter_readings, read_meters
-from shoal.sources.meters.units import UNITS, told_by
 
 HOMES = meter_formats.homes()
 Write = Callable[..., Path]

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.errors import InputError
-from shoal.sources.meters.power import power_error
+from shoal.sources.meters.answered import power_error
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
@@ -56,15 +55,3 @@ def test_small_noise_does_not_cancel() -> None:
     assert result.mse[0, 0] == pytest.approx(1e-17, rel=1e-12)
     assert result.bias[0, 0] == pytest.approx(0.5e-17, rel=1e-12)
     assert power_error([[1.0]], 0.0, 0.0).mse[0, 0] == 0
-
-
-def test_summaries_and_refusals() -> None:
-    result = power_error(np.zeros((3, 2)), 0.0, [0.1, 0.2])
-    np.testing.assert_allclose(result.rmse**2, result.mse)
-    assert result.by_step.shape == (2,)
-    with pytest.raises(InputError, match="noise_var"):
-        power_error([[0.0]], 0, -1)
-    with pytest.raises(InputError, match="broadcast"):
-        power_error(np.zeros((3, 2)), [0, 0, 0], 1)
-    with pytest.raises(InputError, match="log_noise_cov"):
-        power_error([[0.0]], 0, 1, log_noise_cov=1)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from shoal.errors import InputError
-from shoal.sources.meters.queries import QUERIES, AccountingWarning, Predictive, answer, classes
+from shoal.sources.meters.queries import QUERIES, AccountingWarning, answer, classes
 
 H, T = 3, 40
+
+
+class Predictive(NamedTuple):
+    """The part of forecasts that queries look at."""
+
+    households: Sequence[str]
+    log_mean: np.ndarray
+    error_cov: np.ndarray
+    mean_cov: np.ndarray
+    season_part: np.ndarray
 
 
 def autocovariances(ar: float, ma: float, n: int) -> np.ndarray:
@@ -67,7 +79,7 @@ def test_marginal_is_the_forecast_over_histories(
     draws = 200_000
     for i in range(2):
         histories = rng.standard_normal((draws, T)) @ np.linalg.cholesky(joints[i, :T, :T]).T
-        released = histories @ gains[i].T + law.season[i]
+        released = histories @ gains[i].T + law.season_part[i]
         error = np.abs(np.cov(released.T) - family.covs[i]).max() / family.covs[i].max()
         assert error < 5 * np.sqrt(2 / draws)
         std = np.sqrt(np.diagonal(family.covs[i]))
@@ -96,7 +108,7 @@ def test_singular_covariances_of_long_horizons() -> None:
         assert gap.max() < 1e-9
     wrong = covs - 0.5 * np.einsum("ni,ij->nij", np.diagonal(covs, axis1=1, axis2=2), np.eye(8))
     with pytest.raises(InputError, match="positive semidefinite"):
-        classes(Predictive(labels, law.mean, wrong, wrong, law.season), "marginal")
+        classes(Predictive(labels, law.log_mean, wrong, wrong, law.season_part), "marginal")
 
 
 def test_as_in_paper_warns_and_differs(gaussian_process: tuple[Predictive, np.ndarray, np.ndarray]) -> None:

@@ -1,20 +1,71 @@
-"""One file per method, each with one function: (problem, settings, starts) → moves."""
+"""How to perturb: a method is a function (problem, settings, starts) → moves.
+
+``none`` and ``white`` know nothing of the labels, ``covariance`` has noise of mean zero and a covariance per label,
+``additive`` noise with a mean as well (the paper's problem in full), ``transport`` affine maps plus noise,
+q̃ = q + b + B Σ^{−1/2}(q − μ) + C z, which contains every other method.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shoal.designs.descent import Settings
-from shoal.designs.methods.additive import additive
-from shoal.designs.methods.center import center, mean
-from shoal.designs.methods.covariance import covariance
-from shoal.designs.methods.none import none
+import numpy as np
+
+from shoal.designs.barycenter import additive_center, transport_center
+from shoal.designs.descent import ENOUGH, Settings, search
+from shoal.designs.methods.center import additive_approach, blurred, center, geodesic, mean, reaches
 from shoal.designs.methods.paper import paper
-from shoal.designs.methods.transport import transport
-from shoal.designs.methods.white import white
-from shoal.designs.moves import Moves
-from shoal.designs.problem import DesignProblem
+from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.designs.stored import certified
+
+#: Share of the time left that Algorithm 1 may take; the search on the exact δ is worth more.
+ALGORITHM_1 = 0.25
+
+
+def none(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
+    """No label is moved."""
+    return Moves.still(problem)
+
+
+def white(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
+    """Σ_η = ρ I for every label."""
+    n, k = problem.n_labels, problem.n_dims
+    std = radii(problem) / np.sqrt(k)
+    return Moves(np.zeros((n, k)), None, std[:, None, None] * np.eye(k))
+
+
+def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+    """The best of nothing, white noise, the paper's answer and searches from them; never worse than any."""
+    simple = [none(problem), white(problem)]
+    if not settings.late:  # its start is white noise
+        simple.append(paper(problem, settings.part(ALGORITHM_1)))
+    own = [m.within(problem) for m in starts if m.map is None and not m.shift.any()]
+    return search(problem, [*simple, *own], shifts=False, settings=settings)
+
+
+def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+    """Searches from the covariance design and from the way to the common law; never worse than the former."""
+    common = additive_center(problem.classes.means, problem.classes.stored_covs)
+    towards = additive_approach(problem, common)
+    if reaches(problem, common) and certified(problem, towards) < ENOUGH:
+        return towards
+    zero_mean = covariance(problem, settings, starts)
+    own = [m.within(problem) for m in starts if m.map is None]
+    candidates = [zero_mean, towards, *blurred(problem, towards), *own]
+    return search(problem, candidates, shifts=True, settings=settings)
+
+
+def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+    """Searches from the additive design and from the geodesic to the common law; never worse than either."""
+    common = transport_center(problem.classes.means, problem.classes.stored_covs)
+    towards = geodesic(problem, common)
+    if reaches(problem, common) and certified(problem, towards) < ENOUGH:
+        return towards
+    added = additive(problem, settings, starts)
+    own = [m.within(problem) for m in starts]
+    candidates = [added, towards, *blurred(problem, towards), *own]
+    return search(problem, candidates, shifts=True, mapped=True, settings=settings)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import numpy as np
 
 from shoal.designs.barycenter import Center, mean_center, transport_center
 from shoal.designs.descent import Settings
-from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import DesignProblem
+from shoal.designs.problem import DesignProblem, Moves, radii
 from shoal.numerics.matrices import square_root
 
 #: A budget within this relative distance of the price buys the whole way.

@@ -19,8 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from shoal.designs.descent import Settings
-from shoal.designs.moves import Moves, radii
-from shoal.designs.problem import DesignProblem
+from shoal.designs.problem import DesignProblem, Moves, radii
 from shoal.designs.stored import certified
 from shoal.numerics.compiled import kernel
 from shoal.numerics.eigenpairs import eigenpairs, eigh
@@ -69,8 +68,8 @@ def paper(
             taken += done
     if taken:
         iterates.append(_rescaled(problem, base, precision))
-    found = [certified(problem, moves) for moves in reversed(iterates)]
-    return replace(iterates[-1 - int(np.argmin(found))], history=history[: taken + 1])
+    certificates = [certified(problem, moves) for moves in reversed(iterates)]
+    return replace(iterates[-1 - int(np.argmin(certificates))], history=history[: taken + 1])
 
 
 def _rescaled(problem: DesignProblem, base: FloatArray, precision: FloatArray) -> Moves:
@@ -184,7 +183,7 @@ def _descend(
             for s in range(k):
                 gradient[r, s] = (means[y, r] - means[x, r]) * (means[y, s] - means[x, s]) - inverse[r, s]
         alpha = _lemma_step(means, precision, inverse, log_dets, pairs, x, y, worst)
-        found = False
+        falls = False
         highest, log_det = worst, 0.0
         for _ in range(80):
             for r in range(k):
@@ -214,10 +213,10 @@ def _descend(
                         trial_values[f, 1] = _form(means, i, j, precision[i]) + log_det - log_dets[i]
                     highest = max(highest, trial_values[f, 0], trial_values[f, 1])
                 if highest <= worst and trial_values[e, direction] < worst:
-                    found = True
+                    falls = True
                     break
             alpha *= 0.5
-        if not found:
+        if not falls:
             ended = True
             break
         for r in range(k):

@@ -15,14 +15,13 @@ import numpy as np
 
 from shoal.audits.audit import audit
 from shoal.audits.book_audit import audit_book
-from shoal.card.book_measures import book_audit_facts
 from shoal.card.facts import AuditFacts, DesignFacts
-from shoal.card.measures import audit_facts
+from shoal.card.measures import audit_facts, book_audit_facts
 from shoal.designs.design import design
 from shoal.errors import InputError
 from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.files import load
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.reader import load
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context, Made
 from shoal.runs.fitted import fitted

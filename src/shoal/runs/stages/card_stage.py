@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.audits.own_rows import attack_means, attack_rows
+from shoal.audits.naming import attack_means, attack_rows
 from shoal.card.card import ReleaseCard
-from shoal.card.facts import AuditFacts, Course, DesignFacts, FitFacts, OwnAttack, Record, ReleaseFacts
+from shoal.card.facts import AuditFacts, Course, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.card.render import public_page
 from shoal.card.statements import RULES
 from shoal.errors import InputError
+from shoal.records import Record
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.partition import ShardFacts
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts

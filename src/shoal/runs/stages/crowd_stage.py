@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.card.digits import counted
-from shoal.card.facts import LISTED, FitFacts, Record, most_common
+from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
 from shoal.laws.membership import (
     admitted,
@@ -38,6 +37,8 @@ from shoal.laws.membership import (
     with_blocks,
 )
 from shoal.plaintext import as_cells
+from shoal.records import Record
+from shoal.rounding import counted
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.stages.fit_stage import CURVES, QUALITY, QUALITY_TABLE
@@ -393,7 +394,7 @@ class Plan:
         """Crowds of those who have none: by likeness where nobody has one, else by lot once enough are there."""
         at = np.array([place[name] for name in newcomers], dtype=np.intp)
         inside = None if boundaries is None else [boundaries[i] for i in at]
-        totals = None if share is None else values[at].sum(axis=1)
+        totals = None if share is None else np.abs(values[at]).sum(axis=1)
         given: dict[str, Any] = {"boundaries": inside, "totals": totals, "largest_share": share, "beside": values[at]}
         if not len(at):
             crowd = np.empty(0, dtype=np.int64)

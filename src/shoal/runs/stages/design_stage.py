@@ -17,7 +17,6 @@ from pathlib import Path
 from scipy import stats
 
 from shoal.accounting.filters import ORDERS
-from shoal.card.book_measures import book_facts
 from shoal.card.facts import LISTED, DesignFacts
 from shoal.card.measures import design_facts
 from shoal.designs.calibration import calibrate
@@ -62,7 +61,7 @@ def do(block: str, config: Config, out: str) -> DesignFacts:
         book = codebook(classes.means, graph, config.stated_epsilon, labels=classes.labels, scope=SCOPE)
         points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
         _saved(out, book, stated(bound_at(book, points, ORDERS, points)))
-        return book_facts(book, answers.accuracy(book), query=answers.query, target=target)
+        return design_facts(book, query=answers.query, target=target, accuracy=answers.accuracy(book))
     outside = 0.0
     if answers.clip is not None:
         outside = outside_share(answers.clip, classes.n_dims)

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.card.facts import LISTED, FitFacts, Lost, Record, most_common, tallied
+from shoal.card.facts import LISTED, FitFacts, Lost, most_common, tallied
 from shoal.errors import InputError
 from shoal.plaintext import as_cells
+from shoal.records import Record
 from shoal.runs import partition, secret
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, FORECASTS, SHARDS, Context, Made
@@ -32,10 +33,9 @@ from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
 from shoal.runs.store import Part, finished, put_whole
 from shoal.sources.meters import clock, window
 from shoal.sources.meters.answered import TRUTH, off_by
-from shoal.sources.meters.forecast import Forecasts, forecast
+from shoal.sources.meters.forecast import ABSENT, Forecasts, forecast, update_forecasts
 from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
-from shoal.sources.meters.update import ABSENT, update_forecasts
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, tick
 
@@ -47,7 +47,7 @@ READING = (
     "unit", "meter", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
     "value_column", "only",
 )  # fmt: skip
-SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "shard_size", "secret")
+SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "shard_size", "secret", "answers")
 #: Those that may differ from day to day.
 DAILY = ("origin", "horizon")
 
@@ -74,10 +74,13 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
             season=config.season_period,
             origin=instant,
             progress=tick,
+            export=exports(config),
         )
         heard = frozenset(forecasts.households)
     else:
-        forecasts, heard = update_forecasts(Forecasts.load(before), data, origin=instant, horizon=config.horizon)
+        forecasts, heard = update_forecasts(
+            Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=exports(config)
+        )
     truth = later(data, forecasts)
     path = Path(out)
     write_array(path.with_suffix(f".{TRUTH}"), truth)
@@ -94,7 +97,12 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
     facts = forecasts.facts(None)
-    return replace(facts, later_known=known, later_absolute=off, goes_on=before is not None)
+    return replace(facts, later_known=known, later_absolute=off)
+
+
+def exports(config: Config) -> bool:
+    """Whether readings below zero are export; answers in log power and the readings' promise are of consumption."""
+    return config.answers == "kw" and config.secret != secret.READINGS
 
 
 def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
@@ -344,7 +352,6 @@ def _described(
             *(f"Readings: {note}" for note in notes),
         ),
         unit=shard.unit,
-        unit_reason=shard.unit_reason,
         origin=origin,
         step_minutes=minutes,
         time_zone=shard.time_zone,
@@ -355,6 +362,7 @@ def _described(
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None) -> Job:
     """One shard's forecasts: anew, or from those of an earlier day."""
     settings = {**config.part("train_days", "horizon", "order"), "season": config.season_period, "origin": origin}
+    settings["export"] = exports(config)
     inputs = [shard] if before is None else [before, shard]
     work = partial(do, shard.path, origin, config, None if before is None else before.path)
     return Job(work, out_path(home, FORECASTS, "zip", settings, inputs), tuple(inputs))

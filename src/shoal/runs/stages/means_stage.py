@@ -18,6 +18,7 @@ import numpy as np
 
 from shoal.card.facts import Accuracy, ReleaseFacts
 from shoal.card.measures import errors
+from shoal.mechanism.releasable import ReleaseErrors
 from shoal.plaintext import as_cells
 from shoal.runs import reader
 from shoal.runs.context import Context, Made
@@ -151,15 +152,12 @@ def accuracy(members: pl.DataFrame, rows: pl.DataFrame, unit: str) -> tuple[Accu
     squares = off**2
     scale = 1.0 if unit == "kW" else 1.0 / np.maximum(value.std(axis=0), 1e-300)
     squares, off, answers = squares * np.square(scale), off * scale, value * scale
+    ends = off.min(axis=0), off.max(axis=0)
     measured = errors(
-        squares.mean(axis=1),
-        squares,
-        off,
+        ReleaseErrors(squares.mean(axis=1), squares, off, ends, 1.0, np.zeros(off.shape[1]), noise_alone=False),
         answers,
         group,
         unit=unit if unit == "kW" else "standard deviations of the columns",
-        interval=(off.min(axis=0), off.max(axis=0)),
-        coverage=1.0,
     )
     known, absolute = off_by(truth, row)
     return measured, known, absolute

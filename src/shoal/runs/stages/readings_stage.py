@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.card.card import ReleaseCard
-from shoal.card.facts import FitFacts, Record, ReleaseFacts
+from shoal.card.facts import FitFacts, ReleaseFacts
 from shoal.card.package import PublicTable, package_files
 from shoal.card.render import public_page
 from shoal.card.render import report as owner_page
@@ -47,6 +47,7 @@ from shoal.readings.publication import (
     timestamps,
 )
 from shoal.readings.tables import table_sum
+from shoal.records import Record
 from shoal.runs import secret
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.stages import report_stage
@@ -86,7 +87,8 @@ def read_table(context: Context) -> Made:
 
     config = context.config
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
-    raw = open_table(context.source.paths)
+    table = open_table(context.source.paths)
+    raw = table.raw
     layout = layout_of(raw, str(config.label), names)
     rows = pl.concat(list(batches(raw, layout)))
     rows = rows if not config.only else rows.filter(pl.col(LABEL).is_in(config.only))

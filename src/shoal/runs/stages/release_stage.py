@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.card.digits import upper
-from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, Record, ReleaseFacts, SpentFacts
+from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, ReleaseFacts, SpentFacts
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.ledger import Ledger
-from shoal.mechanism.reader import load
+from shoal.mechanism.files import load
 from shoal.mechanism.releasable import Releasable
 from shoal.noise.source import standard_normals
+from shoal.records import Record
+from shoal.rounding import upper
 from shoal.runs.blocks import BlockFacts, crowds_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
@@ -165,7 +166,6 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
         worst=SpentFacts.like(overview.worst[0]) if overview.worst else None,
         later_known=sum(one.later_known for one in told),
         later_absolute=math.fsum(one.later_absolute for one in told),
-        shards=len(given),
         failed=tuple(failed)[:LISTED],
         period=plan.period,
     )
@@ -324,9 +324,7 @@ def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
             "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
             "use 'point', 'trajectory' or 'marginal'"
         )
-    if mechanism.certificate is None:
-        return
-    reached = 1.0 if mechanism.certificate is None else mechanism.certificate.delta_upper
+    reached = mechanism.certificate.delta_upper
     if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
         raise UnreachableError(
             f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "

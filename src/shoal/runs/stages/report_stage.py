@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 
 from shoal.card.card import ReleaseCard
-from shoal.card.facts import Record
 from shoal.card.package import PublicTable, package_files
 from shoal.card.pictures import CrowdCurves
 from shoal.card.render import public_page, report
 from shoal.card.statements import Statement
+from shoal.records import Record
 from shoal.runs import reader
 from shoal.runs.context import Context, Made
 from shoal.runs.stages.card_stage import PARQUET, with_rows

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.card.digits import counted, upper
 from shoal.card.facts import LISTED, FitFacts
 from shoal.errors import InputError
+from shoal.rounding import counted, upper
 from shoal.runs.config import Config, no_use
 from shoal.runs.context import FIT, LAWS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, noted, out_path, run_jobs

@@ -1,30 +1,43 @@
 """A shard of forecasts as the stages of a run see it, asked one query in one unit (:class:`shoal.runs.fitted.Fitted`).
 
 Beside ``<key>.zip`` lies ``<key>.truth.npy``: what was metered later, (n, h) in kW, NaN where that is not known.
+
+Errors of released power in kW are exact, by log-normal moments. In log power the mechanism returns q + η; in power the
+reference is p = e^q and the release p̃ = e^{q+η} = p e^η. With (q, η) jointly Gaussian, q ~ N(a, v), η ~ N(m, s²) and
+Cov(q, η) = c, the moments E e^{αq+βη} = exp(αa + βm + ½(α²v + 2αβc + β²s²)) give
+
+    E p̃ − p      = e^{a+v/2} (e^{m+c+s²/2} − 1)
+    E (p̃ − p)²   = e^{2a+2v} (e^{2m+4c+2s²} − 2 e^{m+2c+s²/2} + 1)
+
+For a point forecast v = c = 0 and these are p̂(e^{m+s²/2} − 1) and p̂²(e^{2m+2s²} − 2e^{m+s²/2} + 1) (theory notes,
+section 7). c ≠ 0 for mechanisms that move the answer with itself (transport).
 """
 
 from __future__ import annotations
 
 import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from shoal.audits.guard import ModelGuard, model_guard
-from shoal.card.facts import Accuracy
-from shoal.card.measures import accuracy_facts
+from shoal.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
+from shoal.card.measures import accuracy_facts, hiding
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
+from shoal.rounding import counted
 from shoal.sources.meters.forecast import Forecasts
 from shoal.sources.meters.queries import AccountingWarning
-from shoal.sources.meters.traces import power_accuracy
 from shoal.validation import FloatArray, IndexArray
 
 TRUTH = "truth.npy"
@@ -145,3 +158,94 @@ def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
     """Entries whose truth is known, and the sum of the absolute errors there."""
     known = np.isfinite(truth) & np.isfinite(power)
     return int(known.sum()), float(np.abs(power - truth)[known].sum())
+
+
+# ------------------------------------------------------------------ what forecasts tell on a card, in kW
+
+
+def facts_of(forecasts: Forecasts, graph: NeighborGraph | None) -> FitFacts:
+    """Who has a forecast and whose model holds; who hides among whom, where that is known."""
+    checks = forecasts.checks
+    nobody = {"labels": len(forecasts.households), "groups": 0, "smallest_group": 0, "largest_group": 0, "edges": 0}
+    minutes = forecasts.step.total_seconds() / 60
+    return FitFacts(
+        source="",
+        **(nobody if graph is None else hiding(graph)),
+        left_out=len(forecasts.left_out),
+        reasons=tuple(Counter(forecasts.left_out.values()).most_common(LISTED)),
+        noun=NAMES,
+        about=(
+            f"Forecasts: {counted(forecasts.horizon, 'step')} ({forecasts.horizon * minutes / 60:g} h) from "
+            f"{forecasts.origin:%Y-%m-%d %H:%M}.",
+        ),
+        origin=forecasts.origin.isoformat(),
+        step_minutes=minutes,
+        checks=ModelChecks(
+            gaussian=int(checks.gaussian.sum()),
+            white=int(checks.white.sum()),
+            stationary=int(checks.stationary.sum()),
+            all_three=int((checks.gaussian & checks.white & checks.stationary).sum()),
+            of=len(forecasts.households),
+        ),
+        fitted_on_private_data=True,
+    )
+
+
+def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
+    """Errors of the released power against the true answer, in kW, for a mechanism whose answers are in ``unit``.
+
+    In log power the change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance
+    diag(Σ Gᵀ) with the answer; :func:`power_error` has the rest.
+    """
+    if unit == "kw":
+        return accuracy_facts(mechanism, unit="kW")
+    n, k = mechanism.classes.means.shape
+    covs = np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
+    together = np.zeros((n, k))
+    if mechanism.gain is not None:
+        together = np.diagonal(mechanism.gain @ covs, axis1=1, axis2=2)
+    error = power_error(
+        mechanism.classes.means,
+        mechanism.bias,
+        mechanism.error_variance,
+        log_var=np.diagonal(covs, axis1=1, axis2=2),
+        log_noise_cov=together,
+    )
+    return accuracy_facts(mechanism, unit="kW", powers=(error.mse, error.bias, np.exp(mechanism.classes.means)))
+
+
+class PowerError(NamedTuple):
+    """Error of the released power, per household (rows) and horizon step (columns)."""
+
+    bias: FloatArray  #: (n, h) E p̃ − p, kW
+    mse: FloatArray  #: (n, h) E (p̃ − p)², kW²
+
+    @property
+    def rmse(self) -> FloatArray:
+        """(n, h) root mean squared error, kW."""
+        return np.sqrt(self.mse)
+
+
+def power_error(
+    log_mean: FloatArray, noise_mean: Any, noise_var: Any, *, log_var: Any = 0.0, log_noise_cov: Any = 0.0
+) -> PowerError:
+    """Bias and mean squared error of released power in kW, per entry.
+
+    Args:
+        log_mean: (n, h) mean of the answer q in ln kW; the answer itself where it is a constant.
+        noise_mean: mean of η in log units; (n, h) or what broadcasts to it, as the arguments below.
+        noise_var: variance of η.
+        log_var: variance of q given the household; 0 for a point forecast.
+        log_noise_cov: covariance of q and η; 0 for noise that does not depend on the answer.
+
+    >>> error = power_error(np.array([[0.0]]), noise_mean=0.0, noise_var=0.04)
+    >>> print(f"{error.bias[0, 0]:.4f}", f"{error.rmse[0, 0]:.4f}")
+    0.0202 0.2071
+    """
+    a, m, s2, v, c = np.broadcast_arrays(log_mean, noise_mean, noise_var, log_var, log_noise_cov)
+    with np.errstate(over="ignore"):
+        bias = np.exp(a + v / 2) * np.expm1(m + c + s2 / 2)
+        # e^{2g+s²} − 2e^g + 1 = e^{2g}(e^{s²} − 1) + (e^g − 1)² with g = m + 2c + s²/2: no cancellation.
+        g = m + 2 * c + s2 / 2
+        mse = np.exp(2 * a + 2 * v) * (np.exp(2 * g) * np.expm1(s2) + np.expm1(g) ** 2)
+    return PowerError(np.asarray(bias), np.asarray(mse))

@@ -20,9 +20,8 @@ from shoal.numerics.notebook import COLORS, axes_or_new, table
 from shoal.sources.meters import queries, window
 from shoal.sources.meters.arma import ArmaModels, fit_arma, predict
 from shoal.sources.meters.checks import LAGS, MEASURES, Checks, check_models
-from shoal.sources.meters.quality import Readings
-from shoal.sources.meters.queries import Predictive
-from shoal.sources.meters.season import FLOOR, PERIODS, Season, fit_season, phases
+from shoal.sources.meters.quality import Readings, repair
+from shoal.sources.meters.season import FLOOR, PERIODS, Season, export_scale, fit_season, phases
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -41,13 +40,20 @@ LAWS = ("log_mean", "error_cov", "mean_cov", "season_part")
 #: Checks that a notebook counts.
 CHECKED = ("gaussian", "white", "stationary")
 
+#: Why a home without new readings is not released.
+ABSENT = "no new readings"
+
 #: Residuals with a smaller standard deviation, in ln kW, are rounding: nothing is left to model.
 FLAT = 1e-9
 
 
 @dataclass(frozen=True, repr=False)
 class Forecasts:
-    """Predictive laws of many households over one horizon, in ln kW, and how they came about."""
+    """Predictive laws of many households over one horizon, in ln kW, and how they came about.
+
+    Of homes that export (``exports``), laws are on the scale asinh(p/s) instead (:mod:`shoal.sources.meters.season`);
+    ``power`` and ``interval`` are in kW for all.
+    """
 
     households: tuple[str, ...]
     timestamps: pl.Series  #: (h,) instants of the horizon; the first is the origin
@@ -103,7 +109,7 @@ class Forecasts:
             axes.plot(ahead, self.to_power(released), color=COLORS[0], linewidth=2.5, label="released")
         axes.set_xlabel("hours from the forecast's origin")
         axes.set_ylabel("kW")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=None if self.exports[i] else 0)
         axes.legend(frameon=False)
         return axes
 
@@ -117,11 +123,6 @@ class Forecasts:
     @property
     def horizon(self) -> int:
         return int(self.log_mean.shape[1])
-
-    @property
-    def predictive(self) -> Predictive:
-        """The part that the query models work on."""
-        return Predictive(self.households, self.log_mean, self.error_cov, self.mean_cov, self.season_part)
 
     def classes(self, query: str = "point", *, unit: str = "log") -> GaussianClasses:
         """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
@@ -141,19 +142,29 @@ class Forecasts:
         >>> forecasts.classes("trajectory")
         GaussianClasses(4 labels, 3 entries, full covariance)
         """
-        laws = queries.classes(self.predictive, query)
-        return GaussianClasses.deterministic(self.power, self.households) if self._in_power(query, unit) else laws
+        if self._in_power(query, unit):
+            return GaussianClasses.deterministic(self.power, self.households)
+        return queries.classes(self, query)
 
     def answer(self, query: str = "point", normals: FloatArray | None = None, *, unit: str = "log") -> FloatArray:
-        """(n, h) the answers in ln kW, or kW, that go into the mechanism; see ``answer``."""
-        found = queries.answer(self.predictive, query, normals)
-        return self.power if self._in_power(query, unit) else found
+        """(n, h) the answers in ln kW, or kW, that go into the mechanism; see ``queries.answer``."""
+        return self.power if self._in_power(query, unit) else queries.answer(self, query, normals)
 
-    @staticmethod
-    def _in_power(query: str, unit: str) -> bool:
+    @property
+    def exports(self) -> NDArray[np.bool_]:
+        """(n,) the homes with readings below zero, whose laws are on a scale of their own."""
+        return np.asarray(self.season.scale > 0)
+
+    def _in_power(self, query: str, unit: str) -> bool:
         """Constants may be released in any unit; laws in log power are Gaussian there alone."""
+        validation.choice(tuple(queries.QUERIES), query=query)
         if validation.choice(UNITS, unit=unit) == "kw" and query != "point":
             raise InputError("unit 'kw' is for the query 'point': other answers have Gaussian laws in log power alone")
+        if unit == "log" and self.exports.any():
+            raise InputError(
+                f"unit: {int(self.exports.sum())} homes export, and there is no logarithm of what is below zero; take "
+                "classes('point', unit='kw'), or forecast(..., export=False)"
+            )
         return unit == "kw"
 
     def to_power(self, log_values: Any) -> FloatArray:
@@ -178,8 +189,8 @@ class Forecasts:
 
     @property
     def power(self) -> FloatArray:
-        """(n, h) point forecast in kW, exp of the log mean: the median of the predictive law."""
-        return np.asarray(np.exp(self.log_mean))
+        """(n, h) point forecast in kW, the mean on the home's scale turned back: the median of the predictive law."""
+        return self.season.power(self.log_mean)
 
     def error_std(self, *, season_error: bool = False) -> FloatArray:
         """(n, h) standard deviation of ln p given the history; with ``season_error``, of the season's estimate too.
@@ -195,11 +206,11 @@ class Forecasts:
         """Lower and upper end (n, h), in kW, of the central predictive interval of each entry."""
         level = validation.probability(level=level, below_one=True, above_zero=True)
         reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
-        return np.exp(self.log_mean - reach), np.exp(self.log_mean + reach)
+        return self.season.power(self.log_mean - reach), self.season.power(self.log_mean + reach)
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
         """What a release card says about these forecasts and who hides among whom."""
-        from shoal.sources.meters.traces import facts_of
+        from shoal.sources.meters.answered import facts_of
 
         return facts_of(self, graph)
 
@@ -207,7 +218,7 @@ class Forecasts:
         """Errors of what a mechanism releases of these forecasts, in kW; ``unit`` is that of its answers."""
         if self.households != mechanism.classes.labels:
             raise InputError("forecasts must be of the mechanism's labels, in the same order")
-        from shoal.sources.meters.traces import power_accuracy
+        from shoal.sources.meters.answered import power_accuracy
 
         return power_accuracy(mechanism, unit)
 
@@ -268,6 +279,8 @@ def forecast(
     origin: datetime | str | None = None,
     floor: float = FLOOR,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    export: bool = False,
 ) -> Forecasts:
     """Fit every household on the days before ``origin`` and predict the ``horizon`` steps from it on.
 
@@ -286,6 +299,8 @@ def forecast(
         origin: first instant to predict; by default right after the last readings. Text is ISO 8601.
         floor: kW below which power is set to the floor before the logarithm.
         progress: called with (households fitted, households to fit).
+        export: whether homes with readings below zero are forecast too, on a scale that allows it; their answers are
+            then in kW alone, as a run by label has them. By default readings below zero count as missing.
 
     Returns:
         The predictive laws in ln kW, with models, checks, quality and who was left out.
@@ -318,6 +333,7 @@ def forecast(
         season=season,
         floor=floor,
         train_days=train_days,
+        export=export,
         progress=progress,
     )
 
@@ -332,13 +348,17 @@ def forecast_window(
     season: str,
     floor: float,
     train_days: int,
+    export: bool,
     progress: Callable[[int, int], None] | None = None,
 ) -> Forecasts:
     """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and predict from there."""
     if horizon > past.kw.shape[1]:
         raise InputError(f"horizon must not exceed the training window of {past.kw.shape[1]} steps")
-    negative = dict(zip(data.quality["household"].to_list(), data.quality["negative"].to_list(), strict=True))
-    reasons = _unfit(past, past.kw.shape[1], floor, train_days, negative)
+    below = np.zeros(len(past.households), dtype=np.int64)
+    if not export:
+        below = (past.kw < 0).sum(axis=1)
+        past = replace(past, kw=np.where(past.kw < 0, np.nan, past.kw))
+    reasons = _unfit(past, past.kw.shape[1], floor, train_days, below)
     rows, profile, x = _prepared(past, season, data.step, floor, train_days, reasons)
     models = fit_arma(x, order=order, progress=progress)
     for i in np.flatnonzero(~models.ok):
@@ -351,7 +371,7 @@ def forecast_window(
     ahead = predict(models, x, horizon)
     future = window.stamps(at, data.step, horizon, data.time_zone)
     part = profile.at(phases(future, profile.period, data.step))
-    checks = check_models(x, models.ar, models.ma, names)
+    checks = check_models(ahead.innovations, sum(order), names)
     known = set(past.households)
     return Forecasts(
         households=names,
@@ -401,13 +421,11 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     first = parts[0]
     names = tuple(name for part in parts for name in part.households)
     checks: dict[str, Any] = {name: np.concatenate([getattr(part.checks, name) for part in parts]) for name in MEASURES}
-    models = first.models
-    for part in parts[1:]:
-        models = models.followed_by(part.models)
     season = replace(
         first.season,
         profile=np.concatenate([part.season.profile for part in parts]),
         repeats=np.concatenate([part.season.repeats for part in parts]),
+        scale=np.concatenate([part.season.scale for part in parts]),
     )
     recent = None
     if all(part.recent is not None for part in parts):
@@ -417,7 +435,7 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
         first,
         households=names,
         season=season,
-        models=models,
+        models=ArmaModels.joined([part.models for part in parts]),
         checks=replace(first.checks, households=names, **checks),
         quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
         left_out={},
@@ -439,23 +457,24 @@ def _order(order: Any) -> tuple[int, int]:
 
 
 def _unfit(
-    past: window.TrainingWindow, length: int, floor: float, train_days: int, negative: Mapping[str, int]
+    past: window.TrainingWindow, length: int, floor: float, train_days: int, below: NDArray[np.int64]
 ) -> dict[str, str]:
     """Households that the training window rules out, with the reason; homes with the same trouble have the same text.
 
-    ``negative`` counts readings below zero, which are missing from the window.
+    ``below`` counts readings below zero that are missing from the window, because export was not asked for.
     """
     seen = np.isfinite(past.kw)
     count = seen.sum(axis=1)
     least = LEAST_OBSERVED * length
-    floored = np.maximum(past.kw, floor)
+    exports = export_scale(past.kw, floor)[:, None] > 0
+    floored = np.where(exports, past.kw, np.maximum(past.kw, floor))
     flat = np.where(seen, floored, -np.inf).max(axis=1) <= np.where(seen, floored, np.inf).min(axis=1)
     reasons: dict[str, str] = {}
     for i in np.flatnonzero((count < least) | flat):
         name = past.households[i]
         if count[i] >= least:
             reasons[name] = "constant in the training window, or below the floor throughout"
-        elif count[i] + negative.get(name, 0) >= least:
+        elif count[i] + below[i] >= least:
             reasons[name] = (
                 f"below zero too often (export?): fewer than {LEAST_OBSERVED:.0%} of the readings of {train_days} days "
                 "are consumption"
@@ -484,7 +503,7 @@ def _account(
     """
     seen = np.isfinite(past.kw)
     with np.errstate(invalid="ignore"):
-        floored = (past.kw < profile.floor).sum(axis=1)
+        floored = ((past.kw < profile.floor) & ~(export_scale(past.kw, profile.floor)[:, None] > 0)).sum(axis=1)
     trained = pl.DataFrame(
         {
             "household": list(past.households),
@@ -507,3 +526,112 @@ def _account(
         verdict=pl.when(pl.col("dropped").is_not_null()).then(pl.lit("left out")).otherwise(pl.col("verdict")),
         reason=pl.coalesce("dropped", "reason"),
     ).drop("dropped")
+
+
+# ------------------------------------------------------------------ the next day
+
+
+def update_forecasts(
+    forecasts: Forecasts,
+    readings: Readings | pl.DataFrame,
+    *,
+    origin: datetime | str | None = None,
+    horizon: int | None = None,
+    export: bool = False,
+) -> tuple[Forecasts, frozenset[str]]:
+    """Forecasts at a later origin from those of an earlier one and the readings since.
+
+    Forecasts keep the readings of their training window (``Forecasts.history``). New readings move that window to a
+    later origin, and every home is fitted on it. Nothing else is carried along: the result is, to the last bit, what
+    :func:`shoal.forecast` computes at that origin from all readings, whatever the days in between.
+
+    Order, season, floor and training days stay those of ``forecasts``. Homes are left out for the same reasons as in
+    :func:`shoal.forecast`; one without new readings is forecast across the gap while enough of its window is left, and
+    one that is new is fitted as soon as its readings suffice.
+
+    Args:
+        forecasts: made by :func:`shoal.forecast` or by this function.
+        readings: the readings since the old origin; older ones may be among them and then replace those stored.
+        origin: first instant to predict; by default right after the last readings, as in :func:`shoal.forecast`.
+        horizon: steps to predict; by default as many as before.
+        export: as in :func:`shoal.forecast`, which made the forecasts.
+
+    Returns:
+        The new forecasts, and the homes with news: those with a reading between the old origin and the new one.
+
+    >>> from datetime import datetime
+    >>> import shoal
+    >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+    >>> before = readings.filter(readings["timestamp"] < datetime(2024, 1, 8))
+    >>> old = shoal.forecast(before, order=(1, 1), train_days=7, horizon=3, season="day")
+    >>> new, news = shoal.update_forecasts(old, readings, horizon=6)
+    >>> new.origin - old.origin, new.horizon, len(news)
+    (datetime.timedelta(days=1), 6, 4)
+    """
+    if forecasts.history is None:
+        raise InputError("forecasts hold no training window to go on from; make them with forecast()")
+    horizon = forecasts.horizon if horizon is None else validation.count(horizon=horizon)
+    data = readings if isinstance(readings, Readings) else repair(readings, interval=forecasts.step)
+    zone = getattr(forecasts.timestamps.dtype, "time_zone", None)
+    if data.step != forecasts.step:
+        raise InputError(f"readings must come every {forecasts.step}, as those that the forecasts were made from")
+    if data.time_zone != zone:
+        raise InputError(f"readings must have timestamps in the zone of the forecasts ({zone}), not {data.time_zone}")
+    at = window.place_origin(data, origin)
+    steps, rest = divmod(at - int(forecasts.timestamps.dt.epoch("us")[0]), data.step // window.MICROSECOND)
+    if rest:
+        raise InputError("readings must lie on the grid of those that the forecasts were made from")
+    if steps <= 0:
+        raise InputError("origin must lie after that of the forecasts: the readings hold nothing new")
+    past, news = _moved(forecasts.history, data, at, steps, export)
+    moved = forecast_window(
+        _accounted(data, past),
+        past,
+        at=at,
+        order=forecasts.models.order,
+        horizon=horizon,
+        season=forecasts.season.period,
+        floor=forecasts.season.floor,
+        train_days=forecasts.train_days,
+        export=export,
+    )
+    return moved, news
+
+
+def _moved(
+    history: window.TrainingWindow, data: Readings, at: int, steps: int, export: bool
+) -> tuple[window.TrainingWindow, frozenset[str]]:
+    """The training window before ``at``, new readings winning over stored ones; and the homes with new readings."""
+    length = history.kw.shape[1]
+    new = window.cut(data, at, -max(length, steps))
+    names = np.array(sorted({*history.households, *new.households}), dtype=object)
+    kw = np.full((len(names), length), np.nan)
+    overlap = max(length - steps, 0)
+    if history.households:
+        stored = np.searchsorted(names, np.array(history.households, dtype=object))
+        kw[stored, :overlap] = history.kw[:, length - overlap :]
+    news: frozenset[str] = frozenset()
+    if new.households:
+        rows = np.searchsorted(names, np.array(new.households, dtype=object))
+        kw[rows] = np.where(np.isfinite(new.kw[:, -length:]), new.kw[:, -length:], kw[rows])
+        recent = np.asarray((new.kw[:, -steps:] >= (-np.inf if export else 0.0)).any(axis=1))
+        news = frozenset(name for name, has in zip(new.households, recent.tolist(), strict=True) if has)
+    present = np.isfinite(kw).any(axis=1)
+    return window.TrainingWindow(tuple(names[present].tolist()), new.timestamps[-length:], kw[present]), news
+
+
+def _accounted(data: Readings, past: window.TrainingWindow) -> Readings:
+    """Readings whose quality table has a row for every home of the window, also for those without new readings.
+
+    A home that only these readings leave out is not left out of the window for it.
+    """
+    table = data.quality
+    missing = sorted(set(past.households) - set(table["household"].to_list()))
+    if missing:
+        rows = pl.DataFrame({"household": missing, "verdict": "repaired", "reason": ABSENT, "gaps": "left missing"})
+        counts = [c for c, kind in table.schema.items() if kind.is_integer()]
+        rows = rows.with_columns(*(pl.lit(0, table.schema[c]).alias(c) for c in counts), flat=False, large=False)
+        table = pl.concat([table, rows], how="diagonal").sort("household")
+    here = pl.col("household").is_in(list(past.households)) & (pl.col("verdict") == "left out")
+    table = table.with_columns(verdict=pl.when(here).then(pl.lit("repaired")).otherwise(pl.col("verdict")))
+    return replace(data, quality=table)

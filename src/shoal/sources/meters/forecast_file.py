@@ -1,7 +1,7 @@
 """Forecasts as files: sealed archives of arrays (:mod:`shoal.archive`), the quality table among them as Parquet.
 
 A forecast file holds the readings of the training window, from which the next day's forecasts are made
-(``update``): guard it like the readings. In memory that window is 8 bytes per household and step,
+(``update_forecasts``): guard it like the readings. In memory that window is 8 bytes per household and step,
 11.5 kB for 15 days of quarter-hours; a season by week takes 10.8 kB, laws of 12 steps and the rest about 3 kB. Files
 are deflated.
 """
@@ -28,7 +28,7 @@ from shoal.sources.meters.window import TrainingWindow
 
 FORMAT = "shoal forecasts"
 #: Version of the file format; files of another version are refused.
-VERSION = 3
+VERSION = 4
 
 
 def save_forecasts(forecasts: Forecasts, path: str | Path) -> None:
@@ -36,7 +36,7 @@ def save_forecasts(forecasts: Forecasts, path: str | Path) -> None:
     arrays: dict[str, Any] = {name: getattr(forecasts, name) for name in LAWS}
     arrays |= {f"model_{name}": getattr(forecasts.models, name) for name in COLUMNS}
     arrays |= {f"check_{name}": getattr(forecasts.checks, name) for name in MEASURES}
-    arrays["profile"], arrays["repeats"] = forecasts.season.profile, forecasts.season.repeats
+    arrays |= {name: getattr(forecasts.season, name) for name in ("profile", "repeats", "scale")}
     arrays["timestamps"] = forecasts.timestamps.dt.epoch("us").to_numpy()
     if forecasts.recent is not None:
         arrays["recent"] = forecasts.recent
@@ -89,7 +89,7 @@ def _assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Forecasts:
         households=households,
         timestamps=stamps,
         **{name: arrays[name] for name in LAWS},
-        season=Season(header["season"], header["floor"], arrays["profile"], arrays["repeats"]),
+        season=Season(header["season"], header["floor"], arrays["profile"], arrays["repeats"], arrays["scale"]),
         models=ArmaModels(order=(p, q), **{name: arrays[f"model_{name}"] for name in COLUMNS}),
         checks=Checks(households, header["level"], **{name: arrays[f"check_{name}"] for name in MEASURES}),
         quality=pl.read_parquet(io.BytesIO(arrays["quality"].tobytes())),

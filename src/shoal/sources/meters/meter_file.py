@@ -9,9 +9,6 @@ written anew as CSV in UTF-8, line by line, to a temporary folder that only this
 from __future__ import annotations
 
 import csv
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,10 +17,9 @@ from typing import Any
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.files import private
-from shoal.sources.meters import charset, clock, green_button, nem12, units
-from shoal.sources.meters.columns import MeterColumns, recognize
-from shoal.sources.meters.units import UNITS, Unit
+from shoal.sources.frames import ARROW, FRAME, PARQUET, UNREADABLE, FileTable, Scratch, beginning, open_file
+from shoal.sources.meters import clock, formats
+from shoal.sources.meters.columns import UNITS, MeterColumns, Unit, named_unit, recognize, told_by
 
 #: What is said of files that cannot be used, here and where they are read in batches.
 MIXED_UNITS = "unit: some files hold energy (kWh) and others power (kW); read them apart"
@@ -34,19 +30,10 @@ NO_UNIT = (
     "unit: nothing says whether {} power or energy per interval, and in which unit; pass unit=, one of w, kw, mw, wh, "
     "kwh, mwh"
 )
-EXCEL = (
-    "path: {} is a spreadsheet workbook (Excel or OpenDocument), which shoal does not read; open it, save the sheet "
-    "with the readings as CSV (UTF-8), and name that file"
-)
 ROW_NUMBERS = (
     "columns: every row has another entry in {!r}, so that this column numbers rows rather than naming households; "
     "name the column of the households. Name them: columns={{'household': ...}}"
 )
-
-WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
-_WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
-#: Separators of columns, the likeliest first.
-SEPARATORS = ",;\t|"
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,15 +131,21 @@ def household_name() -> pl.Expr:
 
 
 def open_sources(
-    files: Sequence[Path], columns: Mapping[str, str] | None, timestamp_format: str | None, unit: str | None
+    files: Sequence[Path] | pl.LazyFrame,
+    columns: Mapping[str, str] | None,
+    timestamp_format: str | None,
+    unit: str | None,
 ) -> Opened:
-    """Understand files that are read together, from their headers and first rows."""
-    told = units.named(unit)
-    opened = [_open_source(file, columns, timestamp_format, told) for file in files]
+    """Understand files that are read together, or a table, from their headers and first rows."""
+    said = named_unit(unit)
+    if isinstance(files, pl.LazyFrame):
+        opened = [_open_source(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
+    else:
+        opened = [_open_source(file, None, columns, timestamp_format, said) for file in files]
     sources = [source for source, _, _ in opened]
     largest = [numbers for _, _, numbers in opened if numbers is not None]
     if largest:
-        name = files[0].name if len(files) == 1 else "these files"
+        name = sources[0].file.name if len(sources) == 1 else "these files"
         sources = [
             source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name))
             for source, sample, numbers in opened
@@ -170,20 +163,24 @@ def _first_of(texts: Sequence[str]) -> str:
 
 
 def _open_source(
-    file: Path, columns: Mapping[str, str] | None, timestamp_format: str | None, unit: Unit | None
+    file: Path,
+    table: FileTable | None,
+    columns: Mapping[str, str] | None,
+    timestamp_format: str | None,
+    unit: Unit | None,
 ) -> tuple[MeterSource, Any, tuple[int, int] | None]:
     """A file, the first entries of its timestamps, and the largest numbers of dates that leave day and month open."""
     try:
-        table = _open(file)
+        table, own_unit, reason = _open(file) if table is None else (table, None, "")
         header = list(table.raw.collect_schema())
-        layout = recognize(header, None if table.translated else columns, file.name)
+        layout = recognize(header, columns if own_unit is None else None, file.name)
         layout = _whole_times(table.raw, layout)
-        found, reason = (table.unit, table.reason) if table.unit else _unit(table.raw, layout, file, unit)
+        known, reason = _unit(table.raw, layout, file, unit) if own_unit is None else (own_unit, reason)
         long = _melt(table.raw, layout, file)
         types = long.collect_schema()
         source = MeterSource(
-            file, table.raw, layout, dict(types), found, reason, table.decimal_comma, kept=table.kept,
-            named=timestamp_format is not None and not table.translated,
+            file, table.raw, layout, dict(types), known, reason, table.decimal_comma, kept=table.kept,
+            named=timestamp_format is not None and own_unit is None,
         )  # fmt: skip
         sample = long.select("timestamp").head(200).collect()["timestamp"]
         numbers = None
@@ -199,7 +196,7 @@ def _open_source(
                 source = replace(source, forms=clock.layouts(sample), offsets=clock.has_offsets(sample))
         elif types["timestamp"].is_numeric():
             source = replace(source, epoch=clock.epoch_unit(sample))
-    except (pl.exceptions.PolarsError, OSError, UnicodeError, EOFError):  # their texts may quote readings
+    except UNREADABLE:  # their texts may quote readings
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
     if not isinstance(types["timestamp"], (pl.String, pl.Datetime, pl.Date)) and source.epoch is None:
         raise InputError(
@@ -211,15 +208,15 @@ def _open_source(
     return source, sample, numbers
 
 
-def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, told: Unit | None) -> tuple[Unit, str]:
+def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | None) -> tuple[Unit, str]:
     """The unit of a file's readings, and why: the caller says so, a column of units, or the names of its columns."""
-    if told is not None:
-        return told, "you said so (unit)"
+    if named is not None:
+        return named, "you said so (unit)"
     if layout.unit_field is not None:
         entries = raw.select(pl.col(layout.unit_field).cast(pl.String)).unique().collect(engine="streaming")
-        said = {units.told_by(entry.strip()) for entry in entries.to_series().drop_nulls().to_list()}
+        said = {told_by(entry.strip()) for entry in entries.to_series().drop_nulls().to_list()}
         if len(said) == 1 and None not in said:
-            return next(one for one in said if one), f"its column {layout.unit_field!r} says so"
+            return next(unit for unit in said if unit), f"its column {layout.unit_field!r} says so"
         raise InputError(
             f"unit: the column {layout.unit_field!r} of {file.name} names several units, or one that is not known; "
             "split the file by unit, or pass unit="
@@ -243,71 +240,24 @@ def _whole_times(raw: pl.LazyFrame, layout: MeterColumns) -> MeterColumns:
 # ------------------------------------------------------------------ files as tables
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A file as a lazy table; with a unit where its format has one of its own."""
-
-    raw: pl.LazyFrame
-    decimal_comma: bool = False
-    unit: Unit | None = None
-    reason: str = ""
-    kept: Any = None
-
-    @property
-    def translated(self) -> bool:
-        return self.unit is not None
-
-
-def read_table(file: Path) -> pl.DataFrame:
-    """Any CSV or Parquet file as a table; the columns of CSV are text."""
-    table = _open(file)  # held until all is read: it may lie in a temporary folder
-    return table.raw.collect()
-
-
-def _open(file: Path) -> _Table:
-    """A lazy table; CSV columns stay text."""
-    name = file.name.lower()
-    if name.endswith((".parquet", ".pq")):
-        return _Table(pl.scan_parquet(file))
-    with charset.opened(file) as handle:
-        start = handle.read(4096)
-    if name.endswith(".zip"):
-        raise InputError(f"path: {file.name} is a ZIP archive; unpack it, and name what is inside")
-    if name.endswith(WORKBOOKS) or start.startswith(_WORKBOOK_BYTES):
-        raise InputError(EXCEL.format(file.name))
-    encoding = charset.encoding_of(file)
-    text = start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
-    if text.startswith("<"):
-        return _translated(green_button.rows, file, "Wh", "its reading type says so (Green Button)")
-    if text.startswith(nem12.START):
-        return _translated(nem12.rows, file, "kWh", "its records say so (NEM12)")
-    if text.startswith(nem12.ACCUMULATED):
-        raise InputError(f"path: {file.name} is NEM13, which has no readings of intervals; ask for NEM12 data")
-    table, kept = file, None
-    if encoding != "utf-8":
-        kept = _Scratch()
-        table = kept.path
-        charset.write_utf8(file, encoding, table)
-    header = text.splitlines()[0] if text else ""
-    separator = max(SEPARATORS, key=header.count)
-    return _Table(pl.scan_csv(table, separator=separator, infer_schema=False), separator != ",", kept=kept)
-
-
-class _Scratch:
-    """A file that only this user can read, in a temporary folder that is removed with this object."""
-
-    def __init__(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="shoal-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.path = folder / "meters.csv"
-        private(self.path)
+def _open(file: Path) -> tuple[FileTable, Unit | None, str]:
+    """A lazy table; with its unit and why, where the format of the file has one of its own."""
+    if not file.name.lower().endswith((*PARQUET, *ARROW)):
+        _, text = beginning(file)
+        if text.startswith("<"):
+            return _translated(formats.green_button_rows, file, "Wh", "its reading type says so (Green Button)")
+        if text.startswith(formats.NEM12):
+            return _translated(formats.nem12_rows, file, "kWh", "its records say so (NEM12)")
+        if text.startswith(formats.NEM13):
+            raise InputError(f"path: {file.name} is NEM13, which has no readings of intervals; ask for NEM12 data")
+    return open_file(file), None, ""
 
 
 def _translated(
     rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
-) -> _Table:
+) -> tuple[FileTable, Unit, str]:
     """Another format as a long table of mean power; channels of one household that meet are added."""
-    kept = _Scratch()
+    kept = Scratch("meters.csv")
     channels: dict[str, set[str]] = {}
     with kept.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
@@ -327,7 +277,7 @@ def _translated(
             .join(many, on="household", how="left", maintain_order="left")
             .select("household", "timestamp", kw=pl.when(pl.col("known") == pl.col("channels")).then("kw"))
         )
-    return _Table(raw, unit=replace(UNITS["kw"], name=unit), reason=reason, kept=kept)
+    return FileTable(raw, kept=kept), replace(UNITS["kw"], name=unit), reason
 
 
 def _melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:

@@ -21,7 +21,7 @@ from shoal.errors import InputError
 from shoal.laws.crowds import crowds
 from shoal.laws.graph import NeighborGraph
 from shoal.sources.meters.forecast import Forecasts
-from shoal.sources.meters.season import phases
+from shoal.sources.meters.season import phase_means, phases
 from shoal.validation import FloatArray
 
 
@@ -48,8 +48,8 @@ def crowd_graph(
         size: every label hides among at least so many, itself included.
         by: ``"forecast"``: the answers, in kW for forecasts; ``"profile"``: forecast and habits of the training window
             together, as a run forms its crowds (:func:`likeness`); or an (n, d) array.
-        largest_share: nobody has more than this share of the crowd's total of ``source`` over all entries; 0.15 with
-            crowds of 15 is the 15/15 rule.
+        largest_share: nobody has more than this share of the crowd's total of ``source`` over all entries, export
+            counted as consumption; 0.15 with crowds of 15 is the 15/15 rule.
         labels: of the rows, where ``source`` is an array.
         boundaries: a value per label that crowds never cross: feeder, postcode, tariff.
 
@@ -77,7 +77,7 @@ def crowd_graph(
         points = validation.array(ndim=2, by=by)
         if len(points) != len(answers):
             raise InputError(f"by must have one row per label: expected {len(answers)}, got {len(points)}")
-    totals = answers.sum(axis=1) if largest_share is not None else None
+    totals = np.abs(answers).sum(axis=1) if largest_share is not None else None
     members = crowds(points, size, totals=totals, largest_share=largest_share, boundaries=boundaries, beside=answers)
     return NeighborGraph.within_groups(names, members.tolist())
 
@@ -123,20 +123,8 @@ def hourly_habits(forecasts: Forecasts) -> FloatArray:
     Readings are added in the order of time, home by home: the sums do not depend on which homes are in one array.
     """
     times, kw = _past(forecasts, "habits")
-    hour = _hours(times, forecasts.step)
-    hours = np.unique(hour)
-    total, count = np.zeros((len(kw), len(hours))), np.zeros((len(kw), len(hours)))
-    roots = _root(kw)
-    for step, column in enumerate(np.searchsorted(hours, hour)):
-        seen = np.isfinite(roots[:, step])
-        total[:, column] += np.where(seen, roots[:, step], 0.0)
-        count[:, column] += seen
-    overall, number = np.zeros(len(kw)), np.zeros(len(kw))
-    for column in range(len(hours)):
-        overall += total[:, column]
-        number += count[:, column]
-    overall /= np.maximum(number, 1)
-    return np.where(count > 0, total / np.maximum(count, 1), overall[:, None])
+    hours, column = np.unique(_hours(times, forecasts.step), return_inverse=True)
+    return _means_by_time(_root(kw), column, len(hours))
 
 
 def hours_ahead(forecasts: Forecasts) -> NDArray[np.int64]:
@@ -172,18 +160,11 @@ def _past(forecasts: Forecasts, what: str) -> tuple[pl.Series, FloatArray]:
     return past.timestamps, past.kw[[place[name] for name in forecasts.households]]
 
 
-def _means_by_time(values: FloatArray, slot: NDArray[np.int64]) -> FloatArray:
-    """(n, times) means of (n, T) values by time, (T,), in order; a time without any takes the mean of all."""
-    seen = np.isfinite(values)
-    overall = np.where(seen, values, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
-    times = np.unique(slot)
-    mean = np.empty((len(values), len(times)))
-    for column, time in enumerate(times):
-        here = slot == time
-        count = seen[:, here].sum(axis=1)
-        total = np.where(seen[:, here], values[:, here], 0).sum(axis=1)
-        mean[:, column] = np.where(count > 0, total / np.maximum(count, 1), overall)
-    return mean
+def _means_by_time(values: FloatArray, column: NDArray[np.int64], n: int) -> FloatArray:
+    """(n, columns) means of (n, T) values by column, (T,); a column without any takes the mean of all."""
+    means, count = phase_means(values, column, n)
+    overall = np.array([math.fsum(row[np.isfinite(row)]) for row in values]) / np.maximum(count.sum(axis=1), 1)
+    return np.where(count > 0, means, overall[:, None])
 
 
 def usual_day(forecasts: Forecasts) -> FloatArray:
@@ -195,7 +176,4 @@ def usual_day(forecasts: Forecasts) -> FloatArray:
     (4, 24)
     """
     times, kw = _past(forecasts, "the usual day")
-    slot = phases(times, "day", forecasts.step)
-    day = np.repeat(np.nanmean(kw, axis=1)[:, None], int(timedelta(days=1) / forecasts.step), axis=1)
-    day[:, np.unique(slot)] = _means_by_time(kw, slot)
-    return day
+    return _means_by_time(kw, phases(times, "day", forecasts.step), int(timedelta(days=1) / forecasts.step))

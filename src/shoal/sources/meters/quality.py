@@ -9,15 +9,25 @@ counted in the quality table, and a household that cannot be used keeps its row 
 | rows | rows read for the household |
 | first, last | first and last instant on the grid |
 | bad_time, no_such_time | unreadable timestamps; wall times that the spring clock change skips |
-| invalid, negative, above_max | text or infinite; below zero; above ``max_kw``: all three become missing |
+| invalid, above_max | text or infinite; above ``max_kw``, or as far below zero: both become missing |
+| negative | below zero: what a home exports, which stays as it is; of a register's totals they become missing |
 | out_of_order, off_grid | rows earlier than the row before (sorted); rows between grid points (taken out) |
 | duplicates, conflicts | repeated rows for one instant (the last one counts); instants whose rows disagreed |
 | missing, longest_gap | grid points without a reading from first to last; the longest run of them |
 | zeros, flat | zero readings; whether all readings are equal |
-| unit, falls | what was read (kWh, say); falls of a register (``register``), each a missing reading |
+| unit, falls | what was read (kWh, say); falls of a register, each a missing reading |
 | large | above what a home draws: on some day a mean above 50 kW, or a reading above 100 kW |
 | gaps | how gaps were treated: ``"none"`` or ``"left missing"`` |
 | verdict, reason | ``"ok"``, ``"repaired"`` or ``"left out"``, and why |
+
+Registers are meters that show a total, whose differences are the energy of intervals. A
+household's values are like those of a register where rises outnumber falls :data:`RATIO` to one, of at least
+:data:`LEAST` changes: a reading of an interval falls about as often as it rises. Where most households that can be
+judged are like that, all are taken for registers.
+
+The energy between two totals belongs to the interval that begins at the first. Where a total is missing, or falls (the
+meter was replaced, or began again at zero), what lies between is unknown, and the interval is missing. A household
+whose totals fall more often than once in :data:`RATIO` readings is no register and is left out.
 """
 
 from __future__ import annotations
@@ -27,15 +37,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from zoneinfo import available_timezones
 
-import numpy as np
 import polars as pl
 
 from shoal import validation
 from shoal.errors import InputError
+from shoal.sources import frames
 from shoal.sources.meters import clock
-from shoal.sources.meters.register import RATIO, differences
 
 #: A household with readings at fewer than this share of the grid points between its first and last is left out:
 #: its timestamps are wrong or its interval is not the file's.
@@ -53,12 +61,25 @@ LARGE = (
     f"draw more than a home (the rule of plausible power: on some day a mean above {LARGEST_DAY:g} kW, or a reading "
     f"above {LARGEST_READING:,.0f} kW)"
 )
-NEGATIVE = "no usable reading: all are negative"
+#: Days that a home may send out power without ever drawing any.
+DAYS_BELOW = 3
+NEGATIVE = "never above zero and often below: a meter of generation, or the sign is turned round"
+
+RATIO = 20
+LEAST = 20
+
+#: What is added to the reason of a unit.
+REGISTER = ", and they only rise, so that they are totals of a register and differences are taken"
+RISING_POWER = (
+    "unit: the readings only rise, like the totals of a register, and are said to be power; pass unit='kwh' (or 'wh') "
+    "for the totals of a register, or meter='interval' if they are power all the same"
+)
 
 COLUMNS = ("household", "timestamp", "kw")
 
 _FAULTS = ("bad_time", "no_such_time", "invalid")
-_REPAIRS = (*_FAULTS, "negative", "above_max", "out_of_order", "off_grid", "falls", "duplicates", "missing")
+_REPAIRS = (*_FAULTS, "above_max", "out_of_order", "off_grid", "falls", "duplicates", "missing")
+_COUNTS = (*_FAULTS, "negative", *_REPAIRS[3:-1], "conflicts", "missing")
 
 
 class QualityWarning(UserWarning):
@@ -119,8 +140,8 @@ class Readings:
         if totals["negative"]:
             homes = int((self.quality["negative"] > 0).sum())
             sentences.append(
-                f"{totals['negative']} readings of {homes} homes are below zero (export?) and were left missing: "
-                "forecasts are of consumption. Give a column of import to have such homes forecast."
+                f"{totals['negative']} readings of {homes} homes are below zero and count as export. If these homes "
+                "export nothing, they are faults: take them out of the file."
             )
         return sentences
 
@@ -128,37 +149,7 @@ class Readings:
         """Totals over households: how many of each verdict, and each count of the table."""
         verdicts = self.quality["verdict"].to_list()
         counts = {v: verdicts.count(v) for v in ("ok", "repaired", "left out")}
-        return counts | {c: int(self.quality[c].sum()) for c in (*_REPAIRS, "conflicts", "zeros", "flat", "large")}
-
-
-def is_pandas(frame: Any) -> bool:
-    """Whether this is a frame of pandas, which is not imported for the question."""
-    return type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
-
-
-def from_pandas(frame: Any, name: str) -> pl.DataFrame:
-    """A pandas frame as a polars one, column by column and without pyarrow; ``name`` is the argument it came in as."""
-    try:
-        return pl.DataFrame({str(column): _column(frame[column]) for column in frame.columns})
-    except (TypeError, OverflowError, pl.exceptions.PolarsError):  # their texts quote values
-        raise InputError(f"{name}: a column mixes numbers, text or times; give each column one type") from None
-
-
-def _column(cells: Any) -> pl.Series:
-    """A pandas column as a polars one; times in microseconds, on the clock of their zone."""
-    zone = getattr(cells.dtype, "tz", None)
-    if zone is not None:
-        utc = pl.Series(cells.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("datetime64[us]"))
-        name = str(zone) if str(zone) in available_timezones() else "UTC"  # a fixed offset is no zone of the database
-        return utc.dt.replace_time_zone("UTC").dt.convert_time_zone(name)
-    if cells.dtype.kind == "M":
-        return pl.Series(cells.to_numpy().astype("datetime64[us]"))
-    if isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "biuf":
-        return pl.Series(cells.to_numpy(), nan_to_null=True)
-    values = [cell if there else None for cell, there in zip(cells.tolist(), cells.notna().tolist(), strict=True)]
-    if all(cell is None or type(cell) in (int, float) for cell in values):
-        return pl.Series(values, dtype=pl.Float64, strict=False)
-    return pl.Series(values, strict=True)
+        return counts | {c: int(self.quality[c].sum()) for c in (*_COUNTS, "zeros", "flat", "large")}
 
 
 def repair(
@@ -172,14 +163,14 @@ def repair(
     unit: str = "kW",
     unit_reason: str = Readings.unit_reason,
 ) -> Readings:
-    """Readings on a regular grid, from any polars or pandas frame with household, timestamp, kw.
+    """Readings on a regular grid, from any frame with household, timestamp, kw.
 
     Args:
         frame: rows in any order, with repeats and gaps; a row's order counts only among repeats.
         interval: grid interval (timedelta or minutes); by default the most common one in the frame.
         max_kw: readings above it are taken for meter faults and become missing.
         energy: values are kWh per interval and are turned into mean kW.
-        register: values are totals in kWh, and differences are taken (:mod:`shoal.sources.meters.register`).
+        register: values are totals in kWh, and differences are taken (:func:`decided`).
         phase: microseconds from midnight UTC to a grid point; by default where most readings lie.
         unit: what the values came in, for the account.
         unit_reason: how that is known.
@@ -198,8 +189,8 @@ def repair(
     if phase is None:
         phase = int(rows.select((time % width).drop_nulls().mode().min()).item() or 0)
     number = pl.col("kw")
-    above = (number.is_finite() & (number > ceiling)).fill_null(False) if not register else pl.lit(False)
-    usable = number.is_finite() & (number >= 0) & ~above
+    above = (number.is_finite() & (number.abs() > ceiling)).fill_null(False) if not register else pl.lit(False)
+    usable = number.is_finite() & ~above & (number >= 0 if register else pl.lit(True))
     rows = rows.with_columns(
         slot=(time - phase) // width,
         off_grid=((time - phase) % width != 0).fill_null(False),
@@ -251,11 +242,10 @@ def repair(
 
 def _standard(frame: Any) -> pl.DataFrame:
     """The three columns in their standard types plus one flag column per fault found while reading."""
-    if is_pandas(frame):
-        frame = from_pandas(frame, "readings")
-    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
-        raise InputError("readings must be a polars or pandas frame with household, timestamp, kw")
-    schema = frame.collect_schema()
+    table = None if isinstance(frame, str) else frames.table_of(frame, "readings")
+    if table is None:
+        raise InputError("readings must be a frame (Polars, pandas, Arrow, DuckDB) with household, timestamp, kw")
+    schema = table.collect_schema()
     missing = [c for c in COLUMNS if c not in schema]
     if missing:
         raise InputError(f"readings lacks the column(s) {missing}; found {list(schema)[:12]}")
@@ -263,7 +253,7 @@ def _standard(frame: Any) -> pl.DataFrame:
         raise InputError("readings: timestamp must be a datetime column; read_meters() turns text into one")
     if not schema["kw"].is_numeric():
         raise InputError("readings: kw must be a numeric column")
-    lazy = frame.lazy().with_columns(
+    lazy = table.with_columns(
         pl.col("household").cast(pl.String).fill_null(""),
         pl.col("timestamp").dt.cast_time_unit("us"),
         pl.col("kw").cast(pl.Float64),
@@ -313,10 +303,11 @@ def _table(
         longest_gap=pl.col("slot").diff().max().fill_null(1) - 1,
         zeros=(pl.col("kw") == 0).sum().cast(pl.Int64),
         flat=pl.col("kw").min() == pl.col("kw").max(),
+        _never_above=(pl.col("kw").max() <= 0) & (pl.col("kw").min() < 0),
     )
     day = (pl.col("slot") * width + phase) // DAY
-    suspects = present.filter(pl.col("kw").max().over("household") > LARGEST_DAY)
-    means = suspects.group_by("household", day=day).agg(mean=pl.col("kw").mean(), most=pl.col("kw").max())
+    suspects = present.filter(pl.col("kw").abs().max().over("household") > LARGEST_DAY)
+    means = suspects.group_by("household", day=day).agg(mean=pl.col("kw").mean().abs(), most=pl.col("kw").abs().max())
     large = means.group_by("household").agg(
         large=(pl.col("mean").max() > LARGEST_DAY) | (pl.col("most").max() > LARGEST_READING)
     )
@@ -339,10 +330,10 @@ def _table(
     reason = (
         pl.when(pl.col("household").cast(pl.String) == "")
         .then(pl.lit("rows without a household id"))
-        .when((pl.col("present") == 0) & (pl.col("negative") == pl.col("rows")))
-        .then(pl.lit(NEGATIVE))
         .when(pl.col("present") == 0)
         .then(pl.lit("no usable reading"))
+        .when(pl.col("_never_above") & (span * width >= DAYS_BELOW * DAY))
+        .then(pl.lit(NEGATIVE))
         .when(pl.col("off_grid") > MOST_OFF_GRID * pl.col("rows"))
         .then(pl.lit(f"mixed intervals: most readings do not fall on the {minutes}-minute grid of the others"))
         .when(other & (pl.col("present") < 0.6 * span))
@@ -364,6 +355,61 @@ def _table(
         .then(pl.lit("repaired"))
         .otherwise(pl.lit("ok"))
     )
-    order = ["household", "verdict", "reason", "rows", "first", "last", *_REPAIRS[:-1], "conflicts", "missing"]
-    order += ["longest_gap", "gaps", "zeros", "flat", "large"]
-    return table.select(*order, "_first", "_last").sort("household")
+    order = (
+        "household",
+        "verdict",
+        "reason",
+        "rows",
+        "first",
+        "last",
+        *_COUNTS,
+        "longest_gap",
+        "gaps",
+        "zeros",
+        "flat",
+    )
+    return table.select(*order, "large", "_first", "_last").sort("household")
+
+
+# ------------------------------------------------------------------ registers
+
+
+def rising(rows: pl.DataFrame) -> tuple[int, int]:
+    """Of the households in rows of household, timestamp and kw: how many only rise, and how many can be judged."""
+    usable = pl.col("kw").is_finite() & pl.col("timestamp").is_not_null()
+    change = pl.col("kw").sort_by("timestamp").diff()
+    counted = (
+        rows.lazy()
+        .filter(usable)
+        .group_by("household")
+        .agg(rises=(change > 0).sum().cast(pl.Int64), falls=(change < 0).sum().cast(pl.Int64))
+        .select(
+            like=((pl.col("rises") >= LEAST) & (pl.col("rises") >= RATIO * pl.col("falls"))).sum(),
+            judged=(pl.col("rises") + pl.col("falls") >= LEAST).sum(),
+        )
+        .collect()
+    )
+    return int(counted["like"].item()), int(counted["judged"].item())
+
+
+def decided(like: int, judged: int, *, energy: bool, meter: str | None) -> bool:
+    """Whether readings are totals: as the caller says, or as most households look."""
+    if meter is not None:
+        if validation.choice(("register", "interval"), meter=meter) == "register" and not energy:
+            raise InputError("unit: the total of a register is energy; pass unit='kwh' (or 'wh', 'mwh')")
+        return meter == "register"
+    found = judged > 0 and 2 * like > judged
+    if found and not energy:
+        raise InputError(RISING_POWER)
+    return found
+
+
+def differences(totals: pl.DataFrame) -> pl.DataFrame:
+    """Totals by household and slot, sorted, as energy of the interval that begins there; ``falls`` marks falls."""
+    after = pl.col("slot").shift(-1).over("household") == pl.col("slot") + 1
+    change = pl.when(after).then(pl.col("kw").shift(-1).over("household") - pl.col("kw"))
+    return (
+        totals.with_columns(change=change)
+        .with_columns(kw=pl.when(pl.col("change") >= 0).then("change"), falls=(pl.col("change") < 0).fill_null(False))
+        .drop("change")
+    )

@@ -16,8 +16,8 @@ Everything is in log power, season included; exp is a bijection and changes no p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray
 
+if TYPE_CHECKING:
+    from shoal.sources.meters.forecast import Forecasts
+
 #: Negative eigenvalues of a correlation matrix below this share of the largest are taken for rounding.
 ROUNDING = 1e-7
 
@@ -35,32 +38,17 @@ class AccountingWarning(UserWarning):
     """The law that is accounted for is not the law of what is released."""
 
 
-@dataclass(frozen=True, repr=False)
-class Predictive:
-    """What a fitted model says about the horizon, in ln kW.
-
-    ``mean`` (n, h) is E[x^f | x°] + season; ``error_cov`` (n, h, h) the covariance of x^f given x°; ``mean_cov``
-    (n, h, h) the covariance of E[x^f | x°] over histories; ``season`` (n, h) the mean over histories, μ^f.
-    """
-
-    labels: Sequence[str]
-    mean: FloatArray
-    error_cov: FloatArray
-    mean_cov: FloatArray
-    season: FloatArray
-
-
-def point(law: Predictive) -> GaussianClasses:
+def point(law: Forecasts) -> GaussianClasses:
     """The point forecast, released through the mechanism.
 
     Released: q = E[x^f | x°] + season, then the mechanism. Random: nothing but the mechanism's own noise; given the
     household, q is a constant, Σ_X = 0. Attacker: may know everything else, every household's whole history and
     model included; no assumption about how consumption is distributed is needed. The safe default.
     """
-    return GaussianClasses.deterministic(law.mean, law.labels)
+    return GaussianClasses.deterministic(law.log_mean, law.households)
 
 
-def trajectory(law: Predictive) -> GaussianClasses:
+def trajectory(law: Forecasts) -> GaussianClasses:
     """One draw from the predictive law, released through the mechanism.
 
     Released: q ~ N(E[x^f | x°] + season, error_cov), drawn by the releaser, then the mechanism. Random: that draw and
@@ -68,10 +56,10 @@ def trajectory(law: Predictive) -> GaussianClasses:
     model fits. Attacker: may know every history and model, but not the draw. The released figures are a possible
     future, not the best guess: their error against the truth includes the spread of the draw.
     """
-    return GaussianClasses(law.mean, semidefinite(law.error_cov), law.labels)
+    return GaussianClasses(law.log_mean, semidefinite(law.error_cov), law.households)
 
 
-def marginal(law: Predictive) -> GaussianClasses:
+def marginal(law: Forecasts) -> GaussianClasses:
     """The point forecast, released through the mechanism, to someone who does not know the history.
 
     Released: q = E[x^f | x°] + season, then the mechanism. Random: the history x° ~ N(0, Σ^o) around the season, so
@@ -79,10 +67,10 @@ def marginal(law: Predictive) -> GaussianClasses:
     season, but **nothing of its recent readings**; a neighbor who watched the lights has already broken the
     assumption. It also needs the ARMA model to be true: look at the model checks before relying on it.
     """
-    return GaussianClasses(law.season, semidefinite(law.mean_cov), law.labels)
+    return GaussianClasses(law.season_part, semidefinite(law.mean_cov), law.households)
 
 
-def as_in_paper(law: Predictive) -> GaussianClasses:
+def as_in_paper(law: Forecasts) -> GaussianClasses:
     """The paper's accounting: the law of ``trajectory`` for the release of ``point``.
 
     Released: E[x^f | x°] + season plus the mechanism's noise. Accounted as random: the prediction error, which is
@@ -116,7 +104,7 @@ def semidefinite(covs: FloatArray) -> FloatArray:
     return np.asarray(covs, dtype=np.float64)
 
 
-QUERIES: dict[str, Callable[[Predictive], GaussianClasses]] = {
+QUERIES: dict[str, Callable[[Forecasts], GaussianClasses]] = {
     "point": point,
     "trajectory": trajectory,
     "marginal": marginal,
@@ -124,12 +112,12 @@ QUERIES: dict[str, Callable[[Predictive], GaussianClasses]] = {
 }
 
 
-def classes(law: Predictive, query: str = "point") -> GaussianClasses:
+def classes(law: Forecasts, query: str = "point") -> GaussianClasses:
     """The class laws of a query model."""
     return QUERIES[validation.choice(tuple(QUERIES), query=query)](law)
 
 
-def answer(law: Predictive, query: str = "point", normals: FloatArray | None = None) -> FloatArray:
+def answer(law: Forecasts, query: str = "point", normals: FloatArray | None = None) -> FloatArray:
     """(n, h) the answers q that go into the mechanism; ``trajectory`` turns standard ``normals`` (n, h) into draws.
 
     The draw is part of the secret: for a real release its normals come from the same cryptographic source as the
@@ -137,10 +125,12 @@ def answer(law: Predictive, query: str = "point", normals: FloatArray | None = N
     """
     query = validation.choice(tuple(QUERIES), query=query)
     if query != "trajectory":
-        return law.mean
+        return law.log_mean
     z = None if normals is None else validation.array(ndim=2, normals=normals)
-    if z is None or z.shape != law.mean.shape:
-        raise InputError(f"normals must hold standard normal draws of shape {law.mean.shape} for query='trajectory'")
+    if z is None or z.shape != law.log_mean.shape:
+        raise InputError(
+            f"normals must hold standard normal draws of shape {law.log_mean.shape} for query='trajectory'"
+        )
     values, vectors = eigh(law.error_cov)
     root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
-    return np.asarray(law.mean + np.einsum("nij,nj->ni", root, z), dtype=np.float64)
+    return np.asarray(law.log_mean + np.einsum("nij,nj->ni", root, z), dtype=np.float64)

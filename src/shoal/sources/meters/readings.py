@@ -13,27 +13,26 @@ from typing import Any
 import polars as pl
 
 from shoal.errors import InputError
+from shoal.sources.frames import ARROW, PARQUET, UNREADABLE, WORKBOOKS, table_of
 from shoal.sources.meters import clock
 from shoal.sources.meters.meter_file import (
     NO_ROWS,
     NO_TIMES,
     ODD_ROWS,
     ROW_NUMBERS,
-    WORKBOOKS,
     MeterSource,
     open_sources,
 )
-from shoal.sources.meters.quality import LARGE, QualityWarning, Readings, repair
-from shoal.sources.meters.register import REGISTER, decided, rising
+from shoal.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
 
-SUFFIXES = (".csv", ".csv.gz", ".txt", ".tsv", ".parquet", ".pq", ".xml")
+SUFFIXES = (".csv", ".csv.gz", ".txt", ".tsv", ".xml", *PARQUET, *ARROW)
 
 #: One path, a pattern or a folder, or several of them.
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def read_meters(
-    path: Paths,
+    path: Paths | Any,
     *,
     unit: str | None = None,
     interval: Any = None,
@@ -46,10 +45,12 @@ def read_meters(
     """Readings on a regular grid, from meter files of many shapes.
 
     Args:
-        path: CSV, Parquet, NEM12 or Green Button: a file, a pattern, a folder (all such files under it, runs of shoal
-            excepted), or a sequence of these. A table is long (one reading per row), wide (a column per household, or
-            a row per household with a column per time, or a row per household and day), or holds one household, named
-            after the file. Text may be UTF-8, UTF-16 or Latin-1.
+        path: CSV, Parquet, Arrow, NEM12 or Green Button: a file, a pattern, a folder (all such files under it, runs of
+            shoal excepted), or a sequence of these; an address that Polars scans, or a Delta table; or a frame of
+            Polars, pandas, Arrow or DuckDB (any object with ``__arrow_c_stream__`` or ``__dataframe__``). A table is
+            long (one reading per row), wide (a column per household, or a row per household with a column per time, or
+            a row per household and day), or holds one household, named after the file. Text may be UTF-8, UTF-16 or
+            Latin-1.
         unit: ``"w"``, ``"kw"`` or ``"mw"`` (mean power), ``"wh"``, ``"kwh"`` or ``"mwh"`` (energy per interval); by
             default what the columns are called, or a column of units says. Where nothing tells, it has to be named.
         interval: timedelta or minutes; by default the most common distance between readings.
@@ -60,7 +61,7 @@ def read_meters(
         timestamp_format: strftime layout of text timestamps, where it is not understood.
         max_kw: readings above it are taken for meter faults and become missing.
         meter: ``"register"``: readings are totals that only rise, and differences are taken; ``"interval"``: each is
-            that of its interval; by default seen from the readings (:mod:`shoal.sources.meters.register`).
+            that of its interval; by default seen from the readings (:mod:`shoal.sources.meters.quality`).
 
     Returns:
         A polars frame with household, timestamp, kw, sorted, null where no reading is usable. A
@@ -103,7 +104,7 @@ def read_meters(
 
 
 def meter_readings(
-    path: Paths,
+    path: Paths | Any,
     *,
     unit: str | None = None,
     interval: Any = None,
@@ -115,7 +116,8 @@ def meter_readings(
 ) -> Readings:
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
     zone = clock.zone(time_zone)
-    opened = open_sources(meter_files(path), columns, timestamp_format, unit)
+    table = table_of(path)
+    opened = open_sources(meter_files(path) if table is None else table, columns, timestamp_format, unit)
     parts: dict[str, MeterSource] = {}
     for source in opened.sources:
         parts[source.file.name if source.file.name not in parts else str(source.file)] = source
@@ -137,7 +139,7 @@ def meter_readings(
 
 def numbered(sources: Sequence[MeterSource]) -> str | None:
     """The column that numbers rows, where every household has one row: all files are long."""
-    return sources[0].layout.household if all(one.layout.shape == "long" for one in sources) else None
+    return sources[0].layout.household if all(source.layout.shape == "long" for source in sources) else None
 
 
 def meter_files(path: Paths) -> list[Path]:
@@ -178,7 +180,7 @@ def is_run(folder: str | Path) -> bool:
 def _inside(folder: str) -> Iterator[Path]:
     """Files under a folder, without hidden ones and without runs of shoal."""
     for where, folders, names in os.walk(folder):
-        folders[:] = [one for one in folders if not one.startswith(".") and not is_run(Path(where, one))]
+        folders[:] = [name for name in folders if not name.startswith(".") and not is_run(Path(where, name))]
         yield from (Path(where, name) for name in names if not name.startswith("."))
 
 
@@ -210,7 +212,7 @@ def _stack(parts: Mapping[str, MeterSource], zone: str | None) -> pl.DataFrame:
         in_memory = source.layout.shape == "times"
         try:
             frame = _clocked(source, zone).collect(engine="in-memory" if in_memory else "auto")
-        except (pl.exceptions.PolarsError, OSError, UnicodeError):
+        except UNREADABLE:
             raise InputError(ODD_ROWS.format(name)) from None
         if not len(frame):
             raise InputError(NO_ROWS.format(name))

@@ -13,7 +13,7 @@ from shoal.sources.meters import clock
 from shoal.sources.meters.quality import Readings, repair
 from shoal.validation import FloatArray
 
-_MICROSECOND = timedelta(microseconds=1)
+MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,7 +32,7 @@ def as_readings(readings: Readings | pl.DataFrame) -> Readings:
 
 def cut(readings: Readings, origin: int, steps: int) -> TrainingWindow:
     """``steps`` grid points from ``origin`` on (after it if positive, up to it if negative)."""
-    width = readings.step // _MICROSECOND
+    width = readings.step // MICROSECOND
     start = origin if steps >= 0 else origin + steps * width
     length = abs(steps)
     households = readings.frame["household"].unique().sort()
@@ -48,7 +48,7 @@ def cut(readings: Readings, origin: int, steps: int) -> TrainingWindow:
 
 def stamps(start: int, step: timedelta, length: int, time_zone: str | None) -> pl.Series:
     """``length`` instants from ``start``, microseconds of the epoch, on the clock of a zone or on none."""
-    moments = pl.Series("timestamp", start + step // _MICROSECOND * np.arange(length))
+    moments = pl.Series("timestamp", start + step // MICROSECOND * np.arange(length))
     stamped: pl.Series = clock.on_clock(moments, time_zone)
     return stamped
 
@@ -58,7 +58,7 @@ def place_origin(readings: Readings, origin: datetime | str | None) -> int:
 
     By default the latest one that at least half of the households reach with their readings.
     """
-    width = readings.step // _MICROSECOND
+    width = readings.step // MICROSECOND
     ends = readings.frame.group_by("household").agg(pl.col("timestamp").dt.epoch("us").max().alias("end"))["end"]
     if not len(ends):
         raise InputError("readings: no household is left; the quality table says why")
@@ -67,7 +67,7 @@ def place_origin(readings: Readings, origin: datetime | str | None) -> int:
         return int(ends.sort()[(len(ends) - 1) // 2]) + width
     moment = clock.instant(origin, readings.time_zone, name="origin")
     naive = moment if moment.tzinfo is None else (moment - moment.utcoffset()).replace(tzinfo=None)  # type: ignore[operator]
-    at = (naive - datetime(1970, 1, 1)) // _MICROSECOND
+    at = (naive - datetime(1970, 1, 1)) // MICROSECOND
     if (at - first) % width:
         raise InputError("origin must fall on the grid of the readings")
     if at > int(ends.max()) + width:  # type: ignore[arg-type]

@@ -23,10 +23,10 @@ from shoal.laws.crowds import crowds
 from shoal.laws.estimates import names_of
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.clip import Clip, assumption_free
-from shoal.noise.experiment import NotPrivate
+from shoal.noise.source import NotPrivate
 from shoal.rounding import upper
-from shoal.sources.meters.quality import is_pandas
-from shoal.sources.tables.sample_laws import refuse_copies
+from shoal.sources.frames import is_pandas
+from shoal.sources.tables.class_table import refuse_copies
 from shoal.validation import BoolArray, FloatArray
 
 #: Draws of the model guard times edges, of laws of eight columns, about: seconds.

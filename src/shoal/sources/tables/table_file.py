@@ -17,16 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from shoal.errors import InputError
-from shoal.sources.batches import in_batches
+from shoal.sources.frames import UNREADABLE, FileTable, in_batches, open_file
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Entries taken from the input at a time.
 BATCH = 4_000_000
@@ -35,7 +33,6 @@ LOOKED_AT = 1000
 #: Columns of the released table that are shoal's own.
 SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
 OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes", "news")
-ARROW = (".arrow", ".ipc", ".feather")
 #: Column of entries in a batch.
 VALUES = "values"
 
@@ -91,34 +88,16 @@ class Extent:
         return np.asarray(np.sqrt(self.scatter / max(self.rows, 1)))
 
 
-def open_table(files: Sequence[Path]) -> pl.LazyFrame:
+def open_table(files: Sequence[Path]) -> FileTable:
     """The rows of files of one layout, one after the other; the columns of CSV files stay text."""
-    import polars as pl
-
     try:
-        parts = [_open(file) for file in files]
-        schemas = [part.collect_schema() for part in parts]
-    except (pl.exceptions.PolarsError, OSError, UnicodeError):  # their texts may quote the data
+        parts = [open_file(file) for file in files]
+        schemas = [part.raw.collect_schema() for part in parts]
+    except UNREADABLE:  # their texts may quote the data
         raise InputError("table: it is empty, or cannot be read as CSV, Parquet or Arrow") from None
     if any(schema != schemas[0] for schema in schemas[1:]):
         raise InputError("table: its files differ in their columns; give files of one layout")
-    return pl.concat(parts) if len(parts) > 1 else parts[0]
-
-
-def _open(file: Path) -> pl.LazyFrame:
-    import polars as pl
-
-    name = file.name.lower()
-    if name.endswith((".parquet", ".pq")):
-        return pl.scan_parquet(file)
-    if name.endswith(ARROW):
-        return pl.scan_ipc(file)
-    separator = ","
-    if not name.endswith(".gz"):
-        with file.open(encoding="utf-8-sig") as handle:
-            header = handle.readline()
-        separator = max(",;\t", key=header.count)
-    return pl.scan_csv(file, separator=separator, infer_schema=False)
+    return FileTable(pl.concat([part.raw for part in parts]), kept=parts)
 
 
 def layout_of(
@@ -175,8 +154,6 @@ def _named(given: Sequence[str], found: Sequence[str], setting: str) -> list[str
 
 def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
     """Columns of numbers; of text columns those whose first rows are numbers, or empty with one number at least."""
-    import polars as pl
-
     texts = [name for name, kind in schema.items() if kind == pl.String]
     numbers = {name for name, kind in schema.items() if kind.is_numeric()}
     if texts:
@@ -194,25 +171,24 @@ def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
 
 def batches(raw: pl.LazyFrame, layout: TableColumns) -> Iterator[pl.DataFrame]:
     """Rows as label, source_row (from 1 on) and one column of numbers per entry, null where a cell is empty."""
-    import polars as pl
-
     rows = max(BATCH // max(len(layout.entries), 1), 1)
-    indexed = raw.with_row_index(SOURCE_ROW, 1) if SOURCE_ROW not in raw.collect_schema() else raw.drop(SOURCE_ROW).with_row_index(SOURCE_ROW, 1)  # fmt: skip # noqa: E501
-    chosen = indexed.select(
-        pl.col(layout.label).cast(pl.String).alias(LABEL),
-        pl.col(SOURCE_ROW).cast(pl.Int64),
-        *(pl.col(name) for name in layout.entries),
+    chosen = (
+        raw.drop(SOURCE_ROW, strict=False)
+        .with_row_index(SOURCE_ROW, 1)
+        .select(
+            pl.col(layout.label).cast(pl.String).alias(LABEL),
+            pl.col(SOURCE_ROW).cast(pl.Int64),
+            *(pl.col(name) for name in layout.entries),
+        )
     )
     try:
         for batch in in_batches(chosen, rows):
             yield _checked(batch, layout.entries)
-    except (pl.exceptions.PolarsError, OSError, UnicodeError):
+    except UNREADABLE:
         raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
 
 
 def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
-    import polars as pl
-
     names = batch[LABEL].str.strip_chars()
     if names.null_count() or (names == "").any():
         raise InputError(f"label: {int((names.fill_null('') == '').sum())} row(s) have no label; give every row one")
@@ -240,12 +216,10 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
 
 def pivoted(raw: pl.LazyFrame, layout: TableColumns) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """A long table as one row per label, in order of appearance; its entries are the times, in order."""
-    import polars as pl
-
     time, value = str(layout.time), str(layout.value)
     try:
         long = raw.select(pl.col(layout.label).cast(pl.String).alias(LABEL), time, value).collect()
-    except (pl.exceptions.PolarsError, OSError, UnicodeError):
+    except UNREADABLE:
         raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
     long = _checked(long.select(LABEL, pl.int_range(pl.len()).alias(SOURCE_ROW), value), [value]).with_columns(
         long[time].alias("time").cast(pl.String)
@@ -255,7 +229,7 @@ def pivoted(raw: pl.LazyFrame, layout: TableColumns) -> tuple[pl.DataFrame, tupl
         raise InputError(f"timestamp_column: some row(s) have no {time!r}")
     if long.select(LABEL, "time").n_unique() != len(long):
         raise InputError("timestamp_column: some label has two rows for one time; a long table has one value for each")
-    wide = long.pivot(on="time", index=LABEL, values=value, on_columns=times, maintain_order=True)
+    wide = long.pivot(on="time", index=LABEL, values=value, maintain_order=True).select(LABEL, *times)
     return wide.with_row_index(SOURCE_ROW, 1).with_columns(pl.col(SOURCE_ROW).cast(pl.Int64)), tuple(times)
 
 

@@ -5,22 +5,6 @@ Conventions: x_t = Σ ar_i x_{t−i} + e_t + Σ ma_j e_{t−j}, Var e_t = innova
 
 from shoal.sources.meters.arma.fit import fit_arma
 from shoal.sources.meters.arma.models import ArmaModels
-from shoal.sources.meters.arma.predict import (
-    ArmaForecast,
-    FilterState,
-    filter_state,
-    impulse_response,
-    predict,
-    stationary_state,
-)
+from shoal.sources.meters.arma.predict import ArmaForecast, impulse_response, predict
 
-__all__ = [
-    "ArmaForecast",
-    "ArmaModels",
-    "FilterState",
-    "filter_state",
-    "fit_arma",
-    "impulse_response",
-    "predict",
-    "stationary_state",
-]
+__all__ = ["ArmaForecast", "ArmaModels", "fit_arma", "impulse_response", "predict"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,9 @@ import numpy as np
 from shoal import validation
 from shoal.errors import InputError
 from shoal.numerics.threads import map_blocks
-from shoal.sources.meters.arma.gauss_newton import minimize
-from shoal.sources.meters.arma.kalman import best_variance
+from shoal.sources.meters.arma.likelihood import best_variance
 from shoal.sources.meters.arma.models import FAILURES, RUNGS, ArmaModels
-from shoal.sources.meters.arma.start import regression_start
+from shoal.sources.meters.arma.search import minimize, regression_start
 from shoal.validation import FloatArray
 
 #: Observed samples needed per coefficient, and in any case.
@@ -46,7 +45,6 @@ def fit_arma(
     series: Any,
     order: tuple[int, int] = (6, 5),
     *,
-    start: ArmaModels | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ArmaModels:
     """Fit a zero-mean ARMA(p, q) to every row: a stationary, invertible model near a maximum of the exact likelihood.
@@ -63,8 +61,6 @@ def fit_arma(
     Args:
         series: (n, T) array, NaN where a sample is missing. Subtract means and seasons first.
         order: (p, q).
-        start: (n) earlier models of the same order: the search also sets out from each that is ``ok``, and the likelier
-            end is kept.
         progress: called with (rows done, rows in all) as work proceeds.
 
     Returns:
@@ -83,12 +79,10 @@ def fit_arma(
         raise InputError(
             f"series is too short for order ({p}, {q}): it has {length} samples and needs at least {needed}"
         )
-    if start is not None and (len(start) != n or start.order != (p, q)):
-        raise InputError(f"start must hold {n} models of order ({p}, {q}), one per series")
     rungs = ((p, q), (min(p, 2), min(q, 1)), (min(p, 1), 0), (0, 0))
 
     def fit_rows(part: slice) -> list[_Fit]:
-        return [_fit_one(np.ascontiguousarray(x[row]), rungs, _earlier(start, row)) for row in range(n)[part]]
+        return [_fit_one(np.ascontiguousarray(x[row]), rungs) for row in range(n)[part]]
 
     fits = [fit for block in map_blocks(fit_rows, n, CHUNK, progress) for fit in block]
     codes = np.array([fit.code for fit in fits])
@@ -138,12 +132,7 @@ def _order(value: Any) -> tuple[int, int]:
     return validation.count(at_least=0, order=p), validation.count(at_least=0, order=q)
 
 
-def _earlier(start: ArmaModels | None, row: int) -> FloatArray | None:
-    """(ar, ma) to set out from besides the regression."""
-    return None if start is None or not start.ok[row] else np.concatenate([start.ar[row], start.ma[row]])
-
-
-def _fit_one(x: FloatArray, rungs: tuple[tuple[int, int], ...], earlier: FloatArray | None) -> _Fit:
+def _fit_one(x: FloatArray, rungs: tuple[tuple[int, int], ...]) -> _Fit:
     """Walk down the rungs until one holds."""
     present = ~np.isnan(x)
     seen = x[present]
@@ -163,15 +152,10 @@ def _fit_one(x: FloatArray, rungs: tuple[tuple[int, int], ...], earlier: FloatAr
     for rung, (p, q) in enumerate(rungs):
         if len(seen) < required_samples(p, q):
             continue
-        starts = [regression_start(filled, p, q) if p + q > 0 else np.zeros(0)]
-        if rung == 0 and earlier is not None:
-            starts.append(earlier)
-        best = _Fit(OUTCOMES.index("short"), log_likelihood=-math.inf)
-        for coef in starts:
-            converged = p + q == 0 or bool(minimize(y, coef, p)[1])
-            var, value = best_variance(y, coef, p)
-            if value > best.log_likelihood:
-                best = _Fit(len(FAILURES) + rung, coef, p, var * scale * scale, value, converged)
-        if math.isfinite(best.log_likelihood):
-            return replace(best, log_likelihood=best.log_likelihood - len(seen) * math.log(scale))
+        coef = regression_start(filled, p, q) if p + q > 0 else np.zeros(0)
+        converged = p + q == 0 or bool(minimize(y, coef, p)[1])
+        var, value = best_variance(y, coef, p)
+        if math.isfinite(value):
+            log_likelihood = value - len(seen) * math.log(scale)
+            return _Fit(len(FAILURES) + rung, coef, p, var * scale * scale, log_likelihood, converged)
     return _Fit(OUTCOMES.index("short"))

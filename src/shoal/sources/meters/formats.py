@@ -1,5 +1,13 @@
-"""Green Button files (ESPI, an Atom feed in XML): electricity that was delivered, from the blocks of interval readings.
+"""Formats of meter data with units and layouts of their own: NEM12 and Green Button, as rows of one meter's channel.
 
+**NEM12**, the interval data of Australia's electricity market: records 200 (a meter's channel) and 300 (a day of it).
+
+Channels E… are consumption; several of one meter (a controlled load beside the general one) are added, and an interval
+counts only where all of them have a value. Channels of generation (B…) and reactive energy are passed over. Values of
+quality N (none) are missing. Times are Australian Eastern Standard Time, UTC+10 the year round, as the market has it;
+the energy of an interval becomes its mean power.
+
+**Green Button** (ESPI, an Atom feed in XML): electricity that was delivered, from the blocks of interval readings.
 A block belongs to the meter reading that its links name, and that to a reading type: its unit (Wh or W), its power of
 ten, and whether energy was delivered or received. What was received (feed-in), other commodities and other units are
 passed over. Starts are seconds since 1970; the energy of an interval, over its own duration, becomes its mean power.
@@ -13,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
@@ -21,15 +30,57 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from shoal.errors import InputError
-from shoal.sources.meters import charset
+from shoal.sources.frames import lines, opened
+from shoal.sources.meters.columns import UNITS
+
+NEM12 = ("100,NEM12", '100,"NEM12"')
+NEM13 = "100,NEM13"
+
+#: A reading: household, channel, time (ISO with offset, or seconds since 1970), mean kW or nothing.
+Row = tuple[str, str, str, str]
 
 WATT_HOURS, WATTS = "72", "38"
 DELIVERED, ELECTRICITY = ("", "1"), ("", "0", "1")
 #: Accumulation: what each interval has (4, and what leaves it open) against a total that rises (3, 1).
 TOTALS = ("1", "3")
 
-#: A reading: household, channel, seconds since 1970, mean kW.
-Row = tuple[str, str, str, str]
+
+def nem12_rows(file: Path) -> Iterator[Row]:
+    """Every interval of the channels of consumption, in the order of the file."""
+    meter = channel = ""
+    minutes, factor = 0, 0.0
+    for number, line in enumerate(lines(file), start=1):
+        fields = [field.strip().strip('"') for field in line.split(",")]
+        try:
+            if fields[0] == "200":
+                meter, channel, minutes = fields[1], fields[4] or fields[3], int(fields[8])
+                factor = _factor(fields[7], minutes) if channel.upper().startswith("E") else 0.0
+            elif fields[0] == "300" and factor:
+                yield from _day(meter, channel, fields, minutes, factor)
+        except (IndexError, ValueError, KeyError, ZeroDivisionError):
+            raise InputError(
+                f"path: line {number} of {file.name} is not a record of NEM12; ask for the file anew"
+            ) from None
+
+
+def _factor(unit: str, minutes: int) -> float:
+    """From the file's unit of energy per interval to mean kW."""
+    known = UNITS[unit.lower()]
+    if minutes <= 0 or 1440 % minutes:
+        raise ValueError("no interval length")
+    return float(10.0**known.exponent * (60 / minutes if known.energy else 1.0))
+
+
+def _day(meter: str, channel: str, fields: list[str], minutes: int, factor: float) -> Iterator[Row]:
+    count = 1440 // minutes
+    start = datetime.strptime(fields[1], "%Y%m%d")
+    values, quality = fields[2 : 2 + count], fields[2 + count]
+    if len(values) != count:
+        raise ValueError("a day lacks intervals")
+    for i, value in enumerate(values):
+        moment = start + timedelta(minutes=minutes * i)
+        kw = "" if value == "" or quality.upper().startswith("N") else repr(float(value) * factor)
+        yield meter, channel, f"{moment:%Y-%m-%d %H:%M}+10:00", kw
 
 
 @dataclass(frozen=True)
@@ -47,7 +98,7 @@ class ReadingType:
         return self.unit in (WATT_HOURS, WATTS) and self.direction in DELIVERED and self.commodity in ELECTRICITY
 
 
-def rows(file: Path) -> Iterator[Row]:
+def green_button_rows(file: Path) -> Iterator[Row]:
     """Every interval of delivered electricity."""
     kinds, of_reading, points = _types(file)
     several = len(points) > 1
@@ -111,7 +162,7 @@ def _types(file: Path) -> tuple[dict[str, ReadingType], dict[str, str], set[str]
 def _entries(file: Path) -> Iterator[tuple[list[tuple[str, str]], Any]]:
     """Every entry of the feed with its links, dropped when the next one is asked for."""
     try:
-        with charset.opened(file) as handle:
+        with opened(file) as handle:
             root = None
             for event, element in iterparse(handle, events=("start", "end")):
                 if root is None:

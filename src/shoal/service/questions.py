@@ -7,16 +7,29 @@ the receipt is put on disk, outside of the ledger. Only then is the answer shown
 A question is charged as a whole, so whether it is refused is the same for all of its handles. Its price is what its
 statement says, (ε, δ) of the whole table; prices of questions that share a label add up (basic composition, which holds
 however the next question is chosen), those about other people do not.
+
+    handle = base32(HMAC-SHA-256(secret of the ledger, analyst, question, label))[:20]
+
+Without the secret a handle says nothing about its label, two analysts cannot compare theirs, and the same analyst
+cannot follow a label from one question to the next. Sorted by handle, labels stand in an order drawn by the secret.
+Nothing else depends on which label a handle hides: every body has the same length, and after the first request each is
+one look into a table.
 """
 
 from __future__ import annotations
 
+import base64
+import csv
 import hashlib
+import hmac
+import io
+import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +37,13 @@ from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.ledger import chain
 from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.ledger import Ledger
-from shoal.ledger.storage import Transaction
-from shoal.service.answers import AnswerSheet, commitment, handles
 from shoal.service.catalog import Catalog, OfferedQuestion, catalog, changes
-from shoal.service.people import Caller, Grant, Key, Person, Unknown
-from shoal.service.record import CHECKPOINTS, CheckpointFile, LedgerRecord
-from shoal.service.register import Register
+from shoal.service.merkle import Tree
+from shoal.service.record import Checkpoints, LedgerRecord, checkpoint_files
+from shoal.service.register import Caller, Grant, Key, Person, Register, Unknown
+
+Answers = Mapping[str, list[float]]
+REFUSAL = "the budget of your grant does not allow this question"
 
 
 class NotAllowed(ShoalError):
@@ -38,9 +52,6 @@ class NotAllowed(ShoalError):
 
 class IdempotencyConflict(ShoalError):
     """The idempotency key was used for something else."""
-
-
-REFUSAL = "the budget of your grant does not allow this question"
 
 
 @dataclass(frozen=True)
@@ -53,9 +64,8 @@ class GrantAccount:
 
     @classmethod
     def of(cls, grant: Grant, charged: Iterable[Entry]) -> GrantAccount:
-        statements = [entry.content["statement"] for entry in charged]
-        sums = (sum((Fraction(s[name] or 0) for s in statements), Fraction()) for name in ("epsilon", "delta"))
-        epsilon, delta = sums
+        prices = [entry.content["statement"] for entry in charged]
+        epsilon, delta = (sum((Fraction(p[name] or 0) for p in prices), Fraction()) for name in ("epsilon", "delta"))
         return cls(grant.epsilon or 0.0, grant.delta or 0.0, (epsilon, delta))
 
     def allows(self, question: OfferedQuestion) -> bool:
@@ -75,20 +85,62 @@ class GrantAccount:
         return {"epsilon": _left(self.epsilon, self.spent[0]), "delta": _left(self.delta, self.spent[1])}
 
 
-class Desk:
+@dataclass(frozen=True)
+class AnswerSheet:
+    """All answers of a question as one analyst gets them, and the entry of the ledger that is their receipt."""
+
+    entry: Entry
+    answers: Answers
+    question: OfferedQuestion
+
+    @cached_property
+    def bodies(self) -> dict[str | None, bytes]:
+        """Handle -> the bytes to send, all of the same length; None -> those of the public table of the run."""
+        content, entries = self.entry.content, self.question.entries
+        tree = commitment(content["question"], self.answers)
+        common = {name: content[name] for name in ("question", "unit", "error", "statement")} | {
+            "times": entries if self.question.timed else None,
+            "entries": entries,
+            "released": content["time"],
+        }
+        receipt = {"id": content["receipt"], "question": content["question"], "entry": vars(self.entry)}
+        bodies = {}
+        for place, (handle, answer) in enumerate(self.answers.items()):
+            path = [step.hex() for step in tree.inclusion(place, tree.size)]
+            inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
+            bodies[handle] = _json(common | {"handle": handle, "answer": answer, "receipt": receipt | inside})
+        longest = max(map(len, bodies.values()), default=0)
+        table = {"columns": self.question.cells[0], "rows": self.question.cells[1:]}
+        return {handle: body.ljust(longest) for handle, body in bodies.items()} | {
+            None: _json(common | {"table": table, "receipt": receipt})
+        }
+
+    def csv(self) -> str:
+        """All answers as CSV: handle, step, timestamp (or entry) and value."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        entry = "timestamp" if self.question.timed else "entry"
+        writer.writerow(["handle", "step", entry, self.question.unit or "value"])
+        for handle, values in self.answers.items():
+            for step, (name, value) in enumerate(zip(self.question.entries, values, strict=True)):
+                writer.writerow([handle, step + 1, name, value])
+        return out.getvalue()
+
+
+class QuestionService:
     """The service over one ledger and one folder of runs."""
 
     def __init__(self, ledger: Ledger, folder: str | Path, log: Callable[..., None] | None = None) -> None:
-        self.ledger, self.register = ledger, Register(ledger.storage)
-        self.record = LedgerRecord(ledger)
-        self.checkpoints = CheckpointFile(Path(folder) / CHECKPOINTS, self.record)
+        self.ledger, self.record = ledger, LedgerRecord(ledger)
+        self.checkpoints = Checkpoints(checkpoint_files(ledger, Path(folder)), self.record)
+        self.register = Register(ledger.storage, self.checkpoints.keep)
         self._folder, self._log = Path(folder), log or (lambda event, **facts: None)
         self._lock, self._charging = threading.RLock(), threading.Lock()
         self._catalog, self._seen = Catalog({}, {}), dict[str, int]()
         self._handles: dict[tuple[str, str], dict[str, str]] = {}
         self._sheets: dict[tuple[str, str], AnswerSheet] = {}
 
-    # ------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------ questions and grants
 
     @property
     def catalog(self) -> Catalog:
@@ -101,36 +153,35 @@ class Desk:
 
     def questions(self, caller: Caller) -> list[dict[str, Any]]:
         """Every question; to an analyst with handles where it was granted, and without where it may be asked for."""
-        grants = self._in_force(caller.person)
-        granted = {id for grant in grants for id in grant.questions}
+        granted = {id for grant in self._in_force(caller.person) for id in grant.questions}
         listed = []
         for question in self.catalog.questions.values():
             mine = not caller.is_owner and question.id in granted
             names = list(self._handles_of(caller.person, question)) if mine else []
-            listed.append(_described(question) | ({} if caller.is_owner else {"granted": mine, "handles": names}))
+            listed.append(question.described() | ({} if caller.is_owner else {"granted": mine, "handles": names}))
         return listed
 
     def quote(self, person: Person, id: str) -> dict[str, Any]:
         """What the next release of a question would cost the analyst, whether it is allowed, and what is left."""
         question, grant = self._granted(person, id)
-        with self.ledger.storage.reading() as transaction:
-            given = chain.of_kind(transaction, "receipt", analyst=person.id)
+        given = self._receipts(person.id)
         again = any(entry.content["question"] == id for entry in given)
-        quote = {"question": id, "error": question.error, "unit": question.unit, "given": again}
-        statement = question.statement
-        account = None if grant is None else GrantAccount.of(grant, self._counted(given, question))
-        allowed = statement.epsilon is None or again or (account is not None and account.allows(question))
-        charged = statement.epsilon is not None and account is not None
-        return quote | {
-            "epsilon": 0.0 if again and charged else statement.epsilon,
-            "delta": 0.0 if again and charged else statement.delta,
+        price = question.statement
+        charged = price.epsilon is not None and grant is not None
+        account = GrantAccount.of(grant, self._counted(given, question)) if charged and grant else None
+        allowed = price.epsilon is None or again or (account is not None and account.allows(question))
+        return {
+            "question": id,
+            "error": question.error,
+            "unit": question.unit,
+            "given": again,
+            "epsilon": 0.0 if again and charged else price.epsilon,
+            "delta": 0.0 if again and charged else price.delta,
             "allowed": allowed,
             "reason": None if allowed else REFUSAL,
-            "remaining": account.remaining() | {"share": 1.0 - account.share} if charged and account else None,
-            "budget": {"epsilon": account.epsilon, "delta": account.delta} if charged and account else None,
+            "remaining": None if account is None else account.remaining() | {"share": 1.0 - account.share},
+            "budget": None if account is None else {"epsilon": account.epsilon, "delta": account.delta},
         }
-
-    # ------------------------------------------------------------------ people and grants
 
     def grant(
         self, analyst: str, questions: Sequence[str], *budget: float | None, **terms: Any
@@ -142,61 +193,22 @@ class Desk:
         charged = any(offered[id].statement.epsilon is not None for id in questions)
         if charged and (not budget or budget[0] is None):
             raise InputError("epsilon and delta are needed: answers to this question are charged to a budget")
-        granted = self.register.grant(analyst, questions, *budget, **terms)
-        self.checkpoints.keep()
-        return granted
-
-    def end_grant(self, id: str) -> None:
-        self.register.end_grant(id)
-        self.checkpoints.keep()
-
-    def dismiss(self, id: str) -> None:
-        self.register.dismiss(id)
-        self.checkpoints.keep()
-
-    def end_key(self, id: str, by: Caller) -> int:
-        count = self.register.end_key(id, by)
-        self.checkpoints.keep()
-        return count
+        return self.register.grant(analyst, questions, *budget, **terms)
 
     def list_grants(self) -> list[dict[str, Any]]:
         """Every grant, with what its analyst has spent of it, and how often it was too small."""
-        people = {person.id: person.name for person in self.register.people()}
-        with self.ledger.storage.reading() as transaction:
-            given = chain.of_kind(transaction, "receipt")
+        people, given = {person.id: person.name for person in self.register.people()}, self._receipts()
         listed = []
         for grant in self.register.grants():
             shown = {name: getattr(grant, name) for name in ("epsilon", "delta", "expires", "refused", "in_force")}
             shown |= {"grant": grant.id, "analyst": people.get(grant.person, ""), "questions": list(grant.questions)}
             account = GrantAccount.of(grant, (entry for entry in given if entry.content["analyst"] == grant.person))
             charged = grant.epsilon is not None
-            shown |= {
-                "share": account.share if charged else None,
-                "remaining": account.remaining() if charged else None,
-            }
-            listed.append(shown)
+            share, remaining = (account.share, account.remaining()) if charged else (None, None)
+            listed.append(shown | {"share": share, "remaining": remaining})
         return listed
 
-    def receipts(self, caller: Caller) -> list[dict[str, Any]]:
-        """What was given, in order: to an analyst their own."""
-        names = ("receipt", "question", "analyst", "time")
-        return [
-            {name: entry.content[name] for name in names} | {"entry": entry.seq} for entry in self._receipts(caller)
-        ]
-
-    def proof(self, caller: Caller, receipt: str, size: int | None = None) -> dict[str, Any]:
-        """How a receipt's entry leads to a checkpoint: to the analyst who holds it, and to owners."""
-        entry = next((entry for entry in self._receipts(caller) if entry.content["receipt"] == receipt), None)
-        if entry is None:
-            raise Unknown("there is no such receipt")
-        return self.record.inclusion(entry, size)
-
-    def _receipts(self, caller: Caller) -> list[Entry]:
-        mine = {} if caller.is_owner else {"analyst": caller.person.id}
-        with self.ledger.storage.reading() as transaction:
-            return chain.of_kind(transaction, "receipt", **mine)
-
-    # ------------------------------------------------------------------ releases
+    # ------------------------------------------------------------------ releases and receipts
 
     def release(self, person: Person, id: str, handle: str | None, name: str) -> bytes:
         """One answer, or the whole table without a handle, as the bytes to send.
@@ -214,17 +226,34 @@ class Desk:
         if not self.register.bind(person.id, name, canonical({"question": id, "handle": handle})):
             raise IdempotencyConflict("this Idempotency-Key was used for another request; use a new one")
         sheet = self._sheets.get((person.id, id)) or self._give(person, question, grant)
-        return sheet.table_body if handle is None else sheet.bodies[handle]
+        return sheet.bodies[handle]
 
     def sheet(self, person: Person, id: str) -> AnswerSheet:
         """All answers of a question that was given already."""
         question, grant = self._granted(person, id)
-        with self.ledger.storage.reading() as transaction:
-            if not chain.of_kind(transaction, "receipt", analyst=person.id, query_id=id):
-                raise Unknown("there is no such question or handle")
+        if not any(entry.content["question"] == id for entry in self._receipts(person.id)):
+            raise Unknown("there is no such question or handle")
         return self._sheets.get((person.id, id)) or self._give(person, question, grant)
 
+    def receipts(self, caller: Caller) -> list[dict[str, Any]]:
+        """What was given, in order: to an analyst their own."""
+        names = ("receipt", "question", "analyst", "time")
+        given = self._receipts(None if caller.is_owner else caller.person.id)
+        return [{name: entry.content[name] for name in names} | {"entry": entry.seq} for entry in given]
+
+    def proof(self, caller: Caller, receipt: str, size: int | None = None) -> dict[str, Any]:
+        """How a receipt's entry leads to a checkpoint: to the analyst who holds it, and to owners."""
+        given = self._receipts(None if caller.is_owner else caller.person.id)
+        entry = next((entry for entry in given if entry.content["receipt"] == receipt), None)
+        if entry is None:
+            raise Unknown("there is no such receipt")
+        return self.record.inclusion(entry, size)
+
     # ------------------------------------------------------------------ how it is done
+
+    def _receipts(self, analyst: str | None = None) -> list[Entry]:
+        with self.ledger.storage.reading() as transaction:
+            return chain.of_kind(transaction, "receipt", **({} if analyst is None else {"analyst": analyst}))
 
     def _in_force(self, person: Person) -> list[Grant]:
         return [grant for grant in self.register.grants(person.id) if grant.in_force]
@@ -256,30 +285,25 @@ class Desk:
             answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
             root = commitment(question.id, answers).root().hex()
             with self.ledger.storage.writing() as transaction:
-                given = chain.of_kind(transaction, "receipt", analyst=person.id, query_id=question.id)
-                entry = given[0] if given else None
-                if entry is None and self._allowed(transaction, person, question, grant):
+                given = chain.of_kind(transaction, "receipt", analyst=person.id)
+                entry = next((entry for entry in given if entry.content["question"] == question.id), None)
+                if entry is None and self._allowed(given, question, grant):
                     entry = chain.append(transaction, "receipt", _receipt(person, question, grant, root))
             if entry is None:
                 if grant is not None:
                     self.register.count_refusal(grant)
                 self._log("refused", cause="grant", advice="the owner's page shows which grants are too small")
                 raise NotAllowed(REFUSAL)
-            if (root, question.table.digest) != (entry.content["answers"], entry.content["table"]):
+            if (root, question.table_digest) != (entry.content["answers"], entry.content["table"]):
                 raise LedgerError(
                     f"ledger: the answers in {question.title} are not those of the receipt; restore its folder"
                 )
             self.checkpoints.keep()
-            sheet = AnswerSheet(entry, answers, question.entries, question.timed, question.table)
-            self._sheets[person.id, question.id] = sheet
-            return sheet
+            return self._sheets.setdefault((person.id, question.id), AnswerSheet(entry, answers, question))
 
-    def _allowed(
-        self, transaction: Transaction, person: Person, question: OfferedQuestion, grant: Grant | None
-    ) -> bool:
+    def _allowed(self, given: Sequence[Entry], question: OfferedQuestion, grant: Grant | None) -> bool:
         if question.statement.epsilon is None:
             return True
-        given = chain.of_kind(transaction, "receipt", analyst=person.id)
         return grant is not None and GrantAccount.of(grant, self._counted(given, question)).allows(question)
 
     def _counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:
@@ -291,6 +315,30 @@ class Desk:
             return bool(mine) and bool(other) and mine.isdisjoint(other)
 
         return [entry for entry in given if not apart(entry.content["question"])]
+
+
+def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -> dict[str, str]:
+    """Handle -> label, sorted by handle.
+
+    >>> sorted(handles(b"secret", "ada", "january", ["north", "south"]).values())
+    ['north', 'south']
+    """
+    key = hmac.digest(secret, f"shoal handles\0{analyst}\0{question}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+    names = {}
+    for label in labels:
+        digest = hmac.digest(key, label.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        names[base64.b32encode(digest).decode()[:20].lower()] = label
+    return dict(sorted(names.items()))
+
+
+def commitment(question: str, answers: Answers) -> Tree:
+    """The tree over what is told of each handle, in the order of handles."""
+    leaves = ({"question": question, "handle": handle, "answer": answer} for handle, answer in answers.items())
+    return Tree(canonical(leaf).encode() for leaf in leaves)
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
 
 
 def _left(budget: float, used: Fraction) -> float:
@@ -309,21 +357,8 @@ def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, roo
         "question": question.id,
         "grant": None if grant is None else grant.id,
         "answers": root,
-        "table": question.table.digest,
+        "table": question.table_digest,
         "unit": question.unit,
         "error": question.error,
         "statement": question.statement.to_json(),
-    }
-
-
-def _described(question: OfferedQuestion) -> dict[str, Any]:
-    return {
-        "question": question.id,
-        "title": question.title,
-        "entries": len(question.entries),
-        "times": list(question.entries) if question.timed else None,
-        "unit": question.unit,
-        "error": question.error,
-        "charged": question.statement.epsilon is not None,
-        "guarantee": question.statement.to_json(),
     }

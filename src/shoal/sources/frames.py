@@ -1,0 +1,363 @@
+"""Rows wherever they are, as a lazy table: files, addresses that Polars scans, and frames of any library.
+
+| what is given | how it is read |
+| --- | --- |
+| a frame of Polars | as it is |
+| a frame of pandas | column by column, without pyarrow |
+| an object with ``__arrow_c_stream__``: a DuckDB relation, an Arrow table or reader | by the Arrow stream |
+| an object with ``__dataframe__`` alone | by the interchange protocol, which older Polars has, or pandas |
+| an address (``s3://``, ``gs://``, ``az://``, ``https://`` …), a Delta table | scanned by Polars |
+| a file | CSV, Parquet or Arrow; text in UTF-8, UTF-16, UTF-32 or Windows-1252, the superset of Latin-1 in use |
+
+The columns of CSV stay text. No message quotes a cell.
+"""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import gzip
+import io
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from zoneinfo import available_timezones
+
+import numpy as np
+import polars as pl
+
+from shoal.errors import InputError
+from shoal.files import private
+
+EXCEL = (
+    "path: {} is a spreadsheet workbook (Excel or OpenDocument), which shoal does not read; open it, save the sheet "
+    "with the readings as CSV (UTF-8), and name that file"
+)
+WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+_WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".ipc", ".feather")
+#: Name of rows that came as a frame of Python.
+FRAME = "a frame"
+#: Rows of a group in the Parquet files that are written here.
+ROW_GROUP = 1 << 18
+#: Separators of columns, the likeliest first.
+SEPARATORS = ",;\t|"
+#: What Polars raises on a file or an address that it cannot read; the texts may quote data.
+UNREADABLE = (pl.exceptions.PolarsError, OSError, UnicodeError, EOFError)
+
+#: Bytes of text taken at a time.
+CHUNK = 1 << 22
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8"),
+)  # fmt: skip
+
+
+class Scratch:
+    """A file that only this user can read, in a temporary folder that is removed with this object."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        folder = Path(tempfile.mkdtemp(prefix="shoal-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = folder / Path(name).name
+        private(self.path)
+
+
+def in_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
+    """The rows in order, about so many at a time; Polars before 1.34 has no batches, and slices are taken."""
+    if hasattr(table, "collect_batches"):
+        yield from table.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming")
+        return
+    start = 0
+    while len(part := table.slice(start, rows).collect()):
+        yield part
+        start += len(part)
+
+
+# ------------------------------------------------------------------ files
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """A file as a lazy table; ``kept`` is the temporary file that it reads from, if any."""
+
+    raw: pl.LazyFrame
+    decimal_comma: bool = False
+    kept: Any = None
+
+
+def open_file(file: Path) -> FileTable:
+    """A CSV, Parquet or Arrow file as a lazy table."""
+    name = file.name.lower()
+    if name.endswith(PARQUET):
+        return FileTable(pl.scan_parquet(file))
+    if name.endswith(ARROW):
+        return FileTable(pl.scan_ipc(file))
+    encoding, text = beginning(file)
+    table, kept = file, None
+    if encoding != "utf-8":
+        kept = Scratch("rows.csv")
+        table = kept.path
+        _write_utf8(file, encoding, table)
+    header = text.splitlines()[0] if text else ""
+    separator = max(SEPARATORS, key=header.count)
+    return FileTable(pl.scan_csv(table, separator=separator, infer_schema=False), separator != ",", kept)
+
+
+def beginning(file: Path) -> tuple[str, str]:
+    """The encoding of a text file and its first characters; archives and workbooks are refused."""
+    name = file.name.lower()
+    with opened(file) as handle:
+        start = handle.read(4096)
+    if name.endswith(".zip"):
+        raise InputError(f"path: {file.name} is a ZIP archive; unpack it, and name what is inside")
+    if name.endswith(WORKBOOKS) or start.startswith(_WORKBOOK_BYTES):
+        raise InputError(EXCEL.format(file.name))
+    encoding = encoding_of(file)
+    return encoding, start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
+
+
+def opened(file: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked if its name ends in .gz."""
+    return gzip.open(file, "rb") if file.name.lower().endswith(".gz") else file.open("rb")  # type: ignore[return-value]
+
+
+def encoding_of(file: Path) -> str:
+    """The encoding of a text file; the whole of it is looked at unless its first bytes tell.
+
+    UTF-16 and UTF-32 are known by their byte order mark or by the zeros between letters; what is not valid UTF-8 is
+    taken for Windows-1252, in which every byte that occurs in practice is a character.
+    """
+    with opened(file) as handle:
+        start = handle.read(400)
+        for mark, name in _MARKS:
+            if start.startswith(mark):
+                return name
+        if start[1::2].count(0) > 0.4 * len(start[1::2]) > 4:
+            return "utf-16-le"
+        if start[::2].count(0) > 0.4 * len(start[::2]) > 4:
+            return "utf-16-be"
+        handle.seek(0)
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            while chunk := handle.read(CHUNK):
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "cp1252"
+    return "utf-8"
+
+
+def _write_utf8(file: Path, encoding: str, target: Path) -> None:
+    """The text of a file as UTF-8; a byte that its encoding does not know becomes a replacement character."""
+    with opened(file) as source, target.open("w", encoding="utf-8", newline="") as out:
+        shutil.copyfileobj(io.TextIOWrapper(source, encoding=encoding, errors="replace", newline=""), out, CHUNK)
+
+
+def lines(file: Path) -> Iterator[str]:
+    """The lines of a text file in any of these encodings."""
+    encoding = encoding_of(file)
+    with opened(file) as handle:
+        name = "utf-8-sig" if encoding == "utf-8" else encoding
+        for line in io.TextIOWrapper(handle, encoding=name, errors="replace"):
+            yield line.rstrip("\n")
+
+
+# ------------------------------------------------------------------ frames and addresses
+
+
+def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
+    """A frame of any library, an address or a Delta table as a lazy table; None for a path of local files.
+
+    ``name`` is the argument that it came in as.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return _scanned(os.fspath(source))
+    if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
+        return source.lazy()
+    if is_pandas(source):
+        return from_pandas(source, name).lazy()
+    try:
+        if hasattr(source, "__arrow_c_stream__"):
+            return pl.DataFrame(source).lazy()
+        if hasattr(source, "__dataframe__"):
+            return _interchanged(source, name).lazy()
+    except pl.exceptions.PolarsError:
+        raise InputError(f"{name}: it has columns of a type that no table of numbers, text and times has") from None
+    return None
+
+
+def stored(source: Any) -> Scratch | None:
+    """The rows of :func:`table_of` as a Parquet file, written as they come: about a batch of them is in memory.
+
+    The same rows in the same order make the same bytes, whatever they came from; None for a path of local files.
+    """
+    at_hand = isinstance(source, (pl.DataFrame, pl.LazyFrame)) or is_pandas(source)
+    streams = hasattr(source, "__arrow_c_stream__") and not at_hand
+    table = None if streams else table_of(source)
+    if table is None and not streams:
+        return None
+    scratch = Scratch(FRAME)
+    if isinstance(source, (str, os.PathLike)):
+        scratch.name = Path(os.fspath(source).partition("?")[0]).name
+    try:
+        if table is None:
+            table = _in_pieces(source, scratch.path.parent)
+        table.sink_parquet(scratch.path, row_group_size=ROW_GROUP)
+    except UNREADABLE:
+        raise InputError("source: its rows cannot be read as a table; check the address and what opens it") from None
+    for piece in scratch.path.parent.glob("*.parquet"):
+        piece.unlink()
+    return scratch
+
+
+def _in_pieces(source: Any, folder: Path) -> pl.LazyFrame:
+    """The batches of an Arrow stream, each written to a file of its own."""
+    pieces = []
+    for number, batch in enumerate(_arrow_batches(source)):
+        pieces.append(folder / f"{number}.parquet")
+        batch.write_parquet(pieces[-1])
+    if not pieces:
+        raise InputError("source: it has no rows")
+    return pl.concat([pl.scan_parquet(piece) for piece in pieces])
+
+
+def _scanned(path: str) -> pl.LazyFrame | None:
+    """What Polars scans by itself: an address with a scheme, or a Delta table, also in a local folder."""
+    address = "://" in path
+    if not address and not os.path.isdir(os.path.join(path, "_delta_log")):
+        return None
+    name = path.partition("?")[0].lower()
+    try:
+        if name.endswith(PARQUET):
+            table = pl.scan_parquet(path)
+        elif name.endswith(ARROW):
+            table = pl.scan_ipc(path)
+        elif name.endswith((".csv", ".csv.gz", ".txt", ".tsv")):
+            table = pl.scan_csv(path, infer_schema=False, separator="\t" if name.endswith(".tsv") else ",")
+        else:
+            table = pl.scan_delta(path)
+        table.collect_schema()
+    except ModuleNotFoundError:
+        raise InputError("path: a Delta table is read by the package deltalake; pip install 'shoal[delta]'") from None
+    except Exception:  # noqa: BLE001 (object stores raise their own; the texts hold addresses and keys)
+        raise InputError(
+            "path: the address cannot be read; it must end in .parquet, .arrow or .csv or be a Delta table, and the "
+            "credentials be where Polars looks for them (environment variables or files of the provider)"
+        ) from None
+    return table
+
+
+def is_pandas(frame: Any) -> bool:
+    """Whether this is a frame of pandas, which is not imported for the question."""
+    return type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
+
+
+def from_pandas(frame: Any, name: str) -> pl.DataFrame:
+    """A pandas frame as a polars one, column by column and without pyarrow; ``name`` is the argument it came in as."""
+    try:
+        return pl.DataFrame({str(column): _column(frame[column]) for column in frame.columns})
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):  # their texts quote values
+        raise InputError(f"{name}: a column mixes numbers, text or times; give each column one type") from None
+
+
+def _column(cells: Any) -> pl.Series:
+    """A pandas column as a polars one; times in microseconds, on the clock of their zone."""
+    zone = getattr(cells.dtype, "tz", None)
+    if zone is not None:
+        utc = pl.Series(cells.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("datetime64[us]"))
+        name = str(zone) if str(zone) in available_timezones() else "UTC"  # a fixed offset is no zone of the database
+        return utc.dt.replace_time_zone("UTC").dt.convert_time_zone(name)
+    if cells.dtype.kind == "M":
+        return pl.Series(cells.to_numpy().astype("datetime64[us]"))
+    if isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "biuf":
+        return pl.Series(cells.to_numpy(), nan_to_null=True)
+    values = [cell if there else None for cell, there in zip(cells.tolist(), cells.notna().tolist(), strict=True)]
+    if all(cell is None or type(cell) in (int, float) for cell in values):
+        return pl.Series(values, dtype=pl.Float64, strict=False)
+    return pl.Series(values, strict=True)
+
+
+def _interchanged(source: Any, name: str) -> pl.DataFrame:
+    """A frame that has only ``__dataframe__``: Polars before 2 reads it, else pandas where it is installed."""
+    try:
+        return pl.from_dataframe(source)
+    except TypeError:
+        try:
+            from pandas.api.interchange import from_dataframe
+        except ModuleNotFoundError:
+            raise InputError(
+                f"{name}: it has no Arrow stream (__arrow_c_stream__); turn it into a frame of Polars or an Arrow table"
+            ) from None
+        return from_pandas(from_dataframe(source), name)
+
+
+# ------------------------------------------------------------------ Arrow streams, batch by batch
+
+
+class _ArrowSchema(ctypes.Structure):
+    """The C structs of the Arrow specification; only their ``release`` is looked at here."""
+
+    _fields_ = (
+        ("before", ctypes.c_byte * 56),
+        ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        ("private_data", ctypes.c_void_p),
+    )
+
+
+class _ArrowArray(ctypes.Structure):
+    _fields_ = (("before", ctypes.c_byte * 64), ("release", ctypes.c_void_p), ("private_data", ctypes.c_void_p))
+
+
+_Get = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _ArrowStream(ctypes.Structure):
+    _fields_ = (
+        ("get_schema", _Get),
+        ("get_next", _Get),
+        ("get_last_error", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("private_data", ctypes.c_void_p),
+    )
+
+
+class _Batch:
+    """One array of a stream with its schema, as an object that Polars takes over."""
+
+    def __init__(self, schema: _ArrowSchema, array: _ArrowArray) -> None:
+        self.schema, self.array = schema, array
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        parts = ((self.schema, b"arrow_schema"), (self.array, b"arrow_array"))
+        schema, array = (capsule(ctypes.addressof(struct), name, None) for struct, name in parts)
+        return schema, array
+
+
+def _arrow_batches(source: Any) -> Iterator[pl.DataFrame]:
+    """The record batches of an object with ``__arrow_c_stream__``, one at a time: Polars itself takes streams whole."""
+    capsule = source.__arrow_c_stream__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    address = pointer(capsule, b"arrow_array_stream")
+    stream = _ArrowStream.from_address(address)
+    while True:
+        schema, array = _ArrowSchema(), _ArrowArray()
+        if stream.get_schema(address, ctypes.addressof(schema)) or stream.get_next(address, ctypes.addressof(array)):
+            raise InputError("source: its Arrow stream broke off; run what it comes from alone to see why")
+        try:
+            if array.release is None:
+                return
+            yield pl.Series(_Batch(schema, array)).struct.unnest()
+        finally:
+            if schema.release:
+                schema.release(ctypes.addressof(schema))
