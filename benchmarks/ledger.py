@@ -1,8 +1,8 @@
 """How fast answers leave through the ledger: ``python -m benchmarks ledger``; ``--pairs 1000 20000`` for that part
 alone, at these sizes.
 
-Answers of 12 entries about one of 13 labels, every pair joined, unequal covariances. A release takes the lock, composes
-everything about the label and its neighbors, draws, writes, and waits until the disk has it. Earlier releases were
+Answers of 12 entries about one of 13 labels, every pair joined, unequal covariances. A release draws, takes the lock,
+composes everything about the label and its neighbors, writes, and waits until the disk has it. Earlier releases were
 about that label alone, or about everyone alike, as in tables.
 
 "Charging shards": 1,000 labels in groups of 25, 12,000 edges, each shard with its own mechanism. ``release_many``

@@ -11,7 +11,8 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from shoal import GaussianClasses, Mechanism, NeighborGraph, design
-from shoal.ledger.composition import NOTHING, Charges
+from shoal.ledger.composition import Charges
+from shoal.mechanism.atoms import sum_up
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,7 +67,4 @@ def exchanged(families: list[GaussianClasses], about: list[int], opposite: list[
 
 def charges(uses: list[tuple[str, float, int]]) -> Charges:
     """Charges of mechanisms, each with the total variation of one use and how often it was used."""
-    total = NOTHING
-    for digest, tv, times in uses:
-        total = total.plus(digest, tv, times)
-    return total
+    return Charges.of(((digest, times, sum_up(*[tv] * times)) for digest, tv, times in uses), None)

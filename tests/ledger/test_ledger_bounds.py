@@ -61,9 +61,9 @@ def test_never_below_the_exact_composition(
     about = charges([(TOOLS[i].digest, tv, times) for i, times in uses.items()])
     opposite = charges([(TOOLS[i].digest, tv, times) for i, times in neighbors.items()])
     upper = bounded(about, opposite, epsilon, BOUNDS.get)
-    exact = COMPOSER.curve(star(label, about, opposite), np.array([epsilon]), BY_DIGEST.__getitem__)
+    exact = COMPOSER.composed(star(label, about, opposite), epsilon, BY_DIGEST.__getitem__)
     # Stated with headroom, which covers that one edge is computed from its two ends.
-    assert upper >= exact.delta_upper[0]
+    assert upper >= exact.delta_upper
     assert bounded(opposite, about, epsilon, BOUNDS.get) == upper
 
 
@@ -76,7 +76,7 @@ def test_one_use_is_the_certificate(tool: Any, scope: str) -> None:
     upper = bounded(once, opposite, 1.0, BOUNDS.get)
     assert upper == pytest.approx(tool.released_curve(1.0, scope=scope).delta_upper, rel=3e-9, abs=1e-300)
     worst = max(
-        COMPOSER.curve(star(label, once, opposite), np.array([1.0]), BY_DIGEST.__getitem__).delta_upper[0]
+        COMPOSER.composed(star(label, once, opposite), 1.0, BY_DIGEST.__getitem__).delta_upper
         for label in tool.classes.labels
     )
     assert upper == pytest.approx(worst, rel=3e-9, abs=1e-300)
@@ -89,7 +89,7 @@ def test_many_uses_are_within_an_order_of_magnitude() -> None:
     bound = mechanism_bound(tool, 1.0)
     many = charges([(tool.digest, 0.0, 3000)])
     half = charges([(tool.digest, 0.0, 1500)])
-    exact = COMPOSER.curve(star("h0", half, half), np.array([1.0]), lambda _: tool).delta_upper[0]
+    exact = COMPOSER.composed(star("h0", half, half), 1.0, lambda _: tool).delta_upper
     upper = bounded(many, NOTHING, 1.0, {tool.digest: bound}.get)
     assert upper == bounded(half, half, 1.0, {tool.digest: bound}.get)  # equal covariances: by whichever label
     assert 1e-12 < exact < 1e-2
@@ -97,8 +97,8 @@ def test_many_uses_are_within_an_order_of_magnitude() -> None:
 
 
 def test_the_parts_by_hand() -> None:
-    a = MechanismBound("a" * 64, (0.0, 0.5, 1.0), (0.1, 0.03, 0.01))
-    b = MechanismBound("b" * 64, (0.0, 1.0), (0.2, 0.001))
+    a = MechanismBound("a" * 64, {0.0: 0.1, 0.5: 0.03, 1.0: 0.01})
+    b = MechanismBound("b" * 64, {0.0: 0.2, 1.0: 0.001})
     known = {a.digest: a, b.digest: b}.get
 
     def total(uses: list[tuple[str, float, int]], epsilon: float = 1.0) -> float:
@@ -116,13 +116,13 @@ def test_the_parts_by_hand() -> None:
     assert a.table_at(1.0) == 0.06  # two answers at half of ε, where no table is known
     one = charges([(a.digest, 0.0, 1)])
     assert bounded(one, one, 1.0, known) == 0.06
-    c = dataclasses.replace(a, table_epsilons=(0.5, 1.0), table_upper=(0.05, 0.02))
+    c = dataclasses.replace(a, table={0.5: 0.05, 1.0: 0.02})
     assert (c.table_at(1.0), c.table_at(0.75), c.table_at(0.25)) == (0.02, 0.05, 0.2)
     assert bounded(one, one, 1.0, {c.digest: c}.get) == 0.02
     three = charges([(a.digest, 0.0, 3)])  # a table and two more about one of the two
     assert bounded(three, one, 1.0, {c.digest: c}.get) == pytest.approx(0.02 + 2 * 0.1)
-    assert dataclasses.replace(c, epsilons=(), delta_upper=()).delta_at(1.0) == 0.02  # one of the two answers
-    assert MechanismBound("a" * 64, (0.5,), (0.03,)).delta_at(0.25) == 1.0
+    assert dataclasses.replace(c, delta={}).delta_at(1.0) == 0.02  # one of the two answers
+    assert MechanismBound("a" * 64, {0.5: 0.03}).delta_at(0.25) == 1.0
 
 
 def test_moments_are_the_gaussian_formula() -> None:
@@ -132,15 +132,14 @@ def test_moments_are_the_gaussian_formula() -> None:
     first, second = (Fraction(float(mean)) for mean in tool.classes.means[:, 0])
     square = (first - second) ** 2 / Fraction(float(tool.noise_cov[0, 0, 0]))
     gap = math.sqrt(square)
-    for order, divergence in zip(bound.orders, bound.divergence_upper, strict=True):
+    for order, divergence in bound.renyi.items():
         assert divergence == pytest.approx(order * gap**2 / 2, rel=3e-9)
         assert Fraction(divergence) >= Fraction(order) * square / 2
-    only = dataclasses.replace(bound, epsilons=(), delta_upper=())
+    only = dataclasses.replace(bound, delta={}, table={})
     with mp.workdps(40):  # Canonne, Kamath & Steinke
         spent = 3 * mpf(square.numerator) / square.denominator / 2
-        orders = [mpf(a) for a in bound.orders]
+        orders = [mpf(a) for a in bound.renyi]
         best = min(mp.exp((a - 1) * (a * spent - 1)) / (a - 1) * (1 - 1 / a) ** a for a in orders)
-    only = dataclasses.replace(only, table_epsilons=(), table_upper=())
     found = bounded(charges([(tool.digest, 0.0, 3)]), NOTHING, 1.0, {tool.digest: only}.get)
     assert found == pytest.approx(float(min(best, 1)), rel=1e-6)
     assert mpf(found) >= min(best, 1)
@@ -150,18 +149,21 @@ def test_moments_are_the_gaussian_formula() -> None:
     "wrong",
     [
         {"digest": "short"},
-        {"delta_upper": (0.1,)},
-        {"delta_upper": (0.1, 1.5)},
-        {"delta_upper": (0.1, float("nan"))},
-        {"epsilons": (1.0, 0.0)},
-        {"epsilons": (-1.0, 0.0)},
-        {"orders": (0.5,), "divergence_upper": (1.0,)},
-        {"orders": (2.0,), "divergence_upper": (float("inf"),)},
-        {"orders": (2.0,), "divergence_upper": (-0.1,)},
+        {"delta": {0.0: 0.1, 1.0: 1.5}},
+        {"delta": {0.0: 0.1, 1.0: float("nan")}},
+        {"delta": {float("nan"): 0.1}},
+        {"delta": {-1.0: 0.1}},
+        {"delta": [(0.0, 0.1)]},
+        {"delta": {0: 0.1}},
+        {"renyi": {0.5: 1.0}},
+        {"renyi": {1.0: 1.0}},
+        {"renyi": {2.0: float("inf")}},
+        {"renyi": {2.0: -0.1}},
+        {"table": {0.0: 1.5}},
     ],
 )
 def test_bounds_that_make_no_sense(wrong: dict[str, Any]) -> None:
-    good: dict[str, Any] = {"digest": "a" * 64, "epsilons": (0.0, 1.0), "delta_upper": (0.2, 0.1)}
+    good: dict[str, Any] = {"digest": "a" * 64, "delta": {0.0: 0.2, 1.0: 0.1}}
     MechanismBound(**good)
     with pytest.raises(InputError, match="bounds"):
         MechanismBound(**{**good, **wrong})
@@ -173,7 +175,7 @@ def test_what_cannot_be_certified_is_not_claimed(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(bounds, "privacy_curve", void)
     found = mechanism_bound(point(), 1.0)
-    assert set(found.delta_upper) == set(found.table_upper) == {1.0}
+    assert set(found.delta.values()) == set(found.table.values()) == {1.0}
 
 
 # ---------------------------------------------------------------------- in the ledger
@@ -190,7 +192,7 @@ def charged(ledger: Ledger, bound: MechanismBound | None = None, query: str = "a
 def test_a_bound_above_the_budget_decides_nothing(ledger: Ledger) -> None:
     """A useless bound is not a refusal, and does not replace what is stored."""
     mechanism = point()
-    useless = MechanismBound(mechanism.digest, (0.0,), (1.0,))
+    useless = MechanismBound(mechanism.digest, {0.0: 1.0})
     charged(ledger, useless)
     charged(ledger, None, "b")
     assert ledger.spent()["h0"].releases == 2
@@ -204,7 +206,7 @@ def test_stored_once_and_read_by_the_next_process(ledger: Ledger, url: str) -> N
     with Ledger.open(url) as other, other._storage.reading() as transaction:
         assert State(transaction, other._memory).bound(bound.digest) == bound
         count = transaction.value("SELECT COUNT(*) FROM bounds")
-        assert count == len(bound.epsilons) + len(bound.orders) + len(bound.table_epsilons)
+        assert count == len(bound.delta) + len(bound.renyi) + len(bound.table)
 
 
 @pytest.mark.parametrize("kind", ["delta", "renyi", "table"])
@@ -234,7 +236,7 @@ def test_a_bound_of_nothing_is_found(ledger: Ledger) -> None:
 def test_an_overspent_ledger_is_found_behind_a_false_bound(ledger: Ledger) -> None:
     """Whoever hands in a false bound can overspend; verify() composes anew and finds it even if the bound is gone."""
     mechanism = point(gap=1.0)
-    charged(ledger, MechanismBound(mechanism.digest, (0.0, 1.0), (1e-9, 1e-9)), gap=1.0)
+    charged(ledger, MechanismBound(mechanism.digest, {0.0: 1e-9, 1.0: 1e-9}), gap=1.0)
     assert "bound" in ledger.verify().problem
     with ledger._storage.writing() as transaction:
         transaction.run("DELETE FROM bounds")

@@ -52,8 +52,8 @@ def test_a_table_costs_what_the_codebook_says(tmp_path: Path, epsilon: float) ->
         for row, name in enumerate(NAMES):
             ledger.release(BOOK, ANSWERS[row], name)
             if row == 0:
-                alone = ledger.curve("a", epsilon).delta_upper[0]
-        table = max(ledger.curve(name, epsilon).delta_upper[0] for name in NAMES)
+                alone = ledger.curve("a", epsilon)[0]
+        table = max(ledger.curve(name, epsilon)[0] for name in NAMES)
         exact = BOOK.curve(epsilon, "table")
         assert exact.delta_lower <= table <= exact.delta_upper + 1e-9
         assert alone <= BOOK.curve(epsilon, "answer").delta_upper + 1e-9
@@ -94,4 +94,4 @@ def test_a_bound_of_a_codebook_decides_as_the_exact_figures_do() -> None:
     assert bound.delta_at(1.0) == 0.0
     assert bound.table_at(1.0) >= BOOK.curve(1.0, "table").delta_upper
     assert bound.table_at(2.0) <= bound.table_at(1.0)
-    assert all(0 < d <= 1.0 for d in bound.divergence_upper)
+    assert all(0 < d <= 1.0 for d in bound.renyi.values())

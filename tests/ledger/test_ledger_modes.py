@@ -74,9 +74,9 @@ def test_what_is_spent_is_what_the_filter_counts(ledger: Ledger) -> None:
     rule = AdaptiveFilter(1.0, 0.01)
     ask(ledger, equal, "h1", "a")
     alone = ledger.spent()["h1"]
-    assert alone.spent == pytest.approx(ledger.curve("h1", 1.0).delta_upper[0])  # the first batch is a fixed series
+    assert alone.spent == pytest.approx(ledger.curve("h1", 1.0)[0])  # the first batch is a fixed series
     ask(ledger, equal, "h1", "b")
-    exact = ledger.curve("h1", 1.0).delta_upper[0]
+    exact = ledger.curve("h1", 1.0)[0]
     assert ledger.spent()["h1"].spent == pytest.approx(exact / GAUSSIAN, rel=1e-6)
     ask(ledger, unequal, "h1", "c")
     counted = 0.0

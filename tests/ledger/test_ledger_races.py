@@ -17,7 +17,7 @@ from releasing import answer, benchmark, point
 import shoal
 from shoal import BudgetError, Ledger, Mechanism
 from shoal.ledger import decide
-from shoal.ledger.journal import Journal
+from shoal.ledger.chain import Journal
 from shoal.ledger.state import State
 from shoal.ledger.storage import Transaction
 
@@ -163,7 +163,7 @@ def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charg
         if instant == "locked":
             decide.charged = die  # type: ignore[assignment]
         elif instant == "drawn":
-            after(decide, "_drawn")
+            after(decide, "released_values")
         elif instant == "inserted":
             run = Transaction.run
 

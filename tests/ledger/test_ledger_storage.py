@@ -19,8 +19,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
 from shoal import InputError, Ledger, LedgerError
-from shoal.ledger import journal, schema
-from shoal.ledger.storage import _explained
+from shoal.ledger import chain
+from shoal.ledger.storage import VERSION, _explained
 
 
 def ask(ledger: Ledger, query: object, label: str = "h0") -> np.ndarray:
@@ -28,7 +28,7 @@ def ask(ledger: Ledger, query: object, label: str = "h0") -> np.ndarray:
     return ledger.release(mechanism, answer(mechanism, label), label, query_id=str(query))
 
 
-@pytest.mark.parametrize(("version", "words"), [(schema.VERSION + 1, "newer than this"), (7, "never released")])
+@pytest.mark.parametrize(("version", "words"), [(VERSION + 1, "newer than this"), (7, "never released")])
 def test_another_version_is_refused_untouched(ledger: Ledger, url: str, version: int, words: str) -> None:
     head = ledger.head
     with ledger.storage.writing() as transaction:
@@ -40,7 +40,7 @@ def test_another_version_is_refused_untouched(ledger: Ledger, url: str, version:
 
 def test_tables_that_were_not_all_made_are_none(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "begin", lambda transaction, _: transaction.run("this is not SQL"))
+        patch.setattr(chain, "begin", lambda transaction, _: transaction.run("this is not SQL"))
         with pytest.raises(LedgerError, match="Nothing was recorded"):
             Ledger.open(sqlite_url)
     with pytest.raises(LedgerError) as refused:

@@ -14,8 +14,8 @@ from releasing import answer, point
 
 import shoal
 from shoal import InputError, Ledger, LedgerError
-from shoal.ledger import journal
-from shoal.ledger.chain import Entry, Head, canonical, follow, link
+from shoal.ledger import chain
+from shoal.ledger.chain import Entry, Head, canonical, columns_of, follow, link
 
 
 def unguarded(ledger: Ledger, *statements: str, **parameters: Any) -> None:
@@ -55,7 +55,7 @@ def rewritten(ledger: Ledger, change: Callable[[list[tuple[str, dict[str, Any]]]
         head = entry.head
     unguarded(ledger, "DELETE FROM entries")
     with ledger._storage.writing() as transaction:
-        transaction.insert("entries", *(vars(entry) | entry.columns() for entry in chain))
+        transaction.insert("entries", *(vars(entry) | columns_of(entry.content) for entry in chain))
         transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
     with contextlib.suppress(KeyError, LedgerError):  # what makes no sense has no index
         ledger.rebuild()
@@ -226,7 +226,7 @@ def test_clock_going_backwards_is_noted_and_changes_nothing(ledger: Ledger, monk
             cls.hours += 1
             return datetime.datetime(2030, 1, 30, tzinfo=tz) - datetime.timedelta(hours=cls.hours)
 
-    monkeypatch.setattr(journal, "datetime", Backwards)
+    monkeypatch.setattr(chain, "datetime", Backwards)
     first = ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")
     for i in range(5):
         ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(i))

@@ -213,7 +213,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of crowds, and lots, that are the same in every run."""
 
     def numbers(self: Ledger, n: int) -> list[int]:
-        from shoal.ledger.schema import CROWD_NUMBERS  # noqa: F401
+        from shoal.ledger.storage import CROWD_NUMBERS  # noqa: F401
 
         with self._storage.writing() as transaction:
             transaction.insert("crowd_numbers", *({"crowd": 500000 + i} for i in range(n)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.ledger import notes
+from shoal.ledger import chain
 from shoal.service.catalog import TableStatement
 from shoal.service.questions import GrantAccount, NotAllowed, QuestionService
 from shoal.service.register import Grant
@@ -66,7 +66,7 @@ def test_questions_add_up_unless_they_are_about_other_people(desk: QuestionServi
     assert person is not None
     desk.release(person, first.id, None, "k")
     with desk.ledger.storage.reading() as transaction:
-        given = notes.receipts(transaction, person.id)
+        given = chain.of_kind(transaction, "receipt", analyst=person.id)
     label = next(iter(first.rows))
     overlapping: Any = SimpleNamespace(rows={label: [0.0], "somebody else": [1.0]}, statement=first.statement)
     apart: Any = SimpleNamespace(rows={"somebody else": [1.0]}, statement=first.statement)

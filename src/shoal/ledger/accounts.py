@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from shoal.ledger.bounds import pair_bound
 from shoal.ledger.budgets import Limit
@@ -54,39 +53,29 @@ class Spent:
     by_label: Mapping[str, Account]
 
     @property
-    def accounts(self) -> tuple[Account, ...]:
-        """All accounts."""
-        return tuple(self.by_label.values())
-
-    @property
     def largest(self) -> Account | None:
         """The account that has used the largest share of its budget."""
-        return max(self.accounts, key=lambda a: a.spent / a.budget if a.budget else a.spent and 1e300, default=None)
-
-    @property
-    def delta(self) -> float:
-        """The largest δ spent, each at its budget's ε."""
-        return max((a.spent for a in self.accounts), default=0.0)
+        return max(self, key=lambda a: a.spent / a.budget if a.budget else a.spent and 1e300, default=None)
 
     @property
     def releases(self) -> int:
         """Releases about all labels together."""
-        return sum(a.releases for a in self.by_label.values())
+        return sum(account.releases for account in self)
 
     def __getitem__(self, label: Any) -> Account:
         return self.by_label[str(label)]
 
     def __iter__(self) -> Iterator[Account]:
-        return iter(self.accounts)
+        return iter(self.by_label.values())
 
     def __len__(self) -> int:
-        return len(self.accounts)
+        return len(self.by_label)
 
     def __repr__(self) -> str:
-        shown = [f"  {account}" for account in self.accounts[:20]]
-        if len(self.accounts) > 20:
-            shown.append(f"  … and {len(self.accounts) - 20} more")
-        return "\n".join([f"Spent({self.releases} release(s) about {len(self.by_label)} label(s))", *shown])
+        shown = [f"  {account}" for account in itertools.islice(self, 20)]
+        if len(self) > 20:
+            shown.append(f"  … and {len(self) - 20} more")
+        return "\n".join([f"Spent({self.releases} release(s) about {len(self)} label(s))", *shown])
 
 
 @dataclass(frozen=True)
@@ -131,22 +120,19 @@ def most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
     They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
     """
     key = (pair.about.bare, pair.opposite.bare, limit.epsilon, limit.delta if limit.filters(pair.span) else None)
-    most = state.memory.uppers.get(key)  # still a bound if more points have become known since
-    if most is None:
-        most = pair_bound(pair, limit, state.bound)
-        if most < 1.0:
-            state.memory.uppers.put(key, most, 1000)
+    most = state.uppers.get(key, 1.0)  # still a bound if more points have become known since
+    if most >= 1.0:
+        most = state.uppers[key] = pair_bound(pair, limit, state.bound)
     return most
 
 
 def _composed(state: State, limit: Limit, label: LabelAccount) -> Account:
-    composer, curves = state.memory.composer, []
+    composer, parts = state.memory.composer, []
     for filtered in (False, True):
         pairs = tuple(pair for pair in label.pairs if limit.filters(pair.span) == filtered)
         if pairs and filtered:
-            curves.append(composer.filtered(replace(label, pairs=pairs), limit.rule, state.mechanism))
+            parts.append(composer.filtered(replace(label, pairs=pairs), limit.rule, state.mechanism))
         elif pairs:
-            curves.append(composer.curve(replace(label, pairs=pairs), np.array([limit.epsilon]), state.mechanism))
-    worst = max(curves, key=lambda curve: float(curve.delta_upper[0]))
-    spent = float(worst.delta_upper[0])
-    return Account(limit.name, limit.epsilon, limit.delta, spent, label.releases, worst.worst_edge[0], limit.mode)
+            parts.append(composer.composed(replace(label, pairs=pairs), limit.epsilon, state.mechanism))
+    spent, pair = max(parts, key=lambda part: part.delta_upper)
+    return Account(limit.name, limit.epsilon, limit.delta, spent, label.releases, pair, limit.mode)

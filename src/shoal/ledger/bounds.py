@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -54,75 +54,48 @@ BoundOf = Callable[[str], "MechanismBound | None"]
 
 @dataclass(frozen=True)
 class MechanismBound:
-    """Upper ends over all edges of the mechanism ``digest``: δ at ``epsilons``, Rényi divergence at ``orders``.
+    """Upper ends over all edges of the mechanism ``digest``, by the points where they hold.
 
-    ``table_upper`` are those of δ at ``table_epsilons`` for who holds an answer about each label of a pair. Made by
-    :func:`mechanism_bound`. The numbers are derived from the mechanism and say nothing that its file does not.
+    ``delta`` has δ by ε, ``renyi`` the Rényi divergence by its order, and ``table`` δ by ε for who holds an answer
+    about each label of a pair. Made by :func:`mechanism_bound`. The numbers are derived from the mechanism and say
+    nothing that its file does not.
     """
 
     digest: str
-    epsilons: tuple[float, ...]
-    delta_upper: tuple[float, ...]
-    orders: tuple[float, ...] = ()
-    divergence_upper: tuple[float, ...] = ()
-    table_epsilons: tuple[float, ...] = ()
-    table_upper: tuple[float, ...] = ()
+    delta: Mapping[float, float] = field(default_factory=dict)
+    renyi: Mapping[float, float] = field(default_factory=dict)
+    table: Mapping[float, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.digest, str) or len(self.digest) != 64:
             raise InputError("bounds: digest must be a mechanism's digest, 64 hexadecimal digits")
-        _numbers("epsilons", self.epsilons, 0.0, math.inf)
-        _numbers("delta_upper", self.delta_upper, 0.0, 1.0)
-        _numbers("orders", self.orders, math.nextafter(1.0, 2.0), math.inf)
-        _numbers("divergence_upper", self.divergence_upper, 0.0, math.inf)
-        _numbers("table_epsilons", self.table_epsilons, 0.0, math.inf)
-        _numbers("table_upper", self.table_upper, 0.0, 1.0)
-        if any(len(getattr(self, at)) != len(getattr(self, upper)) for at, upper in POINTS.values()):
-            raise InputError("bounds must hold one upper end per epsilon, order and epsilon of a table")
+        for kind, (least, most) in POINTS.items():
+            points = getattr(self, kind)
+            numbers = [*points, *points.values()] if isinstance(points, Mapping) else [None]
+            if not all(isinstance(number, float) and math.isfinite(number) for number in numbers):
+                raise InputError(f"bounds: {kind} must map finite numbers to finite numbers")
+            if any(point < least or not 0.0 <= value <= most for point, value in points.items()):
+                raise InputError(f"bounds: {kind} must map numbers from {least:g} to numbers between 0 and {most:g}")
 
     def delta_at(self, epsilon: Fraction | float) -> float:
         """An upper bound of δ(ε): the least of those at or below ε, since δ does not rise with ε.
 
         What holds for both answers of a pair together holds for one of them.
         """
-        return min(_least(self.points("delta"), epsilon), _least(self.points("table"), epsilon))
+        return min(_least(self.delta, epsilon), _least(self.table, epsilon))
 
     def table_at(self, epsilon: Fraction | float) -> float:
         """An upper bound of δ(ε) of two uses, one about each label of a pair."""
-        return min(_least(self.points("table"), epsilon), 2.0 * _least(self.points("delta"), epsilon / 2), 1.0)
+        return min(_least(self.table, epsilon), 2.0 * _least(self.delta, epsilon / 2), 1.0)
 
     def with_points_of(self, other: MechanismBound) -> MechanismBound:
         """The same with the points that only ``other`` has."""
-        return MechanismBound.of_points(
-            self.digest, **{kind: {**dict(other.points(kind)), **dict(self.points(kind))} for kind in POINTS}
-        )
-
-    def points(self, kind: str) -> list[tuple[float, float]]:
-        """(ε, δ) for the kinds ``delta`` and ``table``, (order, divergence) for ``renyi``."""
-        at, upper = POINTS[kind]
-        return list(zip(getattr(self, at), getattr(self, upper), strict=True))
-
-    @classmethod
-    def of_points(
-        cls,
-        digest: str,
-        delta: Mapping[float, float],
-        renyi: Mapping[float, float],
-        table: Mapping[float, float] | None = None,
-    ) -> MechanismBound:
-        """A bound from upper ends by their points."""
-        sides = []
-        for points in (delta, renyi, table or {}):
-            sides += [tuple(sorted(points)), tuple(points[x] for x in sorted(points))]
-        return cls(digest, *sides)
+        both = {kind: {**getattr(other, kind), **getattr(self, kind)} for kind in POINTS}
+        return MechanismBound(self.digest, **both)
 
 
-#: Kinds of points: the fields that say where, and how much at most.
-POINTS = {
-    "delta": ("epsilons", "delta_upper"),
-    "renyi": ("orders", "divergence_upper"),
-    "table": ("table_epsilons", "table_upper"),
-}
+#: Kinds of points: the least point, and the largest upper end.
+POINTS = {"delta": (0.0, 1.0), "renyi": (math.nextafter(1.0, 2.0), math.inf), "table": (0.0, 1.0)}
 
 
 def mechanism_bound(mechanism: Releasable, epsilon: Any) -> MechanismBound:
@@ -153,7 +126,7 @@ def bound_at(
         mechanism=lambda gaussian: _divergences(gaussian, orders),
         codebook=lambda book: {order: book.divergence(order) for order in orders},
     )
-    return MechanismBound.of_points(
+    return MechanismBound(
         mechanism.digest, _deltas(mechanism, epsilons, "answer"), renyi, _deltas(mechanism, table, "table")
     )
 
@@ -169,19 +142,20 @@ def stated(bound: MechanismBound) -> MechanismBound:
     """The bound with its headroom, as it is kept and decided by."""
 
     def raised(kind: str) -> dict[float, float]:
-        most = math.inf if kind == "renyi" else 1.0
-        return {x: min(math.nextafter(v * (1 + HEADROOM), most), most) if v else v for x, v in bound.points(kind)}
+        _, most = POINTS[kind]
+        points = getattr(bound, kind).items()
+        return {x: min(math.nextafter(v * (1 + HEADROOM), most), most) if v else v for x, v in points}
 
-    return MechanismBound.of_points(bound.digest, *(raised(kind) for kind in POINTS))
+    return MechanismBound(bound.digest, **{kind: raised(kind) for kind in POINTS})
 
 
 def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf) -> float:
     """An upper bound of the composed δ(ε) of any pair with these charges; 1 where too little is known."""
     together = about.joined(opposite)
-    here, there = dict(about.used), dict(opposite.used)
+    here, there = ({digest: times for digest, times, _ in side.uses} for side in (about, opposite))
     uses = []
     units: list[tuple[Callable[[Fraction | float], float], int]] = []
-    for digest, times in together.used:
+    for digest, times, _ in together.uses:
         bound = bound_of(digest)
         if bound is None:
             return 1.0
@@ -198,13 +172,12 @@ def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: Boun
     together = about.joined(opposite)
     sums = np.zeros(len(rule.orders))
     largest = Fraction(0)
-    for digest, times in together.used:
+    for digest, times, _ in together.uses:
         bound = bound_of(digest)
         if bound is None:
             return 1.0
-        known = dict(bound.points("renyi"))
-        sums += times * np.array([known.get(order, math.inf) for order in rule.orders])
-        largest += times * Fraction(min((e for e, d in bound.points("delta") if d == 0.0), default=10**9))
+        sums += times * np.array([bound.renyi.get(order, math.inf) for order in rule.orders])
+        largest += times * Fraction(min((e for e, d in bound.delta.items() if d == 0.0), default=10**9))
     aside = covered(together.tv, rule.epsilon, 0.0)
     return float(rule.spent(sums * (1 + SLACK), largest=sum_up(largest), aside=aside))
 
@@ -230,8 +203,8 @@ def _deltas(mechanism: Releasable, epsilons: Sequence[float], scope: str) -> dic
     return {e: float(d) for e, d in zip(epsilons, delta, strict=True)}
 
 
-def _least(points: Sequence[tuple[float, float]], epsilon: Fraction | float) -> float:
-    return min((d for e, d in points if e <= epsilon), default=1.0)
+def _least(points: Mapping[float, float], epsilon: Fraction | float) -> float:
+    return min((d for e, d in points.items() if e <= epsilon), default=1.0)
 
 
 def _shared(units: list[tuple[Callable[[Fraction | float], float], int]], left: Fraction) -> float:
@@ -246,23 +219,13 @@ def _shared(units: list[tuple[Callable[[Fraction | float], float], int]], left: 
 
 def _moments(uses: list[tuple[MechanismBound, int]], epsilon: float) -> float:
     """The least e^{t (Σ D − ε)} t^t / (1 + t)^{1+t} over the orders that every bound has."""
-    known = [dict(bound.points("renyi")) for bound, _ in uses]
     best = 1.0
-    for order in set(known[0]).intersection(*known[1:]):
+    for order in set.intersection(*({*bound.renyi} for bound, _ in uses)):
         t = order - 1.0
-        total = math.fsum(times * points[order] for points, (_, times) in zip(known, uses, strict=True))
+        total = math.fsum(times * bound.renyi[order] for bound, times in uses)
         constant = t * math.log(t) - (1.0 + t) * math.log1p(t)
         size = t * (total + epsilon) + abs(constant) + (1.0 + t) * math.log1p(t)
         exponent = t * (total - epsilon) + constant + SLACK * (1.0 + size)
         if exponent < 0.0:
             best = min(best, max(math.exp(exponent) * (1 + SLACK), 5e-324))
     return best
-
-
-def _numbers(name: str, values: tuple[float, ...], low: float, high: float) -> None:
-    """Refuse what is not a tuple of finite numbers in the range, each point once."""
-    plain = isinstance(values, tuple) and all(isinstance(v, float) and math.isfinite(v) for v in values)
-    if not plain or any(not low <= v <= high for v in values):
-        raise InputError(f"bounds: {name} must be a tuple of finite numbers between {low:g} and {high:g}")
-    if name in ("epsilons", "orders", "table_epsilons") and list(values) != sorted(set(values)):
-        raise InputError(f"bounds: {name} must be rising")

@@ -26,20 +26,33 @@ Adaptive holds unless fixed is asked for: exact composition lets through up to 1
 answers. The first batch of an adaptive account, one transaction, is a series fixed in advance. Said once, a mode stays
 until another is. It is part of what is promised: it is set without looking at answers, and there is no way back from
 adaptive to fixed once something was released (docs/theory.md, section 15).
+
+**The readings' promise** has an account of its own: one number per label, Σμ², and its cap.
+A release that is μ-GDP for every home's whole readings adds μ² to the account of every label it is about. Given the
+public transcript each step is μ_t-GDP, with μ_t a function of that transcript, and Σμ_t² ≤ M² surely for an M fixed
+before the first: then the whole transcript is M-GDP (Smith & Thakurta 2022; Koskela,
+Tobaben & Honkela 2023). So the cap M is fixed with the first release about a label, every later one names the same, and
+one that would exceed it is refused. Sums are exact fractions of the stated doubles: nothing is rounded.
+
+The promise about readings does not cover what a label's promise releases from the same readings, nor the other way
+round. So the two refuse each other: a release of crowds about the same label needs a later period than its last release
+of readings, and the other way round; charged mechanisms, which name no period and are made from the answers of all
+their labels, and releases of readings about one of these exclude each other altogether.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal import validation
 from shoal.accounting.filters import FilterRule
 from shoal.errors import InputError
 from shoal.ledger.composition import Span
-from shoal.ledger.questions import word
+from shoal.ledger.questions import later, word
 
 #: The mode that holds where none is named comes first.
 MODES = ("adaptive", "fixed")
@@ -149,7 +162,7 @@ class Budgets:
         return self.every is not None or label in self.labels
 
 
-def as_entry(
+def budget_entry(
     epsilon: float, delta: float, label: Any, analyst: str | None, mode: str | None, plan: str | None
 ) -> dict[str, Any]:
     """A budget as the ledger records it."""
@@ -175,3 +188,38 @@ def as_entry(
     else:
         content |= {"scope": "all"}
     return content
+
+
+class ReadingsTotal(NamedTuple):
+    """Σμ² spent about a label so far, the cap M that was fixed with the first release, and the last period."""
+
+    spent: Fraction = Fraction(0)
+    cap: float = 0.0
+    period: str = ""
+
+    def after(self, content: Mapping[str, Any]) -> ReadingsTotal:
+        """The account once an entry with this content is recorded."""
+        spent = self.spent + Fraction(float(content["mu"])) ** 2
+        last = content["period"] if not self.period or later(content["period"], self.period) else self.period
+        return ReadingsTotal(spent, self.cap or float(content["cap"]), last)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more is spent than the cap allows."""
+        return self.spent > Fraction(self.cap) ** 2
+
+
+def readings_entry(name: str, period: str, labels: Sequence[Any], mu: float, cap: float) -> dict[str, Any]:
+    """A release of readings as the ledger records it."""
+    if isinstance(labels, (str, bytes)) or not len(labels):
+        raise InputError("labels must be a sequence of at least one label")
+    names = sorted({word(label=str(label)) for label in labels})
+    if len(names) != len(labels):
+        raise InputError("labels must hold every label once")
+    return {
+        "query_id": word(name=name),
+        "period": word(period=period),
+        "labels": names,
+        "mu": validation.positive(mu=mu),
+        "cap": validation.positive(cap=cap),
+    }

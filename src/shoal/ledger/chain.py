@@ -10,10 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from shoal.errors import InputError
+from sqlalchemy import and_, insert, literal_column, select, tuple_, update
+
+from shoal.errors import InputError, LedgerError
+from shoal.ledger.storage import CHUNK, ENTRIES, HEAD, Transaction, chunks
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Select
 
 #: Part of every hash; changes if what is hashed ever changes.
 FORMAT = "shoal ledger 1"
@@ -70,10 +79,10 @@ class Entry:
         """Whether the hash is that of this content in this place."""
         return self.hash == link(self.seq, self.kind, self.previous, self.payload)
 
-    def columns(self) -> dict[str, Any]:
-        """What the database indexes of this entry."""
-        content = self.content
-        return {name: content.get(name) for name in COLUMNS}
+
+def columns_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a content that the database looks entries up by."""
+    return {name: content.get(name) for name in COLUMNS}
 
 
 def follow(head: Head, kind: str, content: dict[str, Any]) -> Entry:
@@ -97,3 +106,154 @@ def link(seq: int, kind: str, previous: str, payload: str) -> str:
     """The hash of an entry."""
     text = "\n".join((FORMAT, str(seq), kind, previous, payload))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# ---------------------------------------------------------------------- the chain in its database
+
+#: Kinds of entries as their partial indexes spell them.
+RELEASE: ColumnElement[str] = literal_column("'release'")
+SHOWN: ColumnElement[str] = literal_column("'shown'")
+#: Kinds of entries that tell when something was chosen.
+CHOSEN = ("release", "shown")
+#: Kinds that spend nothing: who may ask, which grant ended, and what an analyst was given, once for a question.
+NOTES = ("grant", "revoked", "receipt")
+ALTERED = "ledger: the recorded answer was altered; run verify() and restore a backup"
+_FIELDS = tuple(ENTRIES.c[name] for name in ("seq", "kind", "payload", "previous", "hash"))
+
+
+class Journal:
+    """The end of the chain, held by the only writer. Entries are linked at once and stored by :meth:`write`."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._head = checked_head(transaction)
+        self._batch = self._head.seq + 1
+        self._time = datetime.now(UTC).isoformat(timespec="microseconds")
+        self._rows: list[dict[str, Any]] = []
+        self._salt = secrets.token_hex(16)
+
+    def append(self, kind: str, content: dict[str, Any]) -> tuple[Entry, dict[str, Any]]:
+        """The next entry, and its content. The time is told, and nothing depends on it.
+
+        The first of a transaction is salted: who holds the hash before and the hash after it, as an analyst does with
+        receipts, cannot try out what was recorded in between. The batch of an entry is the number of its transaction:
+        what that wrote was chosen together, before any of it was shown.
+        """
+        stamped = {**content, "time": self._time}
+        if self._salt:
+            stamped["salt"], self._salt = self._salt, ""
+        if kind in CHOSEN:
+            stamped["batch"] = self._batch
+        entry = follow(self._head, kind, stamped)
+        self._rows.append(vars(entry) | columns_of(stamped))
+        self._head = entry.head
+        return entry, stamped
+
+    def write(self) -> None:
+        """Store the entries since the last time."""
+        if self._rows:
+            self._transaction.insert(ENTRIES, *self._rows)
+            self._transaction.run(update(HEAD).values(seq=self._head.seq, hash=self._head.hash))
+            self._rows = []
+
+
+def append(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entry:
+    """Add one entry that spends nothing to the chain, and return it as recorded."""
+    journal = Journal(transaction)
+    entry, _ = journal.append(kind, content)
+    journal.write()
+    return entry
+
+
+def begin(transaction: Transaction, content: dict[str, Any]) -> None:
+    """The first entry of a new ledger."""
+    transaction.run(insert(HEAD).values(only_row=1, seq=0, hash=START))
+    append(transaction, "created", content)
+
+
+def head(transaction: Transaction) -> Head:
+    """The head row."""
+    row = transaction.one(select(HEAD.c.seq, HEAD.c.hash))
+    if row is None:
+        raise LedgerError("ledger: the head row is missing; run verify() and restore a backup", reason="damaged")
+    return Head(int(row[0]), str(row[1]))
+
+
+def checked_head(transaction: Transaction) -> Head:
+    """The head row, compared with the last entry: nothing is added to a chain whose end does not hold."""
+    stated = head(transaction)
+    last = transaction.one(select(*_FIELDS).order_by(ENTRIES.c.seq.desc()).limit(1))
+    if stated.seq == 0 and last is None:
+        return stated
+    if last is None or Entry(*last).head != stated or not Entry(*last).intact:
+        raise LedgerError(
+            "ledger: the last entry is not the one the head names; run verify() and restore a backup", reason="damaged"
+        )
+    return stated
+
+
+def entries(transaction: Transaction) -> Iterator[tuple[Entry, dict[str, Any]]]:
+    """Every entry in order, with its columns as the database has them."""
+    seq: int | None = None
+    query = select(*_FIELDS, *(ENTRIES.c[name] for name in COLUMNS)).order_by(ENTRIES.c.seq).limit(CHUNK)
+    while True:
+        rows = transaction.rows(query if seq is None else query.where(ENTRIES.c.seq > seq))
+        for row in rows:
+            yield Entry(*row[:5]), dict(zip(COLUMNS, row[5:], strict=True))
+        if len(rows) < CHUNK:
+            return
+        seq = int(rows[-1][0])
+
+
+def hashes(transaction: Transaction, after: int) -> list[str]:
+    """The hashes of the entries after number ``after``, in order."""
+    query = select(ENTRIES.c.hash).where(ENTRIES.c.seq > after).order_by(ENTRIES.c.seq)
+    return [str(row[0]) for row in transaction.rows(query)]
+
+
+def entry_at(transaction: Transaction, seq: int) -> Entry | None:
+    """The entry with a number, where there is one."""
+    row = transaction.one(select(*_FIELDS).where(ENTRIES.c.seq == seq))
+    return None if row is None else Entry(*row)
+
+
+def is_kind(kind: str) -> ColumnElement[bool]:
+    """The condition that an entry is of a kind other than a release, by its index."""
+    return and_(ENTRIES.c.kind == kind, ENTRIES.c.kind != RELEASE)
+
+
+def of_kind(transaction: Transaction, kind: str, **columns: str) -> list[Entry]:
+    """The entries of a kind other than a release, in order, whose columns have these values."""
+    which = (ENTRIES.c[name] == value for name, value in columns.items())
+    query = select(*_FIELDS).where(is_kind(kind), *which).order_by(ENTRIES.c.seq)
+    return [Entry(*row) for row in transaction.rows(query)]
+
+
+def last_of_kind(transaction: Transaction, kind: str) -> Entry | None:
+    """The last entry of a kind other than a release, where there is one."""
+    row = transaction.one(select(*_FIELDS).where(is_kind(kind)).order_by(ENTRIES.c.seq.desc()).limit(1))
+    return None if row is None else Entry(*row)
+
+
+def recorded(transaction: Transaction, questions: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
+    """The releases that answered questions (label, query_id), where there are any."""
+    query = select(ENTRIES.c.label, ENTRIES.c.query_id, *_FIELDS)
+    answers = {}
+    for row in matching(transaction, query, "query_id", questions):
+        entry = Entry(*row[2:])
+        if not entry.intact:
+            raise LedgerError(ALTERED, reason="damaged")
+        answers[str(row[0]), str(row[1])] = entry
+    return answers
+
+
+def matching(
+    transaction: Transaction, query: Select[Any], column: str, wanted: Iterable[tuple[str, str]]
+) -> Iterator[Any]:
+    """The rows of a query on the releases whose label and a second column are one of the wanted pairs."""
+    pair = tuple_(ENTRIES.c.label, ENTRIES.c[column])
+    query = query.where(ENTRIES.c.kind == RELEASE)
+    if column == "readings":
+        query = query.where(ENTRIES.c.readings.is_not(None))  # the condition of its index
+    for part in chunks(dict.fromkeys(wanted)):
+        yield from transaction.rows(query.where(pair.in_(transaction.pairs(part))))

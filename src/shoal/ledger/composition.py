@@ -28,11 +28,13 @@ limit of a budget that holds for every way of choosing (:mod:`shoal.accounting.f
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import Lock
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -41,7 +43,6 @@ from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spec
 from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.accounting.spectrum import EdgeSpectra
 from shoal.laws.classes import GaussianClasses
-from shoal.ledger.recent import Recent
 from shoal.mechanism.atoms import sum_up, total
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.releasable import Releasable
@@ -52,6 +53,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 #: Gives a mechanism by its digest.
 Lookup = Callable[[str], Releasable]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -68,59 +70,51 @@ class Span:
 
 @dataclass(frozen=True)
 class Charges:
-    """What counts against one account: how often each mechanism was used.
+    """What counts against one account: mechanisms, how often each was used, and the total variation of these uses.
 
-    ``tvs`` holds the total variation of all uses of each mechanism in ``used``, in the same order. ``span`` says when;
-    nothing that is composed depends on it.
+    ``span`` says when; nothing that is composed depends on it.
     """
 
-    used: tuple[tuple[str, int], ...] = ()
-    tvs: tuple[float, ...] = ()
+    uses: tuple[tuple[str, int, float], ...] = ()
     span: Span | None = None
+
+    @classmethod
+    def of(cls, uses: Iterable[tuple[str, int, float]], span: Span | None) -> Charges:
+        """Charges from uses, those of one mechanism together."""
+        sums: dict[str, tuple[int, float]] = {}
+        for digest, times, tv in uses:
+            before = sums.get(digest, (0, 0.0))
+            sums[digest] = (before[0] + times, sum_tv(before[1], tv))
+        return cls(tuple((digest, *sums[digest]) for digest in sorted(sums)), span)
 
     @property
     def tv(self) -> float:
         """The total variation of all uses, rounded up."""
-        return _up(math.fsum(self.tvs))
+        return _up(math.fsum(tv for _, _, tv in self.uses))
 
     @property
     def releases(self) -> int:
         """How many releases are counted."""
-        return sum(times for _, times in self.used)
+        return sum(times for _, times, _ in self.uses)
 
     @cached_property
     def bare(self) -> Charges:
         """The same charges without their time: all that their cost depends on."""
         return self if self.span is None else replace(self, span=None)
 
-    def plus(self, mechanism: str, tv: float, times: int = 1, span: Span | None = None) -> Charges:
-        """These charges and further uses of a mechanism, each with a total variation of ``tv``."""
-        return self.joined(Charges(((mechanism, times),), (_up(tv * times),), span))
-
     def joined(self, other: Charges) -> Charges:
         """These charges and others."""
-        if not self.used:
-            return other
-        if not other.used:
-            return self
-        both = {digest: (times, tv) for (digest, times), tv in zip(self.used, self.tvs, strict=True)}
-        for (digest, times), tv in zip(other.used, other.tvs, strict=True):
-            before = both.get(digest, (0, 0.0))
-            both[digest] = (before[0] + times, sum_tv(before[1], tv))
-        order = sorted(both)
-        return Charges(
-            tuple((digest, both[digest][0]) for digest in order),
-            tuple(both[digest][1] for digest in order),
-            other.span if self.span is None else self.span.joined(other.span),
-        )
+        if not self.uses or not other.uses:
+            return self if self.uses else other
+        span = other.span if self.span is None else self.span.joined(other.span)
+        return Charges.of((*self.uses, *other.uses), span)
 
     def through(self, counts: Callable[[str], bool]) -> Charges:
         """The part of the charges whose mechanisms count."""
-        stay = [counts(digest) for digest, _ in self.used]
-        if all(stay):
+        uses = tuple(use for use in self.uses if counts(use[0]))
+        if len(uses) == len(self.uses):
             return self
-        used, tvs = tuple(itertools.compress(self.used, stay)), tuple(itertools.compress(self.tvs, stay))
-        return replace(self, used=used, tvs=tvs) if used else NOTHING
+        return replace(self, uses=uses) if uses else NOTHING
 
 
 #: Charges of a label that nothing was released about.
@@ -157,19 +151,38 @@ class LabelAccount:
     pairs: tuple[PairAccount, ...]
 
 
-@dataclass(frozen=True)
-class Composed:
-    """δ of the worst pair of a label at each ε; ``delta_upper`` is the end to rely on.
+class Composed(NamedTuple):
+    """An upper end of what the worst pair of a label has spent, and that pair (from, to): None if nothing was used."""
 
-    ``worst_edge`` is the pair (from, to) that attains it, None where no mechanism was used. ``releases`` are those
-    about the label itself.
-    """
+    delta_upper: float
+    pair: tuple[str, str] | None
 
-    epsilon: FloatArray
-    delta: FloatArray
-    delta_upper: FloatArray
-    worst_edge: tuple[tuple[str, str] | None, ...]
-    releases: int
+
+class Recent(Generic[Value]):
+    """Values by key, the least recently used dropped when their sizes add up to more than ``capacity`` bytes."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._items: OrderedDict[object, tuple[Value, int]] = OrderedDict()
+        self._total = 0
+        self._lock = Lock()
+
+    def get(self, key: object) -> Value | None:
+        with self._lock:
+            item = self._items.get(key)
+            if item is None:
+                return None
+            self._items.move_to_end(key)
+            return item[0]
+
+    def put(self, key: object, value: Value, size: int) -> None:
+        with self._lock:
+            if key in self._items:
+                self._total -= self._items.pop(key)[1]
+            self._items[key] = (value, size)
+            self._total += size
+            while self._total > self._capacity and len(self._items) > 1:
+                self._total -= self._items.popitem(last=False)[1][1]
 
 
 class Composer:
@@ -178,54 +191,34 @@ class Composer:
     def __init__(self) -> None:
         self._spectra: Recent[tuple[list[str], EdgeSpectra]] = Recent(256 * 2**20)
 
-    def curve(self, account: LabelAccount, epsilons: FloatArray, mechanisms: Lookup) -> Composed:
-        """The composed δ of the worst pair of ``account``."""
-        parts = [self._alike(account, pairs, np.asarray(epsilons), mechanisms) for pairs in _comparable(account)]
-        at = np.argmax([part.delta_upper for part in parts], axis=0)
-        every = np.arange(len(epsilons))
-        return Composed(
-            epsilon=np.asarray(epsilons),
-            delta=np.array([part.delta for part in parts])[at, every],
-            delta_upper=np.array([part.delta_upper for part in parts])[at, every],
-            worst_edge=tuple(parts[i].worst_edge[j] for i, j in zip(at, every, strict=True)),
-            releases=account.releases,
-        )
+    def composed(self, account: LabelAccount, epsilon: float, mechanisms: Lookup) -> Composed:
+        """The composed δ(ε) of the worst pair of ``account``."""
+        alike = (self._alike(account.label, pairs, epsilon, mechanisms) for pairs in _comparable(account))
+        return max(alike, key=lambda part: part.delta_upper)
 
     def prepare(self, mechanism: Releasable, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if self._spectra.get((mechanism.digest, label)) is None:
-            once = Charges(((mechanism.digest, 1),), (0.0,))
+            once = Charges(((mechanism.digest, 1, 0.0),))
             account = LabelAccount(label, 1, (PairAccount(once, once, tuple(mechanism.graph.neighbors(label))),))
-            self.curve(account, np.ones(1), lambda _: mechanism)
+            self.composed(account, 1.0, lambda _: mechanism)
 
-    def _alike(
-        self, account: LabelAccount, pairs: list[PairAccount], epsilons: FloatArray, mechanisms: Lookup
-    ) -> Composed:
+    def _alike(self, label: str, pairs: list[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
         """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""
         tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
-        value, upper = np.zeros(len(epsilons)), np.zeros(len(epsilons))
-        worst: list[tuple[str, str] | None] = [None] * len(epsilons)
-        gaussian, counted = self._laid(account.label, pairs, mechanisms)
+        gaussian, books = self._laid(label, pairs, mechanisms)
         edges = list(range(len(gaussian.labels) - 1))
-        if edges and (gaussian.parts or counted):
-            if not counted:
-                curve = gaussian.curve(epsilons, edges)
-                value, upper, worst = curve.delta, curve.delta_upper, list(curve.worst_edge)
-            else:
-                upper, worst = _beside_books(gaussian, counted, epsilons, edges)
-                value = upper
-        precision = np.array([_imprecise(tv, float(e)) for e in epsilons])
-        return Composed(
-            epsilon=epsilons,
-            delta=np.minimum(value + precision, 1.0),
-            delta_upper=np.array([covered(tv, float(e), float(u)) for e, u in zip(epsilons, upper, strict=True)]),
-            worst_edge=tuple(worst),
-            releases=account.releases,
-        )
+        worst = Composed(0.0, None)
+        if edges and books:
+            worst = _beside_books(gaussian, books, epsilon)
+        elif edges and gaussian.parts:
+            curve = gaussian.curve(np.array([epsilon]), edges)
+            worst = Composed(float(curve.delta_upper[0]), curve.worst_edge[0])
+        return Composed(covered(tv, epsilon, worst.delta_upper), worst.pair)
 
     def filtered(self, account: LabelAccount, rule: FilterRule, mechanisms: Lookup) -> Composed:
         """How much of δ the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
-        best, worst = -1.0, None
+        worst = Composed(-1.0, None)
         orders = np.array(rule.orders)
         for pairs in _comparable(account):
             tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
@@ -259,25 +252,25 @@ class Composer:
             sums = sums * (1 + 4 * EPS)
             spent = rule.spent(sums, gaussian=exact, largest=largest[:, None], aside=aside)
             at = np.unravel_index(int(np.argmax(spent)), spent.shape)
-            if spent[at] > best:
-                best, worst = float(spent[at]), None
+            if spent[at] > worst.delta_upper:
+                pair = None
                 if names and (gaussian.parts or books):
-                    worst = (label, names[at[0]]) if at[1] == 0 else (names[at[0]], label)
-        most = np.array([best])
-        return Composed(np.array([rule.epsilon]), most, most, (worst,), account.releases)
+                    pair = (label, names[at[0]]) if at[1] == 0 else (names[at[0]], label)
+                worst = Composed(float(spent[at]), pair)
+        return worst
 
     def _laid(
         self, label: str, pairs: list[PairAccount], mechanisms: Lookup
     ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
         """What was released about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
-        used = sorted({digest for pair in pairs for digest, _ in (*pair.about.used, *pair.opposite.used)})
+        used = sorted({use[0] for pair in pairs for use in (*pair.about.uses, *pair.opposite.uses)})
         neighbors = sorted(name for pair in pairs for name in pair.names)
         row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
         about, opposite = np.zeros((2, len(used), len(neighbors)))
         for pair in pairs:
             at = [column[name] for name in pair.names]
             for counts, charged in ((about, pair.about), (opposite, pair.opposite)):
-                for digest, times in charged.used:
+                for digest, times, _ in charged.uses:
                     counts[row[digest], at] = times
         books = [_codebook(mechanisms(digest)) for digest in used]
         laws = [i for i, book in enumerate(books) if book is None]
@@ -317,19 +310,14 @@ def _codebook(released: Releasable) -> Codebook | None:
 
 
 def _beside_books(
-    gaussian: IncidentReleases,
-    books: list[tuple[Codebook, FloatArray, FloatArray]],
-    epsilons: FloatArray,
-    edges: list[int],
-) -> tuple[FloatArray, list[tuple[str, str] | None]]:
+    gaussian: IncidentReleases, books: list[tuple[Codebook, FloatArray, FloatArray]], epsilon: float
+) -> Composed:
     """The worst δ of Gaussian releases and codebooks together, and where; each book with its uses about the label and
     about every neighbor. Conditional on what the books gave, the rest costs δ at ε less their loss.
     """
-    upper = np.full(len(epsilons), -1.0)
-    worst: list[tuple[str, str] | None] = [None] * len(epsilons)
-    label = gaussian.labels[0]
-    for j in edges:
-        other = gaussian.labels[j + 1]
+    worst = Composed(-1.0, None)
+    label, *others = gaussian.labels
+    for j, other in enumerate(others):
         source = gaussian if gaussian.about[:, j].any() or gaussian.opposite[:, j].any() else None
         for direction, (first, second) in enumerate(((label, other), (other, label))):
             loss = total(
@@ -338,10 +326,10 @@ def _beside_books(
                     for book, about, opposite in books
                 ]
             )
-            delta = deltas(loss, source, (0, j + 1), direction, epsilons)
-            for e in np.flatnonzero(delta > upper):
-                upper[e], worst[e] = delta[e], (first, second)
-    return upper, worst
+            delta = float(deltas(loss, source, (0, j + 1), direction, np.array([epsilon]))[0])
+            if delta > worst.delta_upper:
+                worst = Composed(delta, (first, second))
+    return worst
 
 
 def _comparable(account: LabelAccount) -> list[list[PairAccount]]:

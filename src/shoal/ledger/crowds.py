@@ -27,18 +27,17 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from shoal.errors import InputError, LedgerError
-from shoal.ledger import journal
+from shoal.ledger import chain
 from shoal.ledger.chain import Entry, canonical
-from shoal.ledger.journal import chunks
 from shoal.ledger.questions import later, word
-from shoal.ledger.schema import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, ENTRIES
-from shoal.ledger.storage import Transaction
+from shoal.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, Transaction, chunks
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from shoal.laws.graph import NeighborGraph
     from shoal.ledger.state import State
 
-#: Kind of the entry of a release of lasting crowds.
-KIND = "crowds"
 #: The digest of tables without a crowd.
 NOBODY = hashlib.sha256().hexdigest()
 NOTHING_CHANGED = "Nothing was recorded"
@@ -59,8 +56,11 @@ OTHER_CONTENT = (
 )
 
 
-@dataclass(frozen=True)
-class Member:
+#: The types of columns that are not texts.
+TYPES: dict[str, type] = {"crowd": int, "homes": int, "block": int, "stored": bytes, "row": bytes, "retired": bool}
+
+
+class Member(NamedTuple):
     """A label in its crowd; ``stored`` holds float64 values, ``block`` the number of the retired crowd it came from."""
 
     label: str
@@ -70,8 +70,7 @@ class Member:
     block: int | None = None
 
 
-@dataclass(frozen=True)
-class Crowd:
+class Crowd(NamedTuple):
     """What is fixed about a crowd, and its last release; ``row`` holds float64 values."""
 
     crowd: int
@@ -84,7 +83,7 @@ class Crowd:
     @property
     def least(self) -> int:
         """The least number of members, m, as the setting says it."""
-        least = json.loads(self.setting).get("m")
+        least = _parsed(self.setting).get("m")
         if not isinstance(least, int) or isinstance(least, bool) or least < 2:
             raise InputError("crowds: every setting must state m, a number of at least 2")
         return least
@@ -110,23 +109,22 @@ class LastingCrowds:
 
 def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> LastingCrowds:
     """The crowds of some labels, each with all its members; or all crowds."""
-    import polars as pl
-
     if labels is None:
         numbers: Iterable[int] | None = None
     else:
         numbers = {m.crowd for m in members_of(transaction, [str(label) for label in labels]).values()}
-    members = sorted(_members(transaction, CROWD_MEMBERS.c.crowd, numbers), key=lambda m: m.label)
-    crowds = sorted(_crowds(transaction, numbers), key=lambda c: c.crowd)
-    kinds = {"label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64}
-    also = {"setting": pl.String, "period": pl.String, "row": pl.Binary, "homes": pl.Int64, "retired": pl.Boolean}
     return LastingCrowds(
-        pl.DataFrame({name: [getattr(m, name) for m in members] for name in kinds}, schema=kinds),
-        pl.DataFrame(
-            {name: [getattr(c, name) for c in crowds] for name in ("crowd", *also)}, schema={"crowd": pl.Int64, **also}
-        ),
+        _frame(Member, sorted(_members(transaction, CROWD_MEMBERS.c.crowd, numbers))),
+        _frame(Crowd, sorted(_crowds(transaction, numbers))),
         digest(transaction),
     )
+
+
+def _frame(kind: type[Member | Crowd], rows: Sequence[Member | Crowd]) -> pl.DataFrame:
+    """Members or crowds as a frame."""
+    import polars as pl
+
+    return pl.DataFrame(rows, schema={name: TYPES.get(name, str) for name in kind._fields}, orient="row")
 
 
 def draw_numbers(transaction: Transaction, n: int) -> list[int]:
@@ -172,14 +170,13 @@ class CrowdsRelease:
             raise InputError("table_digest must be the SHA-256 of the public table's bytes, 64 hexadecimal digits")
         try:
             plain = dict(facts)
-            if len(canonical(plain)) > 10_000:
-                raise InputError("facts must be small: at most 10,000 characters of JSON")
-        except (TypeError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
+            size = len(canonical(plain))
+        except (TypeError, ValueError):
             raise InputError("facts must be a mapping that JSON can hold: texts and finite numbers") from None
-        rows = [Member(**row) for row in _rows(members, "members", Member)]
-        lines = [Crowd(**row) for row in _rows(crowds, "crowds", Crowd)]
+        if size > 10_000:
+            raise InputError("facts must be small: at most 10,000 characters of JSON")
+        rows: list[Member] = list(_rows(members, "members", Member))
+        lines: list[Crowd] = list(_rows(crowds, "crowds", Crowd))
         by_label, by_number = {m.label: m for m in rows}, {c.crowd: c for c in lines}
         if len(by_label) < len(rows) or len(by_number) < len(lines):
             raise InputError("members and crowds must hold a label, and a crowd, once")
@@ -200,16 +197,16 @@ class CrowdsRelease:
         """A digest of everything that is asked for."""
         total = hashlib.sha256()
         for label in sorted(self.members):
-            _put(total, *vars(self.members[label]).values())
+            _put(total, *self.members[label])
         for number in sorted(self.crowds):
-            _put(total, *vars(self.crowds[number]).values())
+            _put(total, *self.crowds[number])
         _put(total, self.table_digest, canonical(dict(self.facts)))
         return total.hexdigest()
 
 
 def recorded(transaction: Transaction, name: str) -> Entry | None:
     """The entry of the release under a name, where there is one."""
-    return next(iter(journal.fetched(transaction, journal.of_kind(KIND), ENTRIES.c.query_id == name)), None)
+    return next(iter(chain.of_kind(transaction, "crowds", query_id=name)), None)
 
 
 def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
@@ -225,9 +222,8 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
         raise LedgerError(STALE, reason="stale")
     on_record = members_of(transaction, list(release.members))
     around = {m.crowd for m in (*on_record.values(), *release.members.values())} | release.crowds.keys()
-    last = transaction.value(select(func.max(ENTRIES.c.seq)).where(journal.of_kind(KIND)))
-    sealed = [entry.content["crowds"] for entry in journal.fetched(transaction, ENTRIES.c.seq == last)]
-    if before != (sealed[0] if sealed else NOBODY):
+    last = chain.last_of_kind(transaction, "crowds")
+    if before != (NOBODY if last is None else last.content["crowds"]):
         raise LedgerError(ALTERED, reason="damaged")
     old, everyone = _intact(transaction, around)
     blocks = {m.block for m in release.members.values() if m.block is not None}
@@ -249,23 +245,20 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     elsewhere = members_of(transaction, sorted(outside)) | after
     retired = {n for n, crowd in crowds.items() if crowd.retired}
     retired |= {c.crowd for c in _crowds(transaction, {m.crowd for m in elsewhere.values()} - around) if c.retired}
-    if any(name not in elsewhere or elsewhere[name].crowd not in retired for name in outside):
-        raise InputError(
-            "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two "
-            f"that were neighbors stay neighbors. {NOTHING_CHANGED}"
-        )
-    accounts = state.readings(place)
-    if any(account.period and not later(place[label], account.period) for label, account in accounts.items()):
-        raise InputError(
-            "crowds: the readings of a member were released for this period or a later one, under the readings' "
-            f"promise, which does not cover this release. {NOTHING_CHANGED}"
-        )
-    transaction.upsert(CROWD_MEMBERS, [vars(m) for m in release.members.values()])
-    touched = sorted(around)
-    transaction.upsert(
-        CROWDS,
-        [vars(crowds[n]) | {"digest": crowd_digest(crowds[n], inside.get(n, []))} for n in touched],
+    _refuse(
+        any(name not in elsewhere or elsewhere[name].crowd not in retired for name in outside),
+        "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two that "
+        "were neighbors stay neighbors",
     )
+    accounts = {label: state.of(label).readings for label in place}
+    _refuse(
+        any(account.period and not later(place[label], account.period) for label, account in accounts.items()),
+        "crowds: the readings of a member were released for this period or a later one, under the readings' promise, "
+        "which does not cover this release",
+    )
+    transaction.upsert(CROWD_MEMBERS, [m._asdict() for m in release.members.values()])
+    rows = [crowds[n]._asdict() | {"digest": crowd_digest(crowds[n], inside.get(n, []))} for n in sorted(around)]
+    transaction.upsert(CROWDS, rows)
     changed = {
         "query_id": release.name,
         "content": content,
@@ -274,36 +267,41 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
         "before": before,
         "crowds": digest(transaction),
     }
-    return state.append(KIND, changed)
+    return state.append("crowds", changed)
+
+
+def _refuse(broken: bool, rule: str) -> None:
+    """Refuse a release that breaks a rule for lasting crowds."""
+    if broken:
+        raise InputError(f"{rule}. {NOTHING_CHANGED}")
 
 
 def _refuse_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> None:
     """Refuse rows of crowds that break a rule; see the module."""
     new = [number for number in release.crowds if number not in old]
-    drawn_numbers = CROWD_NUMBERS.c.crowd
-    drawn = {int(row[0]) for row in _selected(transaction, [drawn_numbers], drawn_numbers, new)}
-    if not drawn.issuperset(new):
-        raise InputError(
-            f"crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers. {NOTHING_CHANGED}"
+    column = CROWD_NUMBERS.c.crowd
+    drawn = {int(row[0]) for row in _selected(transaction, [column], column, new)}
+    _refuse(
+        not drawn.issuperset(new),
+        "crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers",
+    )
+    _refuse(any(release.crowds[number].retired for number in new), "crowds: a new crowd is retired already")
+    for number in release.crowds.keys() & old.keys():
+        crowd, known = release.crowds[number], old[number]
+        _refuse(
+            _parsed(crowd.setting) != _parsed(known.setting) or crowd.homes != known.homes,
+            f"crowds: a crowd has another setting, or number of homes, than the one on record (m = {known.least}), "
+            "which holds for its life",
         )
-    for number, crowd in release.crowds.items():
-        known = old.get(number)
-        if known is None:
-            if crowd.retired:
-                raise InputError(f"crowds: a new crowd is retired already. {NOTHING_CHANGED}")
-            continue
-        if _parsed(crowd.setting) != _parsed(known.setting) or crowd.homes != known.homes:
-            raise InputError(
-                f"crowds: a crowd has another setting, or number of homes, than the one on record (m = {known.least}), "
-                f"which holds for its life. {NOTHING_CHANGED}"
-            )
         if known.retired or crowd.retired:
-            if crowd.release != known.release or not crowd.retired:
-                raise InputError(f"crowds: a retired crowd releases nothing more. {NOTHING_CHANGED}")
-        elif not later(crowd.period, known.period):
-            raise InputError(
-                f"crowds: the period of a crowd is not later than {known.period}, that of its last release. "
-                f"{NOTHING_CHANGED}"
+            _refuse(
+                crowd.release != known.release or not crowd.retired,
+                "crowds: a retired crowd releases nothing more",
+            )
+        else:
+            _refuse(
+                not later(crowd.period, known.period),
+                f"crowds: the period of a crowd is not later than {known.period}, that of its last release",
             )
 
 
@@ -315,56 +313,51 @@ def _refuse_members(
     for member in release.members.values():
         known = before.get(member.label)
         if known is not None and member.crowd == known.crowd:
-            if member.stored != known.stored:
-                raise InputError(f"members: stored values are frozen while a crowd lasts. {NOTHING_CHANGED}")
-            if member.block not in (known.block, member.crowd if member.crowd in retired else known.block):
-                raise InputError(
-                    f"members: a block is the number of the label's crowd, once that is retired. {NOTHING_CHANGED}"
-                )
-            continue
-        if member.crowd in old:
-            raise InputError(f"members: a label joins a crowd on record, which is a fixed set. {NOTHING_CHANGED}")
-        if member.crowd not in release.crowds:
-            raise InputError(f"members: the crowd of a label is neither on record nor among crowds. {NOTHING_CHANGED}")
-        if known is None and member.block is not None:
-            raise InputError(f"members: a new label has no block. {NOTHING_CHANGED}")
-        if known is not None and (known.crowd not in retired or member.block != known.crowd):
-            raise InputError(
-                "members: a label leaves a crowd that is not retired, or does not carry its number as its block. "
-                f"{NOTHING_CHANGED}"
+            _refuse(member.stored != known.stored, "members: stored values are frozen while a crowd lasts")
+            _refuse(
+                member.block not in (known.block, member.crowd if member.crowd in retired else known.block),
+                "members: a block is the number of the label's crowd, once that is retired",
             )
+            continue
+        _refuse(member.crowd in old, "members: a label joins a crowd on record, which is a fixed set")
+        _refuse(
+            member.crowd not in release.crowds, "members: the crowd of a label is neither on record nor among crowds"
+        )
+        _refuse(known is None and member.block is not None, "members: a new label has no block")
+        _refuse(
+            known is not None and (known.crowd not in retired or member.block != known.crowd),
+            "members: a label leaves a crowd that is not retired, or does not carry its number as its block",
+        )
     places: dict[int, set[int]] = {}
+    inside: dict[int, Counter[int | None]] = {number: Counter() for number in release.crowds if number not in old}
     for member in after.values():
         if member.block is not None:
             places.setdefault(member.block, set()).add(member.crowd)
-    moved = {m.block for m in release.members.values() if m.block is not None}
-    if any(len(places[block]) > 1 for block in moved):
-        raise InputError(f"members: the rest of a retired crowd moves as a whole, into one crowd. {NOTHING_CHANGED}")
-    inside: dict[int, Counter[int | None]] = {number: Counter() for number in release.crowds if number not in old}
-    for member in after.values():
         if member.crowd in inside:
             inside[member.crowd][member.block] += 1
+    moved = {m.block for m in release.members.values() if m.block is not None}
+    _refuse(
+        any(len(places[block]) > 1 for block in moved),
+        "members: the rest of a retired crowd moves as a whole, into one crowd",
+    )
     for number, blocks in inside.items():
         crowd = release.crowds[number]
-        if crowd.homes != blocks.total():
-            raise InputError(f"crowds: homes must be the number of members of a crowd. {NOTHING_CHANGED}")
+        _refuse(crowd.homes != blocks.total(), "crowds: homes must be the number of members of a crowd")
         rests = [old[block] for block in blocks if block is not None]
-        if not all(later(crowd.period, rest.period) for rest in rests):
-            raise InputError(
-                "crowds: the period of a new crowd is not later than that of the last release about its members. "
-                f"{NOTHING_CHANGED}"
-            )
+        _refuse(
+            not all(later(crowd.period, rest.period) for rest in rests),
+            "crowds: the period of a new crowd is not later than that of the last release about its members",
+        )
         least = max((rest.least for rest in rests), default=0)
-        if crowd.least < least:
-            raise InputError(
-                f"crowds: a new crowd promises less than the one that its members come from (m = {least}). "
-                f"{NOTHING_CHANGED}"
-            )
-        if blocks[None] < crowd.least:
-            raise InputError(
-                f"crowds: a crowd has fewer members than its setting's m = {crowd.least}, not counting any rest of a "
-                f"retired crowd. {NOTHING_CHANGED}"
-            )
+        _refuse(
+            crowd.least < least,
+            f"crowds: a new crowd promises less than the one that its members come from (m = {least})",
+        )
+        _refuse(
+            blocks[None] < crowd.least,
+            f"crowds: a crowd has fewer members than its setting's m = {crowd.least}, not counting any rest of a "
+            "retired crowd",
+        )
 
 
 def digest(transaction: Transaction) -> str:
@@ -378,9 +371,9 @@ def digest(transaction: Transaction) -> str:
 def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
     """SHA-256 over a crowd and its members."""
     total = hashlib.sha256()
-    _put(total, *vars(crowd).values())
-    for member in sorted(members, key=lambda m: m.label):
-        _put(total, *vars(member).values())
+    _put(total, *crowd)
+    for member in sorted(members):
+        _put(total, *member)
     return total.hexdigest()
 
 
@@ -438,15 +431,13 @@ def _by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
 
 
 def _members(transaction: Transaction, column: Any, values: Iterable[Any] | None) -> Iterator[Member]:
-    fields = [CROWD_MEMBERS.c[name] for name in Member.__annotations__]
-    for label, crowd, stored, last, block in _selected(transaction, fields, column, values):
-        yield Member(str(label), int(crowd), bytes(stored), str(last), None if block is None else int(block))
+    fields = [CROWD_MEMBERS.c[name] for name in Member._fields]
+    return (Member(*row) for row in _selected(transaction, fields, column, values))
 
 
 def _crowds(transaction: Transaction, numbers: Iterable[int] | None) -> Iterator[Crowd]:
-    fields = [CROWDS.c[name] for name in Crowd.__annotations__]
-    for number, setting, period, row, homes, retired in _selected(transaction, fields, CROWDS.c.crowd, numbers):
-        yield Crowd(int(number), str(setting), str(period), bytes(row), int(homes), bool(retired))
+    fields = [CROWDS.c[name] for name in Crowd._fields]
+    return (Crowd(*row) for row in _selected(transaction, fields, CROWDS.c.crowd, numbers))
 
 
 def _selected(
@@ -459,22 +450,22 @@ def _selected(
         yield from transaction.rows(select(*fields).where(column.in_(part)))
 
 
-def _rows(frame: Any, name: str, kind: type) -> Iterator[dict[str, Any]]:
-    """The rows of a frame, each with the fields of a class and of their types; missing values only in ``block``."""
+def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
+    """The rows of a frame with the fields of a class and of their types; missing values only in ``block``."""
     import polars as pl
 
-    fields = list(kind.__annotations__)
-    if not isinstance(frame, pl.DataFrame) or set(frame.columns) != set(fields):
-        raise InputError(f"{name} must be a polars DataFrame with the columns {', '.join(fields)}")
-    types = {"crowd": int, "homes": int, "block": int, "stored": bytes, "row": bytes, "retired": bool}
-    for row in frame.select(fields).iter_rows(named=True):
-        for field, value in row.items():
-            if not isinstance(value, types.get(field, str)) and not (field == "block" and value is None):
-                raise InputError(f"{name}: the column {field} must hold {types.get(field, str).__name__} values")
-        yield row
+    if not isinstance(frame, pl.DataFrame) or set(frame.columns) != set(kind._fields):
+        raise InputError(f"{name} must be a polars DataFrame with the columns {', '.join(kind._fields)}")
+    for row in frame.select(kind._fields).iter_rows():
+        for field, value in zip(kind._fields, row, strict=True):
+            if not isinstance(value, TYPES.get(field, str)) and not (field == "block" and value is None):
+                raise InputError(f"{name}: the column {field} must hold {TYPES.get(field, str).__name__} values")
+        yield kind(*row)
 
 
+@lru_cache(maxsize=1024)
 def _parsed(setting: str) -> Any:
+    """What the text of a setting holds; None where it is not JSON."""
     try:
         return json.loads(setting)
     except ValueError:

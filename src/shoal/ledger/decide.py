@@ -7,30 +7,30 @@ after the last of them holds after each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sqlalchemy import or_, select
 
 from shoal import validation
-from shoal.errors import BudgetError, InputError, LedgerError
-from shoal.ledger import crowds, journal, readings
+from shoal.errors import BudgetError, InputError
+from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import Cost, account, exceeding
 from shoal.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
 from shoal.ledger.budgets import Budget, Limit
 from shoal.ledger.chain import Entry, present
 from shoal.ledger.memory import graph_digest
 from shoal.ledger.questions import Question, later, word
-from shoal.ledger.schema import ENTRIES
 from shoal.ledger.state import State
-from shoal.ledger.storage import Transaction
+from shoal.ledger.storage import ENTRIES, Transaction
 from shoal.mechanism.releasable import Releasable
 from shoal.rounding import lower, upper
 from shoal.validation import FloatArray
 
 NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
 NOTHING_CHARGED = "Nothing was released and nothing was charged"
+NOTHING_RECORDED = "Nothing was recorded"
 OTHER_QUESTION = (
     "query_id was already used for another question about this label (another mechanism or another answer); "
     "give the new question a new query_id"
@@ -46,24 +46,24 @@ def charged(
     state: State,
     mechanism: Releasable,
     questions: list[Question],
-    elsewhere: FloatArray | None = None,
+    drawn: FloatArray,
     bound: MechanismBound | None = None,
     series: str = "",
 ) -> FloatArray:
-    """One answer per question: the recorded one, or a new one within all budgets. Entries are appended to the state.
+    """One answer per question: the recorded one, or the one ``drawn``, (m, k), within all budgets.
 
-    New answers are those drawn ``elsewhere``, (m, k), or drawn here.
+    Entries are appended to the state.
     """
     transaction = state.transaction
-    on_record = journal.recorded(transaction, [(q.label, q.query_id) for q in questions])
+    on_record = chain.recorded(transaction, [(q.label, q.query_id) for q in questions])
     fresh = [q for q in questions if (q.label, q.query_id) not in on_record]
     refuse_seen(transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
     if fresh:
         _admit(state, mechanism, [q.label for q in fresh])
         if bound is not None:
             state.store_bound(bound)
-    answers: dict[tuple[str, str], tuple[str, FloatArray]] = {}
     tv = mechanism.finite_precision_tv
+    answers: dict[tuple[str, str], tuple[str, FloatArray]] = {}
     decided: dict[tuple[str, str | None], bool] = {}  # whether the label itself was charged
     for row, question in enumerate(questions):
         name, analyst = (question.label, question.query_id), question.analyst
@@ -74,8 +74,17 @@ def charged(
         if name in on_record:
             values, kind, content = _again(transaction, mechanism, question, on_record[name])
         else:
-            values = _drawn(mechanism, question) if elsewhere is None else elsewhere[row]
-            kind, content = "release", _release(mechanism.digest, tv, question, values)
+            values, kind = drawn[row], "release"
+            content = present(
+                label=question.label,
+                query_id=question.query_id,
+                mechanism=mechanism.digest,
+                answer=question.answer,
+                tv=tv,
+                released=values.tolist(),
+                analyst=analyst,
+                readings=question.readings,
+            )
         answers[name] = (question.answer, values)
         if content is not None:
             state.append(kind, content)
@@ -117,7 +126,7 @@ def _refuse_apart(state: State, mechanism: Releasable, labels: Sequence[str]) ->
     names = mechanism.graph.labels if new else list(dict.fromkeys(labels))
     state.read(names)
     crowds.refuse_apart(state.transaction, mechanism.graph, list(dict.fromkeys(labels)))
-    if any(account.spent for account in state.readings(names).values()):
+    if any(state.of(name).readings.spent for name in names):
         raise InputError(
             "labels: readings of a label of the mechanism were released under the readings' promise, which does not "
             f"cover answers made from them. {NOTHING_CHARGED}"
@@ -163,31 +172,10 @@ def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Questi
     names = [(q.label, q.answer) for q in {(q.label, q.query_id): q for q in fresh}.values()]
     twice = len(set(names)) < len(names)
     query = select(ENTRIES.c.mechanism)
-    earlier = {str(row[0]) for row in journal.matching(state.transaction, query, "answer", names)}
+    earlier = {str(row[0]) for row in chain.matching(state.transaction, query, "answer", names)}
     used = [state.mechanism(digest) for digest in earlier]
     if ((twice or earlier) and not mechanism.constant) or not all(other.constant for other in used):
         raise InputError(SAME_ANSWER)
-
-
-def _release(digest: str, tv: float, question: Question, values: FloatArray) -> dict[str, Any]:
-    return present(
-        label=question.label,
-        query_id=question.query_id,
-        mechanism=digest,
-        answer=question.answer,
-        tv=tv,
-        released=values.tolist(),
-        analyst=question.analyst,
-        readings=question.readings,
-    )
-
-
-def _drawn(mechanism: Releasable, question: Question) -> FloatArray:
-    """A released answer, with noise from the mechanism's cryptographic source."""
-    released = validation.array(ndim=1, released=mechanism.release(question.values, question.label))
-    if released.shape != question.values.shape:
-        raise LedgerError("ledger: the mechanism returned an answer of another length; nothing was recorded")
-    return released
 
 
 def _again(
@@ -216,7 +204,7 @@ def was_shown(transaction: Transaction, entry: Entry, analyst: str | None) -> bo
         return True
     row = transaction.one(
         select(ENTRIES.c.seq).where(
-            ENTRIES.c.kind == journal.SHOWN,
+            ENTRIES.c.kind == chain.SHOWN,
             ENTRIES.c.label == content["label"],
             ENTRIES.c.release == entry.seq,
             or_(ENTRIES.c.analyst.is_(None), ENTRIES.c.analyst == analyst),
@@ -239,13 +227,13 @@ def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: 
     """Refuse labels and readings of which an answer was released under a name that does not begin with ``series``."""
     seen = {}
     query = select(ENTRIES.c.label, ENTRIES.c.query_id, ENTRIES.c.seq)
-    for label, query_id, seq in journal.matching(transaction, query, "readings", pairs):
+    for label, query_id, seq in chain.matching(transaction, query, "readings", pairs):
         if not series or not str(query_id).startswith(series):
             seen[str(label)] = (int(seq), str(query_id))
     if seen:
         first, name = min(seen.values())
-        (entry,) = journal.fetched(transaction, ENTRIES.c.seq == first)
-        time = str(entry.content["time"])
+        entry = chain.entry_at(transaction, first)
+        time = "" if entry is None else str(entry.content["time"])
         raise InputError(
             f"readings: {len(seen)} label(s) of this release had an answer from the same readings released on "
             f"{time[:10]} at {time[11:16]} UTC, as {name!r}. The same readings under another name are the same "
@@ -268,7 +256,7 @@ def bound_for(
     limits = (state.budgets.limits(q.label, q.analyst, graph.neighbors(q.label)) for q in questions)
     epsilons = {limit.epsilon for several in limits for limit in several}
     known = state.bound(mechanism.digest)
-    if not epsilons or (known is not None and epsilons <= set(known.epsilons) & set(known.table_epsilons)):
+    if not epsilons or (known is not None and epsilons <= known.delta.keys() & known.table.keys()):
         return None
     inside = np.array([name in labels for name in graph.labels])
     # Composing label by label looks at an edge from each end that is asked about.
@@ -287,34 +275,30 @@ def cost(
     state.hold(mechanism)
     graph, _ = _refuse_apart(state, mechanism, names)
     state.join(mechanism.digest, graph)
-    on_record = {} if query_id is None else journal.recorded(transaction, [(name, query_id) for name in names])
+    on_record = {} if query_id is None else chain.recorded(transaction, [(name, query_id) for name in names])
     limits: list[Limit] = []
-    counted: list[Limit] = []
-    coming: list[tuple[str, str, int]] = []
+    coming: list[tuple[str, str]] = []
     for name in names:
         held = limits_on(state, name, analyst)
         entry = on_record.get((name, query_id or ""))
-        if entry is not None and entry.content["mechanism"] != mechanism.digest:
-            raise InputError(OTHER_QUESTION)
         if entry is None:
-            coming.append(("release", name, times))
+            coming += [("release", name)] * times
+            limits += held
+        elif entry.content["mechanism"] != mechanism.digest:
+            raise InputError(OTHER_QUESTION)
         elif not was_shown(transaction, entry, analyst):
-            coming.append(("shown", name, 1))  # the label was charged, the analyst was not
-            held = [limit for limit in held if limit.analyst is not None]
-        limits += held
-        counted += held if coming and coming[-1][1] == name else []
+            coming.append(("shown", name))  # the label was charged, the analyst was not
+            limits += [limit for limit in held if limit.analyst is not None]
     if not coming:
-        before = tuple(account(state, limit) for limit in limits)
-        return Cost(True, True, before, before)
-    before = tuple(account(state, limit) for limit in counted)
+        limits = [limit for name in names for limit in limits_on(state, name, analyst)]
+    before = after = tuple(account(state, limit) for limit in limits)
     digest, tv = mechanism.digest, mechanism.finite_precision_tv
-    for kind, name, number in coming:
-        content = present(label=name, mechanism=digest, tv=tv, analyst=analyst)
-        for _ in range(number):
-            state.append(kind, content)
-    after = tuple(account(state, limit) for limit in counted)
-    allowed = all(each.spent * (1 + HEADROOM) <= each.budget for each in after)
-    return Cost(allowed, False, before, after)
+    for kind, name in coming:
+        state.append(kind, present(label=name, mechanism=digest, tv=tv, analyst=analyst))
+    if coming:
+        after = tuple(account(state, limit) for limit in limits)
+    allowed = not coming or all(each.spent * (1 + HEADROOM) <= each.budget for each in after)
+    return Cost(allowed, not coming, before, after)
 
 
 def refuse_fixed(state: State, content: Mapping[str, Any]) -> None:
@@ -343,7 +327,7 @@ def may_be_chosen(state: State, content: Mapping[str, Any]) -> bool:
 def is_stricter(state: State, budget: Budget) -> bool:
     """Whether a budget implies the common one, which was set for want of any and before anything was released."""
     every = state.budgets.every
-    last = max(journal.fetched(state.transaction, journal.of_kind("budget")), key=lambda e: e.seq, default=None)
+    last = chain.last_of_kind(state.transaction, "budget")
     return (
         every is not None
         and every != budget
@@ -354,29 +338,41 @@ def is_stricter(state: State, budget: Budget) -> bool:
     )
 
 
-def labels_with_account(state: State, label: Any) -> Iterator[str]:
-    """One label, or those that something was released about or that have a budget of their own."""
-    if label is not None:
-        yield str(label)
-    else:
-        yield from sorted({*state.released(), *state.budgets.labels})
+def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:
+    """Why a release of readings must not be recorded, where it must not; None where it may."""
+    labels, cap = content["labels"], float(content["cap"])
+    state.read(labels)
+    accounts = [state.of(label).readings for label in labels]
+    if any(account.cap not in (0.0, cap) for account in accounts):
+        return InputError(
+            f"cap: a label has another cap on record, fixed with the first release about it. {NOTHING_RECORDED}"
+        )
+    if any(account.after(content).exceeded for account in accounts):
+        return BudgetError(
+            f"mu: the release would raise the sum of squares of a label above that of its cap. {NOTHING_RECORDED}",
+            limit="readings",
+        )
+    if any(state.of(label).graphs for label in labels):
+        return InputError(
+            "labels: a mechanism on record was made for a label, under the labels' promise, which the promise about "
+            f"readings does not cover. {NOTHING_RECORDED}"
+        )
+    return None
 
 
 def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
     """Decide a release of readings and record it; the entry on record where it was recorded before."""
-    transaction, name = state.transaction, content["query_id"]
-    entry = next(iter(journal.fetched(transaction, journal.of_kind(readings.KIND), ENTRIES.c.query_id == name)), None)
-    if entry is not None:
+    for entry in chain.of_kind(state.transaction, "readings", query_id=content["query_id"]):
         if {key: value for key, value in entry.content.items() if key not in ("time", "salt")} != content:
             raise InputError("name: another release of readings is on record under it; give the new one its own name")
         return entry
-    refused = readings.refusal(state, content)
+    refused = readings_refusal(state, content)
     if refused is not None:
         raise refused
-    periods = crowds.periods(transaction, content["labels"])
+    periods = crowds.periods(state.transaction, content["labels"])
     if any(not later(content["period"], last) for last in periods.values()):
         raise InputError(
             "period: the crowd of a label was released for this period or a later one, under the labels' promise. "
-            f"{readings.NOTHING_RECORDED}"
+            f"{NOTHING_RECORDED}"
         )
-    return state.append(readings.KIND, content)
+    return state.append("readings", content)

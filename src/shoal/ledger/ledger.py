@@ -1,10 +1,10 @@
 """The ledger: what was released about whom, what it cost in all, and what may still be released.
 
-One transaction per release: take the lock, look the question up, compose everything released about the label and about
-each neighbor with the new release (or bound it, where a bound suffices to allow it), compare with every budget that
-applies, draw the noise, write charge and answer together, commit durably, and only then return. Killed before the
-commit, nothing was charged and nothing was shown; killed after it, the charge stands and asking again returns the
-recorded answer. Order is the order of the entries; no decision reads a clock.
+Noise is drawn first, and one transaction decides whether it is ever used: take the lock, look the question up, compose
+everything released about the label and about each neighbor with the new release (or bound it, where a bound suffices to
+allow it), compare with every budget that applies, write charge and answer together, commit durably, and only then
+return. Killed before the commit, nothing was charged and nothing was shown; killed after it, the charge stands and
+asking again returns the recorded answer. Order is the order of the entries; no decision reads a clock.
 
 A ledger holds released answers and the mechanisms that made them: guard it like the data they came from.
 """
@@ -25,21 +25,19 @@ from sqlalchemy import delete, insert, or_, select
 import shoal
 from shoal import validation
 from shoal.errors import InputError, LedgerError
+from shoal.ledger import chain, decide
 from shoal.ledger import crowds as lasting
-from shoal.ledger import decide, journal, readings, schema
+from shoal.ledger import storage as database
 from shoal.ledger.accounts import Cost, Spent, account
 from shoal.ledger.bounds import MechanismBound
-from shoal.ledger.budgets import Budget, Budgets, Limit, as_entry
+from shoal.ledger.budgets import Budget, Budgets, Limit, budget_entry, readings_entry
 from shoal.ledger.chain import Entry, Head
-from shoal.ledger.composition import Composed
 from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
-from shoal.ledger.log import LogRow, logged
 from shoal.ledger.memory import Memory
-from shoal.ledger.overview import Overview, overviewed
+from shoal.ledger.overview import LogRow, Overview, logged, overviewed
 from shoal.ledger.questions import as_questions, keyed, known_labels, repeated, word
-from shoal.ledger.schema import ENTRIES, GRAPH_LABELS, META, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.state import State
-from shoal.ledger.storage import Storage, Transaction
+from shoal.ledger.storage import ENTRIES, INDEX, META, Storage, Transaction
 from shoal.ledger.verify import Verification, verified
 from shoal.mechanism.atoms import sum_up
 from shoal.mechanism.releasable import Releasable
@@ -82,12 +80,12 @@ class Ledger:
         storage = Storage.open(url, validation.positive(timeout=timeout))
         try:
             with storage.reading() as transaction:
-                exists = schema.exists(transaction)
+                exists = database.exists(transaction)
             if not exists and not create:
                 raise LedgerError("ledger: there is none in this database, and create is False", reason="absent")
             if not exists:
                 with storage.writing(creating=True) as transaction:
-                    if not schema.exists(transaction):  # another process may have made it meanwhile
+                    if not database.exists(transaction):  # another process may have made it meanwhile
                         _create(transaction)
             return cls(storage)
         except LedgerError:
@@ -166,7 +164,7 @@ class Ledger:
         ...     before, ledger.cost(mechanism, "a").allowed
         (True, False)
         """
-        content = as_entry(epsilon, delta, label, analyst, mode, plan)
+        content = budget_entry(epsilon, delta, label, analyst, mode, plan)
         with self._writing() as state:
             if mode == "fixed":
                 decide.refuse_fixed(state, content)
@@ -181,7 +179,7 @@ class Ledger:
         Returns:
             Whether the budget was set.
         """
-        content = as_entry(epsilon, delta, None, None, None, None) | {"default": True}
+        content = budget_entry(epsilon, delta, None, None, None, None) | {"default": True}
         with self._writing() as state:
             missing = any(not state.budgets.cover(str(label)) for label in labels)
             if not missing and not decide.is_stricter(state, Budget(content["epsilon"], content["delta"])):
@@ -217,22 +215,26 @@ class Ledger:
             if analyst is not None and analyst not in budgets.analysts:
                 raise InputError("analyst has no budget of their own; set one with budget(..., analyst=...)")
             accounts = {}
-            for name in decide.labels_with_account(state, label):
+            names = sorted({*state.released(), *budgets.labels}) if label is None else [str(label)]
+            for name in names:
                 limit = budgets.of_label(name) if analyst is None else next(budgets.of_analysts(name, analyst))
                 if limit is not None:
                     accounts[name] = account(state, limit)
             return Spent(accounts)
 
-    def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> Composed:
+    def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> FloatArray:
         """The composed δ(ε) of the worst pair of a label, or of what an analyst was shown about its pairs.
 
         It is that of the sequence as it happened: a guarantee if the sequence was fixed in advance.
+
+        Returns:
+            An upper end of δ at each ``epsilon``.
         """
         grid, _ = validation.grid(epsilon=epsilon)
-        name = str(label)
         with self._reading() as state:
-            pairs = state.account(Limit("", 0.0, 0.0, name, analyst))
-            return self._memory.composer.curve(pairs, grid, state.mechanism)
+            pairs = state.account(Limit("", 0.0, 0.0, str(label), analyst))
+            compose = self._memory.composer.composed
+            return np.array([compose(pairs, float(e), state.mechanism).delta_upper for e in grid])
 
     def overview(self, exact: int = 5) -> Overview:
         """The whole ledger in a few numbers, in bounded memory however many labels there are.
@@ -300,8 +302,10 @@ class Ledger:
         """Release (m, k) answers in one transaction, all or none of them."""
         questions = as_questions(mechanism, answers, labels, query_ids, analyst, self._key)
         own = self._memory.prepared(mechanism, {question.label for question in questions})
+        true = np.array([question.values for question in questions]).reshape(len(questions), own.n_dims)
+        drawn = decide.released_values(own, own.release(true, [q.label for q in questions]), len(questions))
         with self._writing() as state:
-            return decide.charged(state, own, questions)
+            return decide.charged(state, own, questions, drawn)
 
     def charge(
         self,
@@ -381,7 +385,7 @@ class Ledger:
             raise InputError(f"query_ids must hold one name per label: expected {len(labels)}")
         names = [(word(label=str(label)), word(query_id=query_id)) for label, query_id in zip(labels, ids, strict=True)]
         with self._storage.reading() as transaction:
-            answers = journal.recorded(transaction, names)
+            answers = chain.recorded(transaction, names)
             shown = {name: entry for name, entry in answers.items() if decide.was_shown(transaction, entry, analyst)}
         return [np.array(shown[name].content["released"]) if name in shown else None for name in names]
 
@@ -518,15 +522,16 @@ class Ledger:
         Traceback (most recent call last):
         shoal.errors.BudgetError: mu: the release would raise the sum of squares of a label above that of its cap. ...
         """
-        content = readings.as_entry(name, period, labels, mu, cap)
+        content = readings_entry(name, period, labels, mu, cap)
         with self._writing() as state:
             return decide.recorded_readings(state, content)
 
     def readings_spent(self, labels: Sequence[Any]) -> dict[str, float]:
         """Σμ² of the releases of some labels' readings so far, rounded up; 0 where there are none."""
+        names = [str(label) for label in labels]
         with self._reading() as state:
-            accounts = state.readings([str(label) for label in labels])
-        return {label: sum_up(account.spent) for label, account in accounts.items()}
+            state.read(names)
+            return {name: sum_up(state.of(name).readings.spent) for name in names}
 
     def log(self) -> list[LogRow]:
         """What happened, row by row: budgets, releases with the labels they were about, and what they cost."""
@@ -551,22 +556,22 @@ class Ledger:
     def head(self) -> Head:
         """The seal on all entries so far. Kept elsewhere, it shows even a chain that was rewritten as a whole."""
         with self._storage.reading() as transaction:
-            return journal.head(transaction)
+            return chain.head(transaction)
 
     def rebuild(self) -> None:
         """Write the index of the chain anew, from the first entry on; :meth:`verify` says where it is wrong."""
         with self._storage.writing() as transaction:
             state = State(transaction, self._memory, replayed=True)
-            for entry, _ in journal.entries(transaction):
+            for entry, _ in chain.entries(transaction):
                 state.apply(entry)
-            for table in (GRAPH_LABELS, TOTALS, READINGS_ACCOUNTS):
+            for table in INDEX:
                 transaction.run(delete(table))
             state.write()
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, in order."""
         with self._storage.reading() as transaction:
-            return tuple(entry for entry, _ in journal.entries(transaction))
+            return tuple(entry for entry, _ in chain.entries(transaction))
 
     def verify(self, head: Head | str | None = None) -> Verification:
         """Recompute the whole chain, every digest and every budget; the report is true where all is well.
@@ -600,9 +605,9 @@ def _meta(transaction: Transaction, name: str) -> str | None:
 
 def _create(transaction: Transaction) -> None:
     """Make the tables and the first entry of a new ledger."""
-    schema.create(transaction)
+    database.create(transaction)
     key, identity = secrets.token_bytes(32), str(uuid.uuid4())
     for name, value in (("ledger", identity), ("answer_key", key.hex())):
         transaction.run(insert(META).values(name=name, value=value))
     content = {"ledger": identity, "key": hashlib.sha256(key).hexdigest(), "shoal": shoal.__version__}
-    journal.begin(transaction, content)
+    chain.begin(transaction, content)

@@ -12,8 +12,7 @@ from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
 from shoal.ledger.bounds import MechanismBound
 from shoal.ledger.budgets import Budgets
-from shoal.ledger.composition import Composer
-from shoal.ledger.recent import Recent
+from shoal.ledger.composition import Composer, Recent
 from shoal.mechanism import files as mechanism_files
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
@@ -28,12 +27,9 @@ class Memory:
         #: Mechanisms by digest, and their files where these were given.
         self.mechanisms: Recent[Releasable] = Recent(256 * 2**20)
         self.files: Recent[bytes] = Recent(32 * 2**20)
-        #: The digest of the graph of each mechanism, and graphs by their digests.
-        self.graph_names: Recent[str] = Recent(16 * 2**20)
+        #: Graphs by their digests, and what mechanisms cost at most at a few points.
         self.graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
-        #: What mechanisms cost at most at a few points, and what pairs have spent at most.
         self.bounds: Recent[MechanismBound] = Recent(32 * 2**20)
-        self.uppers: Recent[float] = Recent(16 * 2**20)
         #: The budgets in force after the entry with this hash.
         self.budgets: tuple[str, Budgets] = ("", Budgets())
 
@@ -77,7 +73,7 @@ class Memory:
         """Keep a bound in memory, with the points known before."""
         known = self.bounds.get(bound.digest)
         merged = bound if known is None else known.with_points_of(bound)
-        self.bounds.put(bound.digest, merged, 64 * (len(merged.epsilons) + len(merged.orders)) + 1000)
+        self.bounds.put(bound.digest, merged, 64 * (len(merged.delta) + len(merged.renyi) + len(merged.table)) + 1000)
 
 
 def graph_digest(graph: NeighborGraph) -> str:

@@ -1,24 +1,25 @@
-"""A whole ledger in a few numbers, whatever its size."""
+"""A whole ledger for people: in a few numbers, whatever its size, and act by act as a log."""
 
 from __future__ import annotations
 
 import heapq
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import exists, func, select
 
-from shoal.ledger import crowds, journal, readings
+from shoal.ledger import chain
 from shoal.ledger.accounts import Account, account, most_spent
 from shoal.ledger.bounds import mechanism_bound, pair_bound
 from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import PairAccount
 from shoal.ledger.memory import Memory
-from shoal.ledger.schema import ENTRIES, GRAPH_LABELS
 from shoal.ledger.state import State
-from shoal.ledger.storage import Transaction
+from shoal.ledger.storage import ENTRIES, GRAPH_LABELS, Transaction
 from shoal.rounding import upper
+
+NOTHING = "nothing was charged"
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,11 @@ def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview
     worst = [(account(state, limit), limit) for _, _, limit in top]
     worst.sort(key=lambda pair: (-_share(pair[0].spent, pair[1]), pair[1].name))
     mechanisms, of_crowds, of_readings = (
-        int(transaction.value(select(func.count()).select_from(ENTRIES).where(journal.of_kind(kind))))
-        for kind in ("mechanism", crowds.KIND, readings.KIND)
+        int(transaction.value(select(func.count()).select_from(ENTRIES).where(chain.is_kind(kind))))
+        for kind in ("mechanism", "crowds", "readings")
     )
     return Overview(
-        entries=journal.head(transaction).seq,
+        entries=chain.head(transaction).seq,
         labels=labels,
         releases=releases,
         mechanisms=mechanisms,
@@ -116,9 +117,69 @@ def _share(spent: float, limit: Limit) -> float:
 def _most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
     """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
     most, missing = most_spent(state, pair, limit), False
-    for digest, _ in pair.about.joined(pair.opposite).used if most > limit.delta else ():
+    for digest, _, _ in pair.about.joined(pair.opposite).uses if most > limit.delta else ():
         known = state.bound(digest)
-        if known is None or limit.epsilon not in known.epsilons or limit.epsilon not in known.table_epsilons:
+        if known is None or limit.epsilon not in known.delta or limit.epsilon not in known.table:
             state.memory.remember_bound(mechanism_bound(state.mechanism(digest), limit.epsilon))
             missing = True
     return pair_bound(pair, limit, state.bound) if missing else most
+
+
+# ---------------------------------------------------------------------- the log
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """One act on the ledger.
+
+    ``kind`` is ``"budget"``, ``"answers"`` (charged releases), ``"crowds"`` or ``"readings"``; ``name`` is that of the
+    release and ``folder`` where it was made, as far as the record says; ``table`` is the digest of the public table,
+    ``labels`` how many labels it was about and ``cost`` what was spent, in words.
+    """
+
+    time: str
+    kind: str
+    name: str
+    folder: str
+    table: str
+    labels: int
+    cost: str
+
+
+def logged(state: State) -> list[LogRow]:
+    """All rows, in order; answers of one name that were charged in one transaction are one row."""
+    rows: dict[object, LogRow] = {}
+    epsilon: float | None = None
+    for entry, _ in chain.entries(state.transaction):
+        if entry.kind not in ("budget", "release", "crowds", "readings"):
+            continue
+        content = entry.content
+        time, name = str(content["time"]), content.get("query_id", "")
+        if entry.kind == "release":
+            analyst, mechanism = content.get("analyst"), content["mechanism"]
+            key = (content["batch"], name, analyst, mechanism)
+            if key not in rows:
+                cost = (f"to {analyst}; " if analyst else "") + _cost(state, mechanism, epsilon)
+                rows[key] = LogRow(time, "answers", name, "", "", 0, cost)
+            rows[key] = replace(rows[key], labels=rows[key].labels + 1)  # a question is about one label
+        elif entry.kind == "budget":
+            names = content.get("names", ())
+            epsilon = float(content["epsilon"]) if content["scope"] == "all" else epsilon
+            allowed = f"δ({content['epsilon']:g}) ≤ {content['delta']:g} allowed"
+            rows[entry.seq] = LogRow(time, "budget", ", ".join(names) or "every label", "", "", len(names), allowed)
+        elif entry.kind == "crowds":
+            homes, folder = content["facts"].get("homes", 0), str(content["facts"].get("folder", ""))
+            number = homes if isinstance(homes, int) else 0
+            rows[entry.seq] = LogRow(time, "crowds", name, folder, content["table"], number, NOTHING)
+        else:
+            cost = f"μ = {content['mu']:g} of {content['cap']:g}"
+            rows[entry.seq] = LogRow(time, "readings", name, "", "", len(content["labels"]), cost)
+    return list(rows.values())
+
+
+def _cost(state: State, digest: str, epsilon: float | None) -> str:
+    """What a table through one mechanism costs, by its bound on record; "charged" where there is none."""
+    bound = state.bound(digest) if epsilon is not None else None
+    if bound is None or epsilon is None:
+        return "charged"
+    return f"δ({epsilon:g}) ≤ {upper(bound.table_at(epsilon), 3)} charged"

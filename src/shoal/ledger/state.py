@@ -1,10 +1,10 @@
 """What the entries of a ledger say, one after the other: the only bookkeeping there is.
 
 :meth:`State.apply` takes an entry into account. Deciding, telling what was spent and verifying all ask a
-:class:`State`. A decision starts from the ledger's index, two tables that hold the state of every label
-(:data:`~shoal.ledger.schema.GRAPH_LABELS`, :data:`~shoal.ledger.schema.TOTALS`), applies the entries that it is about
-to write, and asks; verification starts from nothing and applies every entry. The index is what applying all entries
-gives: verification compares the two, and :meth:`Ledger.rebuild` writes it anew.
+:class:`State`. A decision starts from the ledger's index, tables that hold the state of every label
+(:data:`~shoal.ledger.storage.INDEX`), applies the entries that it is about to write, and asks; verification starts from
+nothing and applies every entry. The index is what applying all entries gives: verification compares the two, and
+:meth:`Ledger.rebuild` writes it anew.
 
 **Which releases count for which pair.** A release counts for a pair if its mechanism has the edge between the two:
 there the two worlds that are compared, the labels as they are and the labels exchanged, differ. In a release that came
@@ -23,29 +23,39 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
-from shoal.ledger import journal
+from shoal.ledger import chain
 from shoal.ledger.bounds import POINTS, MechanismBound
-from shoal.ledger.budgets import Budgets, Limit
-from shoal.ledger.chain import Entry
+from shoal.ledger.budgets import Budgets, Limit, ReadingsTotal
+from shoal.ledger.chain import Entry, Journal
 from shoal.ledger.composition import NOTHING, Charges, LabelAccount, PairAccount, Span, sum_tv
-from shoal.ledger.crowds import KIND as CROWDS_RELEASED
 from shoal.ledger.crowds import NOBODY
-from shoal.ledger.journal import Journal, chunks
 from shoal.ledger.memory import Memory, restored
-from shoal.ledger.readings import KIND as READINGS_RELEASED
-from shoal.ledger.readings import ReadingsTotal
-from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, READINGS_ACCOUNTS, TOTALS
-from shoal.ledger.storage import Transaction
+from shoal.ledger.storage import (
+    BOUNDS,
+    GRAPH_LABELS,
+    INDEX,
+    MECHANISMS,
+    READINGS_ACCOUNTS,
+    TOTALS,
+    Transaction,
+    chunks,
+)
 from shoal.mechanism.releasable import Releasable
 
 DAMAGED = "ledger: the index lacks the neighbors of a label; run verify(), and rebuild() where only the index is wrong"
 
+#: The account of a label whose readings were never released.
+NO_READINGS = ReadingsTotal()
 MISSING = "ledger: a mechanism that was used is missing; run verify() and restore a backup"
-_LAST_BUDGET = select(ENTRIES.c.hash).where(journal.of_kind("budget")).order_by(ENTRIES.c.seq.desc()).limit(1)
+#: Queries for what the index says about some labels, and for the graphs of some mechanisms.
+_ABOUT = {table: select(*table.c).where(table.c.label.in_(bindparam("labels", expanding=True))) for table in INDEX}
+_GRAPHS = select(MECHANISMS.c.digest, MECHANISMS.c.graph).where(
+    MECHANISMS.c.digest.in_(bindparam("digests", expanding=True))
+)
 
 
 class Use(NamedTuple):
@@ -67,19 +77,23 @@ class Total(NamedTuple):
 
 @dataclass
 class LabelState:
-    """What is on record about a label: the graphs that hold it, and what was released about it."""
+    """What is on record about a label: graphs that hold it, what was released about it, and its account of readings."""
 
     graphs: frozenset[str] = frozenset()
     totals: dict[Use, Total] = field(default_factory=dict)
+    readings: ReadingsTotal = NO_READINGS
 
     def charges(self, analyst: str | None) -> Charges:
         """What counts about the label; for an analyst, what that analyst was shown."""
-        charges = NOTHING
-        for use, total in self.totals.items():
-            if use.analyst in ("", analyst) if analyst is not None else not use.shown:
-                span = Span(total.first, total.last)
-                charges = charges.joined(Charges(((use.mechanism, total.times),), (total.tv,), span))
-        return charges
+        counted = [
+            (use.mechanism, total)
+            for use, total in self.totals.items()
+            if (use.analyst in ("", analyst) if analyst is not None else not use.shown)
+        ]
+        if not counted:
+            return NOTHING
+        span = Span(min(total.first for _, total in counted), max(total.last for _, total in counted))
+        return Charges.of(((mechanism, total.times, total.tv) for mechanism, total in counted), span)
 
 
 class Tie(NamedTuple):
@@ -104,17 +118,20 @@ class State:
         self.budgets = Budgets() if replayed else self._budgets()
         #: The digest of the crowds that last.
         self.crowds = NOBODY
-        #: Bounds that stand for those on record.
-        self.bounds: dict[str, MechanismBound] | None = {} if replayed else None
         self.labels: dict[str, LabelState] = {}
+        #: The digest of the graph of each mechanism, as far as it was asked for.
         self.mechanisms: dict[str, str] = {}
+        #: What pairs have spent of limits at most, by their charges.
+        self.uppers: dict[object, float] = {}
         self._replayed = replayed
         self._held: dict[str, Releasable] = {}
+        #: What the index does not hold yet: uses of mechanisms, labels of graphs, accounts of readings.
         self._changed: set[tuple[str, Use]] = set()
         self._joined: list[tuple[str, str]] = []
-        self._graphs: set[str] = set()
-        self._readings: dict[str, ReadingsTotal] = {}
         self._spent: set[str] = set()
+        self._graphs: set[str] = set()
+        #: Mechanisms without a stored bound.
+        self._unbounded: set[str] = set()
         self._ties: dict[str, tuple[Tie, ...]] = {}
         self._charges: dict[str, dict[str | None, Charges]] = {}
         self._equal: dict[Charges, Charges] = {NOTHING: NOTHING}
@@ -130,20 +147,21 @@ class State:
             self.budgets = self.budgets.after(content)
         elif entry.kind == "mechanism":
             self.join(content["mechanism"], content["graph"])
-        elif entry.kind in journal.CHOSEN:
+        elif entry.kind in chain.CHOSEN:
             use = Use(content.get("analyst", ""), content["mechanism"], entry.kind == "shown")
             self._charge(content["label"], use, float(content.get("tv", 0.0)), int(content["batch"]))
-        elif entry.kind == CROWDS_RELEASED:
+        elif entry.kind == "crowds":
             self.crowds = content["crowds"]
-        elif entry.kind == READINGS_RELEASED:
-            for label, account in self.readings(content["labels"]).items():
-                self._readings[label] = account.after(content)
+        elif entry.kind == "readings":
+            self.read(content["labels"])
+            for label in content["labels"]:
+                self.labels[label].readings = self.labels[label].readings.after(content)
                 self._spent.add(label)
 
     def append(self, kind: str, content: dict[str, Any]) -> Entry:
         """The next entry of the chain, taken into account; :meth:`write` stores it."""
-        entry = self._journal.append(kind, content)
-        self.apply(entry)
+        entry, stamped = self._journal.append(kind, content)
+        self.apply(entry, stamped)
         return entry
 
     @cached_property
@@ -152,12 +170,12 @@ class State:
 
     def _budgets(self) -> Budgets:
         """The budgets in force, by the entries that set them."""
-        last = self.transaction.value(_LAST_BUDGET)
-        if last is not None and last != self.memory.budgets[0]:  # a hash stands for everything up to its entry
+        last = chain.last_of_kind(self.transaction, "budget")
+        if last is not None and last.hash != self.memory.budgets[0]:  # a hash stands for everything up to its entry
             budgets = Budgets()
-            for entry in journal.fetched(self.transaction, journal.of_kind("budget")):
+            for entry in chain.of_kind(self.transaction, "budget"):
                 budgets = budgets.after(entry.content)
-            self.memory.budgets = (str(last), budgets)
+            self.memory.budgets = (last.hash, budgets)
         return Budgets() if last is None else self.memory.budgets[1]
 
     def hold(self, mechanism: Releasable) -> None:
@@ -199,20 +217,21 @@ class State:
         """Fetch what the index says about labels."""
         wanted = [label for label in dict.fromkeys(labels) if label not in self.labels]
         self.labels |= {label: LabelState() for label in wanted}
-        for part in [] if self._replayed else chunks(wanted):
+        if self._replayed:
+            return
+        rows = self.transaction.rows
+        for part in chunks(wanted):
             graphs: dict[str, list[str]] = {}
-            for label, graph in self.transaction.rows(
-                select(GRAPH_LABELS.c.label, GRAPH_LABELS.c.graph).where(GRAPH_LABELS.c.label.in_(part))
-            ):
+            for label, graph in rows(_ABOUT[GRAPH_LABELS], labels=part):
                 graphs.setdefault(str(label), []).append(str(graph))
             for label, held in graphs.items():
                 together = frozenset(held)
                 self.labels[label].graphs = self._sets.setdefault(together, together)
-            for label, analyst, mechanism, shown, times, tv, first, last in self.transaction.rows(
-                select(*TOTALS.c).where(TOTALS.c.label.in_(part))
-            ):
+            for label, analyst, mechanism, shown, times, tv, first, last in rows(_ABOUT[TOTALS], labels=part):
                 total = Total(int(times), float(tv), int(first), int(last))
                 self.labels[label].totals[Use(analyst, mechanism, bool(shown))] = total
+            for label, spent, cap, period in rows(_ABOUT[READINGS_ACCOUNTS], labels=part):
+                self.labels[label].readings = ReadingsTotal(Fraction(spent), float(cap), str(period))
 
     def write(self) -> None:
         """Store the entries that were appended, and bring the index up to what was applied since it was read."""
@@ -224,7 +243,7 @@ class State:
             total = self.labels[label].totals[use]
             rows.append({"label": label, **use._asdict(), **total._asdict()})
         self.transaction.upsert(TOTALS, rows)
-        accounts = [(label, self._readings[label]) for label in sorted(self._spent)]
+        accounts = [(label, self.labels[label].readings) for label in sorted(self._spent)]
         self.transaction.upsert(
             READINGS_ACCOUNTS,
             [{"label": label, **a._asdict(), "spent": str(a.spent), "cap": repr(a.cap)} for label, a in accounts],
@@ -233,15 +252,6 @@ class State:
         self._joined.clear()
         self._spent.clear()
 
-    def readings(self, labels: Iterable[str]) -> dict[str, ReadingsTotal]:
-        """What releases of their readings have cost some labels."""
-        every = list(labels)
-        for part in [] if self._replayed else chunks(label for label in every if label not in self._readings):
-            query = select(*READINGS_ACCOUNTS.c).where(READINGS_ACCOUNTS.c.label.in_(part))
-            for label, spent, cap, period in self.transaction.rows(query):
-                self._readings[str(label)] = ReadingsTotal(Fraction(spent), float(cap), str(period))
-        return {label: self._readings.get(label, ReadingsTotal()) for label in every}
-
     # ------------------------------------------------------------------ what is asked
 
     def of(self, label: str) -> LabelState:
@@ -249,11 +259,6 @@ class State:
         if label not in self.labels:
             self.read([label])
         return self.labels[label]
-
-    @property
-    def readers(self) -> list[str]:
-        """The labels whose accounts of readings are known here."""
-        return list(self._readings)
 
     def charges(self, label: str, analyst: str | None = None) -> Charges:
         """What counts about a label; for an analyst, what that analyst was shown. Equal charges are one object."""
@@ -284,13 +289,12 @@ class State:
 
     def graph_name(self, digest: str) -> str:
         """The digest of the graph of a mechanism."""
-        name = self.mechanisms.get(digest) or self.memory.graph_names.get(digest)
-        if name is None:
+        if digest not in self.mechanisms:
             name = self.transaction.value(select(MECHANISMS.c.graph).where(MECHANISMS.c.digest == digest))
             if name is None:
                 raise LedgerError(MISSING, reason="damaged")
-            self.memory.graph_names.put(digest, str(name), 200)
-        return str(name)
+            self.mechanisms[digest] = str(name)
+        return self.mechanisms[digest]
 
     def graph(self, name: str) -> NeighborGraph:
         """A graph by its digest, from a mechanism that is held or was recorded with it."""
@@ -306,12 +310,12 @@ class State:
 
     def bound(self, digest: str) -> MechanismBound | None:
         """What a mechanism costs at most at a few points, where that is known."""
-        if self.bounds is not None:
-            return self.bounds.get(digest)
         bound = self.memory.bounds.get(digest)
-        if bound is None:
+        if bound is None and digest not in self._unbounded:
             bound = self.stored_bound(digest)
-            if bound is not None:
+            if bound is None:
+                self._unbounded.add(digest)
+            else:
                 self.memory.remember_bound(bound)
         return bound
 
@@ -323,7 +327,7 @@ class State:
         try:
             for kind, point, value in rows:
                 points[kind][float(point)] = float(value)
-            return MechanismBound.of_points(digest, **points) if rows else None
+            return MechanismBound(digest, **points) if rows else None
         except (KeyError, TypeError, InputError):
             raise LedgerError(
                 "ledger: the stored bound of a mechanism makes no sense; run verify() and delete it from the table "
@@ -332,19 +336,14 @@ class State:
 
     def store_bound(self, bound: MechanismBound) -> None:
         """Store the points of a bound that are not stored yet; the mechanism must be on record."""
-        stored = self.stored_bound(bound.digest)
-        for known in (stored, bound) if stored is not None else (bound,):
-            self.memory.remember_bound(known)
-        old = {kind: dict(stored.points(kind)) if stored is not None else {} for kind in POINTS}
-        self.transaction.insert(
-            BOUNDS,
-            *(
-                {"mechanism": bound.digest, "kind": kind, "point": point, "value": value}
-                for kind in POINTS
-                for point, value in bound.points(kind)
-                if point not in old[kind]
-            ),
+        self.bound(bound.digest)  # what is stored stands
+        self.memory.remember_bound(bound)
+        rows = (
+            {"mechanism": bound.digest, "kind": kind, "point": point, "value": value}
+            for kind in POINTS
+            for point, value in getattr(bound, kind).items()
         )
+        self.transaction.insert(BOUNDS, *rows, otherwise="ON CONFLICT DO NOTHING")
 
     def record(self, mechanism: Releasable, graph: str) -> None:
         """Store a mechanism's file, and append the entry that records it with the digest of its graph."""
@@ -365,7 +364,8 @@ class State:
 
     def neighbors(self, label: str) -> tuple[str, ...]:
         """The label's neighbors on record."""
-        return tuple(name for tie in self.ties(label) for name in tie.names)
+        ties = self.ties(label)
+        return ties[0].names if len(ties) == 1 else tuple(name for tie in ties for name in tie.names)
 
     def lacking(self, graph: NeighborGraph, name: str, labels: Iterable[str]) -> int:
         """How many labels have neighbors on record that the graph of this name does not join them to."""
@@ -385,12 +385,12 @@ class State:
             self.read(missing)
         pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
         for number, tie in enumerate(ties):
-            own = self._cut(about, tie.graphs)
+            own = self._cut(label, about, tie.graphs)
             for name in tie.names:
                 if limit.against is None or name in limit.against:
-                    opposite = self._cut(self.charges(name, analyst), tie.graphs)
+                    opposite = self._cut(name, self.charges(name, analyst), tie.graphs)
                     pairs.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
-        if about.used and not ties:
+        if about.uses and not ties:
             raise LedgerError(DAMAGED, reason="damaged")
         accounts = (PairAccount(own, other, tuple(names), key[0]) for key, (own, other, names) in pairs.items())
         return LabelAccount(label, about.releases, tuple(accounts) or (PairAccount(about, NOTHING, ()),))
@@ -407,11 +407,17 @@ class State:
         parts = (self.transaction.rows(query.where(TOTALS.c.label.in_(part))) for part in chunks(labels))
         return [str(row[0]) for rows in parts for row in rows]
 
-    def _cut(self, charges: Charges, graphs: frozenset[str]) -> Charges:
-        """The part of some charges that was made through mechanisms of some graphs; equal ones are one object."""
+    def _cut(self, label: str, charges: Charges, graphs: frozenset[str]) -> Charges:
+        """The part of a label's charges that was made through mechanisms of some graphs; equal ones are one object."""
+        if self.labels[label].graphs <= graphs:  # a mechanism is used about labels of its graph
+            return charges
         key = (id(charges), graphs)  # charges live as long as the state
         cut = self._cuts.get(key)
         if cut is None:
+            unknown = (digest for digest, _, _ in charges.uses if digest not in self.mechanisms)
+            for part in chunks(unknown):
+                rows = self.transaction.rows(_GRAPHS, digests=part)
+                self.mechanisms |= {str(digest): str(graph) for digest, graph in rows}
             cut = charges.through(lambda digest: self.graph_name(digest) in graphs)
             cut = self._cuts[key] = self._equal.setdefault(cut, cut)
         return cut

@@ -1,10 +1,24 @@
-"""Transactions on SQLite or PostgreSQL: one writer at a time, durable when they end well, gone when they do not.
+"""The ledger's tables, and transactions on SQLite or PostgreSQL: one writer at a time, durable when they end well, gone
+when they do not.
 
 SQLite writes ahead (WAL: readers never wait for a writer) with ``synchronous=EXTRA``, and a writer takes the write lock
 at once with BEGIN IMMEDIATE. PostgreSQL writers lock the ledger's head row (an advisory lock while tables are made);
 ``synchronous_commit`` is turned on if the server has it off. Transactions are spelled out here rather than left to a
 library, because everything rests on where they begin and end.
-"""
+
+One schema serves both systems:
+
+| table | holds |
+| --- | --- |
+| meta | schema version, identity, the key of the answer digests |
+| entries | the chain; columns after ``hash`` repeat parts of the payload for lookup |
+| head | one row: number and hash of the last entry; locked by whoever writes |
+| mechanisms | mechanism files by digest, each with the digest of its graph |
+| graph_labels, totals | an index of the chain (:mod:`shoal.ledger.state`): the graphs of each label, and how often each mechanism was used about it and for whom. Both can be rebuilt from the chain |
+| bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
+| crowd_members, crowds, crowd_numbers | crowds that last (:mod:`shoal.ledger.crowds`); their digest is in the chain |
+| readings_accounts | an index of the chain: what releases of readings have cost each label (:mod:`shoal.ledger.budgets`) |
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -13,20 +27,139 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from sqlalchemy import JSON, cast, create_engine, event, func, select, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    cast,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+)
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from shoal.errors import InputError, LedgerError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Executable, Select, Table
+    from sqlalchemy import Executable, Select
     from sqlalchemy.engine import URL, Connection, Engine
+
+#: The version of this schema. Those before it were never released.
+VERSION = 9
+
+METADATA = MetaData()
+
+
+def _table(name: str, *columns: Any, **options: Any) -> Table:
+    return Table(name, METADATA, *columns, **options)
+
+
+def _key(name: str, kind: Any = Text) -> Column[Any]:
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _text(name: str, *, optional: bool = False) -> Column[Any]:
+    return Column(name, Text, nullable=optional)
+
+
+META = _table("meta", _key("name"), _text("value"))
+ENTRIES = _table(
+    "entries",
+    _key("seq", BigInteger().with_variant(Integer, "sqlite")),
+    _text("kind"),
+    _text("payload"),
+    _text("previous"),
+    _text("hash"),
+    *(_text(name, optional=True) for name in ("label", "query_id", "analyst", "mechanism", "answer", "readings")),
+    Column("release", BigInteger),
+    Column("batch", BigInteger),
+)
+HEAD = _table(
+    "head",
+    Column("only_row", Integer, CheckConstraint("only_row = 1"), primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, nullable=False),
+    _text("hash"),
+)
+MECHANISMS = _table("mechanisms", _key("digest"), _text("graph"), Column("content", LargeBinary, nullable=False))
+GRAPH_LABELS = _table("graph_labels", _key("label"), _key("graph"), sqlite_with_rowid=False)
+TOTALS = _table(
+    "totals",
+    _key("label"),
+    _key("analyst"),  # empty: anyone
+    _key("mechanism"),
+    _key("shown", Boolean),  # whether an answer on record was shown to someone new, or released
+    Column("times", BigInteger, nullable=False),
+    Column("tv", Float(53), nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+BOUNDS = _table(
+    "bounds", _key("mechanism"), _key("kind"), _key("point", Float(53)), Column("value", Float(53), nullable=False)
+)
+CROWD_MEMBERS = _table(
+    "crowd_members",
+    _key("label"),
+    Column("crowd", BigInteger, nullable=False, index=True),
+    Column("stored", LargeBinary, nullable=False),
+    _text("last"),
+    Column("block", BigInteger, index=True),
+)
+CROWDS = _table(
+    "crowds",
+    _key("crowd", BigInteger),
+    _text("setting"),
+    _text("period"),
+    Column("row", LargeBinary, nullable=False),
+    Column("homes", Integer, nullable=False),
+    Column("retired", Boolean, nullable=False),
+    _text("digest"),
+)
+CROWD_NUMBERS = _table("crowd_numbers", _key("crowd", BigInteger))
+READINGS_ACCOUNTS = _table(
+    "readings_accounts",
+    _key("label"),
+    _text("spent"),  # Σμ², an exact fraction
+    _text("cap"),  # M, fixed before the first release
+    _text("period"),
+)
+
+
+#: What the chain says about labels; it can be rebuilt from the chain.
+INDEX = (GRAPH_LABELS, TOTALS, READINGS_ACCOUNTS)
+
+
+def _where(name: str, *columns: Column[Any], where: str, unique: bool = False) -> None:
+    Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
+
+
+# Releases are looked up by their labels, and an index of all kinds would only tempt a planner.
+_where("entries_kind", ENTRIES.c.kind, ENTRIES.c.seq, where="kind <> 'release'")
+_where("entries_question", ENTRIES.c.label, ENTRIES.c.query_id, where="kind = 'release'", unique=True)
+_where("entries_answer", ENTRIES.c.label, ENTRIES.c.answer, where="kind = 'release'")
+_where("entries_readings", ENTRIES.c.label, ENTRIES.c.readings, where="kind = 'release' AND readings IS NOT NULL")
+_where("entries_shown", ENTRIES.c.label, ENTRIES.c.release, where="kind = 'shown'")
+Index("mechanisms_graph", MECHANISMS.c.graph, MECHANISMS.c.digest)
+Index("graph_labels_graph", GRAPH_LABELS.c.graph, GRAPH_LABELS.c.label)
 
 #: Key of the advisory lock under which tables are made on PostgreSQL ("shoal" in ASCII).
 ADVISORY = 0x73686F616C
@@ -38,7 +171,18 @@ WRONG_URL = (
 UNKNOWN = (
     "It is not known whether the last step was recorded: ask again, with the same query_id, and find out at no cost"
 )
-#: What libpq says when it cannot connect, for which there is no code -> what it means.
+#: How the codes of a database begin -> the reason of the error, and what it means.
+CAUSES = {
+    ("SQLITE_FULL", "53100"): ("full", "the disk is full"),
+    ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"): ("busy", "another writer held the ledger for too long; try again"),
+    ("SQLITE_READONLY", "25006"): ("read-only", "the ledger is read-only"),
+    ("SQLITE_CORRUPT", "SQLITE_NOTADB", "XX"): ("damaged", "the file is damaged, or is not a ledger"),
+    ("SQLITE_CANTOPEN", "08", "57", "28", "3D", "OperationalError"): (
+        "unreachable",
+        "the database cannot be reached or does not work",
+    ),
+}
+#: What libpq says when it cannot connect, for which there is no code -> what it means. Names are not repeated.
 AWAY = {
     "password authentication failed": "the server refuses the password; set PGPASSWORD or ~/.pgpass",
     "no password supplied": "the server asks for a password; set PGPASSWORD or ~/.pgpass",
@@ -46,9 +190,6 @@ AWAY = {
     "failed to resolve host": "there is no server of this name; check the host in the url",
     "Connection refused": "nothing listens at this host and port; start the server or check the port in the url",
     "timeout": "the server does not answer; check the host in the url, and the network",
-}
-#: The same in words of which one is quoted: a name.
-ABSENT = {
     r'database ".*" does not exist': "the server has no such database; create it or check its name in the url",
     r'role ".*" does not exist': "the server knows no such user; check the user in the url",
 }
@@ -60,8 +201,6 @@ class Transaction:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.postgres = connection.dialect.name == "postgresql"
-        #: The entry that would be, or was, the first of this transaction; known once somebody asked.
-        self.first: int | None = None
 
     def rows(self, statement: str | Executable, **parameters: Any) -> Sequence[Any]:
         """All rows of a query."""
@@ -102,6 +241,13 @@ class Transaction:
             keys = [column.name for column in table.primary_key]
             rest = ", ".join(f"{name} = excluded.{name}" for name in rows[0] if name not in keys)
             self.insert(table, *rows, otherwise=f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {rest}")
+
+
+def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
+    """The values, as many at a time as one statement takes."""
+    every = list(values)
+    for start in range(0, len(every), CHUNK):
+        yield every[start : start + CHUNK]
 
 
 def _executable(statement: str | Executable) -> Executable:
@@ -189,26 +335,11 @@ def _explained(error: Exception, after: str = "") -> LedgerError:
     """
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None) or type(error).__name__
-    if code == "SQLITE_FULL" or code == "53100":
-        reason, words = "full", "the disk is full"
-    elif code in ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"):
-        reason, words = "busy", "another writer held the ledger for too long; try again"
-    elif str(code).startswith("SQLITE_READONLY") or code == "25006":
-        reason, words = "read-only", "the ledger is read-only"
-    elif code in ("SQLITE_CORRUPT", "SQLITE_NOTADB") or str(code).startswith("XX"):
-        reason, words = "damaged", "the file is damaged, or is not a ledger"
-    elif str(code).startswith(("SQLITE_CANTOPEN", "08", "57", "28", "3D")) or code == "OperationalError":
-        reason, words = "unreachable", "the database cannot be reached or does not work" + _away(str(original))
-    else:
-        reason, words = "", "the database refused a statement"
+    causes = (cause for begins, cause in CAUSES.items() if code.startswith(begins))
+    reason, words = next(causes, ("", "the database refused a statement"))
+    if reason == "unreachable":
+        words += next((f": {why}" for said, why in AWAY.items() if re.search(said, str(original))), "")
     return LedgerError(f"ledger: {words} ({code})" + (f". {after}" if after else ""), reason=reason)
-
-
-def _away(said: str) -> str:
-    """Why there is no connection, in our words: a colon and a sentence, or nothing where it is not known."""
-    why = next((why for words, why in AWAY.items() if words in said), None)
-    why = why or next((why for words, why in ABSENT.items() if re.search(words, said)), None)
-    return f": {why}" if why else ""
 
 
 def _sqlite(address: URL, timeout: float) -> Engine:
@@ -283,3 +414,36 @@ def _postgres(address: URL, timeout: float) -> Engine:
         connection.commit()
 
     return engine
+
+
+def exists(transaction: Transaction) -> bool:
+    """Whether the database holds a ledger of this version; another version, or another program's table, is refused."""
+    if not inspect(transaction.connection).has_table("meta"):
+        return False
+    version = transaction.value(select(META.c.value).where(META.c.name == "schema_version"))
+    if version is None or not str(version).isdigit():
+        raise LedgerError("the database has a table 'meta' that is not a ledger's; give the ledger its own database")
+    if int(version) != VERSION:
+        newer = f"newer than this shoal knows ({VERSION}); upgrade shoal"
+        older = "of a shoal that was never released; begin a new ledger"
+        raise LedgerError(f"the ledger has schema version {version}, {newer if int(version) > VERSION else older}")
+    return True
+
+
+def create(transaction: Transaction) -> None:
+    """Make all tables, and have the database itself refuse changes of what is recorded."""
+    METADATA.create_all(transaction.connection)
+    transaction.run(insert(META).values(name="schema_version", value=str(VERSION)))
+    refused = "the ledger is append-only"
+    if transaction.postgres:
+        transaction.run(
+            f"""CREATE FUNCTION shoal_append_only() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION '{refused}'; END $$"""
+        )
+        then = "EXECUTE FUNCTION shoal_append_only()"
+        transaction.run(f"CREATE TRIGGER entries_no_truncate BEFORE TRUNCATE ON entries {then}")
+    else:
+        then = f"BEGIN SELECT RAISE(ABORT, '{refused}'); END"
+    for table in ("entries", "mechanisms"):
+        for action in ("UPDATE", "DELETE"):
+            transaction.run(f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} {then}")

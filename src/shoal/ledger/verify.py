@@ -19,23 +19,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from sqlalchemy import func, select
 
 from shoal.errors import LedgerError
-from shoal.ledger import crowds, journal, readings
+from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import exceeding
 from shoal.ledger.bounds import POINTS, MechanismBound, bound_at
-from shoal.ledger.chain import START, Entry, Head
+from shoal.ledger.chain import NOTES, START, Entry, Head, columns_of
 from shoal.ledger.composition import Composer
-from shoal.ledger.decide import may_be_chosen
+from shoal.ledger.decide import may_be_chosen, readings_refusal
 from shoal.ledger.memory import Memory, graph_digest, restored
-from shoal.ledger.notes import KINDS as NOTES
-from shoal.ledger.schema import BOUNDS, ENTRIES, GRAPH_LABELS, MECHANISMS, META, READINGS_ACCOUNTS, TOTALS
 from shoal.ledger.state import State
-from shoal.ledger.storage import Transaction
+from shoal.ledger.storage import BOUNDS, INDEX, MECHANISMS, META, Transaction
 from shoal.mechanism.releasable import Releasable
 
 WRONG_INDEX = "the index of labels and of what was released differs from the record; rebuild() writes it anew"
+#: Kinds of entries with a name that is used once: what names them, and what is wrong where it was used before.
+ONCE = {
+    "release": (("label", "query_id"), "its question had been answered before"),
+    "crowds": (("query_id",), "its name was used before"),
+    "readings": (("query_id",), "its name was used before"),
+    "receipt": (("analyst", "query_id"), "its question had been given to the analyst before"),
+}
 #: A label, whom its releases were for (None: anyone), and whether the label itself was charged.
 Charged = tuple[str, str | None, bool]
 
@@ -105,9 +111,7 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self.state = State(self.transaction, Memory(self.composer), replayed=True)
-        self._questions: set[tuple[str, str]] = set()
-        self._receipts: set[tuple[str, str]] = set()
-        self._names: set[tuple[str, str]] = set()
+        self._once: set[tuple[str, ...]] = set()
         #: Labels since the budgets last changed, with the first entry of each; the last batch and its last entry.
         self._since: dict[Charged, int] = {}
         self._settled: set[str] = set()
@@ -116,13 +120,12 @@ class _Walk:
     def all(self) -> None:
         """Check every entry and what they end with."""
         before = ""
-        for entry, columns in journal.entries(self.transaction):
-            _chained(self.last, entry, columns)
+        for entry, columns in chain.entries(self.transaction):
+            content = _chained(self.last, entry, columns)
             self.count, self.last = self.count + 1, entry.head
             if self.seal is not None and self.seal.seq == entry.seq and self.seal != entry.head:
                 raise _Broken(entry.seq, "it is not the entry that the given head seals: the chain was rewritten")
             try:
-                content = entry.content
                 time = str(content.get("time", ""))
                 if time < before:
                     self.notes.append(f"the clock went backwards before entry {entry.seq}; nothing depends on it")
@@ -161,20 +164,21 @@ class _Walk:
             self._release(entry.seq, content)
         elif kind == "shown":
             self._shown(entry.seq, content)
-        elif kind == crowds.KIND:
+        elif kind == "crowds":
             if content["before"] != self.state.crowds:
                 raise _Broken(entry.seq, "the crowds before it are not those that the release before it left")
-            self._once(entry.seq, self._names, (kind, content["query_id"]), "its name was used before")
-        elif kind == readings.KIND:
-            refused = readings.refusal(self.state, content)
+        elif kind == "readings":
+            refused = readings_refusal(self.state, content)
             if refused is not None:
                 raise _Broken(entry.seq, str(refused))
-            self._once(entry.seq, self._names, (kind, content["query_id"]), "its name was used before")
-        elif kind == "receipt":
-            given = (content["analyst"], content["query_id"])
-            self._once(entry.seq, self._receipts, given, "its question had been given to the analyst before")
         elif kind not in NOTES:
             raise _Broken(entry.seq, "its kind is unknown")
+        if kind in ONCE:
+            columns, problem = ONCE[kind]
+            name = (kind, *(content[column] for column in columns))
+            if name in self._once:
+                raise _Broken(entry.seq, problem)
+            self._once.add(name)
 
     def _created(self, seq: int, content: Mapping[str, Any]) -> None:
         meta = {str(row[0]): str(row[1]) for row in self.transaction.rows(select(META.c.name, META.c.value))}
@@ -197,8 +201,8 @@ class _Walk:
         state.memory.remember_mechanism(mechanism)
         state.memory.remember_graph(content["graph"], mechanism.graph)
         stated = state.stored_bound(digest)
-        if stated is not None and state.bounds is not None:
-            state.bounds[digest] = _rebounded(seq, mechanism, stated)
+        if stated is not None:
+            state.memory.remember_bound(_rebounded(seq, mechanism, stated))
 
     def _release(self, seq: int, content: Mapping[str, Any]) -> None:
         label, digest, state = content["label"], content["mechanism"], self.state
@@ -208,16 +212,14 @@ class _Walk:
             raise _Broken(seq, "its answer has another length than the mechanism's")
         if state.lacking(mechanism.graph, state.mechanisms[digest], [label]):
             raise _Broken(seq, "it uses a mechanism that lacks neighbors of its label recorded before")
-        self._once(seq, self._questions, (label, content["query_id"]), "its question had been answered before")
         self._chosen(seq, content)
         self._since.setdefault((label, content.get("analyst"), True), seq)
 
     def _shown(self, seq: int, content: Mapping[str, Any]) -> None:
-        releases = journal.fetched(self.transaction, ENTRIES.c.seq == content["release"])
-        same = ("label", "mechanism", "tv")
-        if not releases or releases[0].kind != "release" or releases[0].seq >= seq:
-            raise _Broken(seq, "it shows an answer that was not released")
-        if any(releases[0].content[name] != content[name] for name in same):
+        release = chain.entry_at(self.transaction, content["release"])
+        answered = release is not None and release.kind == "release" and release.seq < seq
+        shown = {} if release is None else release.content
+        if not answered or any(shown[name] != content[name] for name in ("label", "mechanism", "tv")):
             raise _Broken(seq, "it shows an answer that was not released")
         self._chosen(seq, content)
         self._since.setdefault((content["label"], content.get("analyst"), False), seq)
@@ -231,13 +233,8 @@ class _Walk:
             raise _Broken(seq, "it says that it was chosen with an entry that was shown before")
         self._batch = (number, seq)
 
-    def _once(self, seq: int, known: set[Any], name: Any, problem: str) -> None:
-        if name in known:
-            raise _Broken(seq, problem)
-        known.add(name)
-
     def _look_closely(self, entry: Entry, content: Mapping[str, Any]) -> None:
-        if self.closely and entry.kind in journal.CHOSEN:
+        if self.closely and entry.kind in chain.CHOSEN:
             charged = (content["label"], content.get("analyst"), entry.kind == "release")
             problem = self._exceeded(charged) if charged in self.closely else None
             if problem is not None:
@@ -265,7 +262,7 @@ class _Walk:
         return None
 
     def _ended(self) -> None:
-        stated, last = journal.head(self.transaction), self.last
+        stated, last = chain.head(self.transaction), self.last
         if stated.seq > last.seq:
             raise _Broken(last.seq + 1, f"it is missing: the head names {stated.seq} entries, there are {last.seq}")
         if stated != last:
@@ -275,7 +272,8 @@ class _Walk:
             raise _Broken(last.seq + 1, f"it is missing: the given head seals {seal} entries, there are {last.seq}")
 
 
-def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> None:
+def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any]:
+    """The content of the entry that must follow the last one, with these columns."""
     expected = last.seq + 1
     if entry.seq != expected:
         raise _Broken(expected, f"it is missing: entry {entry.seq} follows entry {last.seq}")
@@ -284,21 +282,21 @@ def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> None:
     if not entry.intact:
         raise _Broken(entry.seq, "it was altered: its content does not give its hash")
     try:
-        same = entry.columns() == columns
+        content = entry.content
     except ValueError:
-        same = False
-    if not same:
+        content = None
+    if content is None or columns_of(content) != columns:
         raise _Broken(entry.seq, "what the database looks up differs from what was recorded")
+    return content
 
 
 def _rebounded(seq: int, mechanism: Releasable, stated: MechanismBound) -> MechanismBound:
     """The stored bound of a mechanism computed anew; a stored one must not be below it."""
-    bound = bound_at(mechanism, stated.epsilons, stated.orders, stated.table_epsilons)
+    bound = bound_at(mechanism, sorted(stated.delta), sorted(stated.renyi), sorted(stated.table))
     for kind in POINTS:
-        anew = dict(bound.points(kind))
-        for point, value in stated.points(kind):
-            if anew.get(point, math.inf) > value:
-                raise _Broken(seq, "the stored bound of its mechanism is below what the mechanism costs")
+        anew = getattr(bound, kind)
+        if any(anew.get(point, math.inf) > value for point, value in getattr(stated, kind).items()):
+            raise _Broken(seq, "the stored bound of its mechanism is below what the mechanism costs")
     return bound
 
 
@@ -308,19 +306,14 @@ def _derived(state: State) -> None:
     stored = {str(row[0]): str(row[1]) for row in transaction.rows(select(MECHANISMS.c.digest, MECHANISMS.c.graph))}
     if stored != state.mechanisms:
         raise _Broken(None, "the table of mechanisms differs from what was recorded")
-    if {str(row[0]) for row in transaction.rows(select(BOUNDS.c.mechanism).distinct())} != set(state.bounds or ()):
+    if not {str(row[0]) for row in transaction.rows(select(BOUNDS.c.mechanism).distinct())} <= stored.keys():
         raise _Broken(None, "the table of bounds holds one of a mechanism that was never recorded")
     index = State(transaction, state.memory)  # as decisions read it, which another way of reading may not show
     index.read(state.labels)
-    for label, about in state.labels.items():
-        if index.labels[label] != about:
-            raise _Broken(None, WRONG_INDEX)
-    spent = {label: account for label, account in state.readings(state.readers).items() if account.spent}
-    if index.readings(spent) != spent:
+    if index.labels != state.labels:
         raise _Broken(None, WRONG_INDEX)
-    pairs = sum(len(about.graphs) for about in state.labels.values())
-    totals = sum(len(about.totals) for about in state.labels.values())
-    for table, number in ((GRAPH_LABELS, pairs), (TOTALS, totals), (READINGS_ACCOUNTS, len(spent))):
+    rows = np.array([(len(a.graphs), len(a.totals), a.readings.spent > 0) for a in state.labels.values()], dtype=int)
+    for table, number in zip(INDEX, rows.reshape(-1, 3).sum(axis=0), strict=True):
         if transaction.value(select(func.count()).select_from(table)) != number:
             raise _Broken(None, WRONG_INDEX)
     crowds.refuse_altered(transaction, state.crowds)

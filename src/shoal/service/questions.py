@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError, ShoalError
-from shoal.ledger import notes
+from shoal.ledger import chain
 from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.ledger import Ledger
 from shoal.service.catalog import Catalog, OfferedQuestion, catalog, changes
@@ -253,7 +253,7 @@ class QuestionService:
 
     def _receipts(self, analyst: str | None = None) -> list[Entry]:
         with self.ledger.storage.reading() as transaction:
-            return notes.receipts(transaction, analyst)
+            return chain.of_kind(transaction, "receipt", **({} if analyst is None else {"analyst": analyst}))
 
     def _in_force(self, person: Person) -> list[Grant]:
         return [grant for grant in self.register.grants(person.id) if grant.in_force]
@@ -285,10 +285,10 @@ class QuestionService:
             answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
             root = commitment(question.id, answers).root().hex()
             with self.ledger.storage.writing() as transaction:
-                given = notes.receipts(transaction, person.id)
+                given = chain.of_kind(transaction, "receipt", analyst=person.id)
                 entry = next((entry for entry in given if entry.content["question"] == question.id), None)
                 if entry is None and self._allowed(given, question, grant):
-                    entry = notes.noted(transaction, "receipt", _receipt(person, question, grant, root))
+                    entry = chain.append(transaction, "receipt", _receipt(person, question, grant, root))
             if entry is None:
                 if grant is not None:
                     self.register.count_refusal(grant)

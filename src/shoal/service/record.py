@@ -22,7 +22,7 @@ from typing import Any
 
 from shoal.errors import LedgerError
 from shoal.files import private, private_folder, settle
-from shoal.ledger import notes
+from shoal.ledger import chain
 from shoal.ledger.chain import Entry
 from shoal.ledger.ledger import Ledger
 from shoal.ledger.storage import Storage
@@ -64,7 +64,7 @@ class LedgerRecord:
     def _grown(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
         """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
         with self._lock, self._ledger.storage.reading() as transaction:
-            hashes = notes.hashes(transaction, max(self._tree.size - 1, 0))
+            hashes = chain.hashes(transaction, max(self._tree.size - 1, 0))
             if self._tree.size and (not hashes or hashes.pop(0) != self._last):
                 raise LedgerError(
                     "ledger: it was exchanged or cut while the service runs; stop it, and restore the newest copy"

@@ -33,7 +33,7 @@ from sqlalchemy import BigInteger, Column, Float, MetaData, Table, Text, delete,
 
 from shoal import validation
 from shoal.errors import InputError, ShoalError
-from shoal.ledger.notes import noted
+from shoal.ledger import chain
 from shoal.ledger.questions import word
 from shoal.ledger.storage import Storage, Transaction
 
@@ -372,7 +372,7 @@ class Register:
             origin = _maker(transaction, by)
             transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | origin)
             content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": origin["made_by"]}
-            noted(transaction, "grant", content)
+            chain.append(transaction, "grant", content)
             return grant, _new_key(transaction, person, by, until, grant.id)[1] if with_key else None
 
     def grants(self, person: str | None = None) -> list[Grant]:
@@ -513,7 +513,7 @@ def _end(transaction: Transaction, table: Table, ids: Sequence[str]) -> None:
     if not ending:
         return
     transaction.run(update(table).where(table.c.id.in_(ending)).values(ended=_now()))
-    noted(transaction, "revoked", {table.name.removeprefix("service_"): ending})
+    chain.append(transaction, "revoked", {table.name.removeprefix("service_"): ending})
     if table is KEYS:
         transaction.run(delete(SESSIONS).where(SESSIONS.c.key_id.in_(ending)))
     for made, column in BELOW[table.name]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from shoal.designs.stored import joined
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.ledger.bounds import MechanismBound, bound_at, stated
+from shoal.ledger.bounds import POINTS, MechanismBound, bound_at, stated
 from shoal.mechanism.clip import Clip, assumption_free, moved_delta, outside_share
 from shoal.mechanism.codebook import codebook
 from shoal.mechanism.mechanism import Mechanism
@@ -135,7 +135,7 @@ def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Answers) -> Mechani
 
 
 def _saved(out: str, mechanism: Releasable, bound: MechanismBound) -> None:
-    content = json.dumps(asdict(bound))
+    content = json.dumps({"digest": bound.digest, **{kind: list(getattr(bound, kind).items()) for kind in POINTS}})
     put_whole(Path(out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(content))
     put_whole(out, mechanism.save)
 
@@ -171,21 +171,20 @@ def ledger_bound(mechanism: Mechanism) -> MechanismBound:
     that for a table: no pass over the edges beyond those that the certificate and the divergences take.
     """
     found = bound_at(mechanism, [], ORDERS, [])
-    least = min(found.divergence_upper, default=math.inf)
+    least = min(found.renyi.values(), default=math.inf)
     one, table = ({0.0: min(math.sqrt(x) * (1 + 1e-12), 1.0)} for x in (least / 2, least))
     if mechanism.notion == "dp":
         epsilon = float(mechanism.epsilon.max(initial=0.0))
         once = mechanism if mechanism.times == 1 else replace(mechanism, times=1)  # the ledger counts every answer
         table[epsilon] = min(once.certified("table").delta_upper, table.get(epsilon, 1.0))
-    return stated(found.with_points_of(MechanismBound.of_points(mechanism.digest, one, {}, table)))
+    return stated(found.with_points_of(MechanismBound(mechanism.digest, one, {}, table)))
 
 
 def bound_of(part: Part) -> MechanismBound:
     """The ledger's bound of a shard's mechanism, as it was written beside it."""
     try:
         content = json.loads(part.beside(BOUND).read_text())
-        numbers = {name: tuple(values) for name, values in content.items() if name != "digest"}
-        return MechanismBound(digest=content["digest"], **numbers)
+        return MechanismBound(content["digest"], **{kind: dict(content[kind]) for kind in POINTS})
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise InputError(f"shards: the bound beside the mechanism {part.key} is damaged; remove both") from None
 
