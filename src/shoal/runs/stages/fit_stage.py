@@ -52,9 +52,9 @@ READING = (
     "unit", "meter", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
     "value_column", "only",
 )  # fmt: skip
-SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "shard_size", "secret", "answers")
+SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "shard_size", "secret", "query")
 #: Those that may differ from day to day.
-DAILY = ("origin", "horizon")
+DAILY = ("origin", "horizon", "query")
 
 QUALITY_TABLE = "quality.csv"
 #: Suffix of the curves beside a shard.
