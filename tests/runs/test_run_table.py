@@ -17,7 +17,8 @@ import shoal
 from shoal.card.digits import upper
 from shoal.mechanism.clip import assumption_free
 from shoal.runs.config import Config
-from shoal.runs.run import ORDER, Run
+from shoal.runs.folder import STAGES
+from shoal.runs.run import Run
 from shoal.runs.stages import release_stage
 from shoal.sources.tables.class_table import ClassTable
 
@@ -58,7 +59,7 @@ def go(out: Path, source: Any, config: Config, until: str = "card", *, update: b
         if update:
             run.go_on()
         run.do("fit")
-        for stage in ORDER[1 : ORDER.index(until) + 1]:
+        for stage in STAGES[1 : STAGES.index(until) + 1]:
             if run.charged or stage not in ("design", "audit"):
                 run.do(stage)
     return run

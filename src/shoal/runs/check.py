@@ -6,15 +6,13 @@ on record, they are the ones that a run would use.
 
 from __future__ import annotations
 
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from shoal.card.digits import counted, many
 from shoal.card.facts import FitFacts
 from shoal.errors import InputError
-from shoal.runs.choice import as_source
+from shoal.runs.choice import trial
 from shoal.runs.rehearsal import SPREAD, CrowdPrice, Rehearsal
 from shoal.runs.stages.crowd_stage import too_few
 
@@ -96,7 +94,7 @@ class FileCheck:
             "about": list(fit.about),
             "crowd": self.crowd,
             "on_record": self.rehearsal is not None and self.rehearsal.recorded_size is not None,
-            "prices": [price.to_dict() for price in self.prices],
+            "prices": [asdict(price) for price in self.prices],
             "rehearsed": [] if self.rehearsal is None else [day.origin for day in self.rehearsal.days],
             "refusal": self.refusal or None,
         }
@@ -116,37 +114,23 @@ def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> 
     >>> check(shoal.SimulatedMeters(24), crowd=5).fit.labels  # doctest: +SKIP
     24
     """
-    from shoal.runs.run import Run
-
-    with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
-        run = Run(Path(folder) / "run", as_source(source, Path(folder), settings), progress=progress, **settings)
-        with run.held():
-            run.do("fit")
-            fit = run.fit
-            assert fit is not None
-            if run.charged:
-                return FileCheck(fit, run.config.crowd, None, ())
-            rehearsal = run.rehearsal()
-    return _previewed(fit, rehearsal)
-
-
-def _previewed(fit: FitFacts, rehearsal: Rehearsal) -> FileCheck:
-    crowd = rehearsal.config.crowd
-    if rehearsal.recorded_size is not None:
-        refusal = ""
-        if crowd != rehearsal.recorded_size:
-            refusal = (
-                f"crowd: these {many(fit.noun)} are in crowds of at least {rehearsal.recorded_size}, on record for "
-                f"life; go on with --crowd {rehearsal.recorded_size}."
-            )
-        return FileCheck(fit, crowd, rehearsal, (rehearsal.recorded_price(rehearsal.recorded_size),), refusal)
-    refusal = ""
-    if rehearsal.most < crowd:
-        within = rehearsal.today.boundaries is not None
-        refusal = too_few(crowd, rehearsal.most, many(fit.noun), within=within)
-    sizes = sorted({crowd, *ALSO, *([rehearsal.most] if refusal and rehearsal.most >= 2 else [])})
+    with trial(source, settings, progress) as run, run.held():
+        run.do("fit")
+        fit, crowd = run.known_fit, run.config.crowd
+        if run.charged:
+            return FileCheck(fit, crowd, None, ())
+        rehearsal = run.rehearsal()
+    recorded, refusal = rehearsal.recorded_size, ""
+    if recorded is not None and crowd != recorded:
+        refusal = (
+            f"crowd: these {many(fit.noun)} are in crowds of at least {recorded}, on record for life; go on with "
+            f"--crowd {recorded}."
+        )
+    elif recorded is None and rehearsal.most < crowd:
+        refusal = too_few(crowd, rehearsal.most, many(fit.noun), within=rehearsal.today.boundaries is not None)
+    sizes = {recorded} if recorded is not None else {crowd, *ALSO, *([max(rehearsal.most, 2)] if refusal else [])}
     try:
-        prices = tuple(rehearsal.price(size) for size in sizes if size <= rehearsal.most)
+        prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= rehearsal.most]
     except InputError as error:  # as where no crowd keeps the largest share
         return FileCheck(fit, crowd, rehearsal, (), str(error))
-    return FileCheck(fit, crowd, rehearsal, prices, refusal)
+    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)

@@ -16,16 +16,19 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import InputError, UnreachableError
 from shoal.runs.rehearsal import SPREAD, CrowdPrice, Rehearsal
+from shoal.runs.sources import frame_of
 
 if TYPE_CHECKING:
-    from shoal.runs.run import Run
+    from shoal.runs.run import Progress, Run
 
 #: Sizes that are tried for an error, from the least crowd that hides anything: in a crowd of two each knows the other.
 SIZES = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000)
@@ -51,42 +54,27 @@ class Choice:
 
     def sentences(self) -> list[str]:
         """What was chosen and why."""
-        named = f"a row can be pinned on the right member with probability at most 1 in {self.crowd}"
+        why = "the smallest that meet what was asked"
         if self.recorded:
-            reason = f"Crowds of at least {self.crowd}: they are on record, for life, and are used for what was asked"
-        elif self.price is None:
-            reason = f"Crowds of at least {self.crowd}: the smallest that meet what was asked"
-        else:
-            reason = f"Crowds of at least {self.crowd}: the largest tried whose expected price is what was asked"
-        lines = [f"{reason} ({self.asked}); {named}."]
+            why = "they are on record, for life, and are used for what was asked"
+        elif self.price is not None:
+            why = "the largest tried whose expected price is what was asked"
+        lines = [
+            f"Crowds of at least {self.crowd}: {why} ({self.asked}); a row can be pinned on the right member with "
+            f"probability at most 1 in {self.crowd}."
+        ]
         if self.price is not None and self.price.price is None:
             lines.append("What they cost could not be rehearsed: no earlier day has enough readings before it.")
         elif self.price is not None:
-            on = (
-                f", rehearsed on the {len(self.rehearsed)} days before"
-                if len(self.rehearsed) > 1
-                else ", rehearsed on one earlier day"
-                if self.rehearsed
-                else ""
-            )
-            lines.append(
-                f"Expected of the first release: {self.price.words}{on}. "
-                + ("" if self.price.measure == SPREAD else "Later releases cost more, since a crowd is for life.")
-            )
-            lines[-1] = lines[-1].rstrip()
+            days = len(self.rehearsed)
+            on = f", rehearsed on {f'the {days} days before' if days > 1 else 'one earlier day'}" if days else ""
+            later = "" if self.price.measure == SPREAD else " Later releases cost more, since a crowd is for life."
+            lines.append(f"Expected of the first release: {self.price.words}{on}.{later}")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings."""
-        return {
-            "crowd": self.crowd,
-            "asked": self.asked,
-            "bound": self.bound,
-            "price": None if self.price is None else self.price.to_dict(),
-            "recorded": self.recorded,
-            "trials": [trial.to_dict() for trial in self.trials],
-            "rehearsed": list(self.rehearsed),
-        }
+        return {**asdict(self), "trials": [asdict(trial) for trial in self.trials], "rehearsed": list(self.rehearsed)}
 
 
 def choose(
@@ -113,98 +101,94 @@ def choose(
         if settings:
             raise InputError(f"{next(iter(settings))}: a run has its settings; give a file or a frame to change them")
         return source.choose(at_most=at_most, error=error)
-    with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
-        run = Run(Path(folder) / "run", as_source(source, Path(folder), settings), **settings)
+    with trial(source, settings) as run:
         return run.choose(at_most=at_most, error=error)
 
 
-def as_source(source: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """What a run can read: a frame of readings is written to a file in ``folder``."""
-    from shoal.runs.sources import frame_of
+@contextmanager
+def trial(source: Any, settings: dict[str, Any], progress: Progress | None = None) -> Iterator[Run]:
+    """A run in a folder that is removed at the end; a frame of readings becomes a file there."""
+    from shoal.runs.run import Run
 
-    frame = getattr(source, "frame", source)
-    table = frame_of(frame) if settings.get("label") is None else None
-    if table is None:
-        return source
-    path = folder / "readings.parquet"
-    table.write_parquet(path)
-    return path
+    with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
+        frame = frame_of(getattr(source, "frame", source)) if settings.get("label") is None else None
+        if frame is not None:
+            source = Path(folder) / "readings.parquet"
+            frame.write_parquet(source)
+        yield Run(Path(folder) / "run", source, progress=progress, **settings)
 
 
-def chosen(run: Run, at_most: float | str | None, error: float | str | None) -> Choice:
-    """The choice for a run whose first stage is done."""
+def chosen(rehearse: Callable[..., Rehearsal], at_most: float | str | None, error: float | str | None) -> Choice:
+    """The choice for a run whose first stage is done, and which can be rehearsed."""
     if (at_most is None) == (error is None):
         raise InputError("at_most and within: give one of them, the risk of being named or the error that can be borne")
     if at_most is not None:
-        return by_risk(run.rehearsal(days=False), naming_bound(at_most))
+        return by_risk(rehearse(days=False), naming_bound(at_most))
     assert error is not None
-    return by_error(run.rehearsal(), share(error))
+    return by_error(rehearse(), share(error))
 
 
 def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
     """The least crowd whose naming bound is at most this."""
-    asked = f"named at most 1 in {_whole(1 / bound)}"
-    crowd = math.ceil(1 / bound)
-    if rehearsal.recorded_size is not None:
-        if rehearsal.recorded_size < crowd:
+    crowd, asked, recorded = math.ceil(1 / bound), f"1 in {_whole(1 / bound)}", rehearsal.recorded_size
+    if recorded is not None:
+        if recorded < crowd:
             raise UnreachableError(
-                f"at_most: these labels are in crowds of at least {rehearsal.recorded_size}, on record for life, which "
-                f"bound naming by 1 in {rehearsal.recorded_size}; 1 in {_whole(1 / bound)} cannot be had for them. "
-                "Nothing was released"
+                f"at_most: these labels are in crowds of at least {recorded}, on record for life, which bound naming "
+                f"by 1 in {recorded}; {asked} cannot be had for them. Nothing was released"
             )
-        size = rehearsal.recorded_size
-        return Choice(size, asked, 1 / size, None, recorded=True)
-    if rehearsal.most < crowd:
+        crowd = recorded
+    elif rehearsal.most < crowd:
+        within = "" if rehearsal.today.boundaries is None else " within a boundary"
         raise UnreachableError(
-            f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {rehearsal.most}"
-            f"{'' if rehearsal.today.boundaries is None else ' within a boundary'}: ask for 1-in-{rehearsal.most} at "
-            "best. Nothing was released"
+            f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {rehearsal.most}{within}: "
+            f"ask for 1-in-{rehearsal.most} at best. Nothing was released"
         )
-    return Choice(crowd, asked, 1 / crowd, None)
+    return Choice(crowd, f"named at most {asked}", 1 / crowd, None, recorded is not None)
 
 
 def by_error(rehearsal: Rehearsal, most: float) -> Choice:
-    """The largest of :data:`SIZES` whose expected price is at most this."""
-    asked = f"within {100 * most:g} %"
-    instants = tuple(day.origin for day in rehearsal.days if day is not rehearsal.today)
-    if rehearsal.recorded_size is not None:
-        price = rehearsal.recorded_price(rehearsal.recorded_size)
-        if price.price is not None and price.price > most:
-            raise UnreachableError(
-                f"within: these labels are in crowds of at least {price.crowd}, on record for life; they are expected "
-                f"to cost {price.words}. Nothing was released"
-            )
-        return Choice(price.crowd, asked, 1 / price.crowd, price, recorded=True, rehearsed=instants)
+    """The largest of :data:`SIZES` whose expected price is at most this; crowds on record are the only ones tried."""
+    recorded = rehearsal.recorded_size
     trials: list[CrowdPrice] = []
-    beyond = 0
-    for size in SIZES:
-        if size > rehearsal.most or beyond == GIVE_UP:
+    for size in SIZES if recorded is None else (recorded,):
+        if recorded is None and (size > rehearsal.most or _beyond(trials[-GIVE_UP:], most) == GIVE_UP):
             break
-        trial = rehearsal.price(size)
-        _demand_price(trial)
-        trials.append(trial)
-        beyond = beyond + 1 if trial.price is not None and trial.price > most else 0
-    within = [trial for trial in trials if trial.price is not None and trial.price <= most]
+        trials.append(rehearsal.price(size))
+        if recorded is None and trials[-1].price is None:
+            raise InputError(
+                "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
+                "of readings, fewer --train-days, or --crowd or --at-most instead"
+            )
+    within = [price for price in trials if price.price is None or price.price <= most]
     if not within:
-        least = min(
-            (trial for trial in trials if trial.price is not None), key=lambda one: one.price or 0, default=None
-        )
-        told = (
-            f"the least is {least.words}, in crowds of at least {least.crowd}"
-            if least
-            else (f"{rehearsal.people} can be used, and a crowd needs {SIZES[0]}")
-        )
-        raise UnreachableError(f"within: no crowd costs so little on these data; {told}. Nothing was released")
+        least = min(trials, key=lambda price: price.price or 0.0, default=None)
+        if least is None:
+            words = (
+                f"no crowd costs so little on these data; {rehearsal.people} can be used, and a crowd needs {SIZES[0]}"
+            )
+        elif recorded is not None:
+            words = f"these labels are in crowds of at least {recorded}, on record for life; they are expected to cost "
+            words += least.words
+        else:
+            words = f"no crowd costs so little on these data; the least is {least.words}, in crowds of at least "
+            words += str(least.crowd)
+        raise UnreachableError(f"within: {words}. Nothing was released")
     best = within[-1]
-    return Choice(best.crowd, asked, 1 / best.crowd, best, trials=tuple(trials), rehearsed=instants)
+    return Choice(
+        best.crowd,
+        f"within {100 * most:g} %",
+        1 / best.crowd,
+        best,
+        recorded is not None,
+        trials=tuple(trials) if recorded is None else (),
+        rehearsed=tuple(day.origin for day in rehearsal.days if day is not rehearsal.today),
+    )
 
 
-def _demand_price(trial: CrowdPrice) -> None:
-    if trial.price is None:
-        raise InputError(
-            "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days of "
-            "readings, fewer --train-days, or --crowd or --at-most instead"
-        )
+def _beyond(trials: Sequence[CrowdPrice], most: float) -> int:
+    """How many of these cost more."""
+    return sum(trial.price is not None and trial.price > most for trial in trials)
 
 
 # ------------------------------------------------------------------ what people write

@@ -12,6 +12,7 @@ import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -370,14 +371,24 @@ class Speed:
             validation.count(cores=self.cores)
 
 
-def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed]:
-    """Keywords sorted into those of :class:`Config` and a :class:`Speed`; any other is refused by name."""
+def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | None]:
+    """Keywords sorted into those of :class:`Config`, a :class:`Speed`, and a horizon that is a time, such as 3h."""
     config, speed = ({one.name for one in fields(kind)} for kind in (Config, Speed))
     strange = sorted(set(settings) - config - speed)
     if strange:
         raise InputError(f"{strange[0]} is not a setting of a run; shoal.Config has them all")
-    chosen = {name: value for name, value in settings.items() if name in speed and value is not None}
-    return {name: value for name, value in settings.items() if name in config}, Speed(**chosen)
+    fast = {name: value for name, value in settings.items() if name in speed and value is not None}
+    chosen = {name: value for name, value in settings.items() if name in config}
+    horizon = chosen.get("horizon")
+    if not isinstance(horizon, str):
+        return chosen, Speed(**fast), None
+    if horizon.strip().isdigit():
+        return {**chosen, "horizon": int(horizon)}, Speed(**fast), None
+    from shoal.sources.meters import clock
+
+    clock.steps(horizon, timedelta(minutes=1))  # refused here, if it is no time
+    del chosen["horizon"]
+    return chosen, Speed(**fast), horizon
 
 
 def no_use(name: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,6 @@ from shoal.sources.meters.quality import from_pandas, is_pandas
 
 if TYPE_CHECKING:
     import polars as pl
-
 
 #: Name of a table that came as a frame of Python.
 FRAME = "a frame"
@@ -101,9 +102,20 @@ def frame_of(source: Any) -> pl.DataFrame | None:
 
     if is_pandas(source):
         return from_pandas(source, "source")
-    if isinstance(source, pl.LazyFrame):
-        return source.collect()
-    return source if isinstance(source, pl.DataFrame) else None
+    return source.lazy().collect() if isinstance(source, (pl.DataFrame, pl.LazyFrame)) else None
+
+
+def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, bytes | None]:
+    """The source of a run; a frame of a table is kept as a file in ``folder``, whose content comes with it."""
+    frame = frame_of(source) if table else None
+    if frame is None:
+        return Source.of(source, table=table), None
+    written = io.BytesIO()
+    frame.write_parquet(written)
+    content = written.getvalue()
+    digest = hashlib.sha256(content).hexdigest()
+    path = folder.resolve() / f"{digest[:32]}.parquet"
+    return Source(digest, str(path), (MeterFile(FRAME, digest, len(content)),), table=True), content
 
 
 def in_words_of_a_run(error: InputError) -> InputError:

@@ -1,0 +1,106 @@
+"""The stages of a run as a table: what each is called while it works, rests on, depends on, and what does it.
+
+| run | stages |
+| --- | --- |
+| means of crowds, the default | fit, crowds, release, card, report |
+| a method, under an ε | fit, crowds, design, audit, release, card, report |
+| the secret readings | fit, release, card, report |
+
+They are done in this order: nothing is charged before all that can fail has been seen to work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from shoal.runs import secret
+from shoal.runs.config import Config
+from shoal.runs.context import Context, Made
+from shoal.runs.stages import (
+    audit_stage,
+    card_stage,
+    crowd_stage,
+    design_stage,
+    fit_stage,
+    means_stage,
+    readings_stage,
+    release_stage,
+    report_stage,
+    table_stage,
+)
+
+if TYPE_CHECKING:
+    from shoal.runs.results import Results
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: words for its progress, the stages it rests on, settings that its result depends on, its function."""
+
+    doing: str
+    needs: tuple[str, ...]
+    settings: tuple[str, ...]
+    work: Callable[[Results, Context], Made]
+
+
+METERS = Stage("reading meters", (), fit_stage.SETTINGS, lambda run, given: fit_stage.stage(given))
+TABLE = Stage("reading the table", (), table_stage.SETTINGS, lambda run, given: table_stage.stage(given))
+NOISY_TABLE = Stage(
+    TABLE.doing,
+    (),
+    (*TABLE.settings, "secret", "bounds", "cells"),
+    lambda run, given: readings_stage.read_table(given),
+)
+CROWDS = Stage(
+    crowd_stage.DOING,
+    ("fit",),
+    crowd_stage.SETTINGS,
+    lambda run, given: crowd_stage.stage(given, run.known_fit),
+)
+DESIGN = Stage(design_stage.DOING, ("crowds",), design_stage.SETTINGS, lambda run, given: design_stage.stage(given))
+AUDIT = Stage(audit_stage.DOING, ("design",), audit_stage.SETTINGS, lambda run, given: audit_stage.stage(given))
+MEANS = Stage("recording crowds", ("crowds",), ("query",), lambda run, given: means_stage.stage(given, run.plan))
+DRAWN = Stage(
+    release_stage.DOING,
+    ("crowds", "design"),
+    release_stage.SETTINGS,
+    lambda run, given: release_stage.stage(given, run.plan),
+)
+NOISY = Stage(
+    readings_stage.DOING,
+    ("fit",),
+    readings_stage.SETTINGS,
+    lambda run, given: readings_stage.stage(given, run.known_fit),
+)
+CARD = Stage(
+    card_stage.DOING,
+    ("release",),
+    card_stage.SETTINGS,
+    lambda run, given: card_stage.stage(given, run.card, run.plan),
+)
+REPORT = Stage(
+    report_stage.DOING,
+    ("card",),
+    report_stage.SETTINGS,
+    lambda run, given: report_stage.stage(given, run.card, run.plan, run.handing, run.timings, run.released_on),
+)
+
+
+def pipeline(config: Config, *, table: bool, charged: bool) -> dict[str, Stage]:
+    """The stages of a run by name, in order; ``charged`` is whether a method releases under an ε."""
+    if config.secret == secret.READINGS:
+        return {
+            "fit": NOISY_TABLE if table else METERS,
+            "release": NOISY,
+            "card": replace(CARD, work=lambda run, given: readings_stage.write_card(given, run.card)),
+            "report": replace(
+                REPORT, work=lambda run, given: readings_stage.report(given, run.card, run.handing, run.timings)
+            ),
+        }
+    first = {"fit": TABLE if table else METERS, "crowds": CROWDS}
+    if not charged:
+        return {**first, "release": MEANS, "card": CARD, "report": REPORT}
+    audited = replace(CARD, needs=("audit", "release"))
+    return {**first, "design": DESIGN, "audit": AUDIT, "release": DRAWN, "card": audited, "report": REPORT}
