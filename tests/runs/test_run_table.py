@@ -353,7 +353,7 @@ def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:
     names = [f"pc{j}" for j in range(12)]
     frame = pl.DataFrame({"digit": digit, **dict(zip(names, rows.T, strict=True))})
     run = go(
-        tmp_path / "digits", frame, Config(label="digit", epsilon=1.0, delta=1e-5, accept_doubtful_law=True), "release"
+        tmp_path / "digits", frame, Config(label="digit", epsilon=1.0, delta=1e-5, accept=("doubtful-law",)), "release"
     )
     released = run.released.sort("source_row").select(names).to_numpy()
 

@@ -30,7 +30,7 @@ def serve(
         bool, typer.Option("--new-owner-key", help="Make an owner key in the place of a lost one.")
     ] = False,
 ) -> Outcome:
-    """The release service and its web page: analysts ask, the ledger decides.
+    """The release service and its page: the ledger decides.
 
     The first owner key is shown once on the terminal; where there is none it is put into DIR/owner-key.txt, which only
     you can read. JSON is under /v1, described at /openapi.json; pages for people are at /.

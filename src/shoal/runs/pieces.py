@@ -25,6 +25,7 @@ from shoal.files import private_folder
 from shoal.runs.store import put_whole
 from shoal.sources.batches import in_batches
 from shoal.sources.meters import clock
+from shoal.sources.meters.columns import ColumnsError
 from shoal.sources.meters.meter_file import (
     NO_ROWS,
     NO_TIMES,
@@ -126,7 +127,7 @@ def sort_files(
     column = numbered(sources) if interval is None else None
     if column is not None and len(names) == rows > 2:
         shutil.rmtree(rough, ignore_errors=True)
-        raise InputError(ROW_NUMBERS.format(column))
+        raise ColumnsError(ROW_NUMBERS.format(column))
     filled = tuple(bucket for bucket in range(count) if pieces.path(bucket).is_dir())
     rough.rename(target)
     return replace(pieces, folder=str(target), rows=rows, filled=filled)
@@ -195,7 +196,7 @@ def _chosen(names: pl.Series, only: Sequence[str]) -> pl.Series:
     if strange:
         raise InputError(
             f"household: there is no household {strange[0]!r} among the {len(known)} in the readings; "
-            "check --household, or `only` in the settings"
+            "check `only` in the settings"
         )
     return names.filter(names.is_in(list(only)))
 

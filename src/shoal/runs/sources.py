@@ -116,14 +116,3 @@ def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, bytes 
     digest = hashlib.sha256(content).hexdigest()
     path = folder.resolve() / f"{digest[:32]}.parquet"
     return Source(digest, str(path), (MeterFile(FRAME, digest, len(content)),), table=True), content
-
-
-def in_words_of_a_run(error: InputError) -> InputError:
-    """The error of a reader of files, in words of a run: its columns are named by settings."""
-    what, named, _ = str(error).partition(" Name them: ")
-    if not named:
-        return error
-    return InputError(
-        f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "
-        "settings in a file (--config)"
-    )

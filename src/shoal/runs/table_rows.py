@@ -122,8 +122,8 @@ def _described(
 ) -> SortedRows:
     if not extent.rows:
         raise InputError(
-            f"table: no row has a number in every entry ({extent.incomplete} have an empty cell); --drop the columns "
-            "that are empty, or fill them in"
+            f"table: no row has a number in every entry ({extent.incomplete} have an empty cell); leave out the "
+            "columns that are empty (--set drop=NAME), or fill them in"
         )
     names = layout.entries
     if max(np.abs(extent.low).max(), np.abs(extent.high).max()) > LARGEST:

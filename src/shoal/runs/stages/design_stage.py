@@ -205,11 +205,11 @@ def stage(context: Context) -> Made:
     facts = DesignFacts.merged([part.told(DesignFacts) for part in made])
     strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
     facts = replace(facts, failed=tuple(failed)[:LISTED], not_gaussian=strange)
-    if facts.doubtful and context.config.clip is None and not context.config.accept_doubtful_law:
+    if facts.doubtful and context.config.clip is None and "doubtful-law" not in context.config.accept:
         raise UnreachableError(
             f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
             "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "
-            "per label needs no law; --accept-doubtful-law releases these all the same"
+            "per label needs no law; --set accept=doubtful-law releases these all the same"
         )
     return Made((DESIGN,), facts)
 

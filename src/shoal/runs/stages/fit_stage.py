@@ -28,10 +28,11 @@ from shoal.runs.context import FIT, FORECASTS, SHARDS, Context, Made
 from shoal.runs.jobs import Job, Listing, Tell, noted, out_path, run_jobs
 from shoal.runs.pieces import Pieces, sort_files
 from shoal.runs.shards import quality_path, readings_of, write_array, write_frame
-from shoal.runs.sources import SimulatedMeters, Source, in_words_of_a_run
+from shoal.runs.sources import SimulatedMeters, Source
 from shoal.runs.store import Part, finished, put_whole
 from shoal.sources.meters import clock, window
 from shoal.sources.meters.answered import TRUTH, off_by
+from shoal.sources.meters.columns import ColumnsError
 from shoal.sources.meters.forecast import Forecasts, forecast
 from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
@@ -171,8 +172,11 @@ def readings_shards(
         tell("sorting readings by household", 0, 0)
         try:
             return _sorted(executor, source, config, folder, buckets)
-        except InputError as error:
-            raise in_words_of_a_run(error) from None
+        except ColumnsError as error:
+            raise InputError(
+                f"{error.what}. Name them: --household-column, --timestamp-column and --value-column, or the same "
+                "settings in a file (--config)"
+            ) from None
 
     def out(number: int) -> str:
         return out_path(root, "readings", "parquet", {**settings, "number": number})
@@ -234,11 +238,12 @@ def _refuse_implausible(shards: Sequence[partition.ShardFacts], config: Config) 
     """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
     large = sum(facts.large for facts in shards)
     usable = sum(facts.households for facts in shards)
-    if large and not config.accept_large:
+    if large and "large" not in config.accept:
         raise InputError(
             f"readings: {large} of {usable} households {LARGE}. Nothing was released. If the unit is wrong, name it "
-            f"with --unit (read were {shards[0].unit}); if they are totals, say --meter register; if single readings "
-            "are faults, leave them out with --max-kw; if these are large customers, go on with --accept-large"
+            f"with --unit (read were {shards[0].unit}); if they are totals, say --set meter=register; if single "
+            "readings are faults, leave them out with --set max_kw=50; if these are large customers, go on with --set "
+            "accept=large"
         )
     if not usable and shards:
         reasons = tallied(facts.reasons for facts in shards)

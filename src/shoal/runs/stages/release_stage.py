@@ -327,12 +327,12 @@ def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
     if mechanism.certificate is None:
         return
     reached = 1.0 if mechanism.certificate is None else mechanism.certificate.delta_upper
-    if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
+    if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
         raise UnreachableError(
             f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
             f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta "
             "1e-5); `shoal frontier` shows what an error buys"
-            + (". accept_no_guarantee = true in a --config file releases it all the same" if reached < 1.0 else "")
+            + (". --set accept=no-guarantee releases it all the same" if reached < 1.0 else "")
         )
 
 

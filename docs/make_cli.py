@@ -1,9 +1,10 @@
-"""The reference page of the commands, made from the commands: ``python -m shoal.cli.reference > docs/cli.md``."""
+"""Write docs/cli.md from the commands themselves: python docs/make_cli.py."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
@@ -12,11 +13,11 @@ from shoal.cli.main import app
 
 HEAD = """# Command line
 
-Made from the commands by `python -m shoal.cli.reference`; a test checks that it is up to date.
+Made from the commands by `python docs/make_cli.py`; a test checks that it is up to date.
 
-Every command takes `--json` (one JSON object on standard output, messages on standard error) and `--debug` (the
-traceback of an error). Exit codes: 0 done, 2 bad input, 3 refused by the budget, 4 the guarantee asked for cannot be
-met, 130 interrupted. `shoal --install-completion` sets up completion for your shell.
+Every command takes `--json` (one JSON object on standard output, messages on standard error). With `SHOAL_DEBUG=1` in
+the environment an error shows its traceback. Exit codes: 0 done, 2 bad input, 3 refused by the budget, 4 the guarantee
+asked for cannot be met, 130 interrupted. `shoal --install-completion` sets up completion for your shell.
 
 A run lives in a folder. Its stages (fit, crowds, release, card, report; with a method also design and audit) are done
 once each and recorded in `state.json`; whatever interrupts a run, the same command continues it. What was released is
@@ -57,7 +58,7 @@ def _text(command: Any) -> str:
 def _parameters(command: Any) -> str:
     rows = ["| argument or option | what it does |", "| --- | --- |"]
     for one in command.params:
-        if one.name in ("as_json", "debug", "help"):
+        if one.name in ("as_json", "help"):
             continue
         named = (
             one.opts if one.param_type_name == "option" else [(one.metavar or one.name.upper()).replace("|", " or ")]
@@ -77,4 +78,4 @@ def _help(one: Any) -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    Path(__file__).with_name("cli.md").write_text(page(), encoding="utf-8")
