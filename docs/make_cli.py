@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
 
 from shoal.cli.main import app
+from shoal.runs.config import Config, Speed
 
 HEAD = """# Command line
 
@@ -30,7 +32,27 @@ def page() -> str:
     parts = [HEAD]
     for name, command in commands():
         parts.append(f"## {name}\n\n{_text(command)}\n\n{_parameters(command)}")
+    parts.append(_settings())
     return "\n".join(parts)
+
+
+def _settings() -> str:
+    """Settings that have no option of their own."""
+    rows = [
+        f"| `{one.name}` | {one.metadata['text'].replace('|', chr(92) + '|')} |"
+        for kind in (Config, Speed)
+        for one in fields(kind)
+        if one.metadata["rare"]
+    ]
+    head = """## Settings without an option
+
+Given with `--set NAME=VALUE`; in a file of settings (`--config`, TOML), where every setting can stand by its name; or as
+keywords of `shoal.run`.
+
+| setting | what it does |
+| --- | --- |
+"""
+    return head + "\n".join(rows) + "\n"
 
 
 def commands() -> Iterator[tuple[str, Any]]:

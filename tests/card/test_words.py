@@ -220,7 +220,7 @@ def test_rules_are_stated_where_the_figures_show_that_they_were_kept(means: shoa
 def _members_and_rows(run: shoal.Run) -> tuple:
     from shoal.runs.stages.record import members_and_rows
 
-    return members_and_rows(run.context("card"))
+    return members_and_rows(run)
 
 
 def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:

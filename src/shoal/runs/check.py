@@ -17,7 +17,7 @@ from shoal.runs.rehearsal import SPREAD, CrowdPrice, Rehearsal
 from shoal.runs.stages.crowd_stage import too_few
 
 if TYPE_CHECKING:
-    from shoal.runs.run import Progress
+    from shoal.runs.context import Progress
 
 #: Crowds that are previewed beside the one that was asked for.
 ALSO = (5, 10, 15, 20, 50)

@@ -28,7 +28,8 @@ from shoal.runs.rehearsal import SPREAD, CrowdPrice, Rehearsal
 from shoal.runs.sources import frame_of
 
 if TYPE_CHECKING:
-    from shoal.runs.run import Progress, Run
+    from shoal.runs.context import Progress
+    from shoal.runs.run import Run
 
 #: Sizes that are tried for an error, from the least crowd that hides anything: in a crowd of two each knows the other.
 SIZES = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000)

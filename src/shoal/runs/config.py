@@ -6,12 +6,11 @@ there and nowhere else.
 
 from __future__ import annotations
 
-import json
 import math
 import tomllib
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from shoal.runs import secret
 
 #: Fewest test answers per label that an audit takes: refused here, before anything is released.
 FEWEST = 100
-#: Sections of the file of settings, and panels of the command's help.
+#: Sections of a file of settings, and panels of the command's help.
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
 #: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
 METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
@@ -286,12 +285,12 @@ class Config:
         kinds, known = typing.get_type_hints(cls), {each.name for each in fields(cls)}
         strange = sorted(set(values) - known)
         if strange:
-            raise InputError(f"{where}: unknown setting {strange[0]!r}; shoal.Config.template() has all of them")
+            raise InputError(f"{where}: unknown setting {strange[0]!r}; shoal.Config has them all")
         return cls(**{name: typed(name, kinds[name], value, where) for name, value in values.items()})
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
-        """Settings from a TOML file, in the sections that :meth:`template` shows."""
+        """Settings from a TOML file, each by its name; the sections of the help may stand above them."""
         name = Path(path).name
         try:
             with Path(path).open("rb") as file:
@@ -303,15 +302,8 @@ class Config:
         except OSError as error:
             raise InputError(f"config: {name} cannot be read: {error.strerror}") from None
         values: dict[str, Any] = {}
-        for section, inside in content.items():
-            if not isinstance(inside, dict):
-                raise InputError(f"config: {section!r} in {name} stands outside the sections")
-            for setting, value in inside.items():
-                own = next((f for f in fields(cls) if f.name == setting), None)
-                if own is None or own.metadata["section"] != section:
-                    where = f"it belongs in [{own.metadata['section']}]" if own else "there is no such setting"
-                    raise InputError(f"config: [{section}] {setting} in {name}: {where}")
-                values[setting] = value
+        for word, inside in content.items():
+            values |= inside if word in SECTIONS and isinstance(inside, dict) else {word: inside}
         return cls.from_dict(values, name)
 
     def changed(self, **values: Any) -> Config:
@@ -323,21 +315,6 @@ class Config:
             given["rho"] = None
         kinds = typing.get_type_hints(Config)
         return replace(self, **{name: typed(name, kinds[name], value, "settings") for name, value in given.items()})
-
-    @classmethod
-    def template(cls) -> str:
-        """A commented configuration file with every setting at its default."""
-        lines = ["# Settings of a shoal run. A line that starts with # shows the default and changes nothing.", ""]
-        section = ""
-        for one in sorted(fields(cls), key=lambda one: SECTIONS.index(one.metadata["section"])):
-            if one.metadata["section"] != section:
-                section = one.metadata["section"]
-                lines += [f"[{section}]"]
-            lines.append(f"# {one.metadata['text']}")
-            assert one.default is not MISSING
-            shown = '""' if one.default is None else json.dumps(_plain(one.default), ensure_ascii=False)
-            lines += [f"#{one.name} = {shown}", ""]
-        return "\n".join(lines)
 
     @staticmethod
     def options() -> dict[str, tuple[Field[Any], Any]]:

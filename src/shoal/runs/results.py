@@ -6,8 +6,7 @@ the state has it with this key and its files are intact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,13 +16,11 @@ from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, Record, ReleaseFacts
 from shoal.card.readings import would_protect
 from shoal.card.statements import HEADINGS, Statement, handing
-from shoal.errors import InputError, LedgerError
+from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
 from shoal.runs import reader, secret, worst_figures
-from shoal.runs.config import Config, Speed
 from shoal.runs.context import Context
-from shoal.runs.folder import LEDGER, Folder, State
-from shoal.runs.owner_ledger import Place, opened, place
+from shoal.runs.folder import LEDGER
 from shoal.runs.pipeline import Stage, pipeline
 from shoal.runs.stages import card_stage, crowd_stage, means_stage, readings_stage, report_stage
 from shoal.runs.stages.crowd_stage import CrowdFacts
@@ -31,7 +28,6 @@ from shoal.runs.stages.crowd_stage import CrowdFacts
 if TYPE_CHECKING:
     import polars as pl
 
-    from shoal.ledger.ledger import Ledger
     from shoal.proofs.proof import Proof
     from shoal.runs.choice import Choice
 
@@ -52,79 +48,17 @@ FILES = {
 Facts = TypeVar("Facts", bound=Record)
 
 
-class Results:
+class Results(Context):
     """What has been done in one folder, and what came of it; :class:`shoal.Run` is the one that does it."""
 
-    folder: Folder
-    state: State
-    speed: Speed
     did: list[str]  #: stages that were done since the folder was opened
     rehearsed: Path | None = None  #: the file that a rehearsal wrote
     choice: Choice | None = None  #: the crowd that was asked for in other words, where it was
-    named_ledger: str | None = None  #: as it was given, with its password, which is written nowhere
 
     def __repr__(self) -> str:
         """The folder and how far it is; nothing of what is in it."""
         far = f"done until {list(self.state.stages)[-1]}" if self.state.stages else "nothing done"
         return f"{type(self).__name__}({self.path.name!r}, release {self.state.release}, {far})"
-
-    @property
-    def config(self) -> Config:
-        return self.state.config
-
-    @property
-    def path(self) -> Path:
-        return self.folder.path
-
-    @property
-    def release_name(self) -> str:
-        """The name under which the ledger is asked: that of this release of this folder."""
-        return f"run {self.state.run} release {self.state.release}"
-
-    def context(self, stage: str) -> Context:
-        """What a stage is given."""
-        return Context(
-            folder=self.folder,
-            home=self.path,
-            source=self.state.source,
-            config=self.config,
-            speed=self.speed,
-            tell=lambda text, done, total: None,
-            ledger=self.ledger,
-            release_name=self.release_name,
-            existing_ledger=self.existing_ledger,
-            previous=self.state.previous,
-            day=self.state.day,
-            series=f"run {self.state.run} ",
-        )
-
-    # ------------------------------------------------------------------ the ledger
-
-    @property
-    def place(self) -> Place:
-        """Where the ledger of this run is."""
-        simulated = self.state.source.simulated is not None
-        return place(self.path, self.named_ledger, self.state.ledger, simulated=simulated)
-
-    def ledger(self, *, create: bool = False) -> Ledger:
-        """The ledger of this run, to be closed after use: the one that its releases were charged to.
-
-        With ``create`` it is made where there is none, as long as nothing was released.
-        """
-        return opened(self.place, self.state.ledger, create=create and not self.has_released)
-
-    @contextmanager
-    def existing_ledger(self) -> Iterator[Ledger | None]:
-        """The ledger of this run where there is one, to look something up; None where none was made yet."""
-        try:
-            ledger = self.ledger()
-        except LedgerError as error:
-            if self.state.ledger is not None or error.reason != "absent":
-                raise
-            yield None
-            return
-        with ledger:
-            yield ledger
 
     # ------------------------------------------------------------------ stages
 
@@ -137,11 +71,6 @@ class Results:
     def of_readings(self) -> bool:
         """Whether the secret is the readings themselves."""
         return self.config.secret == secret.READINGS
-
-    @property
-    def has_released(self) -> bool:
-        """Whether this folder has released, or may have: a release that was begun counts."""
-        return "release" in self.state.stages or self.state.releasing is not None
 
     @property
     def pipeline(self) -> dict[str, Stage]:
@@ -264,7 +193,7 @@ class Results:
         if self.of_readings:
             released = "release" in self.state.stages
             settings = readings_stage.public_settings(self.path) if released else None
-            return ReleaseCard.of_readings(settings or readings_stage.settings_of(self.context("release"), fit))
+            return ReleaseCard.of_readings(settings or readings_stage.settings_of(self, fit))
         design, audit = (self.design, self.audit) if self.charged else (None, None)
         card = ReleaseCard.of(fit, design, self.release, audit, charged=self.charged)
         done = self.facts("card", card_stage.CardFacts)
@@ -316,7 +245,7 @@ class Results:
     def curve(self, epsilon: Sequence[float], notion: str = "dp") -> worst_figures.WorstCurve:
         """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""
         self._demand_method()
-        return worst_figures.worst_curve(self.context("design"), list(epsilon), notion)
+        return worst_figures.worst_curve(self, list(epsilon), notion)
 
     def frontier(
         self, rho: Sequence[float], methods: Sequence[str], *, epsilon: float | None = None, search: int = 10
@@ -324,12 +253,12 @@ class Results:
         """Method -> the δ that each budget, ascending, leaves in the worst crowd of the run. Nothing is changed."""
         self._demand_method()
         at = self.config.stated_epsilon if epsilon is None else epsilon
-        return worst_figures.worst_frontier(self.context("design"), sorted(rho), list(methods), at, search)
+        return worst_figures.worst_frontier(self, sorted(rho), list(methods), at, search)
 
     def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
         """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
         self._demand_method()
-        return worst_figures.proofs(self.context("design"), epsilon, scope)
+        return worst_figures.proofs(self, epsilon, scope)
 
     def _demand_method(self) -> None:
         """Raise unless something with an ε was designed."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ from shoal.errors import InputError, ShoalError
 from shoal.runs import secret
 from shoal.runs.choice import Choice, chosen
 from shoal.runs.config import Config, shared
-from shoal.runs.context import DESIGN, FIT, SHARDS, Context
+from shoal.runs.context import DESIGN, FIT, SHARDS, Progress
 from shoal.runs.folder import STAGES, STATE, Done, Folder, Snapshot, State, done_in, without
 from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Seal, at, opened, without_password
@@ -67,8 +67,6 @@ ONCE = (
     "about the same households would not be independent of the first, and its cost is not known; use 'point' or "
     "'trajectory' for repeated releases"
 )
-#: Called with (stage, what is happening, done, total); total 0 where it is not known.
-Progress = Callable[[str, str, float, int], None]
 
 
 def run(
@@ -100,7 +98,7 @@ def run(
         at_most: instead of ``crowd``: the largest risk of being named, ``1/20`` or ``"1-in-20"``.
         within: instead of ``crowd``: the largest expected increase of the error, ``0.10`` or ``"10%"``.
         progress: called with (stage, what is happening, done, total).
-        settings: fields of :class:`shoal.Config` and of :class:`shoal.Speed`, on top of ``config``.
+        settings: fields of :class:`shoal.Config` and of ``Speed``, on top of ``config``.
 
     Returns:
         The finished run: ``run.card``, ``run.released``, ``run.report``.
@@ -131,7 +129,7 @@ class Run(Results):
     """One folder and what has been done in it.
 
     ``Run(folder)`` continues the run that is there; with a ``source``, a new or empty folder becomes one. Nothing is
-    written before a stage is done. ``settings`` are fields of :class:`shoal.Config` and :class:`shoal.Speed`, on top of
+    written before a stage is done. ``settings`` are fields of :class:`shoal.Config` and ``Speed``, on top of
     ``config`` or of what the folder has.
     """
 
@@ -147,7 +145,7 @@ class Run(Results):
         self.did = []
         self.progress = progress
         self._depth = 0
-        settings, self.speed, self._horizon = shared(settings)
+        settings, self.speed, self.horizon = shared(settings)
         self._saved = self.folder.state() if self.folder.is_run else None
         if self._saved is None and source is None:
             raise InputError(f"file: {self.folder.path.name} is not a shoal run yet; name a meter file, or a table")
@@ -265,7 +263,7 @@ class Run(Results):
         """Every stage that is not done, up to one of them."""
         self.stages(until)  # refused here, if there is none of this name
         with self.held():
-            head_start(self._tell, accounting=self.config.charged)
+            head_start(self._say, accounting=self.config.charged)
             self.do("fit")  # which may tell that a method is needed
             for stage in self.stages(until)[1:]:
                 self.do(stage)
@@ -295,14 +293,14 @@ class Run(Results):
     def _stage(self, stage: str) -> None:
         step = self.pipeline[stage]
         if self.is_done(stage):
-            self._tell(stage, "already done", 1, 1)
+            self._say(stage, "already done", 1, 1)
             return
-        self._tell(stage, step.doing, 0, 0)
+        self._say(stage, step.doing, 0, 0)
         begun = time.monotonic()
         if stage == "fit":
             for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
                 sweep(folder)
-        made = step.work(self, self.context(stage))
+        made = step.work(self, self)
         if isinstance(made.facts, FitFacts):
             self._settle_horizon(made.facts)
         digests = {name: self.folder.digest(name) for name in made.files}
@@ -312,18 +310,9 @@ class Run(Results):
             state = replace(state, releasing=None, ledger=replace(state.ledger, head=made.facts.head))
         self._remember(state)
         self.did.append(stage)
-        self._tell(stage, step.doing, 1, 1)
+        self._say(stage, step.doing, 1, 1)
 
-    def context(self, stage: str) -> Context:
-        """What a stage is given, with whom to tell how far it is."""
-        return replace(
-            super().context(stage),
-            tell=lambda text, done, total: self._tell(stage, text, done, total),
-            horizon=self._horizon,
-            foresee=self._foresee if stage == "fit" else None,
-        )
-
-    def _foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> None:
+    def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> None:
         """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?"""
         with self.existing_ledger() as ledger:
             book = Book.read(ledger, labels)
@@ -334,9 +323,9 @@ class Run(Results):
 
     def _settle_horizon(self, fit: FitFacts) -> None:
         """A horizon that was given as a time becomes a number of steps, once the step is known."""
-        if self._horizon is not None and fit.step_minutes:
-            steps = clock.steps(self._horizon, timedelta(minutes=fit.step_minutes))
-            self._horizon = None
+        if self.horizon is not None and fit.step_minutes:
+            steps = clock.steps(self.horizon, timedelta(minutes=fit.step_minutes))
+            self.horizon = None
             self._configure(horizon=steps)
 
     def _configure(self, **settings: Any) -> None:
@@ -383,7 +372,7 @@ class Run(Results):
         if self.failed("fit", "design", "release"):
             return True
         lists = [name for name in (FIT, DESIGN) if (self.folder / name).is_file()]
-        parts = [part for name in lists for part in self.context("fit").listing(name).parts]
+        parts = [part for name in lists for part in self.listing(name).parts]
         return any(finished(part.path) is None for part in parts)
 
     # ------------------------------------------------------------------ the release
@@ -407,11 +396,11 @@ class Run(Results):
     def _begin_release(self) -> None:
         """What is refused here was not begun, and no ledger is made for it."""
         if self.of_readings:
-            readings_stage.refuse(self.context("release"), self.known_fit)
+            readings_stage.refuse(self, self.known_fit)
         if self.charged:
             assert self.design is not None
             card_stage.rehearse(self.plan.fit, self.design, self.audit if self.is_done("audit") else None)
-            release_stage.refuse(self.context("release"))
+            release_stage.refuse(self)
         # Written before the ledger is asked: a release that may have happened counts as one, and is the one of this
         # ledger.
         with self.ledger(create=True) as ledger:
@@ -470,17 +459,17 @@ class Run(Results):
                     f"rehearse: {self.path.name} has released. Rehearse in a folder of its own, any number of times: "
                     "crowds on record are used there too"
                 )
-            head_start(self._tell, accounting=self.config.charged)
+            head_start(self._say, accounting=self.config.charged)
             self.do("fit")
             self._remember(without(self.state, "crowds"))  # by what is on record now
             for stage in self.stages("audit")[1:]:
                 self.do(stage)
             if not self.charged:
-                self.rehearsed = self.folder / means_stage.rehearse(self.context("release"), self.plan)
+                self.rehearsed = self.folder / means_stage.rehearse(self, self.plan)
 
     def rehearsal(self, *, days: bool = True) -> Rehearsal:
         """What crowds of any size would cost, rehearsed on past ``days``; the first stage is done."""
-        return rehearsal(self.context("fit"), self.known_fit, days=days)
+        return rehearsal(self, self.known_fit, days=days)
 
     def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
         """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
@@ -490,12 +479,12 @@ class Run(Results):
                 f"{name} belongs to the label's promise: leave out {secret.option(name)} with --secret readings"
             )
         with self.held():
-            head_start(self._tell, accounting=False)
+            head_start(self._say, accounting=False)
             if not self.has_released:
                 self.do("fit")
-            self._tell("choose", "rehearsing", 0, 0)
+            self._say("choose", "rehearsing", 0, 0)
             choice = chosen(self.rehearsal, at_most, error)
-            self._tell("choose", "rehearsing", 1, 1)
+            self._say("choose", "rehearsing", 1, 1)
         return choice
 
     def take(self, choice: Choice) -> None:
@@ -509,9 +498,9 @@ class Run(Results):
         self.choice = choice
         self._configure(crowd=choice.crowd)
 
-    def _tell(self, stage: str, text: str, done: float, total: int) -> None:
-        if self.progress is not None:
-            self.progress(stage, text, done, total)
+    def _say(self, stage: str, text: str, done: float, total: int) -> None:
+        self.stage = stage
+        self.tell(text, done, total)
 
 
 def _now() -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.card.facts import Record
 from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
 from shoal.sources.meters.quality import from_pandas, is_pandas
@@ -20,7 +21,7 @@ FRAME = "a frame"
 
 
 @dataclass(frozen=True)
-class SimulatedMeters:
+class SimulatedMeters(Record):
     """A neighborhood that does not exist, as the source of a run.
 
     >>> SimulatedMeters(100).days
@@ -34,7 +35,7 @@ class SimulatedMeters:
 
 
 @dataclass(frozen=True)
-class MeterFile:
+class MeterFile(Record):
     """A file that was read: its name, its SHA-256 and its size in bytes."""
 
     name: str
@@ -43,7 +44,7 @@ class MeterFile:
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Record):
     """What a run reads: files at ``path``, or simulated households. ``digest`` stands for all of it."""
 
     digest: str
@@ -76,18 +77,6 @@ class Source:
         from shoal.sources.meters.readings import meter_files
 
         return meter_files(self.path)
-
-    @classmethod
-    def from_json(cls, content: Any) -> Source:
-        """From what ``asdict`` gave; a TypeError if it is something else."""
-        made_up = content["simulated"]
-        return cls(
-            content["digest"],
-            content["path"],
-            tuple(MeterFile(**one) for one in content["files"]),
-            None if made_up is None else SimulatedMeters(**made_up),
-            bool(content.get("table", False)),
-        )
 
     def __str__(self) -> str:
         if self.simulated is not None:

@@ -198,7 +198,7 @@ def bound_of(part: Part) -> MechanismBound:
 def stage(context: Context) -> Made:
     """A mechanism per block of whole crowds."""
     blocks = make_blocks(context)
-    jobs = [design_job(context.home, block, context.config) for block in blocks]
+    jobs = [design_job(context.path, block, context.config) for block in blocks]
     with context.workers(len(jobs)) as executor:
         made, failed = run_jobs(executor, DOING, jobs, context.tell)
     context.put(DESIGN, Listing.of(jobs, blocks, made, failed))

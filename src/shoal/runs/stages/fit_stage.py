@@ -265,7 +265,7 @@ def stage(context: Context) -> Made:
     before = None if config.secret == secret.READINGS else _earlier(context)
     with context.workers() as executor:
         buckets = None if before is None else before.buckets
-        shards, failed = readings_shards(executor, context.home / SHARDS, context.source, config, context.tell, buckets)
+        shards, failed = readings_shards(executor, context.path / SHARDS, context.source, config, context.tell, buckets)
         known = [shard.told(partition.ShardFacts) for shard in shards]
         _refuse_implausible(known, config)
         if len({facts.time_zone for facts in known}) > 1 or len({facts.step_us for facts in known}) > 1:
@@ -274,10 +274,9 @@ def stage(context: Context) -> Made:
         if context.horizon is not None:
             step = timedelta(microseconds=known[0].step_us)
             config = replace(config, horizon=clock.steps(context.horizon, step))
-        if context.foresee is not None:
-            context.foresee(_names(shards), origin, known[0].step_us / 60e6)
+        context.foresee(_names(shards), origin, known[0].step_us / 60e6)
         usable = [shard for shard, facts in zip(shards, known, strict=True) if facts.households]
-        jobs = [fit_job(context.home, shard, config, origin, _same_bucket(before, shard)) for shard in usable]
+        jobs = [fit_job(context.path, shard, config, origin, _same_bucket(before, shard)) for shard in usable]
         try:
             made, lost = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
         except InputError as error:

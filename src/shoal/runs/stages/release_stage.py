@@ -140,7 +140,7 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
     worst = load(hardest(listing.pairs)[0].path)
-    sweep(context.home)
+    sweep(context.path)
     with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
         _, rows = members_and_rows(context)
         numbers = numbers_of(context, ledger, rows)
@@ -176,7 +176,7 @@ def _through(
     context: Context, ledger: Ledger, executor: Executor, listing: Listing, numbers: Mapping[int, int]
 ) -> tuple[list[Part], list[Lost]]:
     """Shards that were released, now or before, and those that could not be."""
-    name, home, asked = context.release_name, context.home, context.config
+    name, home, asked = context.release_name, context.path, context.config
     given: dict[int, Part] = {}
     failed: list[Lost] = []
     outs = [out_path(home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]

@@ -92,7 +92,7 @@ def features(table: ClassTable, by_spread: bool) -> FloatArray:
 
 def stage(context: Context) -> Made:
     """The rows of every label, in shards by a hash of the label."""
-    config, root = context.config, context.home / SHARDS
+    config, root = context.config, context.path / SHARDS
     before = None if context.previous is None else context.listing(FIT, context.previous)
     known = None if before is None else ClassTable.load(before.parts[0].path).columns
     buckets = None if before is None else before.buckets
@@ -104,7 +104,7 @@ def stage(context: Context) -> Made:
         return sort_rows(context.source, config, folder, buckets, known)
 
     def out(bucket: int) -> str:
-        return out_path(context.home, LAWS, SUFFIX, {**asked, "number": bucket})
+        return out_path(context.path, LAWS, SUFFIX, {**asked, "number": bucket})
 
     def lacking(table: SortedRows) -> bool:
         gone = not Path(table.folder).is_dir()
