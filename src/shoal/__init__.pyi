@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.readings.crowds import noisy_crowds as noisy_crowds
     from shoal.readings.error import population_error as population_error
     from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
-    from shoal.runs.check import check as check
+    from shoal.runs.choice import check as check
     from shoal.runs.choice import choose as choose
     from shoal.runs.config import Config as Config
     from shoal.runs.run import Run as Run

@@ -193,7 +193,7 @@ def test_options_displace_each_other():
     assert Config(**white, delta=0.1).changed(rho=0.2).delta is None
     assert Config(**white, rho=0.1).changed(delta=0.2).rho is None
     assert Config(**white, rho=0.1).changed(epsilon=2.0).rho == 0.1
-    assert Config(**white, rho=1.0).target is None
+    assert Config(**white, rho=1.0).delta is None
 
 
 def test_season_by_default():

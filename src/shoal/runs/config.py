@@ -238,11 +238,6 @@ class Config:
         return self.method is not None or self.query != "point"
 
     @property
-    def target(self) -> float | None:
-        """δ to reach; None where an error budget is given instead."""
-        return self.delta
-
-    @property
     def stated_epsilon(self) -> float:
         """The ε of the guarantee; where only an error is spent, the one at which δ is stated."""
         return STATED if self.epsilon is None else self.epsilon

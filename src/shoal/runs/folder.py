@@ -52,6 +52,12 @@ class State:
     ledger: Seal | None = None  #: the ledger that was charged, and its head after the last release
     day: str = ""  #: on which the present release was begun
 
+    @property
+    def release_key(self) -> str | None:
+        """The key of the release, done or begun; None where there is none."""
+        done = self.stages.get("release")
+        return self.releasing if done is None else done.key
+
 
 class Snapshot(NamedTuple):
     """A folder as it was: its state file, and the names of all others."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from shoal.runs import secret
 from shoal.runs.config import Config
-from shoal.runs.context import Context, Made
+from shoal.runs.context import Made
 from shoal.runs.stages import (
     audit_stage,
     card_stage,
@@ -42,49 +42,49 @@ class Stage:
     doing: str
     needs: tuple[str, ...]
     settings: tuple[str, ...]
-    work: Callable[[Results, Context], Made]
+    work: Callable[[Results], Made]
 
 
-METERS = Stage("reading meters", (), fit_stage.SETTINGS, lambda run, given: fit_stage.stage(given))
-TABLE = Stage("reading the table", (), table_stage.SETTINGS, lambda run, given: table_stage.stage(given))
+METERS = Stage("reading meters", (), fit_stage.SETTINGS, fit_stage.stage)
+TABLE = Stage("reading the table", (), table_stage.SETTINGS, table_stage.stage)
 NOISY_TABLE = Stage(
     TABLE.doing,
     (),
     (*TABLE.settings, "secret", "bounds", "cells"),
-    lambda run, given: readings_stage.read_table(given),
+    readings_stage.read_table,
 )
 CROWDS = Stage(
     crowd_stage.DOING,
     ("fit",),
     crowd_stage.SETTINGS,
-    lambda run, given: crowd_stage.stage(given, run.known_fit),
+    lambda run: crowd_stage.stage(run, run.known_fit),
 )
-DESIGN = Stage(design_stage.DOING, ("crowds",), design_stage.SETTINGS, lambda run, given: design_stage.stage(given))
-AUDIT = Stage(audit_stage.DOING, ("design",), audit_stage.SETTINGS, lambda run, given: audit_stage.stage(given))
-MEANS = Stage("recording crowds", ("crowds",), ("query",), lambda run, given: means_stage.stage(given, run.plan))
+DESIGN = Stage(design_stage.DOING, ("crowds",), design_stage.SETTINGS, design_stage.stage)
+AUDIT = Stage(audit_stage.DOING, ("design",), audit_stage.SETTINGS, audit_stage.stage)
+MEANS = Stage("recording crowds", ("crowds",), ("query",), lambda run: means_stage.stage(run, run.plan))
 DRAWN = Stage(
     release_stage.DOING,
     ("crowds", "design"),
     release_stage.SETTINGS,
-    lambda run, given: release_stage.stage(given, run.plan),
+    lambda run: release_stage.stage(run, run.plan),
 )
 NOISY = Stage(
     readings_stage.DOING,
     ("fit",),
     readings_stage.SETTINGS,
-    lambda run, given: readings_stage.stage(given, run.known_fit),
+    lambda run: readings_stage.stage(run, run.known_fit),
 )
 CARD = Stage(
     card_stage.DOING,
     ("release",),
     card_stage.SETTINGS,
-    lambda run, given: card_stage.stage(given, run.card, run.plan),
+    lambda run: card_stage.stage(run, run.card, run.plan),
 )
 REPORT = Stage(
     report_stage.DOING,
     ("card",),
     report_stage.SETTINGS,
-    lambda run, given: report_stage.stage(given, run.card, run.plan, run.handing, run.timings, run.released_on),
+    lambda run: report_stage.stage(run, run.card, run.plan, run.handing, run.timings, run.released_on),
 )
 
 
@@ -94,10 +94,8 @@ def pipeline(config: Config, *, table: bool, charged: bool) -> dict[str, Stage]:
         return {
             "fit": NOISY_TABLE if table else METERS,
             "release": NOISY,
-            "card": replace(CARD, work=lambda run, given: readings_stage.write_card(given, run.card)),
-            "report": replace(
-                REPORT, work=lambda run, given: readings_stage.report(given, run.card, run.handing, run.timings)
-            ),
+            "card": replace(CARD, work=lambda run: readings_stage.write_card(run, run.card)),
+            "report": replace(REPORT, work=lambda run: readings_stage.report(run, run.card, run.handing, run.timings)),
         }
     first = {"fit": TABLE if table else METERS, "crowds": CROWDS}
     if not charged:

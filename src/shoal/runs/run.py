@@ -263,7 +263,6 @@ class Run(Results):
         """Every stage that is not done, up to one of them."""
         self.stages(until)  # refused here, if there is none of this name
         with self.held():
-            head_start(self._say, accounting=self.config.charged)
             self.do("fit")  # which may tell that a method is needed
             for stage in self.stages(until)[1:]:
                 self.do(stage)
@@ -272,13 +271,18 @@ class Run(Results):
         """One stage, if it is not done."""
         with self.held():
             self._settle()
-            if stage == "fit" and not self.has_released and self._lacking():
-                self._forget(*STAGES)  # what is there is passed over, shard by shard
-            if stage == "release" and not self.is_done("release"):
+            if stage == "fit":
+                head_start(self._say, accounting=self.config.charged)
+                for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
+                    sweep(folder)
+                if not self.has_released and self._lacking():
+                    self._forget(*STAGES)  # what is there is passed over, shard by shard
+            releases = stage == "release" and not self.is_done("release")
+            if releases:
                 self._replan()
-                self._require(stage)
-                self._begin_release()
             self._require(stage)
+            if releases:
+                self._begin_release()
             self._stage(stage)
 
     def _require(self, stage: str) -> None:
@@ -297,10 +301,7 @@ class Run(Results):
             return
         self._say(stage, step.doing, 0, 0)
         begun = time.monotonic()
-        if stage == "fit":
-            for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
-                sweep(folder)
-        made = step.work(self, self)
+        made = step.work(self)
         if isinstance(made.facts, FitFacts):
             self._settle_horizon(made.facts)
         digests = {name: self.folder.digest(name) for name in made.files}
@@ -337,26 +338,20 @@ class Run(Results):
         A release that was begun and interrupted is continued, since the ledger gives the same answers again.
         """
         if self.has_released and "fit" in self.state.stages:
-            recorded = self.state.stages.get("release")
-            made = self._released_key(self.state)
+            made = self.state.release_key
             if self.key("release") != made:
                 raise InputError(
                     f"dir: {self.path.name} has released, and this is {self._difference()}. Nothing was changed. What "
                     "is new about the same labels takes a later period: --update goes on with a new day or table here, "
                     "or name a new folder; their crowds are used in both"
                 )
-            if recorded is not None and self.charged and release_stage.released_gone(self.path):
-                self._forget("release", releasing=made)  # what the ledger has on record is written again
-            elif recorded is not None and self.charged and self.failed("design", "release"):
-                # What is mended is released under the same name; all else is on record.
-                self._forget("design", "audit", "release", releasing=made)
+            if self.charged and "release" in self.state.stages:
+                if release_stage.released_gone(self.path):
+                    self._forget("release", releasing=made)  # what the ledger has on record is written again
+                elif self.failed("design", "release"):  # what is mended is released under the same name
+                    self._forget("design", "audit", "release", releasing=made)
         if self.state != self._saved:
             self._remember(self.state)
-
-    @staticmethod
-    def _released_key(state: State) -> str | None:
-        done = state.stages.get("release")
-        return state.releasing if done is None else done.key
 
     def _difference(self) -> str:
         """What is not as it was when this folder released, in words."""
@@ -420,7 +415,7 @@ class Run(Results):
                 return
             same = before.source.digest == self.state.source.digest
             interrupted = before.previous is not None and "release" not in before.stages
-            if same and (interrupted or self.key("release") == self._released_key(before)):
+            if same and (interrupted or self.key("release") == before.release_key):
                 return
             if "release" not in before.stages:
                 raise InputError("update: the last release of this folder is not finished; finish it without --update")
@@ -459,7 +454,6 @@ class Run(Results):
                     f"rehearse: {self.path.name} has released. Rehearse in a folder of its own, any number of times: "
                     "crowds on record are used there too"
                 )
-            head_start(self._say, accounting=self.config.charged)
             self.do("fit")
             self._remember(without(self.state, "crowds"))  # by what is on record now
             for stage in self.stages("audit")[1:]:
@@ -479,7 +473,6 @@ class Run(Results):
                 f"{name} belongs to the label's promise: leave out {secret.option(name)} with --secret readings"
             )
         with self.held():
-            head_start(self._say, accounting=False)
             if not self.has_released:
                 self.do("fit")
             self._say("choose", "rehearsing", 0, 0)

@@ -57,7 +57,7 @@ def do(block: str, config: Config, out: str) -> DesignFacts:
     """Write the mechanism of a block of whole crowds; what it promises and costs."""
     answers = fitted(block, config.query, config.answers)
     classes, graph = laws_of(block, answers)
-    target = config.target
+    target = config.delta
     if config.way == "codebook":
         book = codebook(classes.means, graph, config.stated_epsilon, labels=classes.labels, scope=SCOPE)
         points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
@@ -80,7 +80,7 @@ def do(block: str, config: Config, out: str) -> DesignFacts:
 
 def _less_moved(config: Config, shard: Fitted, outside: float) -> Config:
     """With the δ that clipping leaves to the design, at least half of what is asked for."""
-    target = config.target
+    target = config.delta
     if target is None:
         return config
     moved = moved_delta(outside, config.stated_epsilon, shard.times, SCOPE)
@@ -102,7 +102,7 @@ def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, sh
     hundred times as long. A search counts errors in the unit of the design. In kW, where exp widens noise, or as a
     mean, where the search looks at the worst label, a weaker guarantee could cost more than a stronger one.
     """
-    delta = config.target
+    delta = config.delta
     if delta is None:
         return _spent(config, classes, graph, shard.times)
 

@@ -329,7 +329,7 @@ def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
     reached = 1.0 if mechanism.certificate is None else mechanism.certificate.delta_upper
     if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
         raise UnreachableError(
-            f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
+            f"{'rho' if config.delta is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
             f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta "
             "1e-5); `shoal frontier` shows what an error buys"
             + (". --set accept=no-guarantee releases it all the same" if reached < 1.0 else "")
@@ -348,4 +348,4 @@ def refuse_useless_figures(designs: Sequence[DesignFacts]) -> None:
 
 def default_budget(config: Config) -> tuple[float, float]:
     """(ε, δ) that the design was to reach: never what a release happens to cost."""
-    return config.stated_epsilon, DELTA if config.target is None else config.target
+    return config.stated_epsilon, DELTA if config.delta is None else config.delta
