@@ -45,13 +45,13 @@ class Stage:
     work: Callable[[Results], Made]
 
 
-METERS = Stage("reading meters", (), fit_stage.SETTINGS, fit_stage.stage)
-TABLE = Stage("reading the table", (), table_stage.SETTINGS, table_stage.stage)
+METERS = Stage("reading meters", (), fit_stage.SETTINGS, lambda run: fit_stage.stage(run))
+TABLE = Stage("reading the table", (), table_stage.SETTINGS, lambda run: table_stage.stage(run))
 NOISY_TABLE = Stage(
     TABLE.doing,
     (),
     (*TABLE.settings, "secret", "bounds", "cells"),
-    readings_stage.read_table,
+    lambda run: readings_stage.read_table(run),
 )
 CROWDS = Stage(
     crowd_stage.DOING,
@@ -59,8 +59,8 @@ CROWDS = Stage(
     crowd_stage.SETTINGS,
     lambda run: crowd_stage.stage(run, run.known_fit),
 )
-DESIGN = Stage(design_stage.DOING, ("crowds",), design_stage.SETTINGS, design_stage.stage)
-AUDIT = Stage(audit_stage.DOING, ("design",), audit_stage.SETTINGS, audit_stage.stage)
+DESIGN = Stage(design_stage.DOING, ("crowds",), design_stage.SETTINGS, lambda run: design_stage.stage(run))
+AUDIT = Stage(audit_stage.DOING, ("design",), audit_stage.SETTINGS, lambda run: audit_stage.stage(run))
 MEANS = Stage("recording crowds", ("crowds",), ("query",), lambda run: means_stage.stage(run, run.plan))
 DRAWN = Stage(
     release_stage.DOING,
