@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # they come after the modules themselves in what a type checker works through
-    from shoal.accounting.curve import PrivacyCurve as PrivacyCurve
     from shoal.accounting.curve import edge_deltas as edge_deltas
     from shoal.accounting.curve import epsilon_at as epsilon_at
     from shoal.accounting.curve import privacy_curve as privacy_curve
@@ -16,11 +15,9 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.audits.audit import audit as audit
     from shoal.audits.guard import model_guard as model_guard
     from shoal.audits.holdout import observed_loss as observed_loss
-    from shoal.audits.verdict import Audit as Audit
     from shoal.card.card import ReleaseCard as ReleaseCard
     from shoal.card.card import release_card as release_card
     from shoal.designs.calibration import calibrate as calibrate
-    from shoal.designs.design import Frontier as Frontier
     from shoal.designs.design import design as design
     from shoal.designs.design import frontier as frontier
     from shoal.designs.design import perfect_rho as perfect_rho
@@ -48,17 +45,12 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.mechanism.sequence import composed_delta as composed_delta
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
-    from shoal.readings.crowds import NoisyCrowds as NoisyCrowds
     from shoal.readings.crowds import noisy_crowds as noisy_crowds
-    from shoal.readings.error import PopulationError as PopulationError
     from shoal.readings.error import population_error as population_error
-    from shoal.readings.plan import CrowdsPlan as CrowdsPlan
     from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
-    from shoal.runs.check import check as check
-    from shoal.runs.choice import Choice as Choice
+    from shoal.runs.choice import check as check
     from shoal.runs.choice import choose as choose
     from shoal.runs.config import Config as Config
-    from shoal.runs.config import Speed as Speed
     from shoal.runs.run import Run as Run
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters

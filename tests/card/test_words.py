@@ -220,7 +220,7 @@ def test_rules_are_stated_where_the_figures_show_that_they_were_kept(means: shoa
 def _members_and_rows(run: shoal.Run) -> tuple:
     from shoal.runs.stages.crowd_stage import members_and_rows
 
-    return members_and_rows(run.context("card"))
+    return members_and_rows(run)
 
 
 def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:
@@ -228,9 +228,9 @@ def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:
     data = load_breast_cancer(as_frame=True)
     table = data.frame.iloc[:, [0, 3, 13, 23]].assign(diagnosis=data.target.map({0: "malignant", 1: "benign"}))
     given = {"label": "diagnosis", "crowd": 2, "epsilon": 1.0, "delta": 1e-3, "method": "center", "audit_samples": 100}
-    with pytest.raises(shoal.UnreachableError, match="--accept-doubtful-law"):
+    with pytest.raises(shoal.UnreachableError, match="--set accept=doubtful-law"):
         shoal.run(table, tmp_path / "refused", **given)
-    run = shoal.run(table, tmp_path / "accepted", accept_doubtful_law=True, **given)
+    run = shoal.run(table, tmp_path / "accepted", accept=("doubtful-law",), **given)
     assert run.card.doubtful
     assert any("THE LAW IS DOUBTFUL" in line for _, lines in run.summary() for line in lines)
     figure = next(one.figure for one in run.card.statements if one.key == "guarantee")

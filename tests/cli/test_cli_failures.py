@@ -59,10 +59,10 @@ def test_columns_are_named_on_the_command_line(meters, tmp_path):
 
 def test_unknown_household(meters, tmp_path):
     out = tmp_path / "x"
-    refused("run", meters, "--out", out, *SMALL, "--household", "H9999", code=2, says="no household 'H9999'")
-    some = [word for name in ("H0001", "H0002", "H0005", "H0007") for word in ("--household", name)]
-    refused("run", "--out", out, "--until", "fit", *some[:4], code=2, says="2 households can be used, and a crowd of 4")
-    done = call("run", "--out", out, "--until", "fit", *some, "--json")
+    refused("run", meters, "--out", out, *SMALL, "--set", "only=H9999", code=2, says="no household 'H9999'")
+    two = ["--set", "only=H0001,H0002"]
+    refused("run", "--out", out, "--until", "fit", *two, code=2, says="2 households can be used, and a crowd of 4")
+    done = call("run", "--out", out, "--until", "fit", "--set", "only=H0001,H0002,H0005,H0007", "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 4
 
@@ -95,7 +95,7 @@ def test_a_poor_guarantee_is_released_only_when_it_is_accepted(unreleased):
 def test_as_in_paper_is_not_released(tmp_path, meters):
     out = tmp_path / "x"
     chosen = ["--query", "as_in_paper", "--method", "white", "--rho", "0.5"]
-    refused("run", meters, "--out", out, *SMALL, "--samples", "100", *chosen, code=2, says="as_in_paper")
+    refused("run", meters, "--out", out, *SMALL, "--set", "audit_samples=100", *chosen, code=2, says="as_in_paper")
     assert not (out / "ledger.db").exists()
 
 
@@ -224,9 +224,10 @@ def test_usage_errors_end_with_two():
     assert call("no-such-command").code == 2
 
 
-def test_debug_shows_the_error(tmp_path):
+def test_debug_shows_the_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOAL_DEBUG", "1")
     with pytest.raises(shoal.InputError):
-        call("run", tmp_path / "none.csv", "--out", tmp_path / "x", "--debug")
+        call("run", tmp_path / "none.csv", "--out", tmp_path / "x")
 
 
 def test_exit_codes():

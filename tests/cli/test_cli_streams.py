@@ -47,7 +47,7 @@ def talkative(code: int = 0) -> Outcome:
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_reader_who_has_gone_changes_nothing(closed: TextIO, monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
     monkeypatch.setattr(sys, "stdout", closed)
-    talkative(code=0, as_json=as_json, debug=False)
+    talkative(code=0, as_json=as_json)
     sys.stdout.write("more")
     sys.stdout.flush()  # as the interpreter does at its end
 

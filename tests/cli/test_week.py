@@ -178,5 +178,5 @@ def test_short_histories_name_the_days_of_training(here: Path) -> None:
 
 
 def test_options_are_named_as_the_user_knows_them(here: Path) -> None:
-    text = refused("run", "18.csv", "--out", "x", "--method", "white", "--rho", "1", "--samples", "5")
-    assert "--samples must be" in text
+    text = refused("run", "18.csv", "--out", "x", "--method", "white", "--rho", "1", "--train-days", "0")
+    assert "--train-days must be" in text

@@ -11,8 +11,9 @@ import polars as pl
 
 import shoal
 from shoal.runs.config import Config
+from shoal.runs.folder import STAGES
 from shoal.runs.jobs import Listing
-from shoal.runs.run import ORDER, Run
+from shoal.runs.run import Run
 from shoal.runs.stages.release_stage import Shown
 from shoal.sources.meters.forecast import Forecasts
 
@@ -60,7 +61,7 @@ def go(
     with run.held():
         if update:
             run.go_on()
-        for stage in ORDER[: ORDER.index(until) + 1]:
+        for stage in STAGES[: STAGES.index(until) + 1]:
             if run.charged or stage not in ("design", "audit"):
                 run.do(stage)
     return run

@@ -74,7 +74,7 @@ def entries(out: Path) -> list[dict[str, Any]]:
 
 def curves(out: Path) -> dict[str, bytes]:
     """Home -> the bits of its curve."""
-    homes = readings_stage.homes_of(Run.open(out).context("release"))
+    homes = readings_stage.homes_of(Run.open(out))
     return {label: curve.tobytes() for label, curve in zip(homes.labels, homes.curves, strict=True)}
 
 
@@ -194,7 +194,7 @@ def test_taking_one_home_away_changes_no_other_curve(meters: Path, tmp_path: Pat
         else:
             ends = "%Y-%m-%dT%H:%M:%S" + ("+01:00" if kind == "zoned" else "")
             rows.with_columns(pl.col("timestamp").dt.strftime(ends)).write_csv(path)
-        bits[name] = curves(go(path, tmp_path / name, until="fit", accept_large=True, **more).path)
+        bits[name] = curves(go(path, tmp_path / name, until="fit", accept=("large",), **more).path)
     assert len(bits["without odd"]) == 31
     for name, some in bits.items():
         assert set(some) >= {f"H{i:04}" for i in range(31) if i != 3}, name

@@ -67,7 +67,7 @@ def test_the_crowds_own_curve_where_a_search_errs_more_in_kilowatts() -> None:
 
 
 def block_of(run: Run) -> str:
-    return make_blocks(run.context("design"))[0].path
+    return make_blocks(run)[0].path
 
 
 def test_a_search_is_held_against_the_curve(logarithmic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

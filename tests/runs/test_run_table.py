@@ -17,7 +17,8 @@ import shoal
 from shoal.mechanism.clip import assumption_free
 from shoal.rounding import upper
 from shoal.runs.config import Config
-from shoal.runs.run import ORDER, Run
+from shoal.runs.folder import STAGES
+from shoal.runs.run import Run
 from shoal.runs.stages import release_stage
 from shoal.sources.tables.class_table import ClassTable
 
@@ -58,7 +59,7 @@ def go(out: Path, source: Any, config: Config, until: str = "card", *, update: b
         if update:
             run.go_on()
         run.do("fit")
-        for stage in ORDER[1 : ORDER.index(until) + 1]:
+        for stage in STAGES[1 : STAGES.index(until) + 1]:
             if run.charged or stage not in ("design", "audit"):
                 run.do(stage)
     return run
@@ -352,7 +353,7 @@ def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:
     names = [f"pc{j}" for j in range(12)]
     frame = pl.DataFrame({"digit": digit, **dict(zip(names, rows.T, strict=True))})
     run = go(
-        tmp_path / "digits", frame, Config(label="digit", epsilon=1.0, delta=1e-5, accept_doubtful_law=True), "release"
+        tmp_path / "digits", frame, Config(label="digit", epsilon=1.0, delta=1e-5, accept=("doubtful-law",)), "release"
     )
     released = run.released.sort("source_row").select(names).to_numpy()
 

@@ -21,7 +21,7 @@ def curve(
         str, typer.Option(help="dp (of what is released), or of the ideal law: pdp, pdp-two-sided, chernoff.")
     ] = "dp",
 ) -> Outcome:
-    """δ(ε) of a mechanism, or of all in a run: over the worst pair of neighbors, rounded up.
+    """δ(ε) of a mechanism or a run: of the worst pair, rounded up.
 
     Examples:
 
@@ -62,7 +62,9 @@ def frontier(
     epsilon: Annotated[float | None, typer.Option(help="ε of the guarantee. [default: that of the run]")] = None,
     search: Annotated[int, typer.Option(help="Steps of the search per stage of each design.")] = 10,
 ) -> Outcome:
-    """δ against the mean squared error ρ that is spent, per method. Nothing is released or changed.
+    """δ against the mean squared error ρ that is spent, per method.
+
+    Nothing is released or changed.
 
     Examples:
 
@@ -87,10 +89,11 @@ def prove(
     epsilon: Annotated[float | None, typer.Option(help="ε of the guarantee. [default: that of the design]")] = None,
     scope: Annotated[str | None, typer.Option(help="answer or table. [default: that of the design]")] = None,
 ) -> Outcome:
-    """δ of what is released as a theorem about the stored parameters: ball arithmetic over every pair of neighbors.
+    """δ of what is released, as a theorem about the parameters.
 
-    Writes a small file per mechanism, to DIR/proof/ or next to the mechanism file, that another program can check:
-    `python -m shoal.proofs.checker PROOF MECHANISM`. Ends with 4 where nothing below 1 can be proved.
+    Ball arithmetic over every pair of neighbors. Writes a small file per mechanism, to DIR/proof/ or next to the
+    mechanism file, that another program can check: `python -m shoal.proofs.checker PROOF MECHANISM`. Ends with 4 where
+    nothing below 1 can be proved.
 
     Examples:
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import curves, desks, ledgers, studies, whole
+from shoal.cli import curves, ledgers, studies, whole
 
 app = typer.Typer(
     name="shoal",
@@ -23,7 +23,7 @@ for group, functions in (
     (app, (whole.demo, whole.check, whole.run, whole.explain)),
     (app, (curves.curve, curves.frontier, curves.prove)),
     (app, (studies.attack,)),
-    (app, (desks.serve,)),
+    (app, (whole.serve,)),
     (ledger, (ledgers.show, ledgers.log, ledgers.verify, ledgers.budget)),
 ):
     for function in functions:

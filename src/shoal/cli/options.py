@@ -16,81 +16,71 @@ import shoal
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: new, empty, or a run to continue.")]
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Settings in a TOML file: these and a few more.")
+    Path | None,
+    typer.Option("--config", "-c", help="Settings in a TOML file: these and a few more.", rich_help_panel="Input"),
 ]
-
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting of shoal.Config, also one without an option, such as max_kw=50; repeat for more.",
+        rich_help_panel="Input",
+    ),
+]
+#: Settings that people need first: they stand above the panels of the help.
+FIRST = ("crowd", "label")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def of_sections(
-    *sections: str, also: tuple[str, ...] = (), first: tuple[str, ...] = ()
-) -> Callable[[Command], Command]:
-    """A command whose ``**chosen`` are the settings of these sections that were given, each as an option.
+def of_sections(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """A command whose ``**chosen`` are the settings of these sections that were given, each as an option in a panel."""
 
-    Sections are panels of the help; the ``first`` stand above them, beside the command's own options.
-    """
-
-    def made(function: Command) -> Command:
+    def with_options(function: Command) -> Command:
         known = {
-            name: one
-            for name, one in shoal.Config.options().items()
-            if name in also or one[0].metadata["section"] in sections
+            name: kind
+            for name, (field, kind) in shoal.Config.options().items()
+            if name in also or field.metadata["section"] in sections
         }
         signature = inspect.signature(function, eval_str=True)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        more = [_option(name, field, kind, panel=name not in first) for name, (field, kind) in known.items()]
-        more.sort(key=lambda option: option.name not in first)
-        every = [*own, *more]
+        more = sorted((_option(name) for name in known), key=lambda option: option.name not in FIRST)
+        every = [*own, *more, inspect.Parameter("settings", more[0].kind, default=None, annotation=Settings)]
 
         @functools.wraps(function)
-        def taking(**given: Any) -> Any:
-            chosen = {}
-            for name, (field, kind) in known.items():
+        def command(**given: Any) -> Any:
+            chosen = dict(shoal.Config.parsed(text) for text in given.pop("settings") or ())
+            for name, kind in known.items():
                 value = given.pop(name)
+                if isinstance(value, str) and typing.get_origin(kind) is tuple:
+                    value = shoal.Config.parsed(f"{name}={value}")[1]
                 if value not in (None, []):
-                    chosen[field.name] = _value(name, kind, value)
+                    chosen[name] = tuple(value) if isinstance(value, list) else value
             return function(**given, **chosen)
 
-        taking.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
-        taking.__annotations__ = {p.name: p.annotation for p in every}
-        return taking  # type: ignore[return-value]
+        command.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in every}
+        return command  # type: ignore[return-value]
 
-    return made
+    return with_options
 
 
-def _option(name: str, field: Any, kind: Any, *, panel: bool) -> inspect.Parameter:
+def _option(name: str) -> inspect.Parameter:
     """A setting as an option; None where it is not given."""
-    shown = f" [default: {_shown(field.default)}]" if field.default not in (None, ()) else ""
+    field, kind = shoal.Config.options()[name]
+    default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+    shown = "" if default in (None, "") else f" [default: {default}]"
     words = field.metadata["text"]
     first = words[0].upper() if words[0].isascii() else words[0]  # ε stays small
-    heading = field.metadata["section"].capitalize() if panel else None
-    option = typer.Option(f"--{name.replace('_', '-')}", help=f"{first}{words[1:]}.{shown}", rich_help_panel=heading,
-                          hidden=name in shoal.Config.rare())  # fmt: skip
-    kind = field.metadata["kind"] or kind
-    parts = [one for one in typing.get_args(kind) if one is not type(None)]
-    plain: Any = kind if not parts else parts[0]
+    panel = None if name in FIRST else field.metadata["section"].capitalize()
+    option = typer.Option(f"--{name.replace('_', '-')}", help=f"{first}{words[1:]}.{shown}", rich_help_panel=panel)
+    inner = [one for one in typing.get_args(kind) if one is not type(None)]
+    plain: Any = field.metadata["kind"] or (inner[0] if inner else kind)
     if typing.get_origin(kind) is tuple:
         plain = list[str] if plain is str else str
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[plain | None, option]
     )
-
-
-def _shown(value: Any) -> str:
-    return (
-        ",".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if type(value) is float else str(value)
-    )
-
-
-def _value(name: str, kind: Any, value: Any) -> Any:
-    if typing.get_origin(kind) is not tuple:
-        return value
-    if typing.get_args(kind)[0] is str:
-        return tuple(value)
-    try:
-        return tuple(int(part) for part in value.split(","))
-    except ValueError:
-        raise shoal.InputError(f"{name} must be two whole numbers with a comma between them, such as 6,5") from None
 
 
 def numbers(text: str, name: str) -> list[float]:

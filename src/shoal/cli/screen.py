@@ -30,11 +30,13 @@ import typer
 import shoal
 from shoal.plaintext import printable
 
-#: Options of every command.
-COMMON = {
-    "as_json": Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")],
-    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")],
-}
+#: The option of every command.
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="One JSON object on standard output, nothing else.", rich_help_panel="Output"),
+]
+#: With this variable of the environment set, an error shows its traceback.
+DEBUG = "SHOAL_DEBUG"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,18 +53,18 @@ class Outcome:
 
 
 def command(function: Command) -> Command:
-    """Show the outcome, turn errors into sentences and exit codes; with the options that every command takes."""
+    """Show the outcome, turn errors into sentences and exit codes; with the option that every command takes."""
     signature = inspect.signature(function, eval_str=True)
 
     @functools.wraps(function)
-    def guarded(*, as_json: bool, debug: bool, **given: Any) -> None:
+    def guarded(*, as_json: bool, **given: Any) -> None:
         warnings.showwarning = _warning
         try:
             outcome = function(**given)
             code = outcome.code
             _print(_shown(outcome, as_json))
         except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
-            if debug:
+            if os.environ.get(DEBUG):
                 raise
             code = exit_code(error)
             text = explained(error)
@@ -73,8 +75,7 @@ def command(function: Command) -> Command:
             raise typer.Exit(code)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    common = (inspect.Parameter(name, kind, default=False, annotation=option) for name, option in COMMON.items())
-    every = [*signature.parameters.values(), *common]
+    every = [*signature.parameters.values(), inspect.Parameter("as_json", kind, default=False, annotation=Json)]
     guarded.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
     guarded.__annotations__ = {one.name: one.annotation for one in every}
     return guarded  # type: ignore[return-value]
@@ -115,15 +116,14 @@ def explained(error: BaseException) -> str:
 def by_options(text: str) -> str:
     """A message with settings named as the command's options: ``train_days`` is ``--train-days``.
 
-    >>> by_options("audit_samples must be at least 100; pass interval=")
-    '--samples must be at least 100; pass --interval'
+    >>> by_options("train_days must be at least 1; pass interval=")
+    '--train-days must be at least 1; pass --interval'
     """
     text = re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, text)
-    names = {field.name: f"--{flag.replace('_', '-')}" for flag, (field, _) in shoal.Config.options().items()}
-    names |= {"at_most": "--at-most"}
+    names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), "at_most")}
     named = "|".join(name for name in names if "_" in name)
     text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
-    return re.sub(r"^(within|only): ", lambda match: f"{names.get(match[1], '--' + match[1])}: ", text)
+    return re.sub("^within: ", "--within: ", text)
 
 
 def _as_option(found: re.Match[str]) -> str:

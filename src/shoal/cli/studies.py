@@ -24,10 +24,10 @@ def attack(
     learned: Annotated[bool, typer.Option(help="Let gradient boosting attack as well.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of all that is drawn.")] = 0,
 ) -> Outcome:
-    """Could somebody find a household in these readings, and in what a run would release?
+    """Could somebody find a household in these readings?
 
-    Attackers who know a home's week look for it in what leaves, before and after protection. Homes with gaps or
-    without forecasts are left out, and counted. Nothing is released or recorded.
+    And in what a run would release? Attackers who know a home's week look for it in what leaves, before and after
+    protection. Homes with gaps or without forecasts are left out, and counted. Nothing is released or recorded.
 
     Ends with 4 where an attacker is right more often than is certified, beyond its interval.
 

@@ -1,4 +1,4 @@
-"""demo and run: the whole job, or a part of it."""
+"""demo, check, run, explain and serve: the whole job, what a run would find, and what is done with it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from shoal.cli.screen import Outcome, Stages, command
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
-#: Settings that people need first, on top of the help.
-FIRST = ("crowd", "label")
 Until = Annotated[
-    str, typer.Option("--until", metavar="STAGE", help="Stop after fit, design, audit, release or report.")
+    str,
+    typer.Option(
+        "--until", metavar="STAGE", help="Stop after fit, design, audit, release or report.", rich_help_panel="Output"
+    ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Everything there is to say, not the five lines.")]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", help="Everything there is to say, not the five lines.", rich_help_panel="Output"),
+]
 
 
 @command
-@options.of_sections("hiding", "guarantee", "speed", also=("horizon", "order", "origin", "train_days"), first=FIRST)
+@options.of_sections("hiding", "guarantee", "speed", also=("horizon", "order", "origin", "train_days"))
 def demo(
     out: options.Out = Path("shoal-demo"),
     households: Annotated[int, typer.Option(help="Simulated households.")] = 100,
@@ -30,7 +34,9 @@ def demo(
     verbose: Verbose = False,
     **chosen: Any,
 ) -> Outcome:
-    """The whole job on a simulated neighborhood: meters, forecasts, crowds, release, report.
+    """The whole job on a simulated neighborhood.
+
+    Meters, forecasts, crowds, release, report; nobody real is behind them.
 
     Examples:
 
@@ -48,7 +54,7 @@ def demo(
 
 
 @command
-@options.of_sections("input", "hiding", "guarantee", "ledger", "output", "speed", first=FIRST)
+@options.of_sections("input", "hiding", "guarantee", "ledger", "output", "speed")
 def run(
     meters: Annotated[
         str | None,
@@ -96,12 +102,12 @@ def run(
     config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
-    """From a file to a table that may be passed on, with its report; continues where an earlier run stopped.
+    """From a file to a table that may be passed on, with its report.
 
     From meter readings, a forecast of every household; with --label, any table. Rows are averages over at least ten
     (--crowd), in crowds that are formed once, for life, and recorded in the owner's ledger.
 
-    A second run on the same folder releases nothing: it says what is there.
+    It continues where an earlier run stopped; on a finished folder it releases nothing and says what is there.
 
     Examples:
 
@@ -133,15 +139,16 @@ def run(
 
 
 @command
-@options.of_sections("input", "hiding", "ledger", "speed", first=FIRST)
+@options.of_sections("input", "hiding", "ledger", "speed")
 def check(
     meters: Annotated[str, typer.Argument(metavar="FILE", help="File or address, as for `shoal run`.")],
     config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
-    """What `shoal run` would find in a file: who can be used, what is questionable, which crowds, at what price.
+    """What a run would find in a file: who, which crowds, what price.
 
-    Reads, questions and rehearses; makes no folder and writes to no ledger. Exit code 2 where a run would be refused.
+    Reads, questions what is implausible, and rehearses; makes no folder and writes to no ledger. Exit code 2 where a
+    run would be refused.
 
     Examples:
 
@@ -204,9 +211,9 @@ def explain(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that has released.")],
     purpose: Annotated[str, typer.Option(help="What the release is for, in a sentence: a chapter of the annex.")] = "",
 ) -> Outcome:
-    """One page for a board, and an annex for a regulator, from the release card of a run.
+    """A page for a board and an annex for a regulator, about a run.
 
-    Both are HTML and print well, the first on one sheet; they name nobody.
+    Both are made from the release card, are HTML and print well, the first on one sheet; they name nobody.
 
     Examples:
 
@@ -220,3 +227,48 @@ def explain(
         ("For a regulator", [f"{annex}: an annex by the usual chapters."]),
     ]
     return Outcome({"board": str(board), "annex": str(annex)}, parts=parts)
+
+
+@command
+def serve(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, or a folder of runs.")],
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; TLS is the business of a proxy in front.")
+    ] = "127.0.0.1",
+    ledger: Annotated[
+        str | None, typer.Option(help="sqlite:///… or postgresql://…; by default that of the runs.")
+    ] = None,
+    user_header: Annotated[
+        str | None, typer.Option(help="Header in which a proxy names who is signed in; with --trust-proxy.")
+    ] = None,
+    trust_proxy: Annotated[
+        str | None, typer.Option(help="Address of that proxy; its headers are believed from nowhere else.")
+    ] = None,
+    new_owner_key: Annotated[
+        bool, typer.Option("--new-owner-key", help="Make an owner key in the place of a lost one.")
+    ] = False,
+) -> Outcome:
+    """The release service and its page: the ledger decides.
+
+    The first owner key is shown once on the terminal; where there is none it is put into DIR/owner-key.txt, which only
+    you can read. JSON is under /v1, described at /openapi.json; pages for people are at /.
+
+    Examples:
+
+        shoal serve runs
+
+        shoal serve runs --port 8443 --ledger postgresql://shoal@db/ledger
+    """
+    from shoal.service import server
+
+    server.serve(
+        folder,
+        ledger=ledger,
+        host=host,
+        port=port,
+        user_header=user_header,
+        trust_proxy=trust_proxy,
+        new_owner_key=new_owner_key,
+    )
+    return Outcome({"served": str(folder)}, "Stopped; everything shown is on record.")

@@ -70,7 +70,7 @@ def make_blocks(context: Context) -> list[Part]:
     blocks = []
     for number, block in enumerate(_cut(members, size)):
         path = Path(
-            out_path(context.home, BLOCKS, SUFFIX if table else "zip", {**settings, "number": number}, listing.parts)
+            out_path(context.path, BLOCKS, SUFFIX if table else "zip", {**settings, "number": number}, listing.parts)
         )
         blocks.append(finished(path) or _written(path, block, shards, config.clip))
     return blocks

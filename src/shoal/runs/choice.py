@@ -9,6 +9,9 @@ A row that is the mean of a crowd is about each of its members alike, so whoever
 a figure with probability at most 1/m. The price is that of :mod:`shoal.runs.rehearsal`. The choice is a function of the
 figures as a whole, never of who is who. Nothing is written to the ledger; where crowds are on record, which are for
 life, they are what is used, and what was asked for must hold for them.
+
+:func:`check` reads and questions a file as a run would, and previews the crowds: everything happens in a folder that is
+removed at the end.
 """
 
 from __future__ import annotations
@@ -16,15 +19,21 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.card.facts import FitFacts
 from shoal.errors import InputError, UnreachableError
+from shoal.rounding import counted, many
 from shoal.runs.rehearsal import SPREAD, CrowdPrice, Rehearsal
+from shoal.runs.stages.crowd_stage import too_few
 
 if TYPE_CHECKING:
+    from shoal.runs.context import Progress
     from shoal.runs.run import Run
 
 #: Sizes that are tried for an error, from the least crowd that hides anything: in a crowd of two each knows the other.
@@ -51,42 +60,27 @@ class Choice:
 
     def sentences(self) -> list[str]:
         """What was chosen and why."""
-        named = f"a row can be pinned on the right member with probability at most 1 in {self.crowd}"
+        why = "the smallest that meet what was asked"
         if self.recorded:
-            reason = f"Crowds of at least {self.crowd}: they are on record, for life, and are used for what was asked"
-        elif self.price is None:
-            reason = f"Crowds of at least {self.crowd}: the smallest that meet what was asked"
-        else:
-            reason = f"Crowds of at least {self.crowd}: the largest tried whose expected price is what was asked"
-        lines = [f"{reason} ({self.asked}); {named}."]
+            why = "they are on record, for life, and are used for what was asked"
+        elif self.price is not None:
+            why = "the largest tried whose expected price is what was asked"
+        lines = [
+            f"Crowds of at least {self.crowd}: {why} ({self.asked}); a row can be pinned on the right member with "
+            f"probability at most 1 in {self.crowd}."
+        ]
         if self.price is not None and self.price.price is None:
             lines.append("What they cost could not be rehearsed: no earlier day has enough readings before it.")
         elif self.price is not None:
-            on = (
-                f", rehearsed on the {len(self.rehearsed)} days before"
-                if len(self.rehearsed) > 1
-                else ", rehearsed on one earlier day"
-                if self.rehearsed
-                else ""
-            )
-            lines.append(
-                f"Expected of the first release: {self.price.words}{on}. "
-                + ("" if self.price.measure == SPREAD else "Later releases cost more, since a crowd is for life.")
-            )
-            lines[-1] = lines[-1].rstrip()
+            days = len(self.rehearsed)
+            on = f", rehearsed on {f'the {days} days before' if days > 1 else 'one earlier day'}" if days else ""
+            later = "" if self.price.measure == SPREAD else " Later releases cost more, since a crowd is for life."
+            lines.append(f"Expected of the first release: {self.price.words}{on}.{later}")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings."""
-        return {
-            "crowd": self.crowd,
-            "asked": self.asked,
-            "bound": self.bound,
-            "price": None if self.price is None else self.price.to_dict(),
-            "recorded": self.recorded,
-            "trials": [trial.to_dict() for trial in self.trials],
-            "rehearsed": list(self.rehearsed),
-        }
+        return {**asdict(self), "trials": [asdict(trial) for trial in self.trials], "rehearsed": list(self.rehearsed)}
 
 
 def choose(
@@ -113,85 +107,209 @@ def choose(
         if settings:
             raise InputError(f"{next(iter(settings))}: a run has its settings; give a file or a frame to change them")
         return source.choose(at_most=at_most, error=error)
-    with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
-        run = Run(Path(folder) / "run", getattr(source, "frame", source), **settings)
+    with trial(source, settings) as run:
         return run.choose(at_most=at_most, error=error)
 
 
-def chosen(run: Run, at_most: float | str | None, error: float | str | None) -> Choice:
-    """The choice for a run whose first stage is done."""
+@contextmanager
+def trial(source: Any, settings: dict[str, Any], progress: Progress | None = None) -> Iterator[Run]:
+    """A run in a folder that is removed at the end."""
+    from shoal.runs.run import Run
+
+    with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
+        yield Run(Path(folder) / "run", getattr(source, "frame", source), progress=progress, **settings)
+
+
+def chosen(rehearse: Callable[..., Rehearsal], at_most: float | str | None, error: float | str | None) -> Choice:
+    """The choice for a run whose first stage is done, and which can be rehearsed."""
     if (at_most is None) == (error is None):
         raise InputError("at_most and within: give one of them, the risk of being named or the error that can be borne")
     if at_most is not None:
-        return by_risk(run.rehearsal(days=False), naming_bound(at_most))
+        return by_risk(rehearse(days=False), naming_bound(at_most))
     assert error is not None
-    return by_error(run.rehearsal(), share(error))
+    return by_error(rehearse(), share(error))
 
 
 def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
     """The least crowd whose naming bound is at most this."""
-    asked = f"named at most 1 in {_whole(1 / bound)}"
-    crowd = math.ceil(1 / bound)
-    if rehearsal.recorded_size is not None:
-        if rehearsal.recorded_size < crowd:
+    crowd, asked, recorded = math.ceil(1 / bound), f"1 in {_whole(1 / bound)}", rehearsal.recorded_size
+    if recorded is not None:
+        if recorded < crowd:
             raise UnreachableError(
-                f"at_most: these labels are in crowds of at least {rehearsal.recorded_size}, on record for life, which "
-                f"bound naming by 1 in {rehearsal.recorded_size}; 1 in {_whole(1 / bound)} cannot be had for them. "
-                "Nothing was released"
+                f"at_most: these labels are in crowds of at least {recorded}, on record for life, which bound naming "
+                f"by 1 in {recorded}; {asked} cannot be had for them. Nothing was released"
             )
-        size = rehearsal.recorded_size
-        return Choice(size, asked, 1 / size, None, recorded=True)
-    if rehearsal.most < crowd:
+        crowd = recorded
+    elif rehearsal.most < crowd:
+        within = "" if rehearsal.today.boundaries is None else " within a boundary"
         raise UnreachableError(
-            f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {rehearsal.most}"
-            f"{'' if rehearsal.today.boundaries is None else ' within a boundary'}: ask for 1-in-{rehearsal.most} at "
-            "best. Nothing was released"
+            f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {rehearsal.most}{within}: "
+            f"ask for 1-in-{rehearsal.most} at best. Nothing was released"
         )
-    return Choice(crowd, asked, 1 / crowd, None)
+    return Choice(crowd, f"named at most {asked}", 1 / crowd, None, recorded is not None)
 
 
 def by_error(rehearsal: Rehearsal, most: float) -> Choice:
-    """The largest of :data:`SIZES` whose expected price is at most this."""
-    asked = f"within {100 * most:g} %"
-    instants = tuple(day.origin for day in rehearsal.days if day is not rehearsal.today)
-    if rehearsal.recorded_size is not None:
-        price = rehearsal.recorded_price(rehearsal.recorded_size)
-        if price.price is not None and price.price > most:
-            raise UnreachableError(
-                f"within: these labels are in crowds of at least {price.crowd}, on record for life; they are expected "
-                f"to cost {price.words}. Nothing was released"
-            )
-        return Choice(price.crowd, asked, 1 / price.crowd, price, recorded=True, rehearsed=instants)
+    """The largest of :data:`SIZES` whose expected price is at most this; crowds on record are the only ones tried."""
+    recorded = rehearsal.recorded_size
     trials: list[CrowdPrice] = []
-    beyond = 0
-    for size in SIZES:
-        if size > rehearsal.most or beyond == GIVE_UP:
+    for size in SIZES if recorded is None else (recorded,):
+        if recorded is None and (size > rehearsal.most or _beyond(trials[-GIVE_UP:], most) == GIVE_UP):
             break
-        trial = rehearsal.price(size)
-        _demand_price(trial)
-        trials.append(trial)
-        beyond = beyond + 1 if trial.price is not None and trial.price > most else 0
-    within = [trial for trial in trials if trial.price is not None and trial.price <= most]
+        trials.append(rehearsal.price(size))
+        if recorded is None and trials[-1].price is None:
+            raise InputError(
+                "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
+                "of readings, fewer --train-days, or --crowd or --at-most instead"
+            )
+    within = [price for price in trials if price.price is None or price.price <= most]
     if not within:
-        least = min(
-            (trial for trial in trials if trial.price is not None), key=lambda one: one.price or 0, default=None
-        )
-        told = (
-            f"the least is {least.words}, in crowds of at least {least.crowd}"
-            if least
-            else (f"{rehearsal.people} can be used, and a crowd needs {SIZES[0]}")
-        )
-        raise UnreachableError(f"within: no crowd costs so little on these data; {told}. Nothing was released")
+        least = min(trials, key=lambda price: price.price or 0.0, default=None)
+        if least is None:
+            words = (
+                f"no crowd costs so little on these data; {rehearsal.people} can be used, and a crowd needs {SIZES[0]}"
+            )
+        elif recorded is not None:
+            words = f"these labels are in crowds of at least {recorded}, on record for life; they are expected to cost "
+            words += least.words
+        else:
+            words = f"no crowd costs so little on these data; the least is {least.words}, in crowds of at least "
+            words += str(least.crowd)
+        raise UnreachableError(f"within: {words}. Nothing was released")
     best = within[-1]
-    return Choice(best.crowd, asked, 1 / best.crowd, best, trials=tuple(trials), rehearsed=instants)
+    return Choice(
+        best.crowd,
+        f"within {100 * most:g} %",
+        1 / best.crowd,
+        best,
+        recorded is not None,
+        trials=tuple(trials) if recorded is None else (),
+        rehearsed=tuple(day.origin for day in rehearsal.days if day is not rehearsal.today),
+    )
 
 
-def _demand_price(trial: CrowdPrice) -> None:
-    if trial.price is None:
-        raise InputError(
-            "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days of "
-            "readings, fewer --train-days, or --crowd or --at-most instead"
+def _beyond(trials: Sequence[CrowdPrice], most: float) -> int:
+    """How many of these cost more."""
+    return sum(trial.price is not None and trial.price > most for trial in trials)
+
+
+# ------------------------------------------------------------------ what a run would find
+
+#: Crowds that are previewed beside the one that was asked for.
+ALSO = (5, 10, 15, 20, 50)
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What a run would find and form: ``parts()`` in words, ``to_dict()`` for machines."""
+
+    fit: FitFacts
+    crowd: int
+    rehearsal: Rehearsal | None  #: None under a method, whose crowds have another price
+    prices: tuple[CrowdPrice, ...]
+    refusal: str = ""  #: why a run would be refused; empty where it would not
+
+    @property
+    def ok(self) -> bool:
+        """Whether a run would form crowds."""
+        return not self.refusal
+
+    def parts(self) -> list[tuple[str, list[str]]]:
+        """Headings with their sentences."""
+        fit = self.fit
+        read = fit.labels + fit.left_out
+        noun = many(fit.noun) if read != 1 else fit.noun
+        used = [f"{fit.labels} of {read} {noun} can be used."]
+        used += [f"{count} cannot: {reason}." for reason, count in fit.reasons]
+        rest = fit.left_out - sum(count for _, count in fit.reasons)
+        used += [f"{counted(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
+        sections = [("Read", [f"{fit.source}."]), ("Who can be used", used)]
+        if fit.about:
+            sections.append(("What was understood", list(fit.about)))
+        if self.refusal:
+            sections.append(("A run would be refused", [self.refusal]))
+        if self.rehearsal is not None and self.prices:
+            sections.append(("Crowds that a run would form", self._crowds(self.rehearsal)))
+        sections.append(("Nothing was kept", ["No folder was made, and nothing was written to a ledger."]))
+        return sections
+
+    def _crowds(self, rehearsal: Rehearsal) -> list[str]:
+        lines = []
+        if rehearsal.recorded_size is not None:
+            lines.append("Crowds are those on record in the ledger: they are formed once, for life.")
+        for price in self.prices:
+            span = f"{price.smallest}" if price.smallest == price.largest else f"{price.smallest} to {price.largest}"
+            mark = " (the one asked for)" if price.crowd == self.crowd and len(self.prices) > 1 else ""
+            lines.append(
+                f"--crowd {price.crowd}{mark}: {counted(price.crowds, 'crowd')} of {span}; named at most 1 in "
+                f"{price.crowd}; {price.words} expected."
+            )
+        if rehearsal.measure != SPREAD:
+            days = [day.origin for day in rehearsal.days]
+            if days:
+                lines.append(f"Rehearsed from {', '.join(days)}. Later releases cost more: a crowd is for life.")
+            if rehearsal.train_days and rehearsal.train_days != rehearsal.config.train_days:
+                lines.append(
+                    f"Rehearsed with {rehearsal.train_days} days of training, since no day before the origin has "
+                    f"{rehearsal.config.train_days}."
+                )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings."""
+        fit = self.fit
+        return {
+            "source": fit.source,
+            "usable": fit.labels,
+            "left_out": fit.left_out,
+            "reasons": [{"reason": reason, "count": count} for reason, count in fit.reasons],
+            "unit": fit.unit,
+            "step_minutes": fit.step_minutes,
+            "time_zone": fit.time_zone,
+            "origin": fit.origin,
+            "about": list(fit.about),
+            "crowd": self.crowd,
+            "on_record": self.rehearsal is not None and self.rehearsal.recorded_size is not None,
+            "prices": [asdict(price) for price in self.prices],
+            "rehearsed": [] if self.rehearsal is None else [day.origin for day in self.rehearsal.days],
+            "refusal": self.refusal or None,
+        }
+
+
+def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> FileCheck:
+    """Read a file as a run would, question it, and preview the crowds and their expected price.
+
+    Args:
+        source: as for :func:`shoal.choose`.
+        progress: called with (stage, what is happening, done, total).
+        settings: fields of :class:`shoal.Config`, as for :func:`shoal.run`.
+
+    Returns:
+        What was found. No folder is made, and nothing is written to a ledger.
+
+    >>> check(shoal.SimulatedMeters(24), crowd=5).fit.labels  # doctest: +SKIP
+    24
+    """
+    with trial(source, settings, progress) as run, run.held():
+        run.do("fit")
+        fit, crowd = run.known_fit, run.config.crowd
+        if run.charged:
+            return FileCheck(fit, crowd, None, ())
+        rehearsal = run.rehearsal()
+    recorded, refusal = rehearsal.recorded_size, ""
+    if recorded is not None and crowd != recorded:
+        refusal = (
+            f"crowd: these {many(fit.noun)} are in crowds of at least {recorded}, on record for life; go on with "
+            f"--crowd {recorded}."
         )
+    elif recorded is None and rehearsal.most < crowd:
+        refusal = too_few(crowd, rehearsal.most, many(fit.noun), within=rehearsal.today.boundaries is not None)
+    sizes = {recorded} if recorded is not None else {crowd, *ALSO, *([max(rehearsal.most, 2)] if refusal else [])}
+    try:
+        prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= rehearsal.most]
+    except InputError as error:  # as where no crowd keeps the largest share
+        return FileCheck(fit, crowd, rehearsal, (), str(error))
+    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)
 
 
 # ------------------------------------------------------------------ what people write

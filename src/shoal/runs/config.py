@@ -6,12 +6,12 @@ there and nowhere else.
 
 from __future__ import annotations
 
-import json
 import math
 import tomllib
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +20,24 @@ from shoal.runs import secret
 
 #: Fewest test answers per label that an audit takes: refused here, before anything is released.
 FEWEST = 100
-#: Sections of the file of settings, and panels of the command's help.
+#: Sections of a file of settings, and panels of the command's help.
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
 #: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
 METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
-#: Options that an error message or a page names where they are needed; the command takes them, its help has the others.
-RARE = frozenset(
-    {"samples", "cores", "drop", "max_kw", "accept_large", "accept_doubtful_law", "licence", "meter", "cells"}
-)
+#: What can be gone on with all the same.
+ACCEPTED = ("large", "doubtful-law", "no-guarantee")
 #: Steps of the search of a design that searches.
 SEARCH = 10
 #: ε at which a design that only spends a ρ states its δ.
 STATED = 1.0
 
 
-def _setting(section: str, default: Any, text: str, flag: str | None = "", kind: Any = None) -> Any:
-    """A field with its section of the file, the words above it there, and its option, if not called like it.
+def _setting(section: str, default: Any, text: str, *, rare: bool = False, kind: Any = None) -> Any:
+    """A field with its section of the file and the words above it there.
 
-    ``flag=None``: only in a file of settings. ``kind``: the type of the option, where it is not the setting's.
+    ``rare``: no option of its own, but ``--set NAME=VALUE``. ``kind``: type of the option, where not the setting's.
     """
-    return field(default=default, metadata={"section": section, "text": text, "flag": flag, "kind": kind})
+    return field(default=default, metadata={"section": section, "text": text, "rare": rare, "kind": kind})
 
 
 @dataclass(frozen=True)
@@ -62,32 +60,34 @@ class Config:
     )  # fmt: skip
     meter: str | None = _setting(
         "input", None, '"register": readings are totals that only rise, and differences are taken; "interval": each '
-        "is that of its interval; by default seen from the readings"
+        "is that of its interval; by default seen from the readings", rare=True
     )  # fmt: skip
     interval: int | None = _setting("input", None, "minutes between readings; by default the most common distance")
     time_zone: str | None = _setting("input", None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
     timestamp_format: str | None = _setting(
         "input", None, 'layout of timestamps, such as "%d/%m/%Y %H:%M", where it is not understood or leaves day and month open'  # noqa: E501
     )  # fmt: skip
-    max_kw: float | None = _setting("input", None, "readings above it are taken for meter faults and become missing")
-    accept_large: bool = _setting(
-        "input", False, "go on although households draw more than a home: on some day a mean above 50 kW, or a reading above 100 kW"  # noqa: E501
-    )  # fmt: skip
+    max_kw: float | None = _setting(
+        "input", None, "readings above it are taken for meter faults and become missing", rare=True
+    )
     household_column: str | None = _setting("input", None, "column that names the household, if its name does not tell")
     timestamp_column: str | None = _setting(
         "input", None, 'column of timestamps, if its name does not tell; "Date+Time" for a date and a time in two columns'  # noqa: E501
     )  # fmt: skip
     value_column: str | None = _setting("input", None, "column of readings, if its name does not tell")
-    only: tuple[str, ...] = _setting("input", (), "use only this household, repeat for more; by default all", "household")  # fmt: skip # noqa: E501
+    only: tuple[str, ...] = _setting("input", (), "use only these households; by default all", rare=True)
     label: str | None = _setting(
         "input", None, "column of labels: the file is a table with a row per answer, not one of meter readings"
     )
     columns: tuple[str, ...] = _setting(
         "input", (), "columns that are released, with commas between them; by default every column of numbers"
     )
-    drop: tuple[str, ...] = _setting("input", (), "columns that are not released")
+    drop: tuple[str, ...] = _setting("input", (), "columns that are not released", rare=True)
     weights: tuple[str, ...] = _setting(
-        "input", (), "what an error in a column costs, COLUMN=NUMBER; by default one over the column's spread", None
+        "input",
+        (),
+        "what an error in a column costs, COLUMN=NUMBER; by default one over the column's spread",
+        rare=True,
     )
     period: str | None = _setting(
         "input", None, "what a table is about, such as 2024-03 or 2024-03-31: each release needs a later one"
@@ -95,7 +95,7 @@ class Config:
     train_days: int = _setting("input", 15, "days of training before the origin")
     horizon: int = _setting("input", 12, "steps to forecast, or on the command line a time such as 3h", kind=str)
     order: tuple[int, ...] = _setting("input", (6, 5), "order (p, q) of the ARMA models")
-    season: str = _setting("input", "auto", '"day", "week", or "auto": by day below four weeks of training', None)
+    season: str = _setting("input", "auto", '"day", "week", or "auto": by day below four weeks of training', rare=True)
     origin: str | None = _setting(
         "input", None, "first instant to forecast, ISO 8601; by default after the last reading"
     )
@@ -119,7 +119,7 @@ class Config:
         "hiding",
         1.5,
         "for the secret readings: mean load of a typical home, declared; grids and clips are multiples",
-        None,
+        rare=True,
     )
     largest_share: float | None = _setting(
         "hiding", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
@@ -144,25 +144,26 @@ class Config:
     rho: float | None = _setting("guarantee", None, "or: mean squared error per step to spend, for a method")
     clip: float | None = _setting(
         "guarantee", None, "with several rows per label: rows are first moved into the ellipsoid of so many standard "
-        "deviations around their label's mean, and the card says what then holds whatever their law is", None
+        "deviations around their label's mean, and the card says what then holds whatever their law is", rare=True
     )  # fmt: skip
-    accept_no_guarantee: bool = _setting(
-        "guarantee", False, "release even where δ is above 0.01, which hides nobody", None
-    )
-    accept_doubtful_law: bool = _setting(
-        "guarantee", False, "release rows under a Gaussian law although the rows of many labels do not follow it"
+    accept: tuple[str, ...] = _setting(
+        "guarantee",
+        (),
+        '"large": readings that no home has; "doubtful-law": rows that do not follow a Gaussian law; "no-guarantee": a '
+        "δ above 0.01, which hides nobody",
+        rare=True,
     )
     audit_samples: int = _setting(
-        "guarantee", 200, "test answers per label in the audit; more find smaller faults", "samples"
+        "guarantee", 200, "test answers per label in the audit; more find smaller faults", rare=True
     )
 
     ledger: str | None = _setting(
         "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
     )  # fmt: skip
-    title: str | None = _setting("output", None, "title of the report", None)
-    licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"', None)
-    shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", None)
-    seed: int = _setting("output", 0, "seed of searches and audits; releases take none", None)
+    title: str | None = _setting("output", None, "title of the report", rare=True)
+    licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"', rare=True)
+    shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", rare=True)
+    seed: int = _setting("output", 0, "seed of searches and audits; releases take none", rare=True)
 
     def __post_init__(self) -> None:
         from shoal import validation  # here, so that the command's help loads no NumPy
@@ -175,6 +176,8 @@ class Config:
             validation.choice(("w", "kw", "mw", "wh", "kwh", "mwh"), unit=self.unit.lower())
         if self.meter is not None:
             validation.choice(("register", "interval"), meter=self.meter)
+        for what in self.accept:
+            validation.choice(ACCEPTED, accept=what)
         validation.count(at_least=2, crowd=self.crowd)
         if self.largest_share is not None:
             validation.probability(largest_share=self.largest_share, above_zero=True)
@@ -235,11 +238,6 @@ class Config:
         return self.method is not None or self.query != "point"
 
     @property
-    def target(self) -> float | None:
-        """δ to reach; None where an error budget is given instead."""
-        return self.delta
-
-    @property
     def stated_epsilon(self) -> float:
         """The ε of the guarantee; where only an error is spent, the one at which δ is stated."""
         return STATED if self.epsilon is None else self.epsilon
@@ -282,12 +280,12 @@ class Config:
         kinds, known = typing.get_type_hints(cls), {each.name for each in fields(cls)}
         strange = sorted(set(values) - known)
         if strange:
-            raise InputError(f"{where}: unknown setting {strange[0]!r}; shoal.Config.template() has all of them")
+            raise InputError(f"{where}: unknown setting {strange[0]!r}; shoal.Config has them all")
         return cls(**{name: typed(name, kinds[name], value, where) for name, value in values.items()})
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
-        """Settings from a TOML file, in the sections that :meth:`template` shows."""
+        """Settings from a TOML file, each by its name; the sections of the help may stand above them."""
         name = Path(path).name
         try:
             with Path(path).open("rb") as file:
@@ -299,15 +297,8 @@ class Config:
         except OSError as error:
             raise InputError(f"config: {name} cannot be read: {error.strerror}") from None
         values: dict[str, Any] = {}
-        for section, inside in content.items():
-            if not isinstance(inside, dict):
-                raise InputError(f"config: {section!r} in {name} stands outside the sections")
-            for setting, value in inside.items():
-                own = next((f for f in fields(cls) if f.name == setting), None)
-                if own is None or own.metadata["section"] != section:
-                    where = f"it belongs in [{own.metadata['section']}]" if own else "there is no such setting"
-                    raise InputError(f"config: [{section}] {setting} in {name}: {where}")
-                values[setting] = value
+        for word, inside in content.items():
+            values |= inside if word in SECTIONS and isinstance(inside, dict) else {word: inside}
         return cls.from_dict(values, name)
 
     def changed(self, **values: Any) -> Config:
@@ -320,36 +311,24 @@ class Config:
         kinds = typing.get_type_hints(Config)
         return replace(self, **{name: typed(name, kinds[name], value, "settings") for name, value in given.items()})
 
-    @classmethod
-    def template(cls) -> str:
-        """A commented configuration file with every setting at its default."""
-        lines = ["# Settings of a shoal run. A line that starts with # shows the default and changes nothing.", ""]
-        section = ""
-        for one in sorted(fields(cls), key=lambda one: SECTIONS.index(one.metadata["section"])):
-            if one.metadata["section"] != section:
-                section = one.metadata["section"]
-                lines += [f"[{section}]"]
-            lines.append(f"# {one.metadata['text']}")
-            assert one.default is not MISSING
-            shown = '""' if one.default is None else json.dumps(_plain(one.default), ensure_ascii=False)
-            lines += [f"#{one.name} = {shown}", ""]
-        return "\n".join(lines)
-
-    @staticmethod
-    def rare() -> frozenset[str]:
-        """Options that are taken and not shown in the help."""
-        return RARE
-
     @staticmethod
     def options() -> dict[str, tuple[Field[Any], Any]]:
-        """Name on the command line -> the setting and its type, of this kind and of :class:`Speed`."""
-        options: dict[str, tuple[Field[Any], Any]] = {}
-        for kind in (Config, Speed):
-            hints = typing.get_type_hints(kind)
-            for setting in fields(kind):
-                if setting.metadata["flag"] is not None:
-                    options[setting.metadata["flag"] or setting.name] = (setting, hints[setting.name])
-        return options
+        """Name of each setting with an option -> the field and its type, of this kind and of :class:`Speed`."""
+        every = ((one, typing.get_type_hints(kind)[one.name]) for kind in (Config, Speed) for one in fields(kind))
+        return {one.name: (one, hint) for one, hint in every if not one.metadata["rare"]}
+
+    @staticmethod
+    def parsed(text: str) -> tuple[str, Any]:
+        """A setting as ``--set`` takes it.
+
+        >>> Config.parsed("max_kw=50"), Config.parsed("drop=a,b")
+        (('max_kw', 50), ('drop', ('a', 'b')))
+        """
+        name, _, value = text.partition("=")
+        kind = {**typing.get_type_hints(Config), **typing.get_type_hints(Speed)}.get(name)
+        if kind is None or not value:
+            raise InputError("set must be NAME=VALUE with a setting of shoal.Config, such as max_kw=50 or drop=a,b")
+        return name, from_text(kind, value)
 
 
 @dataclass(frozen=True)
@@ -359,7 +338,7 @@ class Speed:
     workers: str = _setting(
         "speed", "auto", '"serial", "processes", "ray" or "ray://host:port"; by default processes for several shards'
     )
-    cores: int | None = _setting("speed", None, "tasks at a time; by default one per core")
+    cores: int | None = _setting("speed", None, "tasks at a time; by default one per core", rare=True)
 
     def __post_init__(self) -> None:
         from shoal import validation
@@ -370,14 +349,24 @@ class Speed:
             validation.count(cores=self.cores)
 
 
-def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed]:
-    """Keywords sorted into those of :class:`Config` and a :class:`Speed`; any other is refused by name."""
+def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | None]:
+    """Keywords sorted into those of :class:`Config`, a :class:`Speed`, and a horizon that is a time, such as 3h."""
     config, speed = ({one.name for one in fields(kind)} for kind in (Config, Speed))
     strange = sorted(set(settings) - config - speed)
     if strange:
         raise InputError(f"{strange[0]} is not a setting of a run; shoal.Config has them all")
-    chosen = {name: value for name, value in settings.items() if name in speed and value is not None}
-    return {name: value for name, value in settings.items() if name in config}, Speed(**chosen)
+    fast = {name: value for name, value in settings.items() if name in speed and value is not None}
+    chosen = {name: value for name, value in settings.items() if name in config}
+    horizon = chosen.get("horizon")
+    if not isinstance(horizon, str):
+        return chosen, Speed(**fast), None
+    if horizon.strip().isdigit():
+        return {**chosen, "horizon": int(horizon)}, Speed(**fast), None
+    from shoal.sources.meters import clock
+
+    clock.steps(horizon, timedelta(minutes=1))  # refused here, if it is no time
+    del chosen["horizon"]
+    return chosen, Speed(**fast), horizon
 
 
 def no_use(name: str) -> str:
@@ -391,6 +380,20 @@ def no_use(name: str) -> str:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def from_text(kind: Any, text: str) -> Any:
+    """The value that a text stands for: numbers and true or false where a setting of this type has them."""
+    if typing.get_origin(kind) is tuple:
+        parts = [part.strip() for part in text.split(",")]
+        whole = typing.get_args(kind)[0] is int and all(part.isdigit() for part in parts)
+        return tuple(map(int, parts)) if whole else tuple(parts)
+    if str in (typing.get_args(kind) or (kind,)):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # refused by its type
 
 
 def typed(name: str, kind: Any, value: Any, where: str) -> Any:

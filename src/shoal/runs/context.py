@@ -1,17 +1,19 @@
-"""What a stage is given: the folder, the settings, and whom to tell how far it is."""
+"""The folder of a run as its stages see it: settings, source, ledger, and whom to tell how far they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal.errors import LedgerError
 from shoal.ledger.ledger import Ledger
 from shoal.records import Record
 from shoal.runs.config import Config, Speed
-from shoal.runs.folder import Folder
-from shoal.runs.jobs import Listing, Tell
+from shoal.runs.folder import Folder, State
+from shoal.runs.jobs import Listing
+from shoal.runs.owner_ledger import Place, opened, place
 from shoal.runs.sources import Source
 from shoal.workers.executor import Executor, open_executor
 
@@ -19,37 +21,80 @@ from shoal.workers.executor import Executor, open_executor
 FIT, DESIGN, RELEASE = "fit.json", "design.json", "release.json"
 #: Folders of shards, by role; what they are made from lies under ``shards``.
 FORECASTS, LAWS, MECHANISM, RELEASED, SHARDS = "forecasts", "laws", "mechanism", "released", "shards"
+#: Called with (stage, what is happening, done, total); total 0 where it is not known.
+Progress = Callable[[str, str, float, int], None]
 
 
 @dataclass(frozen=True)
+class Made:
+    """What a stage leaves: the files it wrote, and its record."""
+
+    files: tuple[str, ...]
+    facts: Record
+
+
 class Context:
-    """``folder`` is where a stage puts its lists; ``home`` where shards lie."""
+    """What a stage is given: the run, as far as stages know it."""
 
     folder: Folder
-    home: Path
-    source: Source
-    config: Config
+    state: State
     speed: Speed
-    tell: Tell
-    ledger: Callable[[], Ledger]  #: opens that of the run, which is made before a release begins
-    release_name: str = ""
-    existing_ledger: Callable[[], AbstractContextManager[Ledger | None]] = (
-        nullcontext  #: that of the run, if there is one
-    )
-    previous: str | None = None  #: where the lists of the day before lie
-    day: str = ""  #: on which the release was begun: the period of a table that declares none
-    series: str = ""  #: with what the names of this folder's releases begin
     horizon: str | None = None  #: as a time, such as 3h, where it was given so
-    foresee: Callable[[Sequence[str], str, float], None] | None = None
-    """Called with households, origin and minutes of a step before anything is fitted; refuses what could not go on."""
+    named_ledger: str | None = None  #: as it was given, with its password, which is written nowhere
+    progress: Progress | None = None
+    stage: str = ""  #: that is being done
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def config(self) -> Config:
+        return self.state.config
+
+    @property
+    def source(self) -> Source:
+        return self.state.source
+
+    @property
+    def previous(self) -> str | None:
+        """Where the lists of the release before lie."""
+        return self.state.previous
+
+    @property
+    def day(self) -> str:
+        """The day on which the release was begun: the period of a table that declares none."""
+        return self.state.day
+
+    @property
+    def series(self) -> str:
+        """With what the names of this folder's releases begin."""
+        return f"run {self.state.run} "
+
+    @property
+    def release_name(self) -> str:
+        """The name under which the ledger is asked: that of this release of this folder."""
+        return f"{self.series}release {self.state.release}"
+
+    @property
+    def has_released(self) -> bool:
+        """Whether this folder has released, or may have: a release that was begun counts."""
+        return "release" in self.state.stages or self.state.releasing is not None
+
+    def tell(self, text: str, done: float, total: int) -> None:
+        """Report how far the stage is."""
+        if self.progress is not None:
+            self.progress(self.stage, text, done, total)
+
+    def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> None:
+        """Refuse, before anything is fitted, what could not go on."""
 
     def listing(self, name: str, under: str | None = None) -> Listing:
         """The list that a stage left."""
-        where = self.folder.path if under is None else self.folder.path / under
-        return Listing.read(where / name, self.home)
+        return Listing.read((self.path if under is None else self.path / under) / name, self.path)
 
     def put(self, name: str, listing: Listing) -> None:
-        self.folder.put(name, listing.text(self.home))
+        self.folder.put(name, listing.text(self.path))
 
     @contextmanager
     def workers(self, shards: int | None = None) -> Iterator[Executor]:
@@ -59,10 +104,29 @@ class Context:
                 executor.expect(shards)
             yield executor
 
+    # ------------------------------------------------------------------ the ledger
 
-@dataclass(frozen=True)
-class Made:
-    """What a stage leaves: the files it wrote, and its record."""
+    @property
+    def place(self) -> Place:
+        """Where the ledger of this run is."""
+        return place(self.path, self.named_ledger, self.state.ledger, simulated=self.source.simulated is not None)
 
-    files: tuple[str, ...]
-    facts: Record
+    def ledger(self, *, create: bool = False) -> Ledger:
+        """The ledger of this run, to be closed after use: the one that its releases were charged to.
+
+        With ``create`` it is made where there is none, as long as nothing was released.
+        """
+        return opened(self.place, self.state.ledger, create=create and not self.has_released)
+
+    @contextmanager
+    def existing_ledger(self) -> Iterator[Ledger | None]:
+        """The ledger of this run where there is one, to look something up; None where none was made yet."""
+        try:
+            ledger = self.ledger()
+        except LedgerError as error:
+            if self.state.ledger is not None or error.reason != "absent":
+                raise
+            yield None
+            return
+        with ledger:
+            yield ledger

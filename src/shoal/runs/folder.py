@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal.errors import InputError
 from shoal.files import file_digest, held, private_folder, write_whole
@@ -51,6 +51,19 @@ class State:
     run: str = ""
     ledger: Seal | None = None  #: the ledger that was charged, and its head after the last release
     day: str = ""  #: on which the present release was begun
+
+    @property
+    def release_key(self) -> str | None:
+        """The key of the release, done or begun; None where there is none."""
+        done = self.stages.get("release")
+        return self.releasing if done is None else done.key
+
+
+class Snapshot(NamedTuple):
+    """A folder as it was: its state file, and the names of all others."""
+
+    state: bytes
+    names: frozenset[str]
 
 
 class Folder:
@@ -114,21 +127,22 @@ class Folder:
         except (KeyError, TypeError, AttributeError):
             raise InputError(f"dir: the {STATE} in {self.path.name} lacks a part; use a new folder") from None
 
-    def names(self) -> set[str]:
-        """Every file in the folder, but for those of its lock and of a ledger."""
-        found = (path for path in self.path.rglob("*") if path.is_file() or path.is_symlink())
-        every = {str(path.relative_to(self.path)) for path in found}
-        return {name for name in every if name != ".lock" and not name.startswith(LEDGER)}
+    def snapshot(self) -> Snapshot:
+        """The state as it is written, and the names of all files, but for those of the lock and of a ledger."""
+        paths = (path for path in self.path.rglob("*") if path.is_file() or path.is_symlink())
+        names = {str(path.relative_to(self.path)) for path in paths}
+        kept = frozenset(name for name in names if name != ".lock" and not name.startswith(LEDGER))
+        return Snapshot((self / STATE).read_bytes(), kept)
 
-    def put_back(self, under: str, state: bytes, names: set[str]) -> None:
-        """Undo :meth:`archive` and all that was written since: only ``names`` are left, as they were."""
+    def put_back(self, under: str, before: Snapshot) -> None:
+        """Undo :meth:`archive` and all that was written since: only the files of a snapshot are left, as they were."""
         aside = self / under
         for path in sorted(aside.rglob("*")):
             name = str(path.relative_to(aside))
             if path.is_file() and name != STATE:
                 self.put(name, path.read_bytes())
-        self.put(STATE, state)
-        for name in sorted(self.names() - names):
+        self.put(STATE, before.state)
+        for name in sorted(self.snapshot().names - before.names):
             (self / name).unlink()
         for path in sorted((path for path in self.path.rglob("*") if path.is_dir()), reverse=True):
             if not any(path.iterdir()):
@@ -168,3 +182,9 @@ class Folder:
 def without(state: State, *stages: str) -> State:
     """The state with some stages forgotten."""
     return replace(state, stages={name: done for name, done in state.stages.items() if name not in stages})
+
+
+def done_in(state: State, stage: str, done: Done) -> State:
+    """The state with a stage done; stages are kept in their order."""
+    stages = {**state.stages, stage: done}
+    return replace(state, stages={name: stages[name] for name in STAGES if name in stages})

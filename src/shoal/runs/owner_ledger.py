@@ -112,19 +112,16 @@ def without_password(url: str) -> str:
 def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
     """The ledger at a place. It is made only where ``create`` allows it and nothing was charged to another before."""
     file = where.file
-    if seal is not None:
-        create = False
-    if file is not None and not file.is_file():
-        if seal is not None:
-            raise LedgerError(_absent(where, seal), reason="absent")
-        if not create:
-            raise InputError(
-                f"ledger: there is no {where.where}. `shoal run` makes the ledger with the release; where there "
-                "was one, check its name"
-            )
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        ledger = Ledger.open(where.url, create=create)
+        if file is not None and not file.is_file():
+            if seal is not None or not create:
+                raise LedgerError(
+                    f"ledger: there is no {where.where}. `shoal run` makes the ledger with the release; where there "
+                    "was one, check its name",
+                    reason="absent",
+                )
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        ledger = Ledger.open(where.url, create=create and seal is None)
     except LedgerError as error:
         if seal is not None and error.reason == "absent":
             raise LedgerError(_absent(where, seal), reason="absent") from None

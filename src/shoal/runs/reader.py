@@ -147,3 +147,16 @@ def law_of(members: pl.DataFrame, rows: pl.DataFrame, entries: Sequence[str], *,
     return ReaderLaw.pooled(
         values, np.array(both["row"].to_list()), both["crowd"].to_numpy(), entries, relative=relative
     )
+
+
+def around(law: Path, table: Path, row: int | Sequence[float]) -> pl.DataFrame:
+    """:meth:`ReaderLaw.around` a row, or the number of a crowd, from the two files that were passed on."""
+    import polars as pl
+
+    pooled = ReaderLaw.read(law)
+    if isinstance(row, int):
+        rows = pl.read_csv(table).filter(pl.col("crowd") == row)
+        if not len(rows):
+            raise InputError("row must be the number of a crowd in public/released.csv, or its figures")
+        row = rows["kw"].to_list() if "step" in rows.columns else list(rows.select(pooled.entries).row(0))
+    return pooled.around(row)

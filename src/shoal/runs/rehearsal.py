@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,10 +75,6 @@ class CrowdPrice:
             return f"an error of {share} of the columns' spread"
         return f"{share} more error against what is metered later"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The price as JSON has it."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class RehearsedDay:
@@ -105,33 +102,30 @@ class Rehearsal:
     train_days: int  #: with which the days were rehearsed
 
     @property
-    def labels(self) -> int:
-        """Labels with a value today."""
-        return len(self.today.labels)
-
-    @property
     def people(self) -> str:
         """How many labels have a value today, with their noun."""
-        return counted(self.labels, self.noun)
+        return counted(len(self.today.labels), self.noun)
 
     @property
     def most(self) -> int:
         """The largest crowd that can be formed."""
-        if self.today.boundaries is None:
-            return self.labels
-        return max((self.today.boundaries.count(value) for value in set(self.today.boundaries)), default=0)
+        boundaries = self.today.boundaries
+        return len(self.today.labels) if boundaries is None else max(Counter(boundaries).values(), default=0)
 
     def price(self, crowd: int) -> CrowdPrice:
-        """Crowds of a size, formed anew from today's curves; their price as rehearsed."""
-        member = self._formed(self.today, crowd)
-        return self._priced(crowd, member, [(day, self._formed(day, crowd)) for day in self.days])
+        """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed."""
+        member = self._member(self.today, crowd)
+        sizes = np.unique(member[member >= 0], return_counts=True)[1].tolist()
+        if self.measure == SPREAD:
+            price = _spread_price(self.today, member)
+        else:
+            price = _later_price([(day, self._member(day, crowd)) for day in self.days])
+        return CrowdPrice(crowd, len(sizes), min(sizes, default=0), max(sizes, default=0), price, self.measure)
 
-    def recorded_price(self, crowd: int) -> CrowdPrice:
-        """The crowds on record, and their price as rehearsed."""
-        member = self._on_record(self.today)
-        return self._priced(crowd, member, [(day, self._on_record(day)) for day in self.days])
-
-    def _formed(self, day: RehearsedDay, crowd: int) -> NDArray[np.int64]:
+    def _member(self, day: RehearsedDay, crowd: int) -> NDArray[np.int64]:
+        """(n,) the crowd of each label of a day; -1 for those without one."""
+        if self.recorded_size is not None:
+            return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
         share = self.config.largest_share
         return formed(
             day.points,
@@ -142,31 +136,11 @@ class Rehearsal:
             beside=day.values,
         )
 
-    def _on_record(self, day: RehearsedDay) -> NDArray[np.int64]:
-        numbers = [self.recorded.get(name, -1) for name in day.labels]
-        known = {number: i for i, number in enumerate(sorted({one for one in numbers if one >= 0}))}
-        return np.array([known.get(number, -1) for number in numbers], dtype=np.int64)
-
-    def _priced(
-        self, crowd: int, member: NDArray[np.int64], days: Sequence[tuple[RehearsedDay, NDArray[np.int64]]]
-    ) -> CrowdPrice:
-        sizes = np.bincount(member[member >= 0])
-        sizes = sizes[sizes > 0]
-        price = _spread_price(self.today, member) if self.measure == SPREAD else _later_price(days)
-        return CrowdPrice(
-            crowd,
-            len(sizes),
-            min(sizes.tolist(), default=0),
-            max(sizes.tolist(), default=0),
-            price,
-            self.measure,
-        )
-
 
 def _rows(values: FloatArray, member: NDArray[np.int64]) -> FloatArray:
     """(n, k) the mean of each row's crowd."""
-    numbers, place = np.unique(member, return_inverse=True)
-    return means(values, place.astype(np.int64))[place] if len(numbers) else values
+    place = np.unique(member, return_inverse=True)[1].astype(np.int64)
+    return means(values, place)[place]
 
 
 def _later_price(days: Sequence[tuple[RehearsedDay, NDArray[np.int64]]]) -> float | None:

@@ -8,10 +8,12 @@ from typing import Any
 
 from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
+from shoal.records import Record
+from shoal.sources.frames import Scratch, stored
 
 
 @dataclass(frozen=True)
-class SimulatedMeters:
+class SimulatedMeters(Record):
     """A neighborhood that does not exist, as the source of a run.
 
     >>> SimulatedMeters(100).days
@@ -25,7 +27,7 @@ class SimulatedMeters:
 
 
 @dataclass(frozen=True)
-class MeterFile:
+class MeterFile(Record):
     """A file that was read: its name, its SHA-256 and its size in bytes."""
 
     name: str
@@ -34,7 +36,7 @@ class MeterFile:
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Record):
     """What a run reads: files at ``path``, or simulated households. ``digest`` stands for all of it."""
 
     digest: str
@@ -68,18 +70,6 @@ class Source:
 
         return meter_files(self.path)
 
-    @classmethod
-    def from_json(cls, content: Any) -> Source:
-        """From what ``asdict`` gave; a TypeError if it is something else."""
-        made_up = content["simulated"]
-        return cls(
-            content["digest"],
-            content["path"],
-            tuple(MeterFile(**one) for one in content["files"]),
-            None if made_up is None else SimulatedMeters(**made_up),
-            bool(content.get("table", False)),
-        )
-
     def __str__(self) -> str:
         if self.simulated is not None:
             one = self.simulated
@@ -87,12 +77,11 @@ class Source:
         return self.files[0].name if len(self.files) == 1 else Path(self.path).name
 
 
-def in_words_of_a_run(error: InputError) -> InputError:
-    """The error of a reader of files, in words of a run: its columns are named by settings."""
-    what, named, _ = str(error).partition(" Name them: ")
-    if not named:
-        return error
-    return InputError(
-        f"{what.rstrip('.')}. Name them: --household-column, --timestamp-column and --value-column, or the same "
-        "settings in a file (--config)"
-    )
+def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratch | None]:
+    """The source of a run; rows of a frame or an address are kept as a file in ``folder``, and come with it."""
+    rows = stored(source)
+    if rows is None:
+        return Source.of(source, table=table), None
+    digest = file_digest(rows.path)
+    path = folder.resolve() / f"{digest[:32]}.parquet"
+    return Source(digest, str(path), (MeterFile(rows.name, digest, rows.path.stat().st_size),), table=table), rows

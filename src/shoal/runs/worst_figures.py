@@ -1,11 +1,11 @@
-"""δ of a whole run against ε, and against the error spent: the worst of all shards."""
+"""δ of a whole run against ε, against the error spent, and as a theorem: the worst of all shards."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.accounting.curve import falling
 from shoal.designs.design import frontier
@@ -15,6 +15,12 @@ from shoal.mechanism.files import load
 from shoal.runs.blocks import answers_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context
+
+if TYPE_CHECKING:
+    from shoal.proofs.proof import Proof
+
+#: Where proofs lie in the folder of a run.
+PROOFS = "proof"
 
 
 @dataclass(frozen=True)
@@ -90,3 +96,21 @@ def worst_frontier(
     with context.workers(len(works)) as executor:
         found = executor.every(works)
     return {name: [max(one[name][i] for one in found) for i in range(len(rho))] for name in methods}
+
+
+def proofs(context: Context, epsilon: float | None, scope: str | None) -> dict[str, Proof]:
+    """A proof of every shard's mechanism, written to the folder :data:`PROOFS`."""
+    from shoal.proofs.proof import prove
+
+    made: dict[str, Proof] = {}
+    for part in context.listing(DESIGN).parts:
+        proof = load(part.path).by_kind(
+            mechanism=lambda m: prove(m, None, epsilon, scope) if m.graph.n_edges else None, codebook=lambda _: None
+        )
+        if proof is not None:
+            made[part.key] = proof
+            (context.folder / PROOFS).mkdir(exist_ok=True, mode=0o700)
+            proof.save(context.folder / PROOFS / f"{part.key}.json")
+    if not made:
+        raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")
+    return made

@@ -55,7 +55,7 @@ def do(block: str, config: Config, out: str) -> DesignFacts:
     """Write the mechanism of a block of whole crowds; what it promises and costs."""
     answers = answers_of(block, config)
     classes, graph = laws_of(block, answers)
-    target = config.target
+    target = config.delta
     if config.way == "codebook":
         book = codebook(classes.means, graph, config.stated_epsilon, labels=classes.labels, scope=SCOPE)
         points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
@@ -78,7 +78,7 @@ def do(block: str, config: Config, out: str) -> DesignFacts:
 
 def _less_moved(config: Config, shard: Answers, outside: float) -> Config:
     """With the δ that clipping leaves to the design, at least half of what is asked for."""
-    target = config.target
+    target = config.delta
     if target is None:
         return config
     moved = moved_delta(outside, config.stated_epsilon, shard.times, SCOPE)
@@ -100,7 +100,7 @@ def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, sh
     hundred times as long. A search counts errors in the unit of the design. In kW, where exp widens noise, or as a
     mean, where the search looks at the worst label, a weaker guarantee could cost more than a stronger one.
     """
-    delta = config.target
+    delta = config.delta
     if delta is None:
         return _spent(config, classes, graph, shard.times)
 
@@ -195,14 +195,14 @@ def bound_of(part: Part) -> MechanismBound:
 def stage(context: Context) -> Made:
     """A mechanism per block of whole crowds."""
     blocks = make_blocks(context)
-    jobs = [design_job(context.home, block, context.config) for block in blocks]
+    jobs = [design_job(context.path, block, context.config) for block in blocks]
     with context.workers(len(jobs)) as executor:
         mechanisms = run_jobs(executor, DOING, jobs, context.tell)
     context.put(DESIGN, mechanisms)
     facts = DesignFacts.merged([part.told(DesignFacts) for part in mechanisms.parts])
     strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
     facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
-    if facts.doubtful and context.config.clip is None and not context.config.accept_doubtful_law:
+    if facts.doubtful and context.config.clip is None and "doubtful-law" not in context.config.accept:
         raise UnreachableError(
             f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
             "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "

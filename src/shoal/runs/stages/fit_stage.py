@@ -37,10 +37,10 @@ from shoal.runs.meter_rows import (
     sort_files,
     survey,
 )
-from shoal.runs.sources import in_words_of_a_run
 from shoal.runs.store import Part, put_frame, put_whole
 from shoal.sources.meters import clock, window
 from shoal.sources.meters.answered import off_by
+from shoal.sources.meters.columns import ColumnsError
 from shoal.sources.meters.forecast import ABSENT, Forecasts, forecast, update_forecasts
 from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
@@ -157,7 +157,7 @@ def write_curves(
 
 def readings_shards(executor: Executor, context: Context, buckets: int | None) -> Listing:
     """Repaired readings on the common grid, in shards by a hash of the name; ``buckets`` keeps their number."""
-    root, source, config = context.home / SHARDS, context.source, context.config
+    root, source, config = context.path / SHARDS, context.source, context.config
     homes = source.simulated
     if homes is not None:
         if config.only:
@@ -187,8 +187,11 @@ def readings_shards(executor: Executor, context: Context, buckets: int | None) -
             executor.expect(len(rows.filled))
             surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
             grid = common_grid(surveys, config.interval, energy=rows.energy, meter=config.meter)
-        except InputError as error:
-            raise in_words_of_a_run(error) from None
+        except ColumnsError as error:
+            raise InputError(
+                f"{error.what}. Name them: --household-column, --timestamp-column and --value-column, or the same "
+                "settings in a file (--config)"
+            ) from None
         return replace(rows, grid=grid)
 
     def out(number: int) -> str:
@@ -201,7 +204,7 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config) -> None:
     """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
     large = sum(facts.large for facts in shards)
     usable = sum(facts.households for facts in shards)
-    if large and not config.accept_large:
+    if large and "large" not in config.accept:
         raise InputError(
             f"readings: {large} of {usable} households {LARGE}. Nothing was released. If the unit is wrong, name it "
             f"with --unit (read were {shards[0].unit}); if they are totals, say --meter register; if single readings "
@@ -236,10 +239,9 @@ def stage(context: Context) -> Made:
         if context.horizon is not None:
             step = timedelta(microseconds=known[0].step_us)
             config = replace(config, horizon=clock.steps(context.horizon, step))
-        if context.foresee is not None:
-            context.foresee(_names(shards), origin, known[0].step_us / 60e6)
+        context.foresee(_names(shards), origin, known[0].step_us / 60e6)
         usable = [shard for shard, facts in zip(shards, known, strict=True) if facts.households]
-        jobs = [fit_job(context.home, shard, config, origin, _same_bucket(before, shard)) for shard in usable]
+        jobs = [fit_job(context.path, shard, config, origin, _same_bucket(before, shard)) for shard in usable]
         try:
             forecasts = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
         except InputError as error:

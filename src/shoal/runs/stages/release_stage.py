@@ -120,7 +120,7 @@ def stage(context: Context, plan: CrowdFacts) -> Made:
     config, name = context.config, context.release_name
     listing = context.listing(DESIGN)
     worst = load(hardest(undamaged(listing.pairs))[0].path)
-    sweep(context.home)
+    sweep(context.path)
     with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
         _, rows = members_and_rows(context)
         numbers = numbers_of(context, ledger, rows)
@@ -161,7 +161,7 @@ def _through(
     name, config = context.release_name, context.config
     given: dict[int, Part] = {}
     failed: list[Lost] = []
-    outs = [out_path(context.home, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
+    outs = [out_path(context.path, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
     for number, (_, block) in enumerate(listing.pairs):
         written = finished(outs[number])
         if written is None:
@@ -179,7 +179,7 @@ def _through(
     def task(mechanism: Part, block: Part) -> Callable[[], tuple[FloatArray, FloatArray]]:
         normals = None
         if config.query == "trajectory":
-            normals = out_path(context.home / SHARDS, "draws", "npy", {"name": name}, [mechanism])
+            normals = out_path(context.path / SHARDS, "draws", "npy", {"name": name}, [mechanism])
         return partial(do, mechanism, block, config, normals)
 
     for position, result in executor.run(call, [task(*listing.pairs[number]) for number in waiting]):
@@ -260,12 +260,12 @@ def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
             "use 'point', 'trajectory' or 'marginal'"
         )
     reached = mechanism.certificate.delta_upper
-    if reached >= 1.0 or (reached > MEANINGLESS and not config.accept_no_guarantee):
+    if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
         raise UnreachableError(
-            f"{'rho' if config.target is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
+            f"{'rho' if config.delta is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
             f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta "
             "1e-5); `shoal frontier` shows what an error buys"
-            + (". accept_no_guarantee = true in a --config file releases it all the same" if reached < 1.0 else "")
+            + (". --set accept=no-guarantee releases it all the same" if reached < 1.0 else "")
         )
 
 
@@ -281,4 +281,4 @@ def refuse_useless_figures(designs: Sequence[DesignFacts]) -> None:
 
 def default_budget(config: Config) -> tuple[float, float]:
     """(ε, δ) that the design was to reach: never what a release happens to cost."""
-    return config.stated_epsilon, DELTA if config.target is None else config.target
+    return config.stated_epsilon, DELTA if config.delta is None else config.delta

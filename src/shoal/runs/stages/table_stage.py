@@ -105,8 +105,8 @@ def sort_rows(
     filled = scatter(pieces(), LABEL, folder, count)
     if not extent.rows:
         raise InputError(
-            f"table: no row has a number in every entry ({extent.incomplete} have an empty cell); --drop the columns "
-            "that are empty, or fill them in"
+            f"table: no row has a number in every entry ({extent.incomplete} have an empty cell); leave out the "
+            "columns that are empty (--set drop=NAME), or fill them in"
         )
     if max(np.abs(extent.low).max(), np.abs(extent.high).max()) > LARGEST:
         raise InputError(f"columns: some entries are beyond {LARGEST:g}; give them in a larger unit")
@@ -222,11 +222,11 @@ def stage(context: Context) -> Made:
         return sort_rows(context.source, config, folder, buckets, known)
 
     def out(bucket: int) -> str:
-        return out_path(context.home, LAWS, SUFFIX, {**settings, "number": bucket})
+        return out_path(context.path, LAWS, SUFFIX, {**settings, "number": bucket})
 
     with context.workers() as executor:
         table, shards = make_shards(
-            executor, context.home / SHARDS, settings, TableRows, sort, make_shard, out, "rows by label", context.tell
+            executor, context.path / SHARDS, settings, TableRows, sort, make_shard, out, "rows by label", context.tell
         )
     context.put(FIT, shards)
     facts = FitFacts.merged([part.told(FitFacts) for part in shards.parts])

@@ -107,7 +107,14 @@ UNIT_FIELDS = ("unit", "units", "uom", "unitofmeasure", "einheit")
 #: Quantities of one meter: columns of these are not households.
 QUANTITIES = re.compile(r"(import|export|bezug|einspeis|consum|generat|verbrauch|erzeug|product|solar|pv|grid|total)")
 
-NAME_THEM = "Name them: columns={'household': ..., 'timestamp': ..., 'value': ...}"
+
+class ColumnsError(InputError):
+    """Columns of a meter file have to be named; ``what`` says why, without how that is done in Python."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}. Name them: columns={{'household': ..., 'timestamp': ..., 'value': ...}}")
+        self.what = what
+
 
 #: A column header that is itself a point in time, as in files with one row per household, or a time of the day.
 _DATED = re.compile(r"^\d{4}[-/]?\d{2}[-/]?\d{2}|^\d{2}\.\d{2}\.\d{4}|^\d{1,2}/\d{1,2}/\d{4}")
@@ -160,9 +167,8 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
         if value is not None:
             return MeterColumns("long", household, timestamp, value, (), clock, told_by(value), unit_field)
         what = "several columns" if saying else "no column"
-        raise InputError(
-            f"columns: {file} has {what} that look{'' if saying else 's'} like power or energy; found "
-            f"{_list(header)}. {NAME_THEM}"
+        raise ColumnsError(
+            f"columns: {file} has {what} that look{'' if saying else 's'} like power or energy; found {_list(header)}"
         )
     if timestamp is not None and rest:
         value = value or (rest[0] if len(rest) == 1 and saying else None)
@@ -172,12 +178,12 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
         if value is not None or 0 < len(saying) < len(rest) or quantities:
             # Columns of one meter, or of readings among others: taken for households, they would be read as power.
             found = _list(header)
-            raise InputError(f"columns: {file} has readings but no household column; found {found}. {NAME_THEM}")
+            raise ColumnsError(f"columns: {file} has readings but no household column; found {found}")
         said = set(units.values())
         unit = said.pop() if len(said) == 1 else None
         return MeterColumns("households", None, timestamp, None, tuple(rest), clock, unit, unit_field)
     missing = "timestamp" if timestamp is None else "household or value"
-    raise InputError(f"columns: {file} has no {missing} column; found {_list(header)}. {NAME_THEM}")
+    raise ColumnsError(f"columns: {file} has no {missing} column; found {_list(header)}")
 
 
 def first_known(header: Sequence[str], known: Sequence[str]) -> str | None:

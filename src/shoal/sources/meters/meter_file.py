@@ -32,7 +32,7 @@ NO_UNIT = (
 )
 ROW_NUMBERS = (
     "columns: every row has another entry in {!r}, so that this column numbers rows rather than naming households; "
-    "name the column of the households. Name them: columns={{'household': ...}}"
+    "name the column of the households"
 )
 
 

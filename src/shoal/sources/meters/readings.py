@@ -15,6 +15,7 @@ import polars as pl
 from shoal.errors import InputError
 from shoal.sources.frames import ARROW, PARQUET, UNREADABLE, WORKBOOKS, table_of
 from shoal.sources.meters import clock
+from shoal.sources.meters.columns import ColumnsError
 from shoal.sources.meters.meter_file import (
     NO_ROWS,
     NO_TIMES,
@@ -124,7 +125,7 @@ def meter_readings(
     rows = _stack(parts, zone)
     column = numbered(opened.sources) if interval is None else None
     if column is not None and rows["household"].n_unique() == len(rows) > 2:
-        raise InputError(ROW_NUMBERS.format(column))
+        raise ColumnsError(ROW_NUMBERS.format(column))
     register = decided(*rising(rows), energy=opened.energy, meter=meter)
     return repair(
         rows,

@@ -249,14 +249,15 @@ def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str
     if len(flat):
         raise InputError(
             f"columns: {columns[flat[0]]!r} is the same in all rows of a label, for every label of some crowd, while "
-            "other columns are not; release it in a table of its own, with one row per label, and --drop it here"
+            "other columns are not; release it in a table of its own, with one row per label, and leave it out here "
+            "(--set drop=NAME)"
         )
     scaled = rest / spread
     low, vectors = eigh((scaled.T @ scaled)[None] / (m - n))
     if low[0, 0] < DEPENDENT:
         odd = columns[int(np.argmax(np.abs(vectors[0][:, 0])))]
         raise InputError(
-            f"columns: {odd!r} is a combination of other columns, up to rounding; --drop it, and compute it from what "
-            "is released"
+            f"columns: {odd!r} is a combination of other columns, up to rounding; leave it out (--set drop=NAME), and "
+            "compute it from what is released"
         )
     return GaussianClasses.fit(values, list(owners))

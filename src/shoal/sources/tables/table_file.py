@@ -137,7 +137,10 @@ def layout_of(
         raise InputError("columns: no numeric column is left for the entries; name them with --columns")
     taken = [c for c in entries if c in OWN]
     if taken:
-        raise InputError(f"columns: {taken[0]!r} is a column of the released table itself; rename yours, or --drop it")
+        raise InputError(
+            f"columns: {taken[0]!r} is a column of the released table itself; rename yours, or leave it out "
+            "(--set drop=NAME)"
+        )
     return TableColumns(label, entries, tuple(c for c in found if c != label and c not in entries))
 
 
@@ -201,7 +204,8 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
             column = cells.cast(pl.Float64, strict=False)
             if column.null_count() > cells.null_count():
                 raise InputError(
-                    f"columns: {name!r} holds text in some row(s); entries are numbers. --drop it, or mend it"
+                    f"columns: {name!r} holds text in some row(s); entries are numbers. Leave it out (--set "
+                    "drop=NAME), or mend it"
                 )
         else:
             column = column.cast(pl.Float64)

@@ -1,22 +1,25 @@
-"""The reference page of the commands, made from the commands: ``python -m shoal.cli.reference > docs/cli.md``."""
+"""Write docs/cli.md from the commands themselves: python docs/make_cli.py."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
 
 from shoal.cli.main import app
+from shoal.runs.config import Config, Speed
 
 HEAD = """# Command line
 
-Made from the commands by `python -m shoal.cli.reference`; a test checks that it is up to date.
+Made from the commands by `python docs/make_cli.py`; a test checks that it is up to date.
 
-Every command takes `--json` (one JSON object on standard output, messages on standard error) and `--debug` (the
-traceback of an error). Exit codes: 0 done, 2 bad input, 3 refused by the budget, 4 the guarantee asked for cannot be
-met, 130 interrupted. `shoal --install-completion` sets up completion for your shell.
+Every command takes `--json` (one JSON object on standard output, messages on standard error). With `SHOAL_DEBUG=1` in
+the environment an error shows its traceback. Exit codes: 0 done, 2 bad input, 3 refused by the budget, 4 the guarantee
+asked for cannot be met, 130 interrupted. `shoal --install-completion` sets up completion for your shell.
 
 A run lives in a folder. Its stages (fit, crowds, release, card, report; with a method also design and audit) are done
 once each and recorded in `state.json`; whatever interrupts a run, the same command continues it. What was released is
@@ -29,7 +32,27 @@ def page() -> str:
     parts = [HEAD]
     for name, command in commands():
         parts.append(f"## {name}\n\n{_text(command)}\n\n{_parameters(command)}")
+    parts.append(_settings())
     return "\n".join(parts)
+
+
+def _settings() -> str:
+    """Settings that have no option of their own."""
+    rows = [
+        f"| `{one.name}` | {one.metadata['text'].replace('|', chr(92) + '|')} |"
+        for kind in (Config, Speed)
+        for one in fields(kind)
+        if one.metadata["rare"]
+    ]
+    head = """## Settings without an option
+
+Given with `--set NAME=VALUE`; in a file of settings (`--config`, TOML), where every setting can stand by its name; or
+as keywords of `shoal.run`.
+
+| setting | what it does |
+| --- | --- |
+"""
+    return head + "\n".join(rows) + "\n"
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -57,7 +80,7 @@ def _text(command: Any) -> str:
 def _parameters(command: Any) -> str:
     rows = ["| argument or option | what it does |", "| --- | --- |"]
     for one in command.params:
-        if one.name in ("as_json", "debug", "help"):
+        if one.name in ("as_json", "help"):
             continue
         named = (
             one.opts if one.param_type_name == "option" else [(one.metavar or one.name.upper()).replace("|", " or ")]
@@ -77,4 +100,4 @@ def _help(one: Any) -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    Path(__file__).with_name("cli.md").write_text(page(), encoding="utf-8")

@@ -1,0 +1,345 @@
+"""What the folder of a run holds: facts of its stages, card, tables, pages and ledger. Nothing here changes it.
+
+A stage is known by a key: the digest of its settings, of the files it reads and of shoal's version. It is done where
+the state has it with this key and its files are intact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import shoal
+from shoal.card.card import ReleaseCard
+from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
+from shoal.card.statements import HEADINGS, Statement, handing, would_protect
+from shoal.errors import InputError
+from shoal.files import digest_of, file_digest
+from shoal.records import Record
+from shoal.runs import reader, secret, worst_figures
+from shoal.runs.context import Context
+from shoal.runs.folder import LEDGER
+from shoal.runs.pipeline import Stage, pipeline
+from shoal.runs.stages import card_stage, crowd_stage, means_stage, readings_stage, report_stage
+from shoal.runs.stages.crowd_stage import CrowdFacts
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from shoal.proofs.proof import Proof
+    from shoal.runs.choice import Choice
+
+#: The pages of :meth:`Results.explain`.
+BOARD, ANNEX = "board.html", "annex.html"
+#: Files that a user looks for, and what they are.
+FILES = {
+    report_stage.REPORT: "the report, for the data owner: it shows true answers",
+    report_stage.PACKAGE: "public/ is what to pass on, a data package: columns, units, licence, guarantee",
+    report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
+    means_stage.PUBLIC: "the released figures, to pass on: no names",
+    reader.FILE: "how far homes lie from rows, pooled over all crowds, to pass on",
+    means_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
+    "card.md": "the release card, to publish with the figures (also .json)",
+    crowd_stage.LEFT_OUT: "who has no row in it, and why",
+    LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
+}
+Facts = TypeVar("Facts", bound=Record)
+
+
+class Results(Context):
+    """What has been done in one folder, and what came of it; :class:`shoal.Run` is the one that does it."""
+
+    did: list[str]  #: stages that were done since the folder was opened
+    rehearsed: Path | None = None  #: the file that a rehearsal wrote
+    choice: Choice | None = None  #: the crowd that was asked for in other words, where it was
+
+    def __repr__(self) -> str:
+        """The folder and how far it is; nothing of what is in it."""
+        far = f"done until {list(self.state.stages)[-1]}" if self.state.stages else "nothing done"
+        return f"{type(self).__name__}({self.path.name!r}, release {self.state.release}, {far})"
+
+    # ------------------------------------------------------------------ stages
+
+    @property
+    def charged(self) -> bool:
+        """Whether a method releases a row per label or sample under an ε: asked for, or several rows per label."""
+        return self.config.charged or (self.fit is not None and self.fit.most_rows > 1)
+
+    @property
+    def of_readings(self) -> bool:
+        """Whether the secret is the readings themselves."""
+        return self.config.secret == secret.READINGS
+
+    @property
+    def pipeline(self) -> dict[str, Stage]:
+        """The stages of this run by name, in order."""
+        return pipeline(self.config, table=self.state.source.table, charged=self.charged)
+
+    def key(self, stage: str) -> str:
+        """The digest of all that goes into a stage."""
+        step = self.pipeline[stage]
+        inputs: dict[str, Any] = {
+            "stage": stage,
+            "shoal": shoal.__version__,
+            "settings": self.config.part(*step.settings),
+            "stages": {name: self.key(name) for name in step.needs},
+        }
+        period = (self.config.period or self.state.day) if self.config.label is not None else None
+        if stage == "fit":
+            inputs |= {"source": self.state.source.digest, "previous": self.state.previous}
+        elif stage == "crowds":
+            inputs |= {"boundaries": _boundaries_digest(self.config.boundaries), "period": period}
+        elif stage == "release":
+            inputs |= {"release": self.state.release, "period": period if self.of_readings else None}
+        return digest_of(inputs)
+
+    def is_done(self, stage: str) -> bool:
+        """Whether a stage and all that it rests on are done, as now configured, and their files intact."""
+        done, step = self.state.stages.get(stage), self.pipeline.get(stage)
+        return (
+            step is not None
+            and all(self.is_done(name) for name in step.needs)
+            and done is not None
+            and done.key == self.key(stage)
+            and self.folder.intact(done)
+        )
+
+    # ------------------------------------------------------------------ facts of the stages
+
+    def facts(self, stage: str, kind: type[Facts]) -> Facts | None:
+        """What a stage recorded; None where it is not done."""
+        done = self.state.stages.get(stage)
+        return None if done is None else kind.from_json(done.facts)
+
+    @property
+    def known_fit(self) -> FitFacts:
+        """What the first stage recorded, which must be done."""
+        fit = self.facts("fit", FitFacts)
+        if fit is None:
+            raise self.undone("fit")
+        return fit
+
+    @property
+    def plan(self) -> CrowdFacts:
+        """What the stage of crowds recorded, which must be done."""
+        plan = self.facts("crowds", CrowdFacts)
+        if plan is None:
+            raise self.undone("crowds")
+        return plan
+
+    @property
+    def fit(self) -> FitFacts | None:
+        """What the first stages recorded, with crowds where they are formed; None where nothing is done."""
+        return self.plan.fit if "crowds" in self.state.stages else self.facts("fit", FitFacts)
+
+    @property
+    def design(self) -> DesignFacts | None:
+        return self.facts("design", DesignFacts)
+
+    @property
+    def release(self) -> ReleaseFacts | None:
+        return self.facts("release", ReleaseFacts)
+
+    @property
+    def audit(self) -> AuditFacts | None:
+        return self.facts("audit", AuditFacts)
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds of the stages that are done."""
+        return {name: done.seconds for name, done in self.state.stages.items()}
+
+    @property
+    def released_on(self) -> str:
+        """The day on which the release was made."""
+        return self.state.stages["release"].finished[:10]
+
+    def failed(self, *stages: str) -> bool:
+        """Whether shards were left out of one of these stages: "fit", "design" or "release"."""
+        return any(facts is not None and bool(facts.failed) for facts in (getattr(self, name) for name in stages))
+
+    @property
+    def exit_code(self) -> int:
+        """A violation found by the audit is a guarantee not met, 4; shards left out are bad input, 2."""
+        if self.audit is not None and self.audit.verdict == "violated" and self.is_done("audit"):
+            return 4
+        return 2 if self.failed("fit", "design", "release") else 0
+
+    def undone(self, stage: str) -> InputError:
+        """The error of a question that a stage has to come before."""
+        return InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
+
+    def demand(self, *stages: str) -> None:
+        """Raise unless these stages are done."""
+        missing = next((stage for stage in stages if stage not in self.state.stages), None)
+        if missing is not None:
+            raise self.undone(missing)
+
+    # ------------------------------------------------------------------ what was released
+
+    @property
+    def card(self) -> ReleaseCard:
+        """The release card: of means, of what a method released under an ε, or of noisy readings."""
+        self.demand("fit", *(("design", "audit") if self.charged else ()), "release")
+        return self.card_so_far
+
+    @property
+    def card_so_far(self) -> ReleaseCard:
+        """The card of the stages that are done."""
+        fit = self.fit
+        assert fit is not None
+        if self.of_readings:
+            released = "release" in self.state.stages
+            settings = readings_stage.public_settings(self.path) if released else None
+            return ReleaseCard.of_readings(settings or readings_stage.settings_of(self, fit))
+        design, audit = (self.design, self.audit) if self.charged else (None, None)
+        card = ReleaseCard.of(fit, design, self.release, audit, charged=self.charged)
+        done = self.facts("card", card_stage.CardFacts)
+        return card if done is None else replace(card, attack=done.attack, course=done.course, rules=done.rules)
+
+    @property
+    def released(self) -> pl.DataFrame:
+        """What was released, with whose it is.
+
+        Of meters: household, crowd, homes, news, step, timestamp, kw. Of a table: label, crowd, homes, news and its
+        columns. A method's release has a row per home or sample: crowd, row, …
+        """
+        import polars as pl
+
+        self.demand("release")
+        return pl.read_parquet(self.folder / means_stage.PARQUET)
+
+    @property
+    def report(self) -> Path:
+        """The page for the data owner; it shows true answers."""
+        self.demand("report")
+        return self.folder / report_stage.REPORT
+
+    @property
+    def handing(self) -> tuple[Statement, ...]:
+        """What to pass on and what to keep, once something was released; of readings also what only the owner knows."""
+        if "release" not in self.state.stages:
+            return ()
+        own = readings_stage.owner_statements(self.path) if self.of_readings else ()
+        return (*own, *handing(self.path.name, self.place.where))
+
+    def reader(self, row: int | Sequence[float]) -> pl.DataFrame:
+        """For the recipient: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+
+        Args:
+            row: the number of a crowd, or the figures of its row as they were released.
+
+        Returns:
+            entry, row, and below_10 … below_90: the figures below which so many percent of homes lie. It is never a
+            crowd's own spread; ``public/reader.json`` is what it is made from (:mod:`shoal.runs.reader`).
+
+        >>> run.reader(123456)  # doctest: +SKIP
+        """
+        self.demand("release")
+        if self.charged:
+            raise InputError("reader: a method releases a row per home under an ε; its card says how far it is off")
+        return reader.around(self.folder / reader.FILE, self.folder / means_stage.PUBLIC, row)
+
+    def curve(self, epsilon: Sequence[float], notion: str = "dp") -> worst_figures.WorstCurve:
+        """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""
+        self._demand_method()
+        return worst_figures.worst_curve(self, list(epsilon), notion)
+
+    def frontier(
+        self, rho: Sequence[float], methods: Sequence[str], *, epsilon: float | None = None, search: int = 10
+    ) -> dict[str, list[float]]:
+        """Method -> the δ that each budget, ascending, leaves in the worst crowd of the run. Nothing is changed."""
+        self._demand_method()
+        at = self.config.stated_epsilon if epsilon is None else epsilon
+        return worst_figures.worst_frontier(self, sorted(rho), list(methods), at, search)
+
+    def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
+        """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
+        self._demand_method()
+        return worst_figures.proofs(self, epsilon, scope)
+
+    def _demand_method(self) -> None:
+        """Raise unless something with an ε was designed."""
+        if not self.charged:
+            raise InputError(
+                "dir: nothing is certified here: rows are averages over a crowd, without noise, ε or δ. A --method has "
+                "something to certify"
+            )
+        self.demand("design")
+
+    def explain(self, purpose: str = "") -> tuple[Path, Path]:
+        """Write one page for a board and an annex for a regulator, from the card; their paths."""
+        from shoal.card.render import annex, board
+
+        card, title, made = self.card, self.config.title, self.released_on
+        return (
+            self.folder.put(BOARD, board(card, title=title, made=made)),
+            self.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=made)),
+        )
+
+    # ------------------------------------------------------------------ what to say about it
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is there, for machines."""
+        seal = self.state.ledger
+        return {
+            "folder": str(self.path),
+            "did": list(self.did),
+            "release": self.state.release,
+            "ledger": {"where": self.place.where, "identity": seal and seal.identity, "head": seal and seal.head},
+            "config": self.config.to_dict(),
+            "choice": None if self.choice is None else self.choice.to_dict(),
+            "stages": {
+                name: {
+                    "done": self.is_done(name),
+                    "seconds": done.seconds,
+                    "finished": done.finished,
+                    "files": sorted(done.files),
+                    **done.facts,
+                }
+                for name, done in self.state.stages.items()
+            },
+        }
+
+    def summary(self, *, verbose: bool = False) -> list[tuple[str, list[str]]]:
+        """What happened, for people: headings with their sentences; five of them, or with ``verbose`` everything."""
+        from shoal.card.render import summary
+
+        fit = self.fit
+        parts = [] if fit is None else summary(self.card_so_far, self.handing, verbose=verbose)
+        if not self.of_readings and fit is not None:
+            attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), parts[-1][1])
+            attack.append(would_protect(fit.labels, fit.noun))
+        if self.audit is not None and self.audit.verdict == "violated":
+            parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))
+        if self.rehearsed is not None:
+            words = (
+                f"A rehearsal: nothing was released, recorded or charged. {self.rehearsed} has what would have been."
+            )
+            parts.insert(0, ("Not released", [words]))
+        elif not self.has_released and fit is not None:
+            parts.insert(0, ("Not released", ["Nothing was released, recorded or charged."]))
+        if self.choice is not None:
+            parts.append(("Chosen", self.choice.sentences()))
+        if not verbose:
+            return parts
+        spent = "crowds and everything that is charged about the same labels are on record here"
+        if self.place.own:
+            spent = "of this folder alone" + ("; nobody real is behind it" if self.state.source.simulated else "")
+        parts.append(("Ledger", [f"{self.place.where}: {spent}."]))
+        if self.timings:
+            each = ", ".join(f"{name} {value:.1f} s" for name, value in self.timings.items())
+            parts.append(("Time", [f"{each}; {sum(self.timings.values()):.0f} s in all."]))
+        files = [f"{self.path / name}: {text}" for name, text in FILES.items() if (self.folder / name).is_file()]
+        return [*parts, ("Files", files)] if files else parts
+
+
+def _boundaries_digest(named: str | None) -> str | None:
+    """The digest of the file of boundaries, with its column."""
+    if named is None:
+        return None
+    file, colon, column = named.rpartition(":")
+    path = Path(file if colon else named)
+    return f"{file_digest(path)} {column}" if path.is_file() else named
