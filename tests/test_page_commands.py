@@ -20,7 +20,7 @@ from shoal.cli.main import app
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/howto.md", "docs/service.md")
 #: Quick settings for what a page leaves at its default.
-SMALL = ["--horizon", "4", "--order", "2,1"]
+SMALL = ["--horizon", "4", "--set", "order=2,1"]
 
 
 def commands(page: str) -> list[list[str]]:

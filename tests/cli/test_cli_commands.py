@@ -216,7 +216,7 @@ def test_every_setting_is_an_option_of_run_with_its_words():
     first = {p.name for p in options if p.rich_help_panel is None}
     assert first == {"out", "crowd", "label", "update", "rehearse"}  # and --help
     about = {"out", "config", "as_json", "meters", "households", "update", "rehearse", "until", "verbose", "settings"}
-    about |= {"at_most", "within"}
+    about |= {"at_most", "within", "database", "accept_doubtful_law"}
     for name in ("demo", "run"):
         assert {p.name for p in COMMANDS[f"shoal {name}"].params} - about - {"help"} <= set(Config.options()), name
 

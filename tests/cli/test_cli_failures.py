@@ -51,7 +51,7 @@ def test_columns_are_named_on_the_command_line(meters, tmp_path):
     names = {"household": "Zähler", "timestamp": "Zeit", "kw": "Wert"}
     pl.read_csv(meters).rename(names).write_csv(tmp_path / "m.csv", separator=";")
     named = ["--household-column", "Zähler", "--timestamp-column", "Zeit", "--value-column", "Wert", "--unit", "kw"]
-    small = ["--crowd", "4", "--horizon", "4", "--order", "2,1"]
+    small = ["--crowd", "4", "--horizon", "4", "--set", "order=2,1"]
     done = call("run", tmp_path / "m.csv", "--out", tmp_path / "x", "--until", "fit", *small, *named, "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 12
@@ -204,7 +204,7 @@ def test_a_tampered_ledger_is_found(charged):
     ("arguments", "says"),
     [
         (["run", "--delta", "0.1", "--rho", "0.1"], "exclude each other"),
-        (["run", "--order", "six"], "order must be"),
+        (["run", "--set", "order=six"], "order must be"),
         (["run", "--method", "magic"], "method must be one of"),
         (["run", "--epsilon", "-1"], "epsilon must not be negative"),
         (["run", "--config", "no.toml"], "there is no file no.toml"),
@@ -241,7 +241,9 @@ def test_exit_codes():
 
 def test_a_parquet_file_works_like_a_csv(meters, tmp_path):
     pl.read_csv(meters, try_parse_dates=True).write_parquet(tmp_path / "m.parquet")
-    done = call("run", tmp_path / "m.parquet", "--out", tmp_path / "x", "--until", "fit", "--order", "1,0", "--json")
+    done = call(
+        "run", tmp_path / "m.parquet", "--out", tmp_path / "x", "--until", "fit", "--set", "order=1,0", "--json"
+    )
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 12
 

@@ -86,6 +86,6 @@ def test_killed_at_its_very_beginning(tmp_path, meters):
     out.mkdir()
     (out / ".lock").touch()
     (out / ".state.json.part").touch()
-    done = call("run", meters, "--out", out, "--until", "fit", "--order", "1,0", "--horizon", "2", "--json")
+    done = call("run", meters, "--out", out, "--until", "fit", "--set", "order=1,0", "--horizon", "2", "--json")
     assert done.code == 0, done.err
     assert json.loads((out / "state.json").read_text())["stages"].keys() == {"fit", "crowds"}

@@ -12,7 +12,7 @@ from calls import call
 
 import shoal
 
-SMALL = ["--horizon", "1h", "--order", "2,1", "--train-days", "14"]
+SMALL = ["--horizon", "1h", "--set", "order=2,1", "--train-days", "14"]
 #: Words of the inside that nobody should meet.
 INSIDE = ("query_id", "lost neighbors", "digest", "a file;", "audit_samples", "train_days", "shards:")
 
@@ -105,7 +105,7 @@ def test_lost_forecasts_and_one_day_say_what_to_give(here: Path) -> None:
         (["--method", "codebook", "--epsilon", "3"], "formed with no method"),
         (["--largest-share", "0.5"], "with no --largest-share"),
         (["--train-days", "10"], "--train-days differs"),
-        (["--order", "1,1"], "order differs"),
+        (["--set", "order=1,1"], "order differs"),
         (["--unit", "w"], "unit differs"),
         (["--origin", "2024-01-15T00:00"], "needs a later period"),
     ],

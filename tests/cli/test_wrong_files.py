@@ -14,7 +14,7 @@ from calls import call
 
 import shoal
 
-QUICK = ["--train-days", "7", "--order", "1,0", "--horizon", "2", "--crowd", "2"]
+QUICK = ["--train-days", "7", "--set", "order=1,0", "--horizon", "2", "--crowd", "2"]
 HALF_HOUR = timedelta(minutes=30)
 
 

@@ -142,7 +142,7 @@ def test_an_address_is_scanned(meters: pl.DataFrame, tmp_path: Path) -> None:
 
 def test_the_command_reads_a_database(meters: pl.DataFrame, tmp_path: Path) -> None:
     path = database(meters, tmp_path)
-    small = ["--crowd", "5", "--horizon", "4", "--order", "1,1", "--train-days", "7", "--until", "fit"]
+    small = ["--crowd", "5", "--horizon", "4", "--set", "order=1,1", "--train-days", "7", "--until", "fit"]
 
     def call(*arguments: object) -> tuple[int, str]:
         result = CliRunner().invoke(app, ["run", *map(str, arguments), "--out", str(tmp_path / "out"), *small])

@@ -460,7 +460,7 @@ def test_the_command_takes_the_secret_and_names_what_is_missing(meters: Path, tm
     from shoal.cli.main import app
 
     given = ["--secret", "readings", "--customers", "40", "--origin", ORIGIN, "--unit", "kw", "--horizon", "4"]
-    given += ["--order", "2,1", "--train-days", "14", "--ledger", "folder", "--workers", "serial"]
+    given += ["--set", "order=2,1", "--train-days", "14", "--ledger", "folder", "--workers", "serial"]
     refused = CliRunner().invoke(app, ["run", str(meters), "--out", str(tmp_path / "x"), *given, "--epsilon", "1"])
     assert refused.exit_code == 2
     assert "--interval" in refused.stderr

@@ -116,8 +116,8 @@ def explained(error: BaseException) -> str:
 def by_options(text: str) -> str:
     """A message with settings named as the command's options: ``train_days`` is ``--train-days``.
 
-    >>> by_options("train_days must be at least 1; pass interval=")
-    '--train-days must be at least 1; pass --interval'
+    >>> by_options("train_days must be at least 1; pass interval=, or timestamp_format=")
+    '--train-days must be at least 1; pass --interval, or --set timestamp_format='
     """
     text = re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, text)
     names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), "at_most")}
@@ -129,6 +129,8 @@ def by_options(text: str) -> str:
 def _as_option(found: re.Match[str]) -> str:
     """An argument of a function as the option of its name."""
     word, name, quote = found.groups()
+    if name not in shoal.Config.options():
+        return f"{word} --set {name}={quote}"
     return f"{word} --{name.replace('_', '-')}{' ' + quote if quote else ''}"
 
 

@@ -26,7 +26,7 @@ Verbose = Annotated[
 
 
 @command
-@options.of_sections("hiding", "guarantee", "speed", also=("horizon", "order", "origin", "train_days"))
+@options.of_sections("hiding", "guarantee", "speed", also=("horizon", "origin", "train_days"))
 def demo(
     out: options.Out = Path("shoal-demo"),
     households: Annotated[int, typer.Option(help="Simulated households.")] = 100,
@@ -97,6 +97,14 @@ def run(
             rich_help_panel="Input",
         ),
     ] = None,
+    accept_doubtful_law: Annotated[
+        bool,
+        typer.Option(
+            "--accept-doubtful-law",
+            help="Release although the rows of many labels do not follow the Gaussian law that the guarantee rests on.",
+            rich_help_panel="Guarantee",
+        ),
+    ] = False,
     until: Until = "report",
     verbose: Verbose = False,
     config: options.ConfigFile = None,
@@ -135,6 +143,8 @@ def run(
     """
     source = meters if database is None else _selected(database, meters, chosen)
     chosen |= {"at_most": at_most, "within": within}
+    if accept_doubtful_law:
+        chosen["accept"] = (*chosen.get("accept", ()), "doubtful-law")
     return _everything(source, out, config, chosen, until=until, update=update, rehearse=rehearse, verbose=verbose)
 
 

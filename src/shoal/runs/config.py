@@ -65,7 +65,7 @@ class Config:
     interval: int | None = _setting("input", None, "minutes between readings; by default the most common distance")
     time_zone: str | None = _setting("input", None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
     timestamp_format: str | None = _setting(
-        "input", None, 'layout of timestamps, such as "%d/%m/%Y %H:%M", where it is not understood or leaves day and month open'  # noqa: E501
+        "input", None, 'layout of timestamps, such as "%d/%m/%Y %H:%M", where it is not understood or leaves day and month open', rare=True  # noqa: E501
     )  # fmt: skip
     max_kw: float | None = _setting(
         "input", None, "readings above it are taken for meter faults and become missing", rare=True
@@ -94,7 +94,7 @@ class Config:
     )
     train_days: int = _setting("input", 15, "days of training before the origin")
     horizon: int = _setting("input", 12, "steps to forecast, or on the command line a time such as 3h", kind=str)
-    order: tuple[int, ...] = _setting("input", (6, 5), "order (p, q) of the ARMA models")
+    order: tuple[int, ...] = _setting("input", (6, 5), "order (p, q) of the ARMA models", rare=True)
     season: str = _setting("input", "auto", '"day", "week", or "auto": by day below four weeks of training', rare=True)
     origin: str | None = _setting(
         "input", None, "first instant to forecast, ISO 8601; by default after the last reading"

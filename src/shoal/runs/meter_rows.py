@@ -29,6 +29,7 @@ from shoal.runs.sources import SimulatedMeters
 from shoal.runs.store import put_frame
 from shoal.sources.frames import in_batches
 from shoal.sources.meters import clock
+from shoal.sources.meters.columns import ColumnsError
 from shoal.sources.meters.meter_file import (
     NO_ROWS,
     NO_TIMES,
@@ -125,7 +126,7 @@ def sort_files(path: Paths, folder: Path, config: Config, buckets: int | None = 
                 rows += len(batch)
                 yield batch
         if column is not None and len(names) == rows > 2:
-            raise InputError(ROW_NUMBERS.format(column))
+            raise ColumnsError(ROW_NUMBERS.format(column))
 
     filled = scatter(batches(), "household", folder, count)
     return MeterRows(
@@ -161,7 +162,7 @@ def _chosen(names: pl.Series, only: Sequence[str]) -> pl.Series:
     if strange:
         raise InputError(
             f"household: there is no household {strange[0]!r} among the {len(known)} in the readings; "
-            "check --household, or `only` in the settings"
+            "check `only` in the settings"
         )
     return names.filter(names.is_in(list(only)))
 

@@ -162,7 +162,7 @@ def check_files(config: Config, source: Source) -> None:
                              "one column of timestamps")  # fmt: skip
         if file.forms and not file.named and file.forms != ISO:
             raise InputError(f"timestamp_format: the timestamps of {name} are not ISO 8601; with --secret readings "
-                             "name their layout, --timestamp-format")  # fmt: skip
+                             "name their layout, --set timestamp_format=…")  # fmt: skip
         if (file.time_zone is not None) != instants:
             how = "with" if file.time_zone is not None else "without"
             raise InputError(f"origin: write it {how} an offset from UTC, as the timestamps of {name} are: with "

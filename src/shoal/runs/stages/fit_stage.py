@@ -207,8 +207,9 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config) -> None:
     if large and "large" not in config.accept:
         raise InputError(
             f"readings: {large} of {usable} households {LARGE}. Nothing was released. If the unit is wrong, name it "
-            f"with --unit (read were {shards[0].unit}); if they are totals, say --meter register; if single readings "
-            "are faults, leave them out with --max-kw; if these are large customers, go on with --accept-large"
+            f"with --unit (read were {shards[0].unit}); if they are totals, say --set meter=register; if single "
+            "readings are faults, leave them out with --set max_kw=50; if these are large customers, go on with --set "
+            "accept=large"
         )
     if not usable and shards:
         reasons = tallied(facts.reasons for facts in shards)
