@@ -18,6 +18,7 @@ import shoal
 from shoal.cli.main import app
 from shoal.runs.config import Config
 from shoal.sources.meters.answered import ForecastAnswers
+from shoal.sources.meters.forecast import Forecasts
 
 CONFIG = Config(crowd=5, horizon=4, order=(1, 1), train_days=7, season="day", audit_samples=100)
 SQL = "SELECT household, timestamp, kw FROM readings ORDER BY household, timestamp"
@@ -93,8 +94,8 @@ def outcome(out: Path) -> tuple[bytes, str, list[str]]:
     with run.ledger() as ledger:
         entry = ledger.recorded_crowds(run.release_name)
     assert entry is not None
-    shards = [ForecastAnswers.load(part.path, "point", "kw") for part in listing(out, "fit").parts]
-    digests = [digest for shard in shards for digest in shard.readings()]
+    shards = [Forecasts.load(part.path) for part in listing(out, "fit").parts]
+    digests = [digest for shard in shards for digest in ForecastAnswers(shard, "point", "kw").readings()]
     return (out / "public/released.csv").read_bytes(), entry.content["table"], digests
 
 
