@@ -13,6 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shoal
+from shoal.accounting.curve import PrivacyCurve
+from shoal.mechanism.releasable import Certificate
 from shoal.rounding import down, lower, nearest, percent, up, upper
 
 #: Every pattern of bits is as likely as any other, so that half of the exponents are extreme.
@@ -70,9 +72,9 @@ def test_what_has_no_digits() -> None:
 @settings(max_examples=100)
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_figures_of_the_library_are_printed_so(delta: float, other: float) -> None:
-    curve = shoal.PrivacyCurve("dp", 1.0, delta, -1.0, 0.0, delta, -1.0, ("a", "b"))
+    curve = PrivacyCurve("dp", 1.0, delta, -1.0, 0.0, delta, -1.0, ("a", "b"))
     assert Decimal(repr(curve).split("≤ ")[1].rstrip(")")) >= Decimal(delta)
-    certificate = shoal.Certificate("dp", delta, delta, -1.0, -1.0, ("a", "b"), 0.0, 0.0)
+    certificate = Certificate("dp", delta, delta, -1.0, -1.0, ("a", "b"), 0.0, 0.0)
     assert Decimal(str(certificate).split("≤ ")[1].split(" ")[0]) >= Decimal(delta)
 
 

@@ -14,7 +14,7 @@ from card_cases import NASTY
 
 import shoal
 from shoal.readings.publication import PublicSettings, public_files, series_plan
-from shoal.runs.stages.readings_stage import package
+from shoal.runs.stages.report_stage import package
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_frictionless_validates_a_release_of_readings(tmp_path: Path) -> None:
     plan, series = series_plan(500, epsilon=1.0)
     settings = PublicSettings(plan, series, "2024-01-16T18:00:00", "2024-01-17", "2024-01-16T18:00", 60.0, 6)
     files = public_files(np.zeros(plan.entries), settings)
-    for name, content in {**files, **package(settings, files)}.items():
+    for name, content in {**files, **package(shoal.ReleaseCard.of_readings(settings), files)}.items():
         (tmp_path / name).write_bytes(content)
     outcome = frictionless.Package(str(tmp_path / "datapackage.json")).validate()
     assert outcome.valid, outcome.flatten(["rowNumber", "fieldName", "type", "note"])

@@ -30,7 +30,7 @@ def test_the_commands_of_the_page_on_own_meters(tmp_path: Path) -> None:
     commands = re.findall(r"^curl .*?(?=^curl|\Z)", calls, re.S | re.M)
     assert len(commands) == 4
     shoal.simulate_meters(24, 10, step_minutes=60, seed=3).write_csv(tmp_path / "meters.csv")
-    quick = "--train-days 8 --horizon 3 --order 1,1"
+    quick = "--train-days 8 --horizon 3 --set order=1,1"
     where = {**os.environ, "SHOAL_LEDGER": str(tmp_path / "ledger.db")}
     command = first.replace("shoal", f"{sys.executable} -m shoal", 1)
     done = subprocess.run(f"{command} {quick}", shell=True, cwd=tmp_path, env=where, capture_output=True, text=True)
