@@ -23,7 +23,7 @@ from shoal import __version__
 from shoal.card import pictures
 from shoal.card.card import ReleaseCard
 from shoal.card.pictures import CrowdCurves
-from shoal.card.statements import HEADINGS, KNOWS, OWNER, SHOWN_DIGITS, SUMMARY, Statement, other_scope
+from shoal.card.statements import HEADINGS, KNOWS, OWNER, SHOWN_DIGITS, SUMMARY, Statement, other_scope, would_protect
 from shoal.card.words import promise, question
 from shoal.errors import InputError
 from shoal.plaintext import printable
@@ -36,7 +36,7 @@ PASSED_ON = "Public: holds only what the release card says. No members' figures,
 #: Statements at the head of a page.
 FIRST = ("hidden", "cost", "attack", "limits")
 #: Statements of the owner that name nobody and may stand on the pages of board and regulator.
-NAMELESS_KEYS = ("cost", "attack", "course")
+NAMELESS_KEYS = ("cost", "attack", "course", "missing")
 #: What only the publisher can fill in -> what stands there until then.
 PUBLISHER = {
     "name": "TODO: name of the data product",
@@ -108,6 +108,9 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
     if card.kind == "means":
         dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(KNOWS)
+    absent = [one.figure for one in every if one.key == "missing" and one.figure and not one.warning]
+    if absent and card.kind != "readings":
+        parts[0][1].append(f"Without a row: {absent[0]}; left_out.csv says why.")
     warnings = [one.sentence for one in every if one.warning]
     return [*parts, ("Mind", warnings)] if warnings else parts
 
@@ -306,8 +309,16 @@ def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") 
 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """One sheet for a board: what was released, who hides, what it costs, what is left."""
-    picture = pictures.before_and_after(card)
-    return _page("board.html", card, title=title, body_class="board", made=made, of=_nameless(card), picture=picture)
+    return _page(
+        "board.html",
+        card,
+        title=title,
+        body_class="board",
+        made=made,
+        of=_nameless(card),
+        picture=pictures.before_and_after(card),
+        instead=would_protect(card.fit.labels, card.fit.noun) if card.kind == "means" else "",
+    )
 
 
 def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, made: str = "") -> str:

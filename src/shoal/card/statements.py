@@ -62,6 +62,7 @@ HEADINGS = {
     "naming": "How well it hides",
     "guarantee": "The guarantee",
     "technique": "What is released",
+    "next": "The next release",
     "limits": "What is not hidden",
     "rules": "Rules that were kept",
     "course": "The price of earlier releases",
@@ -154,7 +155,8 @@ def _of_means(card: ReleaseCard) -> Iterator[Statement]:
         f"among at least {fit.crowd}",
         f"Every {noun} hides among at least {fit.crowd}, itself included: {crowds}, one row for each crowd.",
         "A row is its members' mean, so the table cannot tell whose is whose.",
-        "A crowd is a fixed set, formed once, for life; `homes` in the table is its size, whoever has news.",
+        f"A crowd is a fixed set, formed once, for life, with a few more than {fit.crowd}, so that some may be absent; "
+        "`homes` in the table is its size, whoever has news.",
     )
     if release is not None:
         yield from _cost(card, release.accuracy)
@@ -163,8 +165,16 @@ def _of_means(card: ReleaseCard) -> Iterator[Statement]:
     yield public(
         "technique",
         "the mean of each crowd",
-        f"Rows are averages over at least {fit.crowd} {many(noun)}, without noise: {KIND}.",
+        f"Rows are averages over at least {fit.crowd} {many(noun)}, without noise: {KIND}, which is not "
+        "differential privacy.",
         *_about(fit),
+    )
+    yield public(
+        "next",
+        "the same crowds",
+        f"The next release about these {many(noun)} uses the same crowds. A row changes only where at least "
+        f"{fit.crowd} members have news, so that what two tables differ by is again about whole crowds, not about "
+        "one member.",
     )
     yield from _not_hidden(card)
     if card.rules:
@@ -184,7 +194,7 @@ def _of_means(card: ReleaseCard) -> Iterator[Statement]:
         "row × homes = total",
         "A row times its `homes` is the crowd's total; totals of crowds add up; a mean over crowds is weighted by "
         "`homes`.",
-        "A row says nothing about how its members differ: no household need look like it.",
+        f"No {noun} need look like its row, which is a mean and says nothing about how its own members differ.",
         "Do not take differences between tables to find somebody: who is averaged stays the same from table to "
         "table, and a row changes only where at least the least crowd has news (`news` is true).",
     )
@@ -510,7 +520,8 @@ def would_protect(customers: int, noun: str = "home") -> str:
     plan = noisy_crowds_plan(customers=max(customers, 2), epsilon=1.0)
     return (
         f"`--secret readings` would protect every {noun}'s readings, against whoever knows all others; with "
-        f"{counted(plan.customers, 'customer')} and an epsilon of 1 its curves would be off by about "
+        f"{counted(plan.customers, 'customer')} and a privacy budget (epsilon) of 1 its curves would be "
+        f"off by about "
         f"{percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
     )
 
@@ -548,6 +559,9 @@ def _errors(card: ReleaseCard, accuracy: Accuracy | None, digits: int, *, worst:
         unit = f" {accuracy.unit}" if len(accuracy.unit) <= 6 else f" ({accuracy.unit})"
         own = f"{upper(accuracy.rmse, digits)}{unit}"
         figure = figure or own
+        mean = accuracy.answer_mean if card.kind == "means" and accuracy.unit == "kW" else None
+        if not sentences and mean is not None and mean > 0 and digits > SHOWN_DIGITS:  # the public has fewer digits
+            own += f", {percent(accuracy.rmse / mean)} of the mean load"
         sentences.append(f"Beside a {noun}'s own figures a row is off by {own} (root mean square).")
         if worst:
             sentences.append(f"At worst, for one {noun}: {upper(accuracy.rmse_largest, digits)}{unit}.")
@@ -565,8 +579,8 @@ def _own_attack(card: ReleaseCard) -> Statement:
             f"finds its row in {percent(attack.before, 'lower')} of cases without protection, and here "
         )  # fmt: skip
         sentence = (
-            f"Who knows {attack.knows} {before}names the {noun} in {named}; from this table nobody beats a guess "
-            f"inside the right crowd, {guess}."
+            f"Who knows {attack.knows} {before}names the {noun} in {named}; the most that anybody can reach with this "
+            f"table is a guess inside the right crowd, {guess}."
         )
     else:
         sentence = (
