@@ -170,7 +170,7 @@ def year_blocks(found: dict[str, Any]) -> dict[str, str]:
     off = {name: f"{100 * mean(rows, f'total_{name}', absolute=True):.0f} %" for name in ("daily", "yearly")}
     lines = [
         f"**Crowds for life age with the season and come back**: {found['crowds']} crowds formed on {rows[0]['day']} "
-        f"cost {mean(rows[:30], 'price'):.2f} in their first thirty evenings, {mean(some([7, 8]), 'price'):.2f} in July "
+        f"cost {mean(rows[:30], 'price'):.2f} in the first thirty evenings, {mean(some([7, 8]), 'price'):.2f} in July "
         f"and August and {mean(some([11]), 'price'):.2f} in November; formed anew every evening, which would give "
         f"members away, {mean(rows, 'price_anew'):.2f} over the year.",
         f"**Homes leave**: {rows[0]['homes']} have a forecast on the first evening and {last['homes']} on the last; "
