@@ -74,6 +74,7 @@ evidence: $(VENV)/installed
 	$(BIN)/python -m evidence measure blends --keep out/forecasts
 	$(BIN)/python -m evidence measure year --keep out/forecasts
 	$(BIN)/python -m evidence measure rivals --keep out/forecasts
+	$(BIN)/python -m evidence measure rule_year
 	$(BIN)/python -m evidence page --studies swiss
 	$(BIN)/python -m evidence.opening
 

@@ -106,7 +106,7 @@ def rule(
 @command
 def measure(
     study: Annotated[
-        str, typer.Argument(metavar="STUDY", help="One of `prices`, `blends`, `year`, `paper`, `rivals`.")
+        str, typer.Argument(metavar="STUDY", help="One of `prices`, `blends`, `year`, `paper`, `rivals`, `rule_year`.")
     ],
     keep: Annotated[Path | None, typer.Option(help="Folder in which forecasts are kept between calls.")] = None,
 ) -> Outcome:
@@ -120,6 +120,7 @@ def measure(
     """
     from evidence import blends, prices, rivals, storage, year
     from evidence.paper import real
+    from evidence.rule import price_rule
 
     studies = {
         "prices": lambda: prices.study(keep, tell),
@@ -127,6 +128,7 @@ def measure(
         "year": lambda: year.study(keep, tell),
         "paper": lambda: real.study(tell),
         "rivals": lambda: rivals.study(keep, tell),
+        "rule_year": lambda: price_rule(homes.LONDON.read(), members=[15], progress=tell).to_dict(),
     }
     if study not in studies:
         raise shoal.InputError(f"study must be one of {', '.join(studies)}")

@@ -205,5 +205,24 @@ def rival_blocks(found: dict[str, Any]) -> dict[str, str]:
     for row in found["rows"]:
         figures = [cell(row, *which) for which in (
             ("price", False), ("w1", False), ("total", True), ("named", True), ("tenth", True))]  # fmt: skip
-        listed.append([f"{row['homes']} {NAMES[row['data']]}: {row['method']}", row["promise"], *figures])
-    return {"rivals": table(heads, listed)}
+        least, most = row["homes"]
+        who = f"{most}" if least == most else f"{least} to {most}"
+        listed.append([f"{who} {NAMES[row['data']]}: {row['method']}", row["promise"], *figures])
+    lines = []
+    for data in dict.fromkeys(row["data"] for row in found["rows"]):
+        means = {
+            row["method"].partition(",")[0]: {name: row[name][0] for name in ("price", "w1", "named") if name in row}
+            for row in found["rows"]
+            if row["data"] == data and "per twelve" not in row["method"]
+        }
+        crowds, books, mdav, five = (means[name] for name in ("crowds", "codebooks", "MDAV", "rule of five"))
+        less = 1 - (books["price"] - 1) / (crowds["price"] - 1)
+        private = {name: means[name]["w1"] for name in ("noisy crowds (secret readings)", "Private-PGM (mbi)", "OpenDP")
+                   if name in means}  # fmt: skip
+        lines.append(
+            f"**{NAMES[data]}**: crowds cost {crowds['price']:.2f}, MDAV {mdav['price']:.2f}, five homes by name "
+            f"{five['price']:.2f}. Codebooks at ε = 3 take {100 * less:.0f} % off what crowds add, and who knows a "
+            f"week names {100 * books['named']:.0f} % instead of {100 * crowds['named']:.0f} %. Of what is private about "
+            "figures, W₁ is " + ", ".join(f"{value:.2f} ({name})" for name, value in private.items()) + "."
+        )
+    return {"rivals": table(heads, listed), "rivals-says": "\n".join(f"- {line}" for line in lines)}

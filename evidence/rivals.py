@@ -115,19 +115,20 @@ def laplace_means(homes: FloatArray, member: NDArray[np.int64], clip: float, eps
     assert noise.map(k * clip) <= epsilon * (1 + 1e-9)
     held = np.clip(homes, 0.0, clip)
     sums = [noise(held[member == group].sum(axis=0).tolist()) for group in range(int(member.max()) + 1)]
-    return np.maximum(np.array(sums) / np.bincount(member)[:, None], 0.0)
+    return np.asarray(np.array(sums) / np.bincount(member)[:, None])
 
 
 def noisy_groups(
-    homes: Occasion, rows: FloatArray, member: NDArray[np.int64], week: FloatArray, noise: float
+    homes: Occasion, means_released: FloatArray, member: NDArray[np.int64], week: FloatArray, noise: float
 ) -> dict[str, float]:
-    """Figures of group means with Laplace noise of this scale in each sum."""
+    """Figures of group means with Laplace noise of this scale in each sum; rows are cut at zero, the total is not."""
     sizes = np.bincount(member)
+    rows = np.maximum(means_released, 0.0)
     near = _nearest(week, rows)
     return {
         "price": float(homes.errors(rows[member]).sum() / homes.errors(homes.power).sum()),
         "w1": w1(homes.power, rows, sizes.astype(np.float64))[0],
-        "total": abs(float((sizes @ rows).sum() / homes.power.sum()) - 1),
+        "total": abs(float((sizes @ means_released).sum() / homes.power.sum()) - 1),
         "named": float(np.where(near == member, 1 / sizes[member], 0.0).mean()),
         "tenth": noise / float(homes.power.mean()),
     }
@@ -163,6 +164,7 @@ def of_data(name: str, keep: Path | None, progress: Callable[[str, float], None]
     """All methods on one data set."""
     readings = EVERY[name].read()
     tables: dict[str, Table] = {}
+    counts = []
 
     def put(method: str, promise: str, figures: dict[str, float]) -> None:
         tables.setdefault(method, Table(method, promise)).add(**figures)
@@ -176,6 +178,7 @@ def of_data(name: str, keep: Path | None, progress: Callable[[str, float], None]
         whole, homes = homes, homes.of(both)
         week = own[[names.tolist().index(home) for home in both]]
         n, power = len(both), homes.power
+        counts.append(n)
         put("unprotected forecasts", "none", own_rows(homes, power, week))
         member = homes.crowds()
         put("crowds", "k-anonymity: rows are means of at least ten", grouped(homes, member, week))
@@ -220,7 +223,8 @@ def of_data(name: str, keep: Path | None, progress: Callable[[str, float], None]
         "the paper's method, 0.6857 per entry", "OpenDP, mean per twelve homes by name", "OpenDP, mean of all homes",
         "Private-PGM (mbi)", "MDAV, groups of ten", "rule of five, groups by name",
     )  # fmt: skip
-    return [{"data": name, "homes": n, "origins": len(ORIGINS[name]), **tables[m].row()} for m in order if m in tables]
+    who = {"data": name, "homes": (min(counts), max(counts)), "origins": len(ORIGINS[name])}
+    return [{**who, **tables[method].row()} for method in order if method in tables]
 
 
 def study(keep: Path | None = None, progress: Callable[[str, float], None] | None = None) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def test_rivals_are_on_the_same_homes() -> None:
     rows = storage.stored("rivals")["rows"]
     for data in ("swiss", "london"):
         some = {row["method"]: row for row in rows if row["data"] == data}
-        assert len({row["homes"] for row in some.values()}) == 1
+        assert len({tuple(row["homes"]) for row in some.values()}) == 1
         assert some["unprotected forecasts"]["price"][0] == pytest.approx(1.0)
         assert some["crowds"]["tenth"][0] == 0.0  # who knows the others has it
         assert some["noisy crowds (secret readings)"]["tenth"][0] > 0.5
