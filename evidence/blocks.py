@@ -222,7 +222,7 @@ def rival_blocks(found: dict[str, Any]) -> dict[str, str]:
         lines.append(
             f"**{NAMES[data]}**: crowds cost {crowds['price']:.2f}, MDAV {mdav['price']:.2f}, five homes by name "
             f"{five['price']:.2f}. Codebooks at ε = 3 take {100 * less:.0f} % off what crowds add, and who knows a "
-            f"week names {100 * books['named']:.0f} % instead of {100 * crowds['named']:.0f} %. Of what is private about "
-            "figures, W₁ is " + ", ".join(f"{value:.2f} ({name})" for name, value in private.items()) + "."
+            f"week names {100 * books['named']:.0f} % instead of {100 * crowds['named']:.0f} %. Of what is private "
+            "about figures, W₁ is " + ", ".join(f"{value:.2f} ({name})" for name, value in private.items()) + "."
         )
     return {"rivals": table(heads, listed), "rivals-says": "\n".join(f"- {line}" for line in lines)}

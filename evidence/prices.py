@@ -28,7 +28,7 @@ Member = NDArray[np.int64]
 LATER_DAYS = 21
 HOURS = (0, 6, 12, 18)
 #: Days of first releases: working days and weekends of every season that is in the data.
-DAYS = {
+DAYS: dict[str, dict[str, tuple[str, ...]]] = {
     "swiss": {
         "winter": ("2018-11-13", "2018-11-15", "2018-11-17", "2018-11-20", "2018-11-22", "2018-11-25"),
     },

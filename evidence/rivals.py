@@ -106,8 +106,9 @@ def _nearest(known: FloatArray, rows: FloatArray) -> NDArray[np.int64]:
 
 def laplace_means(homes: FloatArray, member: NDArray[np.int64], clip: float, epsilon: float) -> FloatArray:
     """(groups, k) sums of clipped curves with OpenDP's Laplace noise, over the public sizes of the groups."""
-    import opendp.prelude as dp
+    import opendp.prelude
 
+    dp: Any = opendp.prelude
     dp.enable_features("contrib")
     k = homes.shape[1]
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)

@@ -140,7 +140,7 @@ def draw_year(stored: dict[str, Any], path: Path = PICTURE) -> Path:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    import matplotlib.dates as mdates
+    from matplotlib import dates
     import matplotlib.pyplot as plt
 
     rows = stored["rows"]
@@ -172,8 +172,9 @@ def draw_year(stored: dict[str, Any], path: Path = PICTURE) -> Path:
     bottom.set(ylabel=f"ε of a home so far\n(δ = {stored['delta']:g})", yscale="log")
     ticks = [0.01, 0.1, 1, 10]
     bottom.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    bottom.xaxis.set_major_formatter(mdates.DateFormatter("%b"))
-    bottom.xaxis.set_major_locator(mdates.MonthLocator())
+    calendar: Any = dates
+    bottom.xaxis.set_major_formatter(calendar.DateFormatter("%b"))
+    bottom.xaxis.set_major_locator(calendar.MonthLocator())
     for axes in (top, middle, bottom):
         axes.legend(frameon=False, fontsize=9)
         axes.grid(alpha=0.2)
