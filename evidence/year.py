@@ -140,8 +140,8 @@ def draw_year(stored: dict[str, Any], path: Path = PICTURE) -> Path:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import dates
     import matplotlib.pyplot as plt
+    from matplotlib import dates
 
     rows = stored["rows"]
     days = [date.fromisoformat(row["day"]) for row in rows]
