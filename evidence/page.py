@@ -16,7 +16,7 @@ from typing import Any
 
 import shoal
 from evidence import storage
-from evidence.blocks import blend_blocks, paper_blocks, price_blocks, rival_blocks, year_blocks
+from evidence.blocks import blend_blocks, paper_blocks, price_blocks, rival_blocks, table, year_blocks
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
 from shoal.records import typed
 from shoal.rounding import percent
@@ -151,7 +151,7 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
 
 def rule_year_blocks(found: dict[str, Any]) -> dict[str, str]:
     """The rule on a real year: how often the best test tells the last member of fifteen."""
-    study = rule(found)
+    study: RuleStudy = stored_as(RuleStudy, found)
     rows = [
         [
             f"{row.members}, {'any share' if row.share is None else f'none above {row.share:.0%}'}",
