@@ -63,8 +63,8 @@ bench: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
-# What our figures rest on, made again from the real homes in ../shared/data (skipped, saying so, without them): about
-# forty minutes of processor time, most of it the two reproductions and the studies of re-identification and of the rule.
+# What our figures rest on, made again from the real homes in ../shared/data (skipped, saying so, without them): some
+# forty minutes of processor time, half of it the reproductions and the studies of re-identification and of the rule.
 # Forecasts are kept in out/forecasts. Private-PGM is measured where SHOAL_MBI_PYTHON names a Python that has mbi.
 evidence: $(VENV)/installed
 	$(BIN)/python -m evidence reproduce synthetic
