@@ -26,7 +26,7 @@ def mdav(points: FloatArray, size: int) -> NDArray[np.int64]:
     return np.asarray(_mdav(np.ascontiguousarray(points, dtype=np.float64), size))
 
 
-@njit  # type: ignore[untyped-decorator]
+@njit
 def _mdav(x: Any, size: int) -> Any:
     n, k = x.shape
     left, rest, group, number = np.arange(n), n, np.full(n, -1), 0

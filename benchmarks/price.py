@@ -3,7 +3,8 @@
 The price is the mean absolute error of what is released, each crowd's mean in kW, against what was metered later,
 relative to that of the unprotected forecasts (ARMA(6, 5), 12 quarter-hours). Crowds are those of a run: formed with
 a fifth more members than are promised, by likeness of forecast and habits (``sources/meters/neighborhoods.likeness``,
-``laws/membership.formed``). Real homes are read where they are at hand; simulated ones are nobody's.
+``laws/membership.formed``). Real homes are read where they are at hand; simulated ones are nobody's. London, more
+origins and intervals: ``python -m evidence measure prices``.
 
     python -m benchmarks.price --keep FOLDER       forecasts are kept there, and an interrupted measurement goes on
     python -m benchmarks.price --books             what codebooks take off, too
@@ -14,28 +15,21 @@ a fifth more members than are promised, by likeness of forecast and habits (``so
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
 
 import shoal
+from evidence.homes import SWISS
+from evidence.occasions import PROMISED, Occasion, occasion
+from evidence.prices import SIX
 from shoal.laws.crowds import means
-from shoal.laws.membership import formation_size, formed
-from shoal.sources.meters.neighborhoods import likeness
-from shoal.validation import FloatArray
+from shoal.laws.membership import formation_size
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"
 #: Six origins: working days and weekends, different hours.
-ORIGINS = (
-    "2018-11-16T06:00", "2018-11-21T12:00", "2018-11-25T20:00", "2018-11-30T08:00", "2018-12-05T18:00",
-    "2018-12-11T00:00",
-)  # fmt: skip
-SIZE = 10
+ORIGINS = SIX
+SIZE = PROMISED
 SIMULATED = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 #: Simulated homes that are in memory at a time: each depends on its own number alone.
 STRETCH = 2_000
@@ -50,51 +44,7 @@ FIRST = (
 LATER = timedelta(days=21)
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Forecasts in kW at one origin, what was metered later, and the points that crowds are formed by."""
-
-    households: tuple[str, ...]
-    power: FloatArray
-    metered: FloatArray
-    points: FloatArray
-
-    def take(self, rows: Any) -> Origin:
-        """Of some of the homes; their points are relative to all of them."""
-        names = tuple(np.array(self.households)[rows].tolist())
-        return Origin(names, self.power[rows], self.metered[rows], self.points[rows])
-
-    def crowds(self, size: int = SIZE) -> NDArray[np.int64]:
-        """The crowd of each home, as a run forms them where ``size`` is promised."""
-        return formed(self.points, size, beside=self.power)
-
-    def price(self, member: NDArray[np.int64]) -> float:
-        """Error of the means of these crowds over that of the forecasts themselves."""
-        known = np.isfinite(self.metered)
-        released = means(self.power, member)[member]
-        off, without = (np.abs(rows - self.metered)[known].mean() for rows in (released, self.power))
-        return float(off / without)
-
-
-def at_origin(readings: Any, origin: Any, keep: Path | None, name: str) -> Origin:
-    """Forecasts at an origin, from ``keep`` where they are there."""
-    path = None if keep is None else keep / f"{name}.npz"
-    if path is not None and path.is_file():
-        stored = np.load(path)
-        return Origin(tuple(stored["households"].tolist()), stored["power"], stored["metered"], stored["points"])
-    fc = shoal.forecast(readings, order=(6, 5), train_days=15, horizon=12, season="day", origin=origin)
-    frame = readings if isinstance(readings, pl.DataFrame) else readings.frame
-    later = frame.filter(pl.col("timestamp").is_between(fc.timestamps[0], fc.timestamps[-1]))
-    wide = later.pivot("timestamp", index="household", values="kw").sort("household")
-    place = {name: i for i, name in enumerate(wide["household"])}
-    metered = wide.drop("household").to_numpy()[[place[name] for name in fc.households]]
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, households=fc.households, power=fc.power, metered=metered, points=likeness(fc))
-    return Origin(fc.households, fc.power, metered, likeness(fc))
-
-
-def at_once(origins: dict[str, Origin]) -> None:
+def at_once(origins: dict[str, Occasion]) -> None:
     """Prices of a first release, of all homes and of those with odd numbers, by which nothing was chosen."""
     print("| origin | all homes | homes with odd numbers |\n| --- | ---: | ---: |")
     rows = []
@@ -105,7 +55,7 @@ def at_once(origins: dict[str, Origin]) -> None:
     print("| mean | " + " | ".join(f"{value:.3f}" for value in np.mean(rows, axis=0)) + " |\n")
 
 
-def kept(pairs: dict[str, tuple[Origin, Origin]]) -> None:
+def kept(pairs: dict[str, tuple[Occasion, Occasion]]) -> None:
     """Prices of two releases three weeks apart, the second with the crowds of the first."""
     print("| first release | at once | three weeks later | the same, odd numbers | crowds formed anew |")
     print("| --- | ---: | ---: | ---: | ---: |")
@@ -123,19 +73,19 @@ def kept(pairs: dict[str, tuple[Origin, Origin]]) -> None:
     print("| mean | " + " | ".join(f"{value:.3f}" for value in np.mean(rows, axis=0)) + " |\n")
 
 
-def by_population(origins: list[Origin]) -> dict[int, float]:
+def by_population(origins: list[Occasion]) -> dict[int, float]:
     """Mean price of crowds among fewer homes, drawn at random."""
     order = np.random.default_rng(0).permutation(len(origins[0].households))
     parts = {n: [origin.take(np.sort(order[:n])) for origin in origins] for n in POPULATIONS}
     return {n: float(np.mean([part.price(part.crowds()) for part in several])) for n, several in parts.items()}
 
 
-def by_crowd(origins: list[Origin]) -> dict[int, float]:
+def by_crowd(origins: list[Occasion]) -> dict[int, float]:
     """Mean price by the crowd that is promised."""
     return {m: float(np.mean([origin.price(origin.crowds(m)) for origin in origins])) for m in CROWDS}
 
 
-def books(origins: dict[str, Origin]) -> None:
+def books(origins: dict[str, Occasion]) -> None:
     """Expected price of codebooks at some ε of one answer, and what they take off the crowd's squared error."""
     print("| origin | crowd's curve | " + " | ".join(f"ε = {e:g}" for e in BOOKS) + " | " + " | ".join(
         f"error² less, ε = {e:g}" for e in BOOKS) + " |\n" + "| --- " * (2 + 2 * len(BOOKS)) + "|")  # fmt: skip
@@ -165,16 +115,16 @@ def _row(name: str, row: list[float]) -> str:
     return f"| {name} | " + " | ".join([*(f"{p:.3f}" for p in prices), *(f"{g:.1%}" for g in gains)]) + " |"
 
 
-def simulated(n: int, keep: Path | None) -> Origin:
+def simulated(n: int, keep: Path | None) -> Occasion:
     """Forecasts of n simulated homes in kW, and what was metered later; their crowds are formed by the forecasts."""
     parts = []
     for first in range(0, n, STRETCH):
         count = min(STRETCH, n - first)
         readings = shoal.simulate_meters(count, 16, seed=1, first=first)
         origin = readings["timestamp"].min() + timedelta(days=15, hours=12)
-        parts.append(at_origin(readings, origin, keep, f"simulated-{first}-{count}"))
+        parts.append(occasion(readings, origin, keep, f"simulated-{first}-{count}"))
     power, metered = (np.concatenate([getattr(part, name) for part in parts]) for name in ("power", "metered"))
-    return Origin(tuple(name for part in parts for name in part.households), power, metered, power)
+    return Occasion(tuple(name for part in parts for name in part.households), power, metered, power, power)
 
 
 def _table(title: str, name: str, row: dict[int, float]) -> None:
@@ -193,14 +143,14 @@ def main() -> None:
     print(f"{formation_size(SIZE)} and more, {SIZE} promised.\n")
     lines: dict[str, dict[int, float]] = {}
     sizes: dict[str, dict[int, float]] = {}
-    if DATA.is_file():
-        readings = shoal.read_meters(DATA)
-        origins = {name: at_origin(readings, name, options.keep, name) for name in ORIGINS}
+    if SWISS.there:
+        readings = SWISS.read()
+        origins = {name: occasion(readings, name, options.keep, name) for name in ORIGINS}
         at_once(origins)
         pairs = {}
         for name in FIRST:
             second = (datetime.fromisoformat(name) + LATER).isoformat(timespec="minutes")
-            first, later = (at_origin(readings, text, options.keep, text) for text in (name, second))
+            first, later = (occasion(readings, text, options.keep, text) for text in (name, second))
             pairs[name] = (first, later)
         kept(pairs)
         several = list(origins.values())
@@ -221,7 +171,7 @@ def main() -> None:
         draw(options.picture, lines, sizes, some)
 
 
-def draw(path: str, lines: dict[str, dict[int, float]], sizes: dict[str, dict[int, float]], homes: Origin) -> None:
+def draw(path: str, lines: dict[str, dict[int, float]], sizes: dict[str, dict[int, float]], homes: Occasion) -> None:
     """Prices by population and by crowd, and the curves of one typical home."""
     import matplotlib as mpl
 

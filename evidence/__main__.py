@@ -41,6 +41,9 @@ def meters(
     out: Out = Path("out/meters"),
     origin: Annotated[str, typer.Option(help="Where the forecasts begin; by default 12 steps before the end.")] = "",
     quick: Quick = False,
+    stated_only: Annotated[
+        bool, typer.Option("--stated-only", help="White noise and the paper's method at its stated budgets alone.")
+    ] = False,
     seed: Seed = 0,
 ) -> Outcome:
     """The paper's household study: ARMA forecasts of 100 homes in six clusters, on a meter file or on simulated homes.
@@ -55,7 +58,14 @@ def meters(
 
     readings, source = _read(file) if file else (None, None)
     study = reproduce_meters(
-        readings, folder_for(out), origin=origin or None, source=source, quick=quick, seed=seed, progress=_counted
+        readings,
+        folder_for(out),
+        origin=origin or None,
+        source=source,
+        quick=quick,
+        stated_only=stated_only,
+        seed=seed,
+        progress=_counted,
     )
     return _shown(study, out)
 
@@ -94,10 +104,47 @@ def rule(
 
 
 @command
+def measure(
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY", help="One of `prices`, `blends`, `year`, `paper`, `rivals`, `rule_year`.")
+    ],
+    keep: Annotated[Path | None, typer.Option(help="Folder in which forecasts are kept between calls.")] = None,
+) -> Outcome:
+    """Run a study on the real homes that are at hand and store what it finds; `page` puts it on the pages.
+
+    Examples:
+
+        python -m evidence measure prices --keep out/forecasts
+
+        python -m evidence measure paper
+    """
+    from evidence import blends, prices, rivals, storage, year
+    from evidence.paper import real
+    from evidence.rule import price_rule
+
+    studies = {
+        "prices": lambda: prices.study(keep, tell),
+        "blends": lambda: blends.study(keep, tell),
+        "year": lambda: year.study(keep, tell),
+        "paper": lambda: real.study(tell),
+        "rivals": lambda: rivals.study(keep, tell),
+        "rule_year": lambda: price_rule(homes.LONDON.read(), members=[15], progress=tell).to_dict(),
+    }
+    if study not in studies:
+        raise shoal.InputError(f"study must be one of {', '.join(studies)}")
+    if not all(data.there for data in homes.EVERY.values()):
+        return Outcome({"stored": None}, "Skipped: the real homes are not at hand (../shared/data).")
+    path = storage.store(study, studies[study]())
+    if study == "year":
+        year.draw_year(storage.stored("year"))
+    return Outcome({"stored": str(path)}, f"Stored: {path}")
+
+
+@command
 def page(
     studies: Annotated[str, typer.Option(help="Run the studies anew on this file first, or on `swiss`; minutes.")] = "",
 ) -> Outcome:
-    """Write docs/evidence.md from the stored figures.
+    """Write docs/evidence.md and docs/reproduction.md from the stored figures.
 
     Examples:
 
@@ -109,8 +156,8 @@ def page(
 
     if studies:
         pages.store(_read(studies)[0], tell)
-    pages.PAGE.write_text(pages.page(), encoding="utf-8")
-    return Outcome({"page": str(pages.PAGE)}, f"Written: {pages.PAGE}")
+    written = [str(path) for path in pages.write()]
+    return Outcome({"pages": written}, f"Written: {', '.join(written)}")
 
 
 def _read(file: str) -> tuple[Any, str | None]:
@@ -147,6 +194,7 @@ reproduce = typer.Typer(help="The paper's experiments, its figures, and ours bes
 reproduce.command()(synthetic)
 reproduce.command()(meters)
 app.command()(rule)
+app.command()(measure)
 app.command()(page)
 app.add_typer(reproduce, name="reproduce")
 

@@ -1,7 +1,8 @@
-"""docs/evidence.md: its figures and sentences, made from what is stored in ``results/``.
+"""The pages of evidence: figures and sentences, made from what is stored in ``results/``.
 
-``python -m evidence page`` writes the page, ``--studies swiss`` runs both studies anew before, some minutes. What is
-stored are figures over all homes, no home's own.
+``python -m evidence page`` writes docs/evidence.md and the tables of docs/reproduction.md, ``--studies swiss`` runs the
+studies of re-identification and of the rule anew before, some minutes. What is stored are figures over all homes, no
+home's own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import shoal
+from evidence import storage
+from evidence.blocks import blend_blocks, paper_blocks, price_blocks, rival_blocks, table, year_blocks
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
 from shoal.records import typed
 from shoal.rounding import percent
@@ -23,6 +26,7 @@ from shoal.studies.reidentification import INFORMED, LEARNED, AttackFinding, Rei
 Progress = Callable[[str, float], None]
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
+REPRODUCTION = PAGE.with_name("reproduction.md")
 FIGURES = Path(__file__).parent / "results" / "studies.json"
 
 
@@ -145,12 +149,60 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def page() -> str:
-    """The page with its figures put in their places, ``<!-- name -->`` to ``<!-- end -->``."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, block in blocks(json.loads(FIGURES.read_text(encoding="utf-8"))).items():
+def rule_year_blocks(found: dict[str, Any]) -> dict[str, str]:
+    """The rule on a real year: how often the best test tells the last member of fifteen."""
+    study: RuleStudy = stored_as(RuleStudy, found)
+    rows = [
+        [
+            f"{row.members}, {'any share' if row.share is None else f'none above {row.share:.0%}'}",
+            str(row.days), row.view, share(row.tpr, row.tpr_interval),
+            f"{100 * row.tpr_range[0]:.0f} to {100 * row.tpr_range[1]:.0f} %",
+        ]
+        for row in study.rows
+        if row.view in (CORRELATED, METERED)
+    ]  # fmt: skip
+    heads = "members | days | assumption | told at 1 % false alarms | 90 % of groups"
+    return {
+        "rule-year": f"{study.homes} London homes with a complete year, {study.days[0]} to {study.days[1]}, "
+        f"{study.rows[0].draws} groups:\n\n" + table(heads, rows)
+    }
+
+
+def filled(text: str, places: dict[str, str]) -> str:
+    """A page with blocks put in their places, ``<!-- name -->`` to ``<!-- end -->``."""
+    for name, block in places.items():
         before, place, rest = text.partition(f"<!-- {name} -->\n")
         if not place:
-            raise SystemExit(f"docs/evidence.md has no place for {name}")
+            raise SystemExit(f"the page has no place for {name}")
         text = f"{before}{place}\n{block}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
     return text
+
+
+#: Studies with a file of their own -> what docs/evidence.md says of them.
+STORED: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
+    "prices": price_blocks,
+    "year": year_blocks,
+    "rivals": rival_blocks,
+    "blends": blend_blocks,
+    "rule_year": rule_year_blocks,
+}
+
+
+def page() -> str:
+    """docs/evidence.md with its figures."""
+    places = blocks(json.loads(FIGURES.read_text(encoding="utf-8")))
+    for name, make in STORED.items():
+        places |= make(storage.stored(name))
+    return filled(PAGE.read_text(encoding="utf-8"), places)
+
+
+def reproduction_page() -> str:
+    """docs/reproduction.md with its figures of real homes."""
+    return filled(REPRODUCTION.read_text(encoding="utf-8"), paper_blocks(storage.stored("paper")))
+
+
+def write() -> list[Path]:
+    """Write both pages."""
+    for path, text in ((PAGE, page()), (REPRODUCTION, reproduction_page())):
+        path.write_text(text, encoding="utf-8")
+    return [PAGE, REPRODUCTION]

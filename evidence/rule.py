@@ -58,6 +58,8 @@ Drawn = tuple["Population", Sequence[Group]]
 TRIES = 200
 #: False alarms of the test whose power is stated.
 FPR = 0.01
+#: Share of its readings that a home must have; the few others are taken as its mean at that time of day.
+OBSERVED = 0.99
 #: Of a resampled population so many times fewer groups are drawn.
 FEWER = 4
 
@@ -307,7 +309,7 @@ def _told_as_metered(
 
 
 def _days(readings: Any) -> tuple[FloatArray, str]:
-    """(homes, days) kWh of whole days, homes with a missing reading left out, and the first day."""
+    """(homes, days) kWh of whole days, and the first day; homes with more than a few missing readings are left out."""
     own = as_readings(readings)
     stamps: Any = own.frame["timestamp"]
     steps = timedelta(days=1) // own.step
@@ -315,9 +317,14 @@ def _days(readings: Any) -> tuple[FloatArray, str]:
     if count < 14:
         raise InputError("readings: at least fourteen whole days are needed")
     kw = cut(own, int(stamps.dt.epoch("us").min()), count * steps).kw
-    kw = kw[np.isfinite(kw).all(axis=1)]
-    found: FloatArray = kw.reshape(len(kw), count, steps).sum(axis=2) * (own.step / timedelta(hours=1))
-    return found, stamps.min().date().isoformat()
+    kw = _filled(kw[np.isfinite(kw).mean(axis=1) >= OBSERVED].reshape(-1, count, steps))
+    kwh: FloatArray = kw.sum(axis=2) * (own.step / timedelta(hours=1))
+    return kwh, stamps.min().date().isoformat()
+
+
+def _filled(kw: FloatArray) -> FloatArray:
+    """(homes, days, steps) with missing readings as the home's mean at that time of day."""
+    return np.asarray(np.where(np.isfinite(kw), kw, np.nanmean(kw, axis=1, keepdims=True)))
 
 
 def _later(first: str, days: int) -> str:

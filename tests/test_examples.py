@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 def example(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     yield importlib.import_module
-    for name in ("study", "voices", "physiology", "heating"):
+    for name in ("study", "voices", "physiology", "heating", "forecaster"):
         sys.modules.pop(name, None)
 
 
@@ -47,3 +47,10 @@ def test_heating(example):
     found = module.example(repeats=1)
     assert found.kept
     assert not found.hider.checks_.holds, "where the laws fail, the checks say so"
+
+
+def test_forecaster(example):
+    """Forecasts that shoal had no part in: the rows are means of at least ten, whatever made them."""
+    found = example("forecaster").example(homes=36, days=5)
+    assert "at least 10" in found.statement
+    assert 0.8 < found.price < 2.0

@@ -45,7 +45,7 @@ def test_reproduce_hands_over_and_shows_the_study(monkeypatch: pytest.MonkeyPatc
         progress("curves", 1, 2)
         return Study(seed)
 
-    def homes(readings: Any, out: Path, *, origin: Any, source: Any, quick: bool, seed: int, progress: Any) -> Study:
+    def homes(readings: Any, out: Path, *, origin: Any, source: Any, quick: bool, seed: int, **others: Any) -> Study:
         seen["meters"] = (None if readings is None else readings.columns, out, origin, source, quick)
         return Study(seed)
 

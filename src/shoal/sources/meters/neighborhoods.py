@@ -83,8 +83,9 @@ def crowd_graph(
 
 
 #: Weight of the forecast against the habits of the whole day, and of the habits at the forecast's hours, in
-#: :func:`blend`. Chosen on every second Swiss home; the other half and London are reported in docs/evidence.md.
-CURVE_WEIGHT, AHEAD_WEIGHT = 1.5, 1.0
+#: :func:`blend`. Chosen on every second home of two data sets, for the first release and for one three weeks later; the
+#: other halves are reported in docs/evidence.md.
+CURVE_WEIGHT, AHEAD_WEIGHT = 6.0, 4.0
 
 
 def likeness(forecasts: Forecasts) -> FloatArray:
@@ -104,7 +105,7 @@ def blend(curves: FloatArray, habits: FloatArray, ahead: NDArray[np.int64]) -> F
 
         [h / s(h),  a · h_ahead / s(h_ahead),  w · √f / s(√f)],   s(x)² = Σ over columns of the variance over homes,
 
-    with w = 1.5 and a = 1. The root weighs small and large homes by what an error costs either, √f is −√|f| where a
+    with w = 6 and a = 4. The root weighs small and large homes by what an error costs either, √f is −√|f| where a
     home exports. A row is a function of its own home and of sums over all homes, which are exactly rounded: in another
     order of homes the same rows come out, to the last bit.
 

@@ -1,0 +1,127 @@
+"""Occasions: the forecasts of all homes at one origin, what was metered later, and what crowds are formed by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+import shoal
+from shoal.laws.crowds import means
+from shoal.laws.membership import formed
+from shoal.sources.meters.neighborhoods import blend, hourly_habits, hours_ahead, usual_day
+from shoal.validation import FloatArray
+
+#: Members that are promised; crowds are formed with a fifth more (``shoal.laws.membership``).
+PROMISED = 10
+#: As a run forecasts by default: ARMA(6, 5), fifteen days of training, twelve steps, season of a day.
+ORDER, TRAIN_DAYS, STEPS, SEASON = (6, 5), 15, 12, "day"
+#: Days of readings that an attacker knows.
+KNOWN_DAYS = 7
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """Forecasts in kW at one origin, what was metered later (NaN: missing), and the points crowds are formed by."""
+
+    households: tuple[str, ...]
+    power: FloatArray  #: (n, k)
+    metered: FloatArray  #: (n, k)
+    points: FloatArray  #: (n, d)
+    usual: FloatArray  #: (n, k) mean kW at the same times of the training days
+
+    def take(self, rows: Any) -> Occasion:
+        """Some of the homes, by position; their points are relative to all of them."""
+        names = tuple(np.array(self.households)[rows].tolist())
+        return Occasion(names, *(getattr(self, name)[rows] for name in ("power", "metered", "points", "usual")))
+
+    def of(self, households: Any) -> Occasion:
+        """The homes named, in this order."""
+        place = {name: i for i, name in enumerate(self.households)}
+        return self.take([place[name] for name in households])
+
+    def crowds(self, size: int = PROMISED) -> NDArray[np.int64]:
+        """The crowd of each home, as a run forms them where ``size`` is promised."""
+        return formed(self.points, size, beside=self.power)
+
+    def released(self, member: NDArray[np.int64]) -> FloatArray:
+        """(n, k) each home's row: the mean of its crowd."""
+        return np.asarray(means(self.power, member)[member])
+
+    def price(self, member: NDArray[np.int64]) -> float:
+        """Mean absolute error of the means of these crowds over that of the forecasts themselves."""
+        off, without = (self.errors(rows).sum() for rows in (self.released(member), self.power))
+        return float(off / without)
+
+    def errors(self, rows: FloatArray) -> FloatArray:
+        """(n,) sum over the metered steps of how far rows are off, kW."""
+        return np.asarray(np.nansum(np.abs(rows - self.metered), axis=1))
+
+    @property
+    def seen(self) -> NDArray[np.int64]:
+        """(n,) steps that were metered."""
+        return np.asarray(np.isfinite(self.metered).sum(axis=1))
+
+
+def occasion(readings: Any, origin: Any, keep: Path | None = None, name: str = "") -> Occasion:
+    """Forecasts of all homes at an origin; read from the folder ``keep``, where they are there, and kept in it."""
+    path = None if keep is None else keep / f"{name}.npz"
+    if path is not None and path.is_file():
+        stored = np.load(path)
+        points = blend(stored["power"], stored["habits"], stored["ahead"])
+        return Occasion(
+            tuple(stored["households"].tolist()), stored["power"], stored["metered"], points, stored["usual"]
+        )
+    fc = shoal.forecast(readings, order=ORDER, train_days=TRAIN_DAYS, horizon=STEPS, season=SEASON, origin=origin)
+    frame = readings if isinstance(readings, pl.DataFrame) else readings.frame
+    later = frame.filter(pl.col("timestamp").is_between(fc.timestamps[0], fc.timestamps[-1]))
+    wide = pl.DataFrame({"household": fc.households}).join(
+        later.pivot("timestamp", index="household", values="kw"), on="household", how="left", maintain_order="left"
+    )
+    metered = wide.select(sorted(wide.columns[1:])).to_numpy().astype(np.float64)
+    day = usual_day(fc)
+    slot = (_minutes(fc.timestamps) // int(fc.step / timedelta(minutes=1))) % day.shape[1]
+    habits, ahead = hourly_habits(fc), hours_ahead(fc)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(
+            path, households=fc.households, power=fc.power, metered=metered, habits=habits, ahead=ahead,
+            usual=day[:, slot],
+        )  # fmt: skip
+    return Occasion(fc.households, fc.power, metered, blend(fc.power, habits, ahead), day[:, slot])
+
+
+def own_forecasts(readings: Any, origin: Any, keep: Path | None = None, name: str = "") -> tuple[Any, FloatArray]:
+    """Names and (n, k) kW: what somebody forecasts for each home who knows the last week of its readings alone."""
+    path = None if keep is None else keep / f"{name}-week.npz"
+    if path is not None and path.is_file():
+        stored = np.load(path)
+        return stored["households"], stored["power"]
+    fc = shoal.forecast(readings, order=ORDER, train_days=KNOWN_DAYS, horizon=STEPS, season=SEASON, origin=origin)
+    if path is not None:
+        np.savez(path, households=fc.households, power=fc.power)
+    return np.array(fc.households), fc.power
+
+
+def habits_of(readings: Any, origin: Any, keep: Path | None = None, name: str = "") -> tuple[FloatArray, Any]:
+    """Hourly habits of the homes of an occasion and which of their columns the forecast covers."""
+    if keep is not None and (keep / f"{name}.npz").is_file():
+        stored = np.load(keep / f"{name}.npz")
+        return stored["habits"], stored["ahead"]
+    fc = shoal.forecast(readings, order=ORDER, train_days=TRAIN_DAYS, horizon=STEPS, season=SEASON, origin=origin)
+    return hourly_habits(fc), hours_ahead(fc)
+
+
+def days_later(origin: str, days: int) -> str:
+    """The same hour so many days later."""
+    return (datetime.fromisoformat(origin) + timedelta(days=days)).isoformat(timespec="minutes")
+
+
+def _minutes(times: pl.Series) -> NDArray[np.int64]:
+    """(k,) minutes of the local day."""
+    return np.array([time.hour * 60 + time.minute for time in times], dtype=np.int64)
