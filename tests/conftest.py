@@ -20,8 +20,11 @@ settings.load_profile("shoal")
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 TESTS = Path(__file__).parent
-#: Seconds that each test module took, to begin with the longest; ``pytest -m "" --keep-durations`` writes it anew.
+#: Processor seconds that modules and their longer tests took, child processes included, so that a busy machine changes
+#: nothing; ``pytest --keep-durations`` brings what it runs up to date.
 DURATIONS = TESTS / "durations.json"
+#: A test that took more processor seconds than this is slow: CI runs it, ``make test`` does not.
+LONG = 1.0
 #: Fixtures that need more than Python, and words in the names of modules that start clusters or kill processes.
 ELSEWHERE = ("browser", "postgres")
 OUTSIDE = ("ray", "cluster", "kills", "everywhere")
@@ -48,27 +51,70 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a browser, a database server, a cluster or kills as slow; begin with the longest modules."""
     for item in items:
         words = item.path.stem.split("_")
-        if any(name in getattr(item, "fixturenames", ()) for name in ELSEWHERE) or any(w in words for w in OUTSIDE):
+        elsewhere = any(name in getattr(item, "fixturenames", ()) or f"[{name}" in item.name for name in ELSEWHERE)
+        if elsewhere or any(word in words for word in OUTSIDE):
             item.add_marker(pytest.mark.slow)
         place = item.path.relative_to(TESTS).as_posix()
         if item.get_closest_marker("slow") is not None and place.startswith(CAMPAIGNS):
             item.add_marker(pytest.mark.campaign)
-    took = json.loads(DURATIONS.read_text()) if DURATIONS.is_file() else {}
-    items.sort(key=lambda item: -took.get(item.path.relative_to(TESTS).as_posix(), 0.0))
+        if TOOK["tests"].get(item.nodeid.removeprefix("tests/"), 0.0) > LONG:
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: -TOOK["modules"].get(item.path.relative_to(TESTS).as_posix(), 0.0))
 
 
-_seconds: dict[str, float] = {}
+#: As the file has it; a test that is not in it is quick until it was measured.
+TOOK: dict[str, dict[str, float]] = (
+    json.loads(DURATIONS.read_text()) if DURATIONS.is_file() else {"modules": {}, "tests": {}}
+)
+_seconds: dict[str, dict[str, float]] = {"modules": {}, "tests": {}}
+
+
+def _processor_seconds() -> float:
+    """Of this process and of children that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    item.stash[BEGUN] = _processor_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    begun = _processor_seconds()
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("call", _processor_seconds() - begun))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    item.user_properties.append(("all", _processor_seconds() - item.stash[BEGUN]))
+    return (yield)
+
+
+BEGUN = pytest.StashKey[float]()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    module = report.nodeid.split("::")[0].removeprefix("tests/")
-    _seconds[module] = _seconds.get(module, 0.0) + report.duration
+    if report.when == "teardown":
+        took = dict(report.user_properties)
+        name = report.nodeid.removeprefix("tests/")
+        module = name.split("::")[0]
+        _seconds["modules"][module] = _seconds["modules"].get(module, 0.0) + took.get("all", 0.0)
+        _seconds["tests"][name] = took.get("call", 0.0)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.getoption("--keep-durations") and not hasattr(session.config, "workerinput"):
-        longest = dict(sorted(((name, round(took, 1)) for name, took in _seconds.items()), key=lambda kv: -kv[1]))
-        DURATIONS.write_text(json.dumps(longest, indent=1) + "\n")
+        content = {}
+        for kind, each in _seconds.items():
+            known = {name: round(took, 1) for name, took in {**TOOK[kind], **each}.items()}
+            longest = sorted(known.items(), key=lambda pair: (-pair[1], pair[0]))
+            content[kind] = {name: took for name, took in longest if kind == "modules" or took > LONG}
+        DURATIONS.write_text(json.dumps(content, indent=1) + "\n")
 
 
 @pytest.fixture(scope="session")
