@@ -32,7 +32,7 @@ from benchmarks import _ndis as ndis
 from benchmarks import _rivals as rivals
 from benchmarks.accounting import family
 from benchmarks.crowds import _mdav
-from benchmarks.price import DATA
+from evidence.homes import SWISS
 
 Array = Any
 CROWD, EPSILON, DELTA, ROWS = 10, 1.0, 1e-5, 2
@@ -332,8 +332,8 @@ def main() -> None:
     table(
         "way | µs per directed edge | shoal is", [[name, f"{t:,.0f}", f"{t / times[0][1]:,.0f}×"] for name, t in times]
     )
-    if len(sys.argv) > 1 or DATA.is_file():
-        path = Path(sys.argv[1]) if len(sys.argv) > 1 else DATA
+    if len(sys.argv) > 1 or SWISS.there:
+        path = Path(sys.argv[1]) if len(sys.argv) > 1 else SWISS.file
         readings, where = shoal.read_meters(path), path.name
     else:
         readings, where = shoal.simulate_meters(HOMES, 17), f"{HOMES} simulated homes"
