@@ -56,6 +56,8 @@ SEASONS = {
 
 #: Homes that releases and forecasts are held against what was metered with.
 METERED = 2000
+#: From so many homes on, other releases than noisy crowds are drawn so many times: they hardly differ between draws.
+LARGE, FEWER = 10_000, 5
 
 
 @dataclass(frozen=True)
@@ -209,10 +211,12 @@ def measure(population: Population, draws: int, seed: int = 0) -> dict[str, list
     simple = shoal.noisy_crowds_plan(n, 1.0, typical_kw=population.typical, method="mean")
     for occasion in population.occasions:
         homes = occasion.homes
-        for _ in range(max(draws // len(population.occasions), 1)):
+        for draw in range(max(draws // len(population.occasions), 1)):
             tables = seeded(homes, chosen, rng)
             total = float(tables.total.sum())
             measured["noisy crowds"].append(occasion.figures(tables.curves, tables.counts, total, later=True))
+            if draw >= FEWER and n >= LARGE:
+                continue
             if chosen != simple:
                 tables = seeded(homes, simple, rng)
                 total = float(tables.total.sum())
