@@ -9,6 +9,8 @@
   home adds (w, x) to its nearest center, x the first cosines of its curve over the center's load less the center's
   curve, clipped to r; noisy sums move the centers. Rounds share what a noisy total leaves of μ². Beside it the same
   without noise: what so many centers could give.
+- **Finer levels and joined curves**, 4,000 homes: level cells spread over two levels instead of one; and what a run
+  writes, where curves are joined into sixty.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 import shoal
-from benchmarks.readings import Occasion, cached, forecasts, interval, seeded, simulated, swiss
+from benchmarks.readings import Occasion, cached, forecasts, interval, quantiles, seeded, simulated, swiss
 from shoal.readings import crowds, error
 from shoal.readings.noisy import cosines, vector_sum
 from shoal.readings.public_curves import class_of, curves_over, relative_levels, shares
+from shoal.readings.publication import joined
 
 DAYS = ("2024-01-16T18:00", "2024-01-17T18:00", "2024-01-18T18:00", "2024-01-19T18:00")
 
@@ -82,9 +85,9 @@ def means_of(
     k = homes.shape[1]
     clip, weight, share = 1.0, 1.0, 0.3  # the plan's share of μ² for the load, which the centers are scaled to
     std = np.sqrt((weight**2 + clip**2) * rounds / (1 - share)) / plan.mu
-    joined, mass = class_of(classes), shares()
+    member, mass = class_of(classes), shares()
     shapes = np.array(
-        [np.average(curves_over(k)[joined == c], axis=0, weights=mass[joined == c]) for c in range(classes)]
+        [np.average(curves_over(k)[member == c], axis=0, weights=mass[member == c]) for c in range(classes)]
     )
     spread = np.quantile(relative_levels(), (np.arange(levels) + 0.5) / levels) * plan.typical_kw
     centers = (spread[:, None, None] * shapes).reshape(-1, k)
@@ -125,6 +128,33 @@ def clustering(homes: Any, draws: int) -> None:
             )
 
 
+def written(tables: crowds.PublicTables) -> tuple[Any, Any]:
+    """Curves and counts joined into sixty, as a run writes them."""
+    into = joined(tables)
+    counts = np.bincount(into, weights=tables.counts)
+    sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
+    return sums / np.maximum(counts, 1e-12)[:, None], counts
+
+
+def resolution(homes: Any, draws: int) -> None:
+    """Print W₁ and errors of quantiles with one and two levels per cell, as released and as a run writes them."""
+    plan = shoal.noisy_crowds_plan(len(homes), 1.0)
+    true = np.quantile(homes.mean(axis=1), error.QUANTILES)
+    for name, wide in (("one level per cell", crowds.WIDE), ("two levels per cell", 1.0)):
+        crowds.WIDE, before = wide, crowds.WIDE  # type: ignore[misc]
+        rng = np.random.default_rng(0)
+        tables = [seeded(homes, plan, rng) for _ in range(draws)]
+        crowds.WIDE = before  # type: ignore[misc]
+        for what, rows in (
+            (name, [(one.curves, one.counts) for one in tables]),
+            (f"{name}, joined into sixty", [written(one) for one in tables]),
+        ):
+            off = np.mean([np.abs(quantiles(*row) / true - 1) for row in rows], axis=0)
+            shown = interval([error.w1(homes, *row)[0] for row in rows])
+            quantile = ", ".join(f"{value:.3f}" for value in off)
+            print(f"| {len(homes):,} simulated homes | {what} | {shown} | quantiles off by {quantile} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=20)
@@ -135,6 +165,7 @@ def main() -> None:
     refinement("486 Swiss homes", cached(options.cache, "swiss", swiss), options.draws)
     refinement("1,000 simulated homes", cached(options.cache, "series1000", lambda: series(1000)), options.draws)
     [every] = cached(options.cache, "simulated10000", lambda: simulated(10_000, seed=12))
+    resolution(every.homes[:4000], max(options.draws // 4, 1))
     clustering(every.homes, max(options.draws // 4, 1))
 
 
