@@ -57,7 +57,7 @@ test-all: test
 # The pages of docs/ as a site; open out/site/index.html.
 docs: $(VENV)/package
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/book.py
 
 # Wheel and source archive, the same bytes from the same commit, wherever and whenever they are built.
 dist: $(VENV)/package
