@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all lint types kernels check check-slow campaigns docs dist bench evidence clean
+.PHONY: demo test test-all lint types kernels check check-slow campaigns docs dist lock bench evidence clean
 
 # The package alone, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
 # reader; the rest of it asks for an older numba than ours.
@@ -65,6 +65,12 @@ dist: $(VENV)/package
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
+
+# Versions and hashes of one environment for all contributors; write them anew after a change of pyproject.toml.
+lock: $(VENV)/package
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile pyproject.toml --extra test --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	    --custom-compile-command "make lock" --output-file requirements.lock
 
 bench: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
