@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all lint types kernels check check-slow campaigns docs bench evidence clean
+.PHONY: demo test test-all lint types kernels check check-slow campaigns docs dist lock bench evidence clean
 
 # The package alone, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
 # reader; the rest of it asks for an older numba than ours.
@@ -57,7 +57,20 @@ test-all: test
 # The pages of docs/ as a site; open out/site/index.html.
 docs: $(VENV)/package
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/book.py
+
+# Wheel and source archive, the same bytes from the same commit, wherever and whenever they are built.
+dist: $(VENV)/package
+	$(BIN)/pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+
+# Versions and hashes of one environment for all contributors; write them anew after a change of pyproject.toml.
+lock: $(VENV)/package
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile pyproject.toml --extra test --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	    --custom-compile-command "make lock" --output-file requirements.lock
 
 bench: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
@@ -79,5 +92,5 @@ evidence: $(VENV)/installed
 	$(BIN)/python -m evidence.opening
 
 clean:
-	rm -rf $(VENV) out build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 	find src -name __pycache__ -type d -prune -exec rm -rf {} +

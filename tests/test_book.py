@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
 
-pytest.importorskip("material", reason="no site without mkdocs-material: pip install 'shoal[docs]'")
+pytest.importorskip("zensical", reason="no site without Zensical: pip install 'shoal[docs]'")
 
 ROOT = Path(__file__).parents[1]
 OUTSIDE = {"index": "README.md", "benchmarks": "benchmarks/README.md", "changelog": "CHANGELOG.md"}
 
 
+def _book() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("book", ROOT / "docs" / "book.py")
+    assert spec is not None
+    assert spec.loader is not None
+    book = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(book)
+    return book
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built as strictly as by ``make docs``: a broken link, a missing anchor or a page left out is an error."""
-    from mkdocs.commands.build import build
-    from mkdocs.config import load_config
+    return Path(_book().build(tmp_path_factory.mktemp("book")))
 
-    folder = tmp_path_factory.mktemp("site")
-    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
-    return folder
+
+@pytest.mark.parametrize("fault", ["[a](gone.md)", "[a](#nowhere)", "a page that is not in the order"])
+def test_a_faulty_page_is_an_error(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    book = _book()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text(f"# Page\n\n{fault}\n")
+    order = "[other.md]" if "order" in fault else "[page.md]"
+    (tmp_path / "mkdocs.yml").write_text(f"site_name: shoal\ndocs_dir: pages\nsite_dir: site\nnav: {order}\n")
+    monkeypatch.setattr(book, "ROOT", tmp_path)
+    monkeypatch.setattr(book, "OUTSIDE", {})
+    with pytest.raises((SystemExit, book.subprocess.CalledProcessError)):
+        book.build(tmp_path / "out")
 
 
 def _article(page: Path) -> str:
@@ -65,10 +84,14 @@ def test_formulas_are_raised_and_lowered_and_names_are_not(site: Path) -> None:
 def test_search_needs_no_server(site: Path, browser: Any) -> None:
     by = pytest.importorskip("selenium.webdriver.common.by").By.CSS_SELECTOR
     wait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait(browser, 60)
+    browser.set_window_size(1300, 900)
     browser.get((site / "index.html").as_uri())
     wait.until(lambda page: page.execute_script("return document.readyState") == "complete")
-    box = browser.find_element(by, ".md-search__input")
-    browser.execute_script("arguments[0].focus()", box)
+    browser.find_element(by, ".md-search__button").click()
+    dialog = (
+        "[...document.querySelectorAll('*')].map(e => e.shadowRoot).find(r => r?.querySelector('dialog[open] input'))"
+    )
+    box = wait.until(lambda page: page.execute_script(f"return {dialog}?.querySelector('input')"))
     box.send_keys("saddle point")
-    found = wait.until(lambda page: page.find_elements(by, ".md-search-result__link"))
-    assert any("theory.html" in link.get_attribute("href") for link in found)
+    results = f"return [...{dialog}.querySelectorAll('ol a')].map(a => a.href)"
+    wait.until(lambda page: any("theory.html?h=saddle" in link for link in page.execute_script(results)))

@@ -92,9 +92,9 @@ def test_the_table_on_record_is_the_one_that_is_passed_on(monday: Path) -> None:
 
 
 def test_a_second_run_does_nothing(monday: Path) -> None:
-    before = {
-        path: path.stat().st_mtime_ns for path in monday.rglob("*") if path.is_file() and "ledger" not in path.name
-    }
+    # The lock is taken all the same, and older versions of filelock touch it.
+    files = [path for path in monday.rglob("*") if path.is_file() and path.name != ".lock"]
+    before = {path: path.stat().st_mtime_ns for path in files if "ledger" not in path.name}
     assert go(monday, until="report").did == []
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len(recorded(monday)) == 1
