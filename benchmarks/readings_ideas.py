@@ -4,7 +4,7 @@
 
 - **Cells refined from earlier releases.** A series of releases shares ε = 1. What the plan would release on the last
   day, beside a histogram of cells on every day whose noisy counts are averaged over all days: post-processing of noisy
-  vectors that are in the account already. Swiss homes on three evenings, 1,000 simulated homes on four.
+  vectors that are in the account already. Swiss homes at four origins, 1,000 simulated homes on four evenings.
 - **k-means under the promise**, 10,000 homes. Centers start at public curves times public levels. In every round each
   home adds (w, x) to its nearest center, x the first cosines of its curve over the center's load less the center's
   curve, clipped to r; noisy sums move the centers. Rounds share what a noisy total leaves of μ². Beside it the same
@@ -162,7 +162,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     error.LARGEST = 1 << 30  # type: ignore[misc]
-    refinement("486 Swiss homes", cached(options.cache, "swiss", swiss)[:3], options.draws)
+    refinement("486 Swiss homes", cached(options.cache, "swiss", swiss), options.draws)
     refinement("1,000 simulated homes", cached(options.cache, "series1000", lambda: series(1000)), options.draws)
     [every] = cached(options.cache, "simulated10000", lambda: simulated(10_000, seed=12))
     resolution(every.homes[:4000], max(options.draws // 4, 1))
