@@ -2,9 +2,9 @@
 
 ε = 1, δ = 1/(10 homes), seeded noise, W₁ over the mean load as in ``benchmarks.readings``.
 
-- **Cells refined from earlier releases.** A series of four releases shares ε = 1. What the plan would release on the
-  fourth day, beside a histogram of cells on every day whose noisy counts are averaged over the four: post-processing of
-  noisy vectors that are in the account already. Swiss homes at four origins, and 1,000 simulated homes on four days.
+- **Cells refined from earlier releases.** A series of releases shares ε = 1. What the plan would release on the last
+  day, beside a histogram of cells on every day whose noisy counts are averaged over all days: post-processing of noisy
+  vectors that are in the account already. Swiss homes at four origins, 1,000 simulated homes on four evenings.
 - **k-means under the promise**, 10,000 homes. Centers start at public curves times public levels. In every round each
   home adds (w, x) to its nearest center, x the first cosines of its curve over the center's load less the center's
   curve, clipped to r; noisy sums move the centers. Rounds share what a noisy total leaves of μ². Beside it the same
