@@ -38,7 +38,7 @@ from shoal.validation import FloatArray, IndexArray
 FORM = "shoal public settings 1"
 TABLE, TOTAL, PLAN, NOISY = "released.csv", "total.csv", "plan.json", "noisy.json"
 #: Most curves of a public table.
-MOST = 60
+MOST = 240
 #: Rounds in which curves move to the nearest of the joined ones.
 ROUNDS = 10
 #: A cap is so much below the μ that its (ε, δ) allows: room for what finite precision costs each release of a series.
