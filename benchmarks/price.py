@@ -139,6 +139,8 @@ def main() -> None:
     parser.add_argument("--simulated", type=int, default=0, help="simulated homes at most")
     parser.add_argument("--picture", default="", help="where to draw it; simulated homes are in it")
     options = parser.parse_args()
+    if options.picture and not options.simulated:
+        parser.error("--picture needs --simulated, such as 10000: it shows the curves of homes that do not exist")
     print("## The price of privacy\n\nError against what was metered later, over no protection; crowds of ", end="")
     print(f"{formation_size(SIZE)} and more, {SIZE} promised.\n")
     lines: dict[str, dict[int, float]] = {}
