@@ -180,10 +180,6 @@ def test_the_reference_is_up_to_date() -> None:
     assert all(f"| `{name}` |  |" not in module.page() for name in module.shoal._HOME), "a name without a docstring"
 
 
-#: Class names that may stand for two things: the state of a ledger and that of a run's folder.
-REPEATED = {"State"}
-
-
 def test_no_class_name_twice() -> None:
     """A class name means one thing in the package; the checker of proofs stands alone and is not counted."""
     source = ROOT / "src" / "shoal"
@@ -194,4 +190,4 @@ def test_no_class_name_twice() -> None:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(str(path.relative_to(source)))
-    assert {name for name, places in homes.items() if len(places) > 1} <= REPEATED
+    assert {name for name, places in homes.items() if len(places) > 1} == set()

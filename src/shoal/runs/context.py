@@ -11,7 +11,7 @@ from shoal.errors import LedgerError
 from shoal.ledger.ledger import Ledger
 from shoal.records import Record
 from shoal.runs.config import Config, Speed
-from shoal.runs.folder import Folder, State
+from shoal.runs.folder import Folder, RunState
 from shoal.runs.jobs import Listing
 from shoal.runs.owner_ledger import Place, opened, place
 from shoal.runs.sources import Source
@@ -37,7 +37,7 @@ class Context:
     """What a stage is given: the run, as far as stages know it."""
 
     folder: Folder
-    state: State
+    state: RunState
     speed: Speed
     horizon: str | None = None  #: as a time, such as 3h, where it was given so
     named_ledger: str | None = None  #: as it was given, with its password, which is written nowhere

@@ -38,7 +38,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     """What a folder knows of its run. ``release`` numbers the releases; ``releasing`` is the key of one begun."""
 
     source: Source
@@ -100,7 +100,7 @@ class Folder:
         with held(self / ".lock", busy):
             yield
 
-    def state(self) -> State:
+    def state(self) -> RunState:
         """The state as it was last written."""
         try:
             content = json.loads((self / STATE).read_text())
@@ -123,7 +123,7 @@ class Folder:
             if content.get("ledger") is not None:
                 rest["ledger"] = Seal(**content["ledger"])
             config = Config.from_dict(content["config"], STATE)
-            return State(Source.from_json(content["source"]), config, stages, **rest)
+            return RunState(Source.from_json(content["source"]), config, stages, **rest)
         except (KeyError, TypeError, AttributeError):
             raise InputError(f"dir: the {STATE} in {self.path.name} lacks a part; use a new folder") from None
 
@@ -148,7 +148,7 @@ class Folder:
             if not any(path.iterdir()):
                 path.rmdir()
 
-    def remember(self, state: State) -> None:
+    def remember(self, state: RunState) -> None:
         """Write the state."""
         content = {"format": "shoal run", "version": VERSION, **asdict(state), "config": state.config.to_dict()}
         self.put(STATE, json.dumps(content, indent=1, ensure_ascii=False))
@@ -179,12 +179,12 @@ class Folder:
         return all((self / name).is_file() and self.digest(name) == digest for name, digest in done.files.items())
 
 
-def without(state: State, *stages: str) -> State:
+def without(state: RunState, *stages: str) -> RunState:
     """The state with some stages forgotten."""
     return replace(state, stages={name: done for name, done in state.stages.items() if name not in stages})
 
 
-def done_in(state: State, stage: str, done: Done) -> State:
+def done_in(state: RunState, stage: str, done: Done) -> RunState:
     """The state with a stage done; stages are kept in their order."""
     stages = {**state.stages, stage: done}
     return replace(state, stages={name: stages[name] for name in STAGES if name in stages})

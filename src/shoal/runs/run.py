@@ -36,7 +36,7 @@ from shoal.runs import secret
 from shoal.runs.choice import Choice, chosen
 from shoal.runs.config import Config, shared
 from shoal.runs.context import DESIGN, FIT, SHARDS, Progress
-from shoal.runs.folder import STAGES, STATE, Done, Folder, Snapshot, State, done_in, without
+from shoal.runs.folder import STAGES, STATE, Done, Folder, RunState, Snapshot, done_in, without
 from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Seal, at, opened, without_password
 from shoal.runs.rehearsal import Rehearsal, rehearsal
@@ -164,7 +164,7 @@ class Run(Results):
             self.state = replace(self._saved, config=settled)
         if source is not None:
             read, self._rows = source_of(source, self.path / SHARDS / "source", table=settled.label is not None)
-            begun = State(read, settled, created=_now(), run=uuid.uuid4().hex, day=_now()[:10])
+            begun = RunState(read, settled, created=_now(), run=uuid.uuid4().hex, day=_now()[:10])
             self.state = begun if self._saved is None else replace(self.state, source=read)
         fit = self.facts("fit", FitFacts)
         if fit is not None:
@@ -227,7 +227,7 @@ class Run(Results):
         finally:
             self._depth -= 1
 
-    def _undo(self, before: State, files: Snapshot) -> None:
+    def _undo(self, before: RunState, files: Snapshot) -> None:
         """Forget a release that was refused and is not on record: a new period's, or one of readings."""
         new = self.state.release > before.release
         if not (new or (self.of_readings and self.state.releasing is not None)) or self._on_record():
@@ -248,7 +248,7 @@ class Run(Results):
         except ShoalError:
             return True
 
-    def _remember(self, state: State) -> None:
+    def _remember(self, state: RunState) -> None:
         self.folder.remember(state)
         self.state = self._saved = state
 
