@@ -6,6 +6,7 @@ there and nowhere else.
 
 from __future__ import annotations
 
+import functools
 import math
 import tomllib
 import typing
@@ -312,9 +313,11 @@ class Config:
         return replace(self, **{name: typed(name, kinds[name], value, "settings") for name, value in given.items()})
 
     @staticmethod
+    @functools.cache
     def options() -> dict[str, tuple[Field[Any], Any]]:
         """Name of each setting with an option -> the field and its type, of this kind and of :class:`Speed`."""
-        every = ((one, typing.get_type_hints(kind)[one.name]) for kind in (Config, Speed) for one in fields(kind))
+        hints = {kind: typing.get_type_hints(kind) for kind in (Config, Speed)}
+        every = ((one, hints[kind][one.name]) for kind in hints for one in fields(kind))
         return {one.name: (one, hint) for one, hint in every if not one.metadata["rare"]}
 
     @staticmethod
