@@ -180,3 +180,14 @@ def test_errors_against_what_came_are_those_of_all_shards(
     figures = pl.read_parquet(out / "released.parquet").sort("household", "step")["kw"].to_numpy()
     assert run.card.release is not None
     assert run.card.release.later_error == pytest.approx(float(np.abs(figures - truth.ravel()).mean()), rel=1e-12)
+
+
+def test_large_homes_are_questioned_in_a_file_and_not_among_simulated_ones() -> None:
+    """Of 100,000 simulated homes two draw more than a home does; the demo of them is not refused."""
+    from shoal.runs.meter_rows import ShardFacts
+    from shoal.runs.stages.fit_stage import _refuse_implausible
+
+    known = [ShardFacts(5, 0, (), 900_000_000, None, large=1)]
+    _refuse_implausible(known, Config(), simulated=True)
+    with pytest.raises(shoal.InputError, match="1 of 5 households draw more than a home"):
+        _refuse_implausible(known, Config(), simulated=False)

@@ -200,11 +200,14 @@ def readings_shards(executor: Executor, context: Context, buckets: int | None) -
     return make_shards(executor, root, settings, MeterRows, sort, make_shard, out, "reading meters", context.tell)[1]
 
 
-def _refuse_implausible(shards: Sequence[ShardFacts], config: Config) -> None:
-    """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
+def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, *, simulated: bool) -> None:
+    """Before anything is made of readings: refuse those of which none can be used, and those no home has.
+
+    Among very many simulated homes a few are large; nobody can have mistaken their unit.
+    """
     large = sum(facts.large for facts in shards)
     usable = sum(facts.households for facts in shards)
-    if large and "large" not in config.accept:
+    if large and "large" not in config.accept and not simulated:
         raise InputError(
             f"readings: {large} of {usable} households {LARGE}. Nothing was released. If the unit is wrong, name it "
             f"with --unit (read were {shards[0].unit}); if they are totals, say --set meter=register; if single "
@@ -233,7 +236,7 @@ def stage(context: Context) -> Made:
         readings = readings_shards(executor, context, None if before is None else before.buckets)
         shards = readings.parts
         known = [shard.told(ShardFacts) for shard in shards]
-        _refuse_implausible(known, config)
+        _refuse_implausible(known, config, simulated=context.source.simulated is not None)
         if len({facts.time_zone for facts in known}) > 1 or len({facts.step_us for facts in known}) > 1:
             raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
         origin = _origin(known, config.origin)
