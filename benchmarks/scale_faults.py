@@ -26,7 +26,7 @@ import polars as pl
 from shoal import Ledger
 from shoal.card.facts import FitFacts
 from shoal.runs.folder import Folder
-from shoal.runs.jobs import Listing
+from shoal.runs.shards import Listing
 
 HOUSEHOLDS, KINDS = 10_000, ("processes", "ray")
 WORKER_KILLS, DRIVER_KILLS = 20, 6

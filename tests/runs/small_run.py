@@ -12,8 +12,8 @@ import polars as pl
 import shoal
 from shoal.runs.config import Config
 from shoal.runs.folder import STAGES
-from shoal.runs.jobs import Listing
 from shoal.runs.run import Run
+from shoal.runs.shards import Listing
 from shoal.runs.stages.release_stage import Shown
 from shoal.sources.meters.forecast import Forecasts
 

@@ -10,8 +10,8 @@ import pytest
 
 import shoal
 from shoal.ledger.bounds import POINTS
+from shoal.runs.shards import Part
 from shoal.runs.stages.design_stage import BOUND, bound_of, ledger_bound
-from shoal.runs.store import Part
 
 
 @pytest.fixture(scope="module")

@@ -314,7 +314,7 @@ def test_bad_files_are_named(write: Write, tmp_path: Path, lines: list[str], mes
 def test_lost_pieces_are_named(write: Write, tmp_path: Path) -> None:
     path = write("a.csv", "id,time,kw", *(f"a,2024-01-01 00:{m},1" for m in ("00", "15", "30")))
     pieces = sort_files(path, tmp_path / "pieces", Config())
-    (piece,) = pieces.path(0).iterdir()
+    (piece,) = (tmp_path / "pieces" / "000000").iterdir()
     content = piece.read_bytes()
     piece.write_bytes(content[: len(content) - 40])
     with pytest.raises(InputError, match="bucket 0"):

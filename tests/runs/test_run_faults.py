@@ -30,7 +30,7 @@ from shoal.errors import InputError, LedgerError, StorageError, WorkerError
 from shoal.ledger.ledger import Ledger
 from shoal.runs.blocks import crowds_of
 from shoal.runs.folder import Folder
-from shoal.runs.jobs import Job
+from shoal.runs.shards import Job
 from shoal.runs.stages import release_stage
 from shoal.workers.executor import TRIES, Serial, died
 
@@ -262,9 +262,9 @@ def test_a_damaged_receipt_is_not_believed(designed: Path) -> None:
 def test_a_full_disk_leaves_a_resumable_state(
     days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch, stage: str
 ) -> None:
-    from shoal.runs import store
+    from shoal.runs import shards
 
-    out, write = tmp_path / "run", store.write_whole
+    out, write = tmp_path / "run", shards.write_whole
     written = 0
 
     def full(target: Path, rough: Path, put: Callable[[Path], Any]) -> None:
@@ -275,7 +275,7 @@ def test_a_full_disk_leaves_a_resumable_state(
         write(target, rough, put)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "write_whole", full)
+        patch.setattr(shards, "write_whole", full)
         with pytest.raises(StorageError, match="disk is full"):
             go(out, days[0], CHARGED)
     then = charged(out)

@@ -21,9 +21,8 @@ from shoal.laws.graph import NeighborGraph
 from shoal.records import Record
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context
-from shoal.runs.jobs import out_path
+from shoal.runs.shards import Part, finished, out_path, put_frame, put_whole, receipted
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS
-from shoal.runs.store import Part, finished, put_frame, put_whole, receipted
 from shoal.sources.meters.answered import ForecastAnswers
 from shoal.sources.meters.forecast import Forecasts, joined_forecasts
 from shoal.sources.tables.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws

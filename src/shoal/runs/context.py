@@ -12,8 +12,8 @@ from shoal.ledger.ledger import Ledger
 from shoal.records import Record
 from shoal.runs.config import Config, Speed
 from shoal.runs.folder import Folder, RunState
-from shoal.runs.jobs import Listing
 from shoal.runs.owner_ledger import Place, opened, place
+from shoal.runs.shards import Listing
 from shoal.runs.sources import Source
 from shoal.workers.executor import Executor, open_executor
 

@@ -23,10 +23,9 @@ import polars as pl
 from shoal.card.facts import LISTED
 from shoal.errors import InputError
 from shoal.records import Record
-from shoal.runs.buckets import Buckets, gather, scatter
 from shoal.runs.config import Config
+from shoal.runs.shards import Buckets, gather, put_frame, scatter
 from shoal.runs.sources import SimulatedMeters
-from shoal.runs.store import put_frame
 from shoal.sources.frames import in_batches
 from shoal.sources.meters import clock
 from shoal.sources.meters.columns import ColumnsError

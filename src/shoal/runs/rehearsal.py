@@ -33,7 +33,7 @@ from shoal.laws.membership import formed
 from shoal.rounding import counted
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context
-from shoal.runs.jobs import run_jobs
+from shoal.runs.shards import run_jobs
 from shoal.runs.stages.crowd_stage import Book, boundaries_of, gathered, points_of, recorded_size, times_of_day
 from shoal.runs.stages.fit_stage import fit_job
 from shoal.validation import FloatArray

@@ -41,6 +41,7 @@ from shoal.runs.head_start import head_start
 from shoal.runs.owner_ledger import Seal, at, opened, without_password
 from shoal.runs.rehearsal import Rehearsal, rehearsal
 from shoal.runs.results import Results
+from shoal.runs.shards import finished, put_whole, sweep
 from shoal.runs.sources import source_of
 from shoal.runs.stages import (
     card_stage,
@@ -53,7 +54,6 @@ from shoal.runs.stages import (
 )
 from shoal.runs.stages.crowd_stage import Book
 from shoal.runs.stages.means_stage import NUMBERS
-from shoal.runs.store import finished, put_whole, sweep
 from shoal.sources.meters import clock
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.runs.blocks import answers_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context, Made
+from shoal.runs.shards import Part
 from shoal.runs.stages.design_stage import hardest, undamaged
-from shoal.runs.store import Part
 from shoal.workers.executor import tick
 
 SETTINGS = ("query", "audit_samples", "seed")

@@ -36,8 +36,7 @@ from shoal.proofs.proof import proved
 from shoal.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
 from shoal.runs.config import SEARCH, Config
 from shoal.runs.context import DESIGN, MECHANISM, Context, Made
-from shoal.runs.jobs import Job, out_path, run_jobs
-from shoal.runs.store import Part, put_whole
+from shoal.runs.shards import Job, Part, out_path, put_whole, run_jobs
 from shoal.workers.executor import tick
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "seed", "shard_size")

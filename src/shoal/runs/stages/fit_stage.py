@@ -22,10 +22,8 @@ from shoal.card.facts import LISTED, FitFacts, most_common, tallied
 from shoal.errors import InputError
 from shoal.plaintext import as_cells
 from shoal.runs import secret
-from shoal.runs.buckets import make_shards
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, FORECASTS, SHARDS, Context, Made
-from shoal.runs.jobs import Job, Listing, out_path, run_jobs
 from shoal.runs.meter_rows import (
     QUALITY,
     MeterRows,
@@ -37,7 +35,7 @@ from shoal.runs.meter_rows import (
     sort_files,
     survey,
 )
-from shoal.runs.store import Part, put_frame, put_whole
+from shoal.runs.shards import Job, Listing, Part, make_shards, out_path, put_frame, put_whole, run_jobs
 from shoal.sources.meters import clock, window
 from shoal.sources.meters.answered import off_by
 from shoal.sources.meters.columns import ColumnsError

@@ -37,11 +37,10 @@ from shoal.runs.blocks import Answers, BlockFacts, answers_of, members_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
 from shoal.runs.folder import Folder
-from shoal.runs.jobs import Listing, out_path
+from shoal.runs.shards import Listing, Part, finished, out_path, put_whole, receipted, sweep
 from shoal.runs.stages.crowd_stage import CrowdFacts, members_and_rows
 from shoal.runs.stages.design_stage import bound_of, hardest, undamaged
 from shoal.runs.stages.means_stage import CSV, PARQUET, PUBLIC, csv_bytes, numbers_of, record
-from shoal.runs.store import Part, finished, put_array, put_whole, receipted, sweep
 from shoal.sources.meters.answered import NAMES
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, Failure
@@ -85,7 +84,12 @@ def true_answers(shard: Answers, normals: str | None) -> FloatArray:
     if not path.is_file():
         shape = shard.laws().means.shape
         values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
-        put_array(path, values.reshape(shape))
+
+        def save(rough: Path) -> None:
+            with rough.open("wb") as file:
+                np.save(file, values.reshape(shape), allow_pickle=False)
+
+        put_whole(path, save)
     return shard.answers(np.load(path, allow_pickle=False))
 
 

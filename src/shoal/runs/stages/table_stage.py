@@ -17,13 +17,11 @@ import polars as pl
 from shoal.card.facts import LISTED, FitFacts
 from shoal.errors import InputError
 from shoal.rounding import counted, upper
-from shoal.runs.buckets import Buckets, gather, make_shards, scatter
 from shoal.runs.config import Config, no_use
 from shoal.runs.context import FIT, LAWS, SHARDS, Context, Made
-from shoal.runs.jobs import out_path
+from shoal.runs.shards import Buckets, gather, make_shards, out_path, put_whole, scatter
 from shoal.runs.sources import Source
 from shoal.runs.stages.fit_stage import write_curves
-from shoal.runs.store import put_whole
 from shoal.sources.tables.class_table import SUFFIX, ClassTable, exponents_of, label_means
 from shoal.sources.tables.table_file import (
     LABEL,

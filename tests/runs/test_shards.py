@@ -14,7 +14,7 @@ import pytest
 from shoal.errors import InputError, StorageError
 from shoal.files import file_digest
 from shoal.records import Record
-from shoal.runs.store import Part, disk_space, finished, put_whole, receipted, shard_key, sweep
+from shoal.runs.shards import Part, disk_space, finished, put_whole, receipted, shard_key, sweep
 
 KEY = shard_key("fit", {"horizon": 48}, ["a" * 64])
 SECRET = "8675309"

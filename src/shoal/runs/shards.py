@@ -1,0 +1,360 @@
+"""Shards: files named by all that goes into them, with a receipt, made by jobs that are done once.
+
+A shard is ``<stage>/<key>.<suffix>`` and what lies beside it; the receipt ``<key>.json``, written last, has the files'
+digests and a few facts. Work is done where its receipt is there; a worker killed at any moment leaves no receipt, and
+what it leaves of a file has a temporary name. Two workers may make the same shard at the same time: they write the same
+bytes. Inputs are held against their digests before they are used, so a shard that was damaged on disk is found where it
+is read, and named.
+
+Rows of a source become shards by way of buckets of whole labels, by a hash of the label. A piece is an Arrow file of
+one bucket and one batch of the input, so that no more than a batch is in memory. Sorting is noted when it is done; when
+every bucket has become a shard, the sorted rows are removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+
+import shoal
+from shoal.card.facts import Lost
+from shoal.errors import InputError, StorageError, UnreachableError, WorkerError
+from shoal.files import digest_of, file_digest, private_folder, write_whole
+from shoal.records import Record
+from shoal.workers.executor import Executor, Failure, listening
+
+RECEIPT = "json"
+#: Called with (what is happening, done, total); total 0 where it is not known.
+Tell = Callable[[str, float, int], None]
+Kind = TypeVar("Kind", bound=Record)
+
+
+@dataclass(frozen=True)
+class Part(Record):
+    """A finished shard: where its main file lies, the digest of each file by suffix, and what to tell about it."""
+
+    path: str
+    files: dict[str, str]
+    facts: dict[str, Any]  #: plain JSON values
+
+    @property
+    def key(self) -> str:
+        """The name of its files, before the suffix."""
+        return _key(self.path)
+
+    def told(self, kind: type[Kind]) -> Kind:
+        """What the job that made it had to tell."""
+        return kind.from_json(self.facts)
+
+    def beside(self, suffix: str) -> Path:
+        """Another file of the same shard."""
+        return Path(self.path).with_name(f"{self.key}.{suffix}")
+
+    def check(self) -> None:
+        """Raise unless the shard's files, each read through once, are as they were written."""
+        for suffix, digest in self.files.items():
+            try:
+                fault = "" if file_digest(_file(self.path, suffix)) == digest else "is damaged"
+            except OSError as error:
+                fault = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"
+            if fault:
+                stage = Path(self.path).parent.name
+                raise InputError(
+                    f"shards: the {stage} shard {self.key} {fault}; delete its files {self.key}.* in the folder "
+                    f"{stage} and run again, it is made anew"
+                )
+
+
+def shard_key(stage: str, settings: Mapping[str, Any], inputs: Sequence[str]) -> str:
+    """The name of what a stage makes of these inputs (keys or digests, in order) with these settings.
+
+    A new version of shoal makes new shards: the code is one of the inputs.
+    """
+    return digest_of([stage, shoal.__version__, dict(settings), list(inputs)])[:32]
+
+
+def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
+    """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made."""
+    private_folder(root / stage)
+    return str(root / stage / f"{shard_key(stage, settings, [part.key for part in inputs])}.{suffix}")
+
+
+def receipted(path: str | Path, facts: Record) -> Part:
+    """Leave the receipt of a shard whose files are written: from now on it is done."""
+    key, receipt = _key(path), _file(path, RECEIPT)
+    beside = (file for file in sorted(receipt.parent.glob(f"{key}.*")) if file != receipt)
+    files = {file.name.removeprefix(f"{key}."): file_digest(file) for file in beside}
+    body = json.loads(json.dumps(Part(Path(path).name, files, facts.to_json()).to_json()))  # as it will be read
+    content = json.dumps({**body, "seal": digest_of(body)}, indent=1, ensure_ascii=False).encode()
+    put_whole(receipt, lambda rough: rough.write_bytes(content))
+    return Part(str(path), files, body["facts"])
+
+
+def finished(path: str | Path) -> Part | None:
+    """The shard at a path if its receipt and its files are all there, or None: then it has to be made.
+
+    Contents are checked where they are read, by ``Part.check``.
+    """
+    try:
+        content = json.loads(_file(path, RECEIPT).read_bytes())
+        seal = content.pop("seal")
+        part = Part.from_json(content)
+        # Its facts are figures of privacy: damaged ones are not taken for true.
+        good = seal == digest_of(content) and part.path == Path(path).name
+        good = good and all(_file(path, suffix).is_file() for suffix in part.files)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return replace(part, path=str(path)) if good else None
+
+
+def sweep(root: str | Path) -> int:
+    """Remove what killed workers have left unfinished of a folder's shards; how many files. Not while workers write."""
+    left = list(Path(root).glob("*/.*.part"))
+    for path in left:
+        path.unlink(missing_ok=True)
+    return len(left)
+
+
+def put_whole(path: str | Path, put: Callable[[Path], Any]) -> None:
+    """Let ``put`` write a file, whole or not at all, under a temporary name that no other worker uses."""
+    target = Path(path)
+    with disk_space():
+        write_whole(target, target.with_name(f".{target.name}.{uuid.uuid4().hex}.part"), put)
+
+
+def put_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+    """Write a table as Parquet, whole or not at all; the same bytes for the same table."""
+    put_whole(path, partial(frame.write_parquet, compression="zstd", compression_level=1, metadata=metadata))
+
+
+@contextlib.contextmanager
+def disk_space() -> Iterator[None]:
+    """A full disk, as Python or Polars reports it, becomes a ``StorageError``."""
+    try:
+        yield
+    except (OSError, pl.exceptions.PolarsError) as error:
+        codes, code = (errno.ENOSPC, errno.EDQUOT), getattr(error, "errno", None)
+        # Polars keeps the code in the text only. The text itself is not passed on.
+        in_text = any(f"os error {one})" in str(error) or os.strerror(one) in str(error) for one in codes)
+        if code in codes or (code is None and in_text):
+            raise StorageError(
+                "the disk is full. Nothing that was finished is lost: free some space and run the same command again"
+            ) from None
+        raise
+
+
+def _file(path: str | Path, suffix: str) -> Path:
+    """A file of the shard at a path; names that are none of a shard's files are refused."""
+    file = Path(path).parent / f"{_key(path)}.{suffix}"
+    name = f"{Path(path).parent.name}/{_key(path)}.{suffix}"
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*/[0-9a-f]{32}(\.[a-z0-9]+)+", name):
+        raise InputError("shards: a stage, key or suffix is not a name of a shard file")
+    return file
+
+
+def _key(path: str | Path) -> str:
+    return Path(path).name.split(".")[0]
+
+
+# ------------------------------------------------------------------ jobs
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work on inputs that must be as they were; ``work``, given ``out``, writes the shard there.
+
+    It is a function of a module, or a ``partial`` of one over plain values, so that it can travel to any worker.
+    """
+
+    work: Callable[[str], Record]
+    out: str
+    inputs: tuple[Part, ...] = ()
+
+
+def do(job: Job) -> Part:
+    """Run one job where it is: check its inputs, work, and leave a receipt."""
+    for part in job.inputs:
+        part.check()
+    return receipted(job.out, job.work(job.out))
+
+
+def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, for_good: bool = False) -> Listing:
+    """Do what is not done; finished shards in the order of the jobs, and those that failed.
+
+    ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
+    """
+    parts = {number: part for number, job in enumerate(jobs) if (part := finished(job.out)) is not None}
+    failed: list[Lost] = []
+    waiting = [number for number in range(len(jobs)) if number not in parts]
+    tell(text, len(parts), len(jobs))
+
+    def within(share: float) -> None:
+        tell(text, len(parts) + len(failed) + min(share, 1.0), len(jobs))
+
+    with listening(within):
+        for position, result in executor.run(do, [jobs[number] for number in waiting]):
+            number = waiting[position]
+            if not isinstance(result, Failure):
+                parts[number] = result
+            elif for_good and result.died:
+                raise WorkerError(f"{text}: {result.message}. What is finished is kept; run again")
+            elif result.unreachable:
+                raise UnreachableError(result.message)
+            else:
+                path = Path(jobs[number].out)
+                failed.append(Lost(path.parent.name, _key(path), result.message))
+            within(0.0)
+    if not parts:
+        if len(failed) == 1:
+            raise InputError(failed[0].message)
+        reason = f" The first: {failed[0].message}" if failed else ""
+        raise InputError(f"{text}: none of the {len(failed)} shard(s) could be made.{reason}")
+    done = sorted(parts)
+    return Listing(
+        tuple(parts[number] for number in done),
+        tuple(jobs[number].inputs[-1] for number in done if jobs[number].inputs),
+        tuple(sorted(failed, key=lambda lost: lost.key)),
+    )
+
+
+@dataclass(frozen=True)
+class Listing(Record):
+    """The shards that a stage made, what each was made of, what failed, and the number of buckets of names."""
+
+    parts: tuple[Part, ...]
+    inputs: tuple[Part, ...] = ()  #: of each part, in order
+    failed: tuple[Lost, ...] = ()
+    buckets: int = 1
+
+    @property
+    def pairs(self) -> list[tuple[Part, Part]]:
+        """(part, its input)"""
+        return list(zip(self.parts, self.inputs, strict=True))
+
+    def text(self, folder: Path) -> str:
+        """As its file holds it, paths relative to the run's folder."""
+        base = folder.resolve()
+        relative = self._moved(lambda path: str(Path(path).resolve().relative_to(base)))
+        return json.dumps(relative.to_json(), indent=1)
+
+    @classmethod
+    def read(cls, path: Path, folder: Path) -> Listing:
+        """What :meth:`text` wrote."""
+        try:
+            return cls.from_json(json.loads(path.read_text()))._moved(lambda inside: str(folder / inside))
+        except (OSError, ValueError, TypeError, AttributeError):
+            raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None
+
+    def _moved(self, move: Callable[[str], str]) -> Listing:
+        parts, inputs = (
+            tuple(replace(part, path=move(part.path)) for part in each) for each in (self.parts, self.inputs)
+        )
+        return replace(self, parts=parts, inputs=inputs)
+
+
+# ------------------------------------------------------------------ rows to shards
+
+
+@dataclass(frozen=True)
+class Buckets(Record):
+    """Sorted rows: a folder with a folder of pieces for each bucket that has rows."""
+
+    folder: str
+    buckets: int
+    filled: tuple[int, ...]  #: buckets with rows
+
+
+Rows = TypeVar("Rows", bound=Buckets)
+
+
+def bucket_of(name: str, buckets: int) -> int:
+    """The bucket of a name among so many: a hash of the name alone, the same from day to day.
+
+    >>> bucket_of("H0001", 1), bucket_of("H0001", 8) == bucket_of("H0001", 8)
+    (0, True)
+    """
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % buckets
+
+
+def scatter(batches: Iterable[pl.DataFrame], by: str, folder: Path, buckets: int) -> tuple[int, ...]:
+    """Write the rows of every batch to the buckets of their labels, the column ``by``; the buckets that have rows.
+
+    What was in the folder is replaced.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    filled: set[int] = set()
+    for number, batch in enumerate(batches):
+        names = batch[by].unique()
+        key = pl.DataFrame({by: names, "bucket": pl.Series([bucket_of(n, buckets) for n in names], dtype=pl.Int64)})
+        rows = batch.join(key, on=by, how="left", maintain_order="left")
+        for (bucket,), piece in rows.partition_by("bucket", as_dict=True, include_key=False).items():
+            into = folder / f"{bucket:06d}"
+            private_folder(into)
+            put_whole(into / f"{number:06d}.arrow", partial(piece.write_ipc, compression="lz4"))
+            filled.add(int(bucket))
+    return tuple(sorted(filled))
+
+
+def gather(rows: Buckets, bucket: int) -> pl.DataFrame:
+    """The rows of one bucket in the order of the input."""
+    files = sorted((Path(rows.folder) / f"{bucket:06d}").glob("*.arrow"))
+    try:
+        return pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
+    except (pl.exceptions.PolarsError, OSError, ValueError):
+        raise InputError(f"shard: the rows of bucket {bucket} cannot be read; sort the input again") from None
+
+
+def make_shards(
+    executor: Executor,
+    root: Path,
+    settings: Mapping[str, Any],
+    kind: type[Rows],
+    sort: Callable[[Path], Rows],
+    make: Callable[[Rows, int, str], Record],
+    out: Callable[[int], str],
+    text: str,
+    tell: Tell,
+) -> tuple[Rows, Listing]:
+    """Sort a source and make a shard of every bucket, each once for the ``settings``.
+
+    ``sort`` writes to a folder, ``make(rows, bucket, path)`` the shard that belongs at ``out(bucket)``. Rows are sorted
+    again where a shard is lacking and the sorted rows are gone.
+    """
+    key = shard_key("sort", settings, [])
+    note, folder = root / "sort" / f"{key}.sorted", root / "sort" / f"{key}.rows"
+    private_folder(note.parent)
+    rows: Rows | None = None
+    if note.is_file():
+        try:
+            rows = replace(kind.from_json(json.loads(note.read_text())), folder=str(folder))
+        except (OSError, ValueError):
+            raise InputError(f"dir: {note.name} is damaged; remove it, and run the same command again") from None
+        if not folder.is_dir() and any(finished(out(bucket)) is None for bucket in rows.filled):
+            rows = None
+    if rows is None:
+        try:
+            rows = sort(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        content = json.dumps(rows.to_json())
+        put_whole(note, lambda rough: rough.write_text(content))
+    executor.expect(len(rows.filled))
+    jobs = [Job(partial(make, rows, bucket), out(bucket)) for bucket in rows.filled]
+    shards = run_jobs(executor, text, jobs, tell, for_good=True)
+    if not shards.failed:
+        shutil.rmtree(folder, ignore_errors=True)  # all of it is in the shards now
+    return rows, replace(shards, buckets=rows.buckets)
